@@ -1,0 +1,58 @@
+# Two commands matter: `make check` examines this machine, `make test` proves gpudoctor itself. Both set up what they need.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The Python whose environment is examined: the one you would type.
+PYTHON ?= $(shell command -v python3)
+DEMO := tests/machines/h100/snapshot.json
+
+.DEFAULT_GOAL := help
+.PHONY: help check test test-gpu lint format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+check: $(VENV)/installed ## Say what is wrong with this machine and how to fix it (PYTHON=... to look into another Python)
+	@$(BIN)/gpudoctor check --python "$(PYTHON)" || test $$? -eq 1
+	@test -e /dev/nvidiactl || test -e /dev/dxg || printf '\nNo GPU here? See a real H100 instead:\n  %s\n' \
+	  "$(BIN)/gpudoctor check --replay $(DEMO)"
+
+test: $(VENV)/installed-dev ## Run the tests
+	$(BIN)/pytest -n auto -q
+
+test-gpu: $(VENV)/installed-dev ## Run the tests that need a GPU, on a machine that has one
+	$(BIN)/pytest -m gpu
+
+lint: $(VENV)/installed-dev ## Check format, style and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: $(VENV)/installed-dev ## Format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/installed: pyproject.toml | $(VENV)
+	@$(call install,.)
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)
+	@$(call install,.[dev])
+	@touch $@ $(VENV)/installed
+
+$(VENV):
+	@if command -v uv >/dev/null; then uv venv --quiet --no-project $(VENV); \
+	elif python3 -c 'import ensurepip' 2>/dev/null; then python3 -m venv $(VENV); \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo 'Installing python3-venv, which this Python lacks ...'; \
+	  apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && python3 -m venv $(VENV); \
+	else echo 'This Python has no venv module. Install it first: sudo apt install python3-venv' >&2; exit 1; fi
+
+# install PACKAGE: with uv where it is there, else with the venv's pip.
+define install
+if command -v uv >/dev/null; then uv pip install --quiet --python $(BIN)/python --editable '$(1)'; \
+else echo 'Installing gpudoctor into $(VENV) ...'; $(BIN)/python -m pip install --quiet --editable '$(1)'; fi
+endef

@@ -1,0 +1,289 @@
+"""The values that move between collecting, judging and rendering.
+
+This file travels: it runs inside other people's interpreters and images, so it is standard library only and Python 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+
+
+class Status(str, Enum):
+    """The verdict of one check, best first."""
+
+    PASS = "pass"
+    SKIP = "skip"
+    WARN = "warn"
+    BLOCKED = "blocked"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+class Action(str, Enum):
+    """What a person has to do, mildest first: the severity that matters."""
+
+    NONE = "none"
+    WATCH = "watch"
+    FIX_CONFIG = "fix-config"
+    INSTALL = "install"
+    RESTART_APP = "restart-app"
+    RESET_GPU = "reset-gpu"
+    REBOOT = "reboot"
+    REPLACE_HARDWARE = "replace-hardware"
+
+
+class Confidence(str, Enum):
+    """How sure a diagnosis is."""
+
+    CONFIRMED = "confirmed"
+    LIKELY = "likely"
+    UNKNOWN = "unknown"
+
+
+class Skip(Exception):
+    """Raised while judging: this cannot be judged here, for `reason`, which is of one `kind`."""
+
+    NOT_APPLICABLE = "not applicable"
+    UNSUPPORTED = "not supported here"
+    NOT_PERMITTED = "not permitted"
+    NOT_INSTALLED = "not installed"
+    NO_ANSWER = "no answer"
+
+    def __init__(self, reason: str, kind: str = NOT_APPLICABLE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+
+
+class Unavailable(Skip):
+    """A fact that could not be read. A missing fact is never a healthy fact."""
+
+    def __init__(self, reason: str, kind: str = Skip.NO_ANSWER) -> None:
+        super().__init__(reason, kind)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the machine answered to one question.
+
+    status: "ok", "missing" (it looked, and the thing is not there), "denied", "timeout", "died" or "error".
+    """
+
+    status: str
+    value: Any = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way out: a line to paste and the command that shows it worked.
+
+    `<name>` in a command stands for the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
+    "suse", "other", "wsl2", "container", "host", "conda"), any of which is enough; empty means everywhere. What a command
+    plainly needs and risks (sudo, a reboot) is read off it.
+    """
+
+    title: str
+    command: str = ""
+    risk: str = "safe"  # safe, disruptive (work is interrupted) or destructive (data or settings are lost)
+    needs: Tuple[str, ...] = ()  # root, reboot, drain, network
+    verify: str = ""
+    on: Tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        reboots = bool(re.search(r"\breboot\b", self.command))
+        plain = ("root",) * ("sudo " in self.command) + ("reboot",) * reboots
+        object.__setattr__(self, "needs", tuple(dict.fromkeys(plain + self.needs)))
+        if reboots and self.risk == "safe":
+            object.__setattr__(self, "risk", "disruptive")
+
+    def suits(self, platform: Iterable[str]) -> bool:
+        return not self.on or not set(self.on).isdisjoint(platform)
+
+    def filled(self, values: Mapping[str, Any]) -> Fix:
+        return replace(self, command=_fill(self.command, values), verify=_fill(self.verify, values))
+
+
+def fix_on(title: str, verify: str = "", risk: str = "safe", needs: Tuple[str, ...] = (), **commands: str) -> Tuple[Fix, ...]:
+    """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`."""
+    return tuple(Fix(title, command, risk, needs, verify, (platform,)) for platform, command in commands.items())
+
+
+def _fill(text: str, values: Mapping[str, Any]) -> str:
+    return re.sub(r"<([a-z_]+)>", lambda match: _word(values[match[1]]) if match[1] in values else match[0], text)
+
+
+def _word(value: Any) -> str:
+    """A value as it may stand in a shell command: what a machine called its files must not become a command."""
+    return " ".join(map(_word, value)) if isinstance(value, (list, tuple)) else shlex.quote(str(value))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that can be wrong, named by what is wrong, with its own explanation and ways out."""
+
+    id: str
+    title: str
+    why: str
+    action: Action
+    fixes: Tuple[Fix, ...] = ()
+    references: Tuple[str, ...] = ()
+    status: Status = Status.FAIL  # WARN: works, but degraded or at risk
+
+    def found(
+        self,
+        message: str,
+        evidence: Optional[Mapping[str, Any]] = None,
+        gpu: Optional[int] = None,
+        confidence: Confidence = Confidence.CONFIRMED,
+    ) -> Finding:
+        return Finding(self, message, dict(evidence or {}), gpu, confidence)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem seen on this machine: one sentence with the numbers in it, and what was read."""
+
+    problem: Problem
+    message: str
+    evidence: Dict[str, Any] = field(default_factory=dict)
+    gpu: Optional[int] = None
+    confidence: Confidence = Confidence.CONFIRMED
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One possible cause of a symptom: `look` returns the finding if its evidence is there, None if it is ruled out."""
+
+    problem: Problem
+    look: Callable[[Any], Optional[Finding]]
+
+
+def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iterator[Finding]:
+    """The first cause whose evidence is there; where none is, `otherwise`, with what was ruled out and what could not be read."""
+    ruled_out, unread = [], {}
+    for cause in causes:
+        try:
+            finding = cause.look(facts)
+        except Skip as skip:
+            unread[cause.problem.id] = skip.reason
+            continue
+        if finding:
+            yield finding
+            return
+        ruled_out.append(cause.problem.id)
+    evidence = dict(otherwise.evidence, ruled_out=ruled_out)
+    if unread:
+        evidence["could_not_check"] = unread
+    yield replace(otherwise, evidence=evidence, confidence=Confidence.UNKNOWN)
+
+
+def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]]) -> Iterator[Finding]:
+    """Judges every thing (a GPU, a link). One that could not be read makes the check a SKIP, unless something was found.
+
+    A thing on which the question makes no sense (not supported, not applicable) only counts where it is so for all.
+    """
+    unread, judged = [], False
+    for thing in things:
+        try:
+            yield from judge_one(thing)
+            judged = True
+        except Skip as skip:
+            unread.append(skip)
+    harmless = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED) if judged else ()
+    for reason in unread:
+        if reason.kind not in harmless:
+            raise reason
+    if not judged:
+        raise Skip("there is none to look at")
+
+
+Judge = Callable[[Any], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one."""
+
+    judge: Judge
+    area: str
+    summary: Callable[[Any], str]
+    problems: Tuple[Problem, ...] = ()
+    needs: Tuple[str, ...] = ()
+    level: str = "quick"
+    id: str = ""  # the file's name, set by the catalog
+    explanation: str = ""  # the file's docstring, set by the catalog
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that was asked of a machine and what it answered; a file that can be judged again anywhere."""
+
+    schema: str
+    version: str
+    taken: str  # UTC, ISO 8601
+    replies: Dict[str, Reply]
+    expected: Dict[str, int] = field(default_factory=dict)
+    measured: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One check's row in the report."""
+
+    id: str
+    status: Status
+    message: str
+    seconds: float = 0.0
+    blocked_by: Optional[str] = None
+    reason: Optional[str] = None
+    area: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One root cause, with everything it explains."""
+
+    problem: str
+    title: str
+    why: str
+    message: str
+    action: Action
+    status: Status
+    confidence: Confidence
+    check: str
+    gpu: Optional[int]
+    evidence: Dict[str, Any]
+    explains: Tuple[str, ...]
+    fixes: Tuple[Fix, ...]
+    references: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of what could be looked at was looked at."""
+
+    ran: int
+    applicable: int
+    skipped: Dict[str, int]  # kind of skip -> checks
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on one machine."""
+
+    schema: str
+    version: str
+    status: Status  # pass, warn or fail
+    target: Dict[str, Any]
+    coverage: Coverage
+    diagnosis: Tuple[Diagnosis, ...]
+    checks: Tuple[Result, ...]
+    measured: Dict[str, Any]
+    facts: Dict[str, Any]
