@@ -1,0 +1,93 @@
+"""Stub vendor libraries for tests: compiled here, loaded by the real code, told by the environment how to misbehave (stub.h)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.model import Reply
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def compile_nvml(directory: Path) -> Path:
+    """Puts a libnvidia-ml.so.1 into a directory, for LD_LIBRARY_PATH."""
+    return _compile("nvml.c", directory / "libnvidia-ml.so.1")
+
+
+def compile_cuda(directory: Path) -> Path:
+    """Puts a libcuda.so.1 into a directory, for LD_LIBRARY_PATH."""
+    return _compile("cuda.c", directory / "libcuda.so.1")
+
+
+def _compile(source: str, library: Path) -> Path:
+    flags = ("-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    subprocess.run(["gcc", *flags, "-o", library, HERE / source], check=True)
+    return library
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a probe answered before its process ended; code is negative where a signal ended it, None where it hung."""
+
+    replies: dict[str, Reply]
+    steps: list[tuple[str, str]]  # every (question, step) that it announced
+    code: int | None
+
+    @property
+    def last_step(self) -> str:
+        return self.steps[-1][1]
+
+    def value(self, question: str) -> Any:
+        return self.replies[question].value
+
+
+def ask(
+    probe: str,
+    libraries: Path,
+    stub: Mapping[str, str] | None = None,
+    known: Mapping[str, Any] | None = None,
+    skip: Iterable[str] = (),
+    python: str = sys.executable,
+    seconds: float = 20,
+) -> Asked:
+    """Asks one probe in a process of its own. stub: the variables of stub.h. known: question -> value."""
+    child = subprocess.Popen(
+        [python, str(HERE / "child.py"), probe],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(stub or {}), "LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": _path(libraries)},
+        text=True,
+    )
+    job = json.dumps({"skip": list(skip), "known": dict(known or {})})
+    try:
+        out, _ = child.communicate(job, seconds)
+        code: int | None = child.returncode
+    except subprocess.TimeoutExpired:
+        child.kill()
+        out, _ = child.communicate()
+        code = None
+    lines = [json.loads(line) for line in out.splitlines()]
+    return Asked(
+        {line["question"]: Reply(**line["reply"]) for line in lines if "question" in line},
+        [(line["at"][0], line["at"][1]) for line in lines if "at" in line],
+        code,
+    )
+
+
+def _path(libraries: Path) -> str:
+    """Our sources, and nvidia-ml-py as it travels: one file and nothing beside it."""
+    binding = importlib.util.find_spec("pynvml")
+    assert binding
+    assert binding.origin
+    shutil.copy(binding.origin, libraries / "pynvml.py")
+    return f"{ROOT}{os.pathsep}{libraries}"

@@ -1,0 +1,192 @@
+"""The worker under every Python of this machine: each way of not answering stays apart, and nothing else is lost."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor import catalog, target
+from gpudoctor.errors import UserError
+from gpudoctor.model import Reply
+
+OLDEST = (3, 8)
+
+# A table of probes that misbehave, in place of the real one.
+PROBES = """
+import ctypes, os, sys, time
+from typing import Callable, NamedTuple
+from gpudoctor.model import Reply
+from gpudoctor.probes.machine import Machine
+
+class Probe(NamedTuple):
+    name: str
+    ask: Callable
+    seconds: float
+    after: str = ""
+
+def good(machine):
+    print("noise on stdout", flush=True)
+    os.write(1, b"more noise, as a C library makes it\\n")
+    yield machine.file("/etc/hostname")
+    yield "number", Reply("ok", 42)
+
+def raises(machine):
+    yield "before-raise", Reply("ok", 1)
+    machine.at("bad", "step")
+    raise RuntimeError("a bug in a probe")
+
+def segfaults(machine):
+    yield "before-crash", Reply("ok", 1)
+    machine.at("crash", "second_step")
+    if "second_step" not in machine.skip:
+        ctypes.string_at(0)
+    yield "crash", Reply("ok", "survived without second_step")
+
+def always_segfaults(machine):
+    machine.at("doomed", "")
+    ctypes.string_at(0)
+    yield "doomed", Reply("ok")
+
+def hangs(machine):
+    yield "before-hang", Reply("ok", 1)
+    machine.at("hang", "forever")
+    time.sleep(600)
+
+def waits(machine):
+    yield "knows", Reply("ok", machine.known["number"].value)
+
+PROBES = (
+    Probe("good", good, 5), Probe("raises", raises, 5), Probe("segfaults", segfaults, 5),
+    Probe("doomed", always_segfaults, 5), Probe("hangs", hangs, 0.5), Probe("waits", waits, 5, after="good"),
+)
+"""
+
+
+def pythons() -> list[str]:
+    """Every interpreter of this machine from the oldest that is supported, one of each version."""
+    candidates = [sys.executable, *map(str, Path.home().glob(".pyenv/versions/*/bin/python"))]
+    candidates += [path for minor in range(8, 16) if (path := shutil.which(f"python3.{minor}"))]
+    candidates += [path for path in ("/usr/bin/python3",) if Path(path).exists()]
+    found: dict[str, str] = {}
+    for path in candidates:
+        version = subprocess.run([path, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+        if version.returncode == 0 and ast.literal_eval(version.stdout) >= OLDEST:
+            found.setdefault(version.stdout.strip(), path)
+    return list(found.values())
+
+
+@functools.cache
+def ask(python: str, probes: str | None = None, seconds: float = 20.0) -> dict[str, Reply]:
+    sources = target.travelling_sources()
+    if probes:
+        sources["gpudoctor/probes/__init__.py"] = probes
+    replies: dict[str, Reply] = {}
+
+    def hear(message: dict[str, Any]) -> None:
+        if "question" in message:
+            replies[message["question"]] = Reply(**message["reply"])
+
+    target.Interpreter(python).run({"seconds": seconds, "sources": sources}, hear)
+    return replies
+
+
+every_python = pytest.mark.parametrize("python", pythons())
+
+
+@every_python
+def test_every_way_of_not_answering_stays_apart(python: str) -> None:
+    replies = ask(python, PROBES)
+    assert replies["number"].value == 42
+    assert replies["knows"].value == 42
+    assert replies["before-raise"].status == replies["before-crash"].status == replies["before-hang"].status == "ok"
+    assert replies["crash"].value == "survived without second_step"
+    assert replies["doomed"].status == "died"
+    assert "SIGSEGV" in replies["doomed"].detail
+    assert replies["bad"].status == "died"
+    assert replies["hang"].status == "timeout"
+    assert "forever" in replies["hang"].detail
+    assert replies["probe:hangs"].status == "timeout"
+    assert replies["probe:good"].status == "ok"
+
+
+@every_python
+def test_the_real_probes_answer(python: str) -> None:
+    replies = ask(python)
+    probes = {question: reply for question, reply in replies.items() if question.startswith("probe:")}
+    assert len(probes) >= 15
+    assert {question: reply.detail for question, reply in probes.items() if reply.status != "ok"} == {}
+    assert {question: reply.detail for question, reply in replies.items() if reply.status == "error"} == {}
+
+
+def test_the_total_time_is_kept() -> None:
+    endless = PROBES.replace('Probe("hangs", hangs, 0.5)', 'Probe("hangs", hangs, 500)')
+    start = time.monotonic()
+    replies = ask(sys.executable, endless, seconds=1.0)
+    assert time.monotonic() - start < 3.5
+    assert replies["hang"].status == "timeout"
+    assert replies["number"].value == 42
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ask(sys.executable, PROBES + "\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("/bin/true", "does not behave like Python"), ("/bin/cat", "does not behave"), ("/nonexistent/python", "No such file")],
+)
+def test_what_is_no_python_gets_one_clear_line(program: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        target.Interpreter(program).run({"seconds": 2.0}, lambda message: None)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_python_that_is_too_old_is_told_so() -> None:
+    old = [path for path in Path.home().glob(".pyenv/versions/*/bin/python") if re.search(r"/(2\.7|3\.[67])\.", str(path))]
+    if not old:
+        pytest.skip("no Python older than 3.8 here")
+    for python in old:
+        with pytest.raises(UserError, match=r"older than Python 3\.8"):
+            target.Interpreter(str(python)).run({"seconds": 2.0}, lambda message: None)
+
+
+def test_travelling_files_import_only_the_standard_library() -> None:
+    for name, text in target.travelling_sources().items():
+        if name == "pynvml.py":
+            continue
+        for node in ast.walk(ast.parse(text, feature_version=OLDEST)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            roots = {name.split(".")[0] for name in names} - {"gpudoctor", "pynvml"}
+            assert roots <= sys.stdlib_module_names, name
+
+
+def test_the_environment_of_the_user_is_what_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-dead")
+    ask.cache_clear()
+    assert ask(sys.executable)["environment"].value["CUDA_VISIBLE_DEVICES"] == "GPU-dead"
+    ask.cache_clear()
+
+
+def test_checks_parse_on_the_oldest_python() -> None:
+    for file in catalog.folder("checks").glob("*.py"):
+        ast.parse(file.read_text(), feature_version=OLDEST)
+
+
+def test_a_killed_worker_takes_its_probes_along() -> None:
+    marker = f"gpudoctor-test-{os.getpid()}"
+    probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("0.5)", "500)")
+    ask(sys.executable, probes, seconds=0.5)
+    assert subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 1
