@@ -1,0 +1,96 @@
+"""What the raw replies of a machine mean: one lazily parsed, typed topic per module, for checks to read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from gpudoctor.facts.container import Container
+from gpudoctor.facts.cuda import Cuda
+from gpudoctor.facts.devices import Devices
+from gpudoctor.facts.driver import Driver
+from gpudoctor.facts.environment import Environment
+from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.facts.libraries import Libraries
+from gpudoctor.facts.limits import Limits
+from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.pci import Pci
+from gpudoctor.facts.python import Python
+from gpudoctor.facts.replies import Replies
+from gpudoctor.facts.runtime import Runtime
+from gpudoctor.facts.services import Services
+from gpudoctor.facts.system import System
+from gpudoctor.facts.toolchain import Toolchain
+from gpudoctor.facts.wsl import Wsl
+from gpudoctor.model import Snapshot
+
+
+class Facts:
+    """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.expected = snapshot.expected
+        self.replies = Replies(snapshot.replies)
+
+    @cached_property
+    def system(self) -> System:
+        return System(self.replies)
+
+    @cached_property
+    def driver(self) -> Driver:
+        return Driver(self.replies)
+
+    @cached_property
+    def pci(self) -> Pci:
+        return Pci(self.replies)
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(self.replies)
+
+    @cached_property
+    def kernel_log(self) -> KernelLog:
+        return KernelLog(self.replies)
+
+    @cached_property
+    def nvml(self) -> Nvml:
+        return Nvml(self.replies)
+
+    @cached_property
+    def cuda(self) -> Cuda:
+        return Cuda(self.replies)
+
+    @cached_property
+    def environment(self) -> Environment:
+        return Environment(self.replies)
+
+    @cached_property
+    def python(self) -> Python:
+        return Python(self.replies)
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        return Libraries(self.replies)
+
+    @cached_property
+    def toolchain(self) -> Toolchain:
+        return Toolchain(self.replies)
+
+    @cached_property
+    def limits(self) -> Limits:
+        return Limits(self.replies)
+
+    @cached_property
+    def container(self) -> Container:
+        return Container(self.replies)
+
+    @cached_property
+    def wsl(self) -> Wsl:
+        return Wsl(self.replies)
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        return Runtime(self.replies)
+
+    @cached_property
+    def services(self) -> Services:
+        return Services(self.replies)

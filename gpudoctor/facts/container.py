@@ -1,0 +1,158 @@
+"""The container that this runs in, if any: its engine, what it may do, and what of the driver was put into it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+
+# include/uapi/linux/capability.h: the place of a name is its bit.
+_NAMES = (
+    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE "
+    "NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN "
+    "SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE "
+    "MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+)
+CAPABILITIES = tuple(_NAMES.split())
+APPTAINER_VARIABLES = {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}
+KUBERNETES_MARKS = ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io")
+INJECTED = re.compile(r"/(dev|usr|lib\w*|etc|run|\.singularity\.d)/.*(nvidia|libcuda|libnv|dxg|/wsl(/|$))")
+OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
+
+
+class Container:
+    """What kind of container this is; `engine` is None on a host."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def engine(self) -> str | None:
+        """docker, podman, kubernetes, apptainer, enroot, lxc or unknown; None on a host."""
+        found = (name for name, is_it in self._signs.items() if is_it)
+        engine = next(found, "unknown" if self._is_overlay and not self._sees_kernel_threads else None)
+        return None if engine in ("docker", "unknown") and self._is_booted_image else engine
+
+    @property
+    def _signs(self) -> dict[str, bool]:
+        """What speaks for each engine; the outer layers, whose signs also show inside the others, come last."""
+        marks, variables, manager = self._marks, self._variables, self._manager
+        return {
+            "apptainer": marks.get("/.singularity.d", False) or not APPTAINER_VARIABLES.isdisjoint(variables),
+            "enroot": marks.get("/etc/rc", False),
+            "kubernetes": "kubepods" in self._cgroups
+            or "KUBERNETES_SERVICE_HOST" in variables
+            or any(marks.get(mark) for mark in KUBERNETES_MARKS),
+            "podman": marks.get("/run/.containerenv", False) or manager == "podman" or "/libpod" in self._cgroups,
+            "docker": marks.get("/.dockerenv", False) or manager == "docker" or "/docker" in self._first_cgroup,
+            "lxc": manager.startswith("lxc") or "/lxc" in self._first_cgroup,
+            "unknown": manager not in ("", "wsl"),
+        }
+
+    @property
+    def _is_overlay(self) -> bool:
+        return self._root.get("type") in OVERLAYS
+
+    @property
+    def _sees_kernel_threads(self) -> bool:
+        return (self._replies.file("/proc/2/comm") or "").strip() == "kthreadd"
+
+    @property
+    def _is_booted_image(self) -> bool:
+        """A virtual machine that was made of a container image carries its marks, but owns its root and its processes."""
+        return self._sees_kernel_threads and not self._is_overlay
+
+    @cached_property
+    def _marks(self) -> Mapping[str, bool]:
+        return dict(self._replies.value("container-marks"))
+
+    @cached_property
+    def _variables(self) -> frozenset[str]:
+        """Names only. Without them the files still tell almost every engine."""
+        reply = self._replies.starting_with("environment").get("environment")
+        return frozenset(reply.value) if reply and reply.status == "ok" else frozenset()
+
+    @cached_property
+    def _manager(self) -> str:
+        return (self._replies.file("/run/systemd/container") or "").strip()
+
+    @property
+    def _first_cgroup(self) -> str:
+        """Of process 1, which on a host is no container even where this process's cgroup is named after one."""
+        return self._replies.file("/proc/1/cgroup") or ""
+
+    @property
+    def _cgroups(self) -> str:
+        return self._first_cgroup + self.cgroup
+
+    @cached_property
+    def cgroup(self) -> str:
+        """/proc/self/cgroup as it is."""
+        return self._replies.file("/proc/self/cgroup") or ""
+
+    @cached_property
+    def cgroup_version(self) -> int:
+        """1 also where version 2 is only mounted beside it: the device rules are then version 1's."""
+        return 1 if self._replies.file("/sys/fs/cgroup/cgroup.controllers") is None else 2
+
+    @cached_property
+    def _status(self) -> dict[str, str]:
+        return status_fields(self._replies.value("file:/proc/self/status"))
+
+    @cached_property
+    def capabilities(self) -> frozenset[str]:
+        """The effective ones, as CAP_SYS_ADMIN and so on."""
+        return capability_names(int(self._status["CapEff"], 16))
+
+    @cached_property
+    def seccomp(self) -> int | None:
+        """0 off, 1 strict, 2 filtered; None where the kernel was built without it."""
+        mode = self._status.get("Seccomp")
+        return None if mode is None else int(mode)
+
+    @cached_property
+    def user_namespace(self) -> bool:
+        """User ids in here are not those of the host, whose device nodes then belong to nobody."""
+        text = self._replies.file("/proc/self/uid_map")
+        return text is not None and text.split() != ["0", "0", "4294967295"]
+
+    @cached_property
+    def is_privileged(self) -> bool:
+        """In a container with every capability of this kernel, and no system call filtered."""
+        last = int(self._replies.file("/proc/sys/kernel/cap_last_cap") or len(CAPABILITIES) - 1)
+        every = capability_names((2 << last) - 1)
+        return self.engine is not None and self.capabilities >= every and not self.seccomp
+
+    @cached_property
+    def _mounts(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self._replies.value("mounts"))
+
+    @property
+    def _root(self) -> Mapping[str, Any]:
+        """The last mount on /, which hides those before it."""
+        return next((mount for mount in reversed(self._mounts) if mount["point"] == "/"), {})
+
+    @cached_property
+    def read_only_root(self) -> bool:
+        return "ro" in self._root.get("options", "").split(",")
+
+    @cached_property
+    def injected(self) -> tuple[str, ...]:
+        """Where files and devices of the driver are mounted one by one; on a WSL2 host also what Windows lends."""
+        points = [mount["point"] for mount in self._mounts]
+        return tuple(dict.fromkeys(point for point in points if INJECTED.match(point)))
+
+
+def status_fields(text: str) -> dict[str, str]:
+    """The fields of /proc/PID/status."""
+    lines = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def capability_names(mask: int) -> frozenset[str]:
+    """The names of a capability mask's bits; one that this table lacks is named by its number."""
+    names = dict(enumerate(CAPABILITIES))
+    return frozenset(f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1)

@@ -1,0 +1,29 @@
+"""What a vendor's library did not survive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+
+KILLED = {"died": True}
+
+
+def crash(replies: Replies, topic: str) -> str | None:
+    """The step in which the probe of a topic crashed or hung, in words; None if it came through."""
+    replies.get(topic)
+    asked = replies.starting_with("probe:" + topic) | replies.starting_with(topic)
+    for reply in asked.values():
+        if reply.status in ("died", "timeout"):
+            return reply.detail or reply.status
+    killed = [f"{question} {path}".strip() for question, reply in asked.items() for path in _killed(reply.value)]
+    return f"{killed[0]} killed its process" if killed else None
+
+
+def _killed(value: Any, path: str = "") -> Iterator[str]:
+    if value == KILLED:
+        yield path
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _killed(item, f"{path}.{name}".lstrip("."))

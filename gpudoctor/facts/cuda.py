@@ -1,0 +1,165 @@
+"""The CUDA driver API: whether it initialises, its devices, and whether each gives a context."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.nvml_values import MIB, answered, bus_id
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Skip, Unavailable
+
+
+class Cuda:
+    """What libcuda said; nothing beyond the library, its version and its init code is there unless it initialised."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def _start(self) -> dict[str, Any]:
+        start: dict[str, Any] = self._replies.value("cuda")
+        return start
+
+    @cached_property
+    def died(self) -> str | None:
+        """What CUDA did not survive: a step that crashed it or never came back, in words."""
+        return crash(self._replies, "cuda")
+
+    @cached_property
+    def library(self) -> str | None:
+        """The libcuda that was really loaded; None if there is none."""
+        path: str | None = self._start["library"]
+        return path
+
+    @cached_property
+    def load_error(self) -> str | None:
+        """The loader's message, if it found no library or could not load it."""
+        return self._start.get("load_error") or None
+
+    @cached_property
+    def maps(self) -> tuple[str, ...]:
+        """NVIDIA's libraries in the process that initialised CUDA."""
+        return tuple(self._loaded("maps"))
+
+    @cached_property
+    def driver_version(self) -> tuple[int, int]:
+        """The newest CUDA that this libcuda speaks: (13, 0)."""
+        version = int(checked(self._loaded("driver_version"), "cuDriverGetVersion"))
+        return version // 1000, version % 1000 // 10
+
+    @cached_property
+    def init_code(self) -> int:
+        return int(checked(self._loaded("init"), "cuInit"))
+
+    @cached_property
+    def init_error(self) -> str:
+        """The init code's name, such as CUDA_ERROR_NO_DEVICE; CUDA_SUCCESS if all is well."""
+        return self.error_name(self.init_code)
+
+    @cached_property
+    def init_seconds(self) -> float:
+        return float(self._loaded("init_seconds"))
+
+    @cached_property
+    def count(self) -> int:
+        if self.init_code:
+            raise Unavailable(f"CUDA does not initialise: {self.init_error} ({self.init_code})")
+        return int(checked(self._loaded("count"), "cuDeviceGetCount"))
+
+    @cached_property
+    def devices(self) -> tuple[CudaDevice, ...]:
+        if self.count == 0:
+            return ()
+        return tuple(CudaDevice(ordinal, answers, self) for ordinal, answers in enumerate(self._replies.value("cuda:devices")))
+
+    def error_name(self, code: int) -> str:
+        """The name that libcuda itself gives to a code that it returned."""
+        names = self._loaded("names").get(str(code), ("", ""))
+        return names[0] or f"CUDA error {code}"
+
+    def context(self, ordinal: int) -> dict[str, Any]:
+        """The raw answer of one device to the request for a context."""
+        answer: dict[str, Any] = self._replies.value(f"cuda:context{ordinal}")
+        return answer
+
+    def _loaded(self, name: str) -> Any:
+        if self.library is None:
+            raise Unavailable(f"libcuda cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
+        return self._start[name]
+
+
+class CudaDevice:
+    """A device as CUDA numbers it, which need not be NVML's order."""
+
+    def __init__(self, ordinal: int, answers: dict[str, Any], cuda: Cuda) -> None:
+        self.ordinal = ordinal
+        self._answers = answers
+        self._cuda = cuda
+
+    def _get(self, name: str) -> Any:
+        answer = self._answers.get(name, self._answers["handle"])
+        return checked(answer, f"CUDA device {self.ordinal}: {name}")
+
+    @cached_property
+    def name(self) -> str:
+        return str(self._get("name"))
+
+    @cached_property
+    def uuid(self) -> str:
+        """GPU-... as NVML has it; MIG-... for a MIG device."""
+        return str(self._get("uuid"))
+
+    @cached_property
+    def bus_id(self) -> str:
+        return bus_id(self._get("bus_id"))
+
+    @cached_property
+    def compute_capability(self) -> tuple[int, int]:
+        major, minor = self._get("compute_capability")
+        return int(checked(major, "compute capability")), int(checked(minor, "compute capability"))
+
+    @cached_property
+    def memory_mib(self) -> int:
+        return int(self._get("memory")) // MIB
+
+    @cached_property
+    def attributes(self) -> dict[str, int]:
+        """The attributes that this libcuda knows, by the names of probes/cuda.py: multiprocessors, l2_bytes ..."""
+        return {name: value for name, value in self._get("attributes").items() if isinstance(value, int)}
+
+    @cached_property
+    def context_skipped(self) -> str | None:
+        """Why no context was asked for, such as somebody else's work on the GPU."""
+        return self._cuda.context(self.ordinal).get("skipped")
+
+    @cached_property
+    def context_code(self) -> int | None:
+        """What the request for a context returned; None if it was skipped."""
+        if self.context_skipped:
+            return None
+        answer = self._cuda.context(self.ordinal)["code"]
+        return int(checked(answer, f"cuDevicePrimaryCtxRetain on device {self.ordinal}"))
+
+    @cached_property
+    def context_error(self) -> str | None:
+        """The context code's name, such as CUDA_ERROR_DEVICE_UNAVAILABLE; None if there is a context or it was skipped."""
+        if not self.context_code:
+            return None
+        return self._cuda.context(self.ordinal).get("name") or f"CUDA error {self.context_code}"
+
+    @cached_property
+    def context_seconds(self) -> float | None:
+        return self._cuda.context(self.ordinal).get("seconds")
+
+
+def checked(answer: Any, what: str) -> Any:
+    """The answer if it is a value; otherwise Unavailable, and why."""
+    if answered(answer):
+        return answer
+    if answer.get("absent"):
+        raise Unavailable(f"{what}: not in this libcuda", Skip.UNSUPPORTED)
+    if "error" in answer:
+        raise Unavailable(f"{what}: {answer.get('name') or 'CUDA error'} ({answer['error']})")
+    raise Unavailable(f"{what} killed its process")

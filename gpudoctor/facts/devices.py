@@ -1,0 +1,95 @@
+"""The device nodes that a CUDA program opens, and who it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
+
+
+@dataclass(frozen=True)
+class Node:
+    """One device node. Only nvidiactl, nvidia-uvm and dxg are opened: a GPU's own node can initialise the GPU."""
+
+    mode: int  # permission bits: 0o666
+    uid: int
+    gid: int
+    group: str  # "" where the group has no name, or a personal one
+    major: int
+    minor: int
+    is_device: bool  # a bind mount of a node that does not exist makes a directory
+    readable_writable: bool
+    was_opened: bool
+    open_error: str | None  # EPERM, ENODEV, EIO ...; None for a success, and where it was not opened
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks: effective ids, and group id -> name ("" where the group has no name, or a personal one)."""
+
+    uid: int
+    gid: int
+    groups: dict[int, str]
+
+    @property
+    def is_root(self) -> bool:
+        return self.uid == 0
+
+
+class Devices:
+    """What /dev offers of NVIDIA's and of InfiniBand's nodes."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def _answer(self) -> dict[str, dict[str, Any]]:
+        answer: dict[str, dict[str, Any]] = self._replies.value("devices")
+        return answer
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """Path -> node, of those that could be looked at."""
+        return {path: self._node(raw) for path, raw in self._answer.items() if "error" not in raw}
+
+    @cached_property
+    def unreadable(self) -> dict[str, str]:
+        """Path -> name of the error, of nodes that are listed but cannot be looked at (a link to nowhere)."""
+        return {path: raw["error"] for path, raw in self._answer.items() if "error" in raw}
+
+    @cached_property
+    def gpu_nodes(self) -> tuple[str, ...]:
+        """/dev/nvidia0 and so on, by number."""
+        paths = (path for path in self.nodes if re.fullmatch(r"/dev/nvidia\d+", path))
+        return tuple(sorted(paths, key=lambda path: int(path[len("/dev/nvidia") :])))
+
+    @cached_property
+    def identity(self) -> Identity:
+        raw = self._replies.value("identity")
+        return Identity(raw["uid"], raw["gid"], {int(gid): name for gid, name in raw["groups"].items()})
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        try:
+            names: dict[str, str] = self._replies.value("identity").get("owners", {})
+        except Unavailable:
+            return {}
+        return names
+
+    def _node(self, raw: dict[str, Any]) -> Node:
+        return Node(
+            mode=raw["mode"],
+            uid=raw["uid"],
+            gid=raw["gid"],
+            group=self._owners.get(str(raw["gid"]), ""),
+            major=raw["major"],
+            minor=raw["minor"],
+            is_device=raw["type"] == "character",
+            readable_writable=raw["access"],
+            was_opened=raw["opened"],
+            open_error=raw["open_error"],
+        )

@@ -1,0 +1,253 @@
+"""One GPU as NVML describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from gpudoctor.facts.gpu_records import (
+    Fabric,
+    Licence,
+    MigDevice,
+    Mode,
+    NvLink,
+    Process,
+    RemappedRows,
+    RetiredPages,
+    SramErrors,
+    Utilization,
+)
+from gpudoctor.facts.nvml_values import (
+    ARCHITECTURES,
+    BRANDS,
+    COMPUTE_MODES,
+    MIB,
+    RECOVERY_ACTIONS,
+    VIRTUALIZATION,
+    answered,
+    bits,
+    bus_id,
+    checked,
+)
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
+
+T = TypeVar("T")
+
+THROTTLE_COUNTERS = {
+    "power cap": "SW_POWER_CAP",
+    "sync boost": "SYNC_BOOST",
+    "software thermal": "SW_THERM_SLOWDOWN",
+    "hardware thermal": "HW_THERM_SLOWDOWN",
+    "power brake": "HW_POWER_BRAKE_SLOWDOWN",
+}
+
+
+def watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def mib(size: int) -> int:
+    return size // MIB
+
+
+def word(names: dict[int, str]) -> Callable[[int], str]:
+    return lambda code: names.get(code, f"unknown ({code})")
+
+
+class Answer(Generic[T]):
+    """A fact that is one getter's answer, parsed; of several getters, the first that answers."""
+
+    def __init__(self, parse: Callable[[Any], T], *paths: str) -> None:
+        self.parse = parse
+        self.paths = paths
+
+    def __get__(self, gpu: Gpu, owner: type[Gpu]) -> T:
+        return self.parse(gpu.get(*self.paths))
+
+
+class Gpu:
+    """A fact that NVML did not give raises Unavailable, of the kind that NVML's code says."""
+
+    def __init__(self, index: int, replies: Replies) -> None:
+        self.index = index
+        self._replies = replies
+
+    name = Answer(str, "Name")
+    uuid = Answer(str, "UUID")
+    bus_id = Answer(bus_id, "PciInfo.busId")
+    device_id = Answer(lambda both: int(both) >> 16, "PciInfo.pciDeviceId")
+    minor_number = Answer(int, "MinorNumber")
+    brand = Answer(word(BRANDS), "Brand")
+    architecture = Answer(word(ARCHITECTURES), "Architecture")
+    compute_capability: Answer[tuple[int, int]] = Answer(lambda pair: (pair[0], pair[1]), "CudaComputeCapability")
+    cores = Answer(int, "NumGpuCores")
+    board_part_number = Answer(str, "BoardPartNumber")
+    vbios = Answer(str, "VbiosVersion")
+    inforom = Answer(str, "InforomImageVersion")
+    gsp_firmware = Answer(str, "GspFirmwareVersion")
+    virtualization_mode = Answer(word(VIRTUALIZATION), "VirtualizationMode")
+    display_active = Answer(bool, "DisplayActive")
+
+    temperature_c = Answer(int, "Temperature.gpu", "TemperatureV.gpu")
+    temperature_margin_c = Answer(int, "MarginTemperature")  # how far below its maximum operating temperature it is
+    memory_temperature_c = Answer(int, "FieldValues.MEMORY_TEMP")
+    power_watts = Answer(watts, "PowerUsage")
+    power_limit_watts = Answer(watts, "PowerManagementLimit")
+    default_power_limit_watts = Answer(watts, "PowerManagementDefaultLimit")
+    enforced_power_limit_watts = Answer(watts, "EnforcedPowerLimit")
+    minimum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.0")
+    maximum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.1")
+    performance_state = Answer(int, "PerformanceState")
+    clock_reasons = Answer(int, "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
+
+    pcie_generation = Answer(int, "CurrPcieLinkGeneration")
+    pcie_width = Answer(int, "CurrPcieLinkWidth")
+    maximum_pcie_generation = Answer(int, "MaxPcieLinkGeneration")  # of GPU and slot together
+    maximum_pcie_width = Answer(int, "MaxPcieLinkWidth")
+    gpu_maximum_pcie_generation = Answer(int, "GpuMaxPcieLinkGeneration")
+    pcie_replays = Answer(int, "PcieReplayCounter", "FieldValues.PCIE_REPLAY_COUNTER")
+    pcie_replay_rollovers = Answer(int, "FieldValues.PCIE_REPLAY_ROLLOVER_COUNTER")
+
+    persistence_mode = Answer(bool, "PersistenceMode")
+    compute_mode = Answer(word(COMPUTE_MODES), "ComputeMode")
+    mig_mode = Answer(Mode.of, "MigMode")
+    ecc_mode = Answer(Mode.of, "EccMode")
+    ecc_volatile_corrected = Answer(int, "TotalEccErrors.volatile_corrected")
+    ecc_volatile_uncorrected = Answer(int, "TotalEccErrors.volatile_uncorrected")
+    ecc_aggregate_corrected = Answer(int, "TotalEccErrors.aggregate_corrected")
+    ecc_aggregate_uncorrected = Answer(int, "TotalEccErrors.aggregate_uncorrected")
+    sram_status = Answer(SramErrors.of, "SramEccErrorStatus")
+    remapped_rows = Answer(RemappedRows.of, "RemappedRows")
+    row_remapper_histogram: Answer[dict[str, int]] = Answer(dict, "RowRemapperHistogram")  # max, high, partial, low, none
+    retired_pages_pending = Answer(bool, "RetiredPagesPendingStatus")
+    channel_repair_pending = Answer(bool, "RepairStatus.0")
+    tpc_repair_pending = Answer(bool, "RepairStatus.1")
+    recovery_action = Answer(word(RECOVERY_ACTIONS), "FieldValues.GET_GPU_RECOVERY_ACTION")
+    fabric = Answer(Fabric.of, "GpuFabricInfoV")
+
+    memory_total_mib = Answer(mib, "MemoryInfo.total")
+    memory_free_mib = Answer(mib, "MemoryInfo.free")
+    memory_used_mib = Answer(mib, "MemoryInfo_v2.used", "MemoryInfo.used")  # the second version leaves out the reserve
+    bar1_total_mib = Answer(mib, "BAR1MemoryInfo.bar1Total")
+    bar1_used_mib = Answer(mib, "BAR1MemoryInfo.bar1Used")
+    numa_node = Answer(int, "NumaNodeId")
+    numa_affinity = Answer(bits, "MemoryAffinity.words")
+    cpu_affinity = Answer(bits, "CpuAffinity.words")
+
+    @cached_property
+    def handle_error(self) -> int | None:
+        """The code with which NVML refused a handle: 15 for a GPU that is lost."""
+        code = self._answers.get("handle_error")
+        return code if isinstance(code, int) else None
+
+    @cached_property
+    def _answers(self) -> dict[str, Any]:
+        answers: dict[str, Any] = self._replies.value(f"nvml:gpu{self.index}")
+        return answers
+
+    def get(self, *paths: str) -> Any:
+        """The raw answer of a getter such as "PowerUsage", or one part of it: "ClockInfo.sm"; of several, the first there is."""
+        *others, last = paths
+        for path in others:
+            try:
+                return self._get(path)
+            except Unavailable:
+                continue
+        return self._get(last)
+
+    def _get(self, path: str) -> Any:
+        """What stands at a path; no answer on the way to it ends the way."""
+        what = f"GPU {self.index}: {path}"
+        if "handle_error" in self._answers:
+            error = self._answers["handle_error"]
+            checked({"error": error} if isinstance(error, int) else error, f"GPU {self.index}")
+        answer: Any = self._answers
+        for name in path.split("."):
+            answer = answer[int(name)] if isinstance(answer, list) else answer.get(name, {"absent": True})
+            checked(answer, what)
+        return answer
+
+    def temperature_limit_c(self, kind: str) -> int:
+        """Where "shutdown", "slowdown", "max_operating" or "memory" begins.
+
+        Newer GPUs give the first three only as distances from the maximum ("T.Limit" in nvidia-smi).
+        """
+        try:
+            return int(self.get(f"TemperatureThreshold.{kind}"))
+        except Unavailable:
+            if kind == "memory":
+                raise
+        name = {"max_operating": "GPU_MAX"}.get(kind, kind.upper())
+        margin = int(self.get(f"FieldValues.TEMPERATURE_{name}_TLIMIT"))
+        return self.temperature_c + self.temperature_margin_c - margin
+
+    @cached_property
+    def clocks_mhz(self) -> dict[str, int]:
+        """graphics, sm, memory and video, as far as NVML knows them."""
+        return self._known("ClockInfo")
+
+    @cached_property
+    def maximum_clocks_mhz(self) -> dict[str, int]:
+        return self._known("MaxClockInfo")
+
+    @cached_property
+    def application_clocks_mhz(self) -> dict[str, int]:
+        return self._known("ApplicationsClock")
+
+    @cached_property
+    def throttled_seconds(self) -> dict[str, float]:
+        """How long the clocks have been held down since the driver was loaded, by reason."""
+        names = {reason: f"CLOCKS_EVENT_REASON_{name}" for reason, name in THROTTLE_COUNTERS.items()}
+        nanoseconds = self._known("FieldValues", tuple(names.values()))
+        return {reason: nanoseconds[name] / 1e9 for reason, name in names.items() if name in nanoseconds}
+
+    @cached_property
+    def pcie_errors(self) -> dict[str, int]:
+        """PCIe error counters by NVML's name: FATAL_ERROR, LCRC_ERROR, BAD_TLP ..."""
+        prefix = "PCIE_COUNT_"
+        names = tuple(name for name in self.get("FieldValues") if name.startswith(prefix))
+        return {name[len(prefix) :]: count for name, count in self._known("FieldValues", names).items()}
+
+    def _known(self, getter: str, names: tuple[str, ...] = ()) -> dict[str, int]:
+        """The parts of an answer that are there; Unavailable if none is."""
+        parts = self.get(getter)
+        names = names or tuple(parts)
+        known = {name: parts[name] for name in names if answered(parts.get(name, {"absent": True}))}
+        if not known:
+            self.get(f"{getter}.{names[0]}")
+        return known
+
+    @cached_property
+    def utilization(self) -> Utilization:
+        return Utilization(self.get("UtilizationRates.gpu"), self.get("UtilizationRates.memory"))
+
+    @cached_property
+    def retired_pages(self) -> RetiredPages:
+        return RetiredPages(*(len(self.get(f"RetiredPages.{cause}")) for cause in ("single_bit", "double_bit")))
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """Who works on this GPU, each process once; in a container NVML shows only what the container may see."""
+        found = {entry["pid"]: Process.of(entry, "compute") for entry in self.get("ComputeRunningProcesses")}
+        for kind, getter in (("mps", "MPSComputeRunningProcesses"), ("graphics", "GraphicsRunningProcesses")):
+            entries = self._answers.get(getter, ())
+            for entry in entries if isinstance(entries, list) else ():
+                found.setdefault(entry["pid"], Process.of(entry, kind))
+        return tuple(found.values())
+
+    @cached_property
+    def nvlinks(self) -> tuple[NvLink, ...]:
+        """The links of this GPU, in use or not; Unavailable where it has none that this machine may see."""
+        return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
+
+    @cached_property
+    def mig_devices(self) -> tuple[MigDevice, ...]:
+        return tuple(MigDevice.of(answers) for answers in self.get("MigDevices"))
+
+    @cached_property
+    def vgpu_licences(self) -> tuple[Licence, ...]:
+        """The vGPU licences that this GPU may have; empty on anything but a vGPU."""
+        answer = self.get("GridLicensableFeatures")
+        return tuple(Licence.of(feature) for feature in answer["gridLicensableFeatures"][: answer["licensableFeaturesCount"]])

@@ -1,0 +1,203 @@
+"""The larger answers of NVML about one GPU, each as a record made by its `of`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gpudoctor.facts.nvml_values import (
+    FABRIC_HEALTH,
+    FABRIC_STATES,
+    FABRIC_SUMMARIES,
+    LICENCE_EXPIRIES,
+    LINK_ERROR_FIELDS,
+    MIB,
+    NVLINK_REMOTES,
+    NVLINK_VERSIONS,
+    answered,
+    bus_id,
+    checked,
+)
+
+
+class Mode(NamedTuple):
+    """A mode that takes effect at the next reset."""
+
+    current: bool
+    pending: bool
+
+    @classmethod
+    def of(cls, answer: list[int]) -> Mode:
+        return cls(bool(answer[0]), bool(answer[1]))
+
+
+@dataclass(frozen=True)
+class RemappedRows:
+    """Rows of memory replaced by spares; pending: a reset is due; failure: no spare was left."""
+
+    corrected: int
+    uncorrected: int
+    pending: bool
+    failure: bool
+
+    @classmethod
+    def of(cls, answer: list[int]) -> RemappedRows:
+        return cls(answer[0], answer[1], bool(answer[2]), bool(answer[3]))
+
+
+@dataclass(frozen=True)
+class RetiredPages:
+    """How many pages of memory are retired, by cause (GPUs before Ampere)."""
+
+    single_bit: int
+    double_bit: int
+
+
+@dataclass(frozen=True)
+class SramErrors:
+    """ECC errors of caches and registers; sources: the aggregate uncorrected ones by unit."""
+
+    volatile_corrected: int
+    volatile_uncorrected: int
+    aggregate_corrected: int
+    aggregate_uncorrected: int
+    threshold_exceeded: bool
+    sources: dict[str, int]
+
+    @classmethod
+    def of(cls, answer: dict[str, int]) -> SramErrors:
+        units = ("L2", "Sm", "Pcie", "Mcu", "Other")
+        return cls(
+            volatile_corrected=answer["volatileCor"],
+            volatile_uncorrected=answer["volatileUncParity"] + answer["volatileUncSecDed"],
+            aggregate_corrected=answer["aggregateCor"],
+            aggregate_uncorrected=answer["aggregateUncParity"] + answer["aggregateUncSecDed"],
+            threshold_exceeded=bool(answer["bThresholdExceeded"]),
+            sources={unit.lower(): answer[f"aggregateUncBucket{unit}"] for unit in units},
+        )
+
+
+@dataclass(frozen=True)
+class Utilization:
+    gpu_percent: int
+    memory_percent: int
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process on a GPU; name and ours (of this user) are None where /proc does not show it, used_mib where NVML does not."""
+
+    pid: int
+    name: str | None
+    ours: bool | None
+    used_mib: int | None
+    kind: str  # compute, graphics or mps
+
+    @classmethod
+    def of(cls, entry: dict[str, Any], kind: str) -> Process:
+        used = entry.get("usedGpuMemory")
+        return cls(entry["pid"], entry.get("name"), entry.get("ours"), None if used is None else used // MIB, kind)
+
+
+@dataclass(frozen=True)
+class MigDevice:
+    name: str
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+    memory_mib: int
+
+    @classmethod
+    def of(cls, answers: dict[str, Any]) -> MigDevice:
+        value = {name: checked(answer, f"{name} of a MIG device") for name, answer in answers.items() if name != "Attributes"}
+        return cls(
+            value["Name"],
+            value["UUID"],
+            value["GpuInstanceId"],
+            value["ComputeInstanceId"],
+            value["MemoryInfo"]["total"] // MIB,
+        )
+
+
+@dataclass(frozen=True)
+class NvLink:
+    """One link; errors is None where NVML has no counters for it, remote is "gpu", "switch", "npu" or None."""
+
+    link: int
+    active: bool
+    version: str | None
+    remote: str | None
+    remote_bus_id: str | None
+    mb_per_s: int | None
+    errors: dict[str, int] | None
+
+    @classmethod
+    def of(cls, link: str, answers: dict[str, Any]) -> NvLink:
+        fields = answers.get("FieldValues", {})
+        pci, speed = answers.get("RemotePciInfo", {}), fields.get("NVLINK_GET_SPEED", {})
+        return cls(
+            link=int(link),
+            active=bool(answers["State"]),
+            version=NVLINK_VERSIONS.get(_number(answers.get("Version"))),
+            remote=NVLINK_REMOTES.get(_number(answers.get("RemoteDeviceType"))),
+            remote_bus_id=bus_id(pci["busId"]) if answered(pci) and pci.get("domain", -1) < 0xFFFFFFFF else None,
+            mb_per_s=speed if isinstance(speed, int) else None,
+            errors=_link_errors(fields, answers.get("ErrorCounter", {})) or None,
+        )
+
+
+def _link_errors(fields: dict[str, Any], counters: dict[str, Any]) -> dict[str, int]:
+    found = {name: counters.get(name) for name in ("replay", "recovery")} | {"crc": counters.get("crc_flit")}
+    found |= {name: fields[field] for name, field in LINK_ERROR_FIELDS.items() if isinstance(fields.get(field), int)}
+    return {name: count for name, count in found.items() if isinstance(count, int)}
+
+
+def _number(answer: Any) -> int:
+    return answer if isinstance(answer, int) else -1
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The GPU's place in an NVSwitch fabric: healthy is state "completed" and status 0, with no problems.
+
+    summary is "healthy", "unhealthy", "limited capacity", or None where the driver has none.
+    """
+
+    state: str
+    status: int
+    clique: int
+    health_mask: int
+    summary: str | None
+    problems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, answer: dict[str, int]) -> Fabric:
+        mask = answer.get("healthMask", 0)
+        problems = (meanings.get(mask >> shift & width) for shift, width, meanings in FABRIC_HEALTH)
+        return cls(
+            state=FABRIC_STATES.get(answer["state"], f"state {answer['state']}"),
+            status=answer["status"],
+            clique=answer["cliqueId"],
+            health_mask=mask,
+            summary=FABRIC_SUMMARIES.get(answer.get("healthSummary", 0)),
+            problems=tuple(problem for problem in problems if problem),
+        )
+
+
+@dataclass(frozen=True)
+class Licence:
+    """A vGPU software licence; licensed is False where the vGPU runs without one, which slows it down."""
+
+    product: str
+    enabled: bool
+    licensed: bool
+    expiry: str | None
+
+    @classmethod
+    def of(cls, feature: dict[str, Any]) -> Licence:
+        return cls(
+            feature["productName"],
+            bool(feature["featureEnabled"]),
+            bool(feature["featureState"]),
+            LICENCE_EXPIRIES.get(feature.get("licenseExpiry", {}).get("status", 0)),
+        )

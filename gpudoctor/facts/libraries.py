@@ -1,0 +1,196 @@
+"""The CUDA libraries that are installed, who owns them, and which of them the loader would take."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
+
+_CACHE_LINE = re.compile(r"^\s*(\S+) \(([^)]*)\) => (/.*?)\s*$", re.MULTILINE)
+_DPKG_LINE = re.compile(r"^([a-z0-9][a-z0-9.+-]*)\S*(?:, \S+)*: (/.*)$", re.MULTILINE)
+_64_BIT = re.compile(r"x86-64|AArch64|64bit")
+_TOOLKIT = re.compile(r"/usr/local/cuda[^/]*/|/opt/cuda/|/usr/lib/(nvidia-cuda-toolkit|cuda)/")
+_DRIVER_LIBRARY = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvidia-[\w-]+|GLX_nvidia|EGL_nvidia)")
+
+
+@dataclass(frozen=True)
+class Library:
+    """One path of a library; several paths can lead to one file.
+
+    via: the place that it was found in: "LD_LIBRARY_PATH", "default" (where the loader looks by itself), "wsl", "driver",
+    "local", "compat", "stubs", "toolkit", "wheel", "conda", or "ld-cache" where only the cache names it.
+    owner: "wheel", "conda", "dpkg:NAME", "rpm:NAME", "toolkit", "driver" (no package owns it), "container" (mounted into
+    it), "wsl" or "unknown".
+    """
+
+    soname: str  # the file name at this path, which is what a loader asks for
+    name: str  # libcudnn
+    version: str | None  # what the real file's name ends with: 9.10.2
+    path: str
+    real_path: str
+    size: int | None  # None: a link to nowhere
+    via: str
+    owner: str
+    index: int | None = None  # of the entry in LD_LIBRARY_PATH
+
+    @property
+    def directory(self) -> str:
+        return posixpath.dirname(self.path)
+
+    @property
+    def is_stub(self) -> bool:
+        """A library to link with, which does nothing when loaded."""
+        return "/stubs/" in self.path or "/stubs/" in self.real_path
+
+    @property
+    def is_compat(self) -> bool:
+        """Part of a forward-compatibility package (cuda-compat)."""
+        return any(re.search(r"/(cuda-)?compat/", path) for path in (self.path, self.real_path))
+
+
+class Libraries:
+    """What was found in the places where loaders and frameworks look; 32-bit libraries are left out."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def all(self) -> tuple[Library, ...]:
+        """Every path, in the order in which it would be found."""
+        return tuple(self._library(record) for record in self._replies.value("libraries"))
+
+    def named(self, name: str) -> tuple[Library, ...]:
+        """Each real file of a library ("libcudnn") once, by the path that a loader would use."""
+        files: dict[str, Library] = {}
+        for library in (library for library in self.all if library.name == name):
+            known = files.setdefault(library.real_path, library)
+            if known.directory == library.directory and _is_soname(library) and not _is_soname(known):
+                files[library.real_path] = library
+        return tuple(files.values())
+
+    def resolved(self, soname: str) -> Library | None:
+        """What the loader would take for a program without a path of its own: ld.so(8)."""
+        named = [library for library in self.all if library.soname == soname and library.size is not None]
+        cached = {path for name, path in self.cache if name == soname}
+        first_cached = next((path for name, path in self.cache if name == soname), None)
+        candidates = (
+            *(library for library in named if library.via == "LD_LIBRARY_PATH"),
+            *(library for library in named if library.path == first_cached),
+            *(library for library in named if library.path in cached),
+            *(library for library in named if library.via == "default"),
+        )
+        return next(iter(candidates), None)
+
+    @cached_property
+    def cache(self) -> tuple[tuple[str, str], ...]:
+        """(soname, path) of the loader's cache, 64-bit; empty where there is no ldconfig."""
+        answer = self._replies.command("ldconfig -p")
+        return parse_cache(answer["out"]) if answer else ()
+
+    @cached_property
+    def configured_directories(self) -> dict[str, tuple[str, ...]]:
+        """The file under /etc -> the folders that it gives to ldconfig."""
+        files = self._replies.files("/etc/ld.so.conf.d/*")
+        main = self._replies.file("/etc/ld.so.conf")
+        texts = files if main is None else {"/etc/ld.so.conf": main, **files}
+        return {path: tuple(re.findall(r"^\s*(/[^#\s]*)", text, re.MULTILINE)) for path, text in texts.items()}
+
+    @cached_property
+    def _owners(self) -> dict[str, str | None]:
+        """The package of each path that was asked about, None for no package; empty where none could answer."""
+        try:
+            return parse_owners(self._replies.value("library-owners"))
+        except Unavailable:
+            return {}
+
+    @cached_property
+    def _conda_prefix(self) -> str | None:
+        try:
+            prefix: str | None = self._replies.value("interpreter")["conda_prefix"]
+        except Unavailable:
+            return None
+        return prefix
+
+    def _library(self, record: Mapping[str, Any]) -> Library:
+        soname = posixpath.basename(record["path"])
+        return Library(
+            soname=soname,
+            name=soname.split(".so")[0],
+            version=_version(record["real_path"]),
+            path=record["path"],
+            real_path=record["real_path"],
+            size=record["size"],
+            via=record["via"],
+            owner=self._owner(record),
+            index=record.get("index"),
+        )
+
+    def _owner(self, record: Mapping[str, Any]) -> str:
+        path = record["real_path"]
+        if "/wsl/" in path:
+            return "wsl"
+        if re.search(r"/(site|dist)-packages/", path):
+            return "wheel"
+        if self._conda_prefix and path.startswith(self._conda_prefix + "/"):
+            return "conda"
+        if record.get("mounted"):
+            return "container"
+        return self._owners.get(path) or self._owner_without_package(record)
+
+    def _owner_without_package(self, record: Mapping[str, Any]) -> str:
+        path = record["real_path"]
+        if _TOOLKIT.match(path):
+            return "toolkit"
+        is_unpackaged = path in self._owners and _DRIVER_LIBRARY.match(posixpath.basename(path))
+        return "driver" if is_unpackaged or record["via"] == "driver" else "unknown"
+
+
+def _is_soname(library: Library) -> bool:
+    """libcudnn.so.9, neither libcudnn.so nor libcudnn.so.9.10.2."""
+    return re.search(r"\.so\.\d+$", library.soname) is not None
+
+
+def _version(real_path: str) -> str | None:
+    match = re.search(r"\.so\.([\d.]+)$", real_path)
+    return match[1] if match else None
+
+
+def parse_cache(text: str) -> tuple[tuple[str, str], ...]:
+    """The 64-bit entries of `ldconfig -p`, the first of a name being the one that is taken.
+
+    >>> parse_cache("\\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    (('libcuda.so.1', '/usr/lib/x86_64-linux-gnu/libcuda.so.1'),)
+    """
+    return tuple((match[1], match[3]) for match in _CACHE_LINE.finditer(text) if _64_BIT.search(match[2]))
+
+
+def parse_owners(answer: Mapping[str, Any]) -> dict[str, str | None]:
+    """Real path -> "dpkg:NAME" or "rpm:NAME", None where no package owns it, of what `dpkg-query -S` or `rpm -qf` printed."""
+    nobody: dict[str, str | None] = dict.fromkeys(answer["paths"])
+    if not nobody:
+        return {}
+    if answer["manager"] == "dpkg":
+        return nobody | _dpkg_owners(answer["code"], answer["out"])
+    return nobody | _rpm_owners(answer["paths"], answer["out"])
+
+
+def _dpkg_owners(code: int, text: str) -> dict[str, str]:
+    """Lines such as "libnvidia-compute-580:amd64: /usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"."""
+    if code > 1:  # 1: some paths have no owner
+        raise Unavailable("dpkg-query failed")
+    owners = {path: f"dpkg:{name}" for name, path in _DPKG_LINE.findall(text)}
+    return owners | {"/usr" + path: owner for path, owner in owners.items() if path.startswith("/lib")}
+
+
+def _rpm_owners(paths: list[str], text: str) -> dict[str, str]:
+    """One line per path, in their order: the name of a package, or a sentence that says that there is none."""
+    lines = text.splitlines()
+    if len(lines) != len(paths):  # a path with two owners has two lines
+        raise Unavailable("the answer of rpm cannot be told apart by path")
+    return {path: f"rpm:{line}" for path, line in zip(paths, lines, strict=True) if " " not in line}

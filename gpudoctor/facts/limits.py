@@ -1,0 +1,143 @@
+"""What this process may use: resource limits, shared and temporary space, CPUs, memory of its cgroup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
+
+Limit = tuple[int | None, int | None]  # soft and hard; None is unlimited
+
+TITLES = {  # of /proc/self/limits
+    "memlock": "Max locked memory",
+    "open_files": "Max open files",
+    "processes": "Max processes",
+    "stack": "Max stack size",
+}
+STALE_SECONDS = 3600  # NCCL unlinks a segment as soon as both sides have opened it
+UNLIMITED_BYTES = 1 << 60  # cgroup version 1 writes "unlimited" as the highest number of whole pages
+
+
+class TemporaryFolder(NamedTuple):
+    """TMPDIR, or /tmp: where compilers and JITs write and load."""
+
+    free_bytes: int
+    writable: bool
+    noexec: bool
+
+
+@dataclass(frozen=True)
+class NcclSegment:
+    """A file /dev/shm/nccl-*; whether a process still uses it is not known."""
+
+    name: str
+    age_seconds: int
+    size_bytes: int
+    uid: int
+
+
+class Limits:
+    """Limits and space, as they are for this process."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def memlock(self) -> Limit:
+        """Bytes."""
+        return self._limit("memlock")
+
+    @cached_property
+    def open_files(self) -> Limit:
+        return self._limit("open_files")
+
+    @cached_property
+    def processes(self) -> Limit:
+        return self._limit("processes")
+
+    @cached_property
+    def stack(self) -> Limit:
+        """Bytes."""
+        return self._limit("stack")
+
+    def _limit(self, name: str) -> Limit:
+        try:
+            soft, hard = self._replies.value("limits")[name]
+        except Unavailable:
+            return limit_of(self._replies.value("file:/proc/self/limits"), TITLES[name])
+        return soft, hard
+
+    @property
+    def shm_bytes(self) -> int:
+        return int(self._replies.value("shm")["bytes"])
+
+    @property
+    def shm_free_bytes(self) -> int:
+        return int(self._replies.value("shm")["free_bytes"])
+
+    @cached_property
+    def tmp(self) -> TemporaryFolder:
+        space = self._replies.value("tmp")
+        return TemporaryFolder(space["free_bytes"], space["writable"], space["noexec"])
+
+    @cached_property
+    def cpus(self) -> tuple[int, ...]:
+        """The CPUs that this process may run on."""
+        return tuple(self._replies.value("cpus")["affinity"])
+
+    @property
+    def cpu_count(self) -> int:
+        """The CPUs of the machine."""
+        return int(self._replies.value("cpus")["count"])
+
+    @cached_property
+    def cgroup_memory_bytes(self) -> int | None:
+        """The tightest memory limit of this process's cgroups; None where there is none."""
+        return tightest_bytes(self._replies.value("cgroup-limits").get("memory", ()))
+
+    @cached_property
+    def cgroup_cpus(self) -> float | None:
+        """The tightest CPU quota in CPUs; None where there is none."""
+        return tightest_cpus(self._replies.value("cgroup-limits").get("cpu", ()))
+
+    @cached_property
+    def nccl_segments(self) -> tuple[NcclSegment, ...]:
+        return tuple(map(_segment, self._replies.value("nccl-segments")))
+
+    @cached_property
+    def stale_nccl_segments(self) -> tuple[str, ...]:
+        """Segments so old that the job which made them has most likely died."""
+        return tuple(segment.name for segment in self.nccl_segments if segment.age_seconds > STALE_SECONDS)
+
+
+def limit_of(text: str, title: str) -> Limit:
+    """One row of /proc/self/limits."""
+    row = re.search(rf"(?m)^{title} +(\S+) +(\S+)", text)
+    if not row:
+        raise Unavailable(f"/proc/self/limits has no line {title!r}")
+    return _amount(row[1]), _amount(row[2])
+
+
+def _amount(word: str) -> int | None:
+    return None if word == "unlimited" else int(word)
+
+
+def tightest_bytes(texts: Sequence[str]) -> int | None:
+    """The least of several memory.max or memory.limit_in_bytes."""
+    amounts = [int(text) for text in texts if text != "max"]
+    return min((amount for amount in amounts if amount < UNLIMITED_BYTES), default=None)
+
+
+def tightest_cpus(texts: Sequence[str]) -> float | None:
+    """The least quota of several cpu.max, each "QUOTA PERIOD"; "max" and -1 are no quota."""
+    quotas = [text.split() for text in texts]
+    return min((int(quota) / int(period) for quota, period in quotas if quota not in ("max", "-1")), default=None)
+
+
+def _segment(raw: dict[str, Any]) -> NcclSegment:
+    return NcclSegment(raw["name"], raw["age_seconds"], raw["bytes"], raw["uid"])

@@ -1,0 +1,116 @@
+"""NVML: whether it answers, what it says about the driver, and its GPUs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.nvml_values import P2P, TOPOLOGY, answered, checked, error_name
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Skip, Unavailable
+
+Pair = tuple[int, int]
+LIBRARY_NOT_FOUND = 12
+
+
+class Nvml:
+    """What NVML said; nothing beyond the library and its init code is there unless it initialised."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def _start(self) -> dict[str, Any]:
+        start: dict[str, Any] = self._replies.value("nvml")
+        return start
+
+    @cached_property
+    def died(self) -> str | None:
+        """What NVML did not survive: a step that crashed it or never came back, in words."""
+        return crash(self._replies, "nvml")
+
+    @cached_property
+    def library(self) -> str | None:
+        """The libnvidia-ml that the loader took; None if there is none."""
+        path: str | None = self._start["library"]
+        return path
+
+    @cached_property
+    def load_error(self) -> str | None:
+        """The loader's message, if it found no library or could not load it."""
+        return self._start.get("load_error") or None
+
+    @cached_property
+    def init_code(self) -> int:
+        return int(checked(self._loaded("init"), "nvmlInit"))
+
+    @cached_property
+    def init_error(self) -> str:
+        """The init code's name, such as NVML_ERROR_DRIVER_NOT_LOADED; NVML_SUCCESS if all is well."""
+        return error_name(self.init_code)
+
+    @cached_property
+    def init_seconds(self) -> float:
+        return float(self._loaded("init_seconds"))
+
+    def _loaded(self, name: str) -> Any:
+        if self.library is None:
+            raise Unavailable(f"NVML cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
+        return self._start[name]
+
+    def _initialised(self, name: str) -> Any:
+        if self.init_code:
+            raise Unavailable(f"NVML does not initialise: {self.init_error} ({self.init_code})")
+        return self._start[name]
+
+    def _system(self, name: str) -> Any:
+        return checked(self._initialised("system").get(name, {"absent": True}), name)
+
+    @cached_property
+    def driver_version(self) -> str:
+        return str(self._system("DriverVersion"))
+
+    @cached_property
+    def nvml_version(self) -> str:
+        return str(self._system("NVMLVersion"))
+
+    @cached_property
+    def cuda_version(self) -> tuple[int, int] | None:
+        """The newest CUDA that this driver runs; None where NVML finds no libcuda to ask."""
+        system = self._initialised("system")
+        name = "CudaDriverVersion_v2" if answered(system.get("CudaDriverVersion_v2")) else "CudaDriverVersion"
+        if system.get(name) == {"error": LIBRARY_NOT_FOUND}:
+            return None
+        version = int(self._system(name))
+        return version // 1000, version % 1000 // 10
+
+    @cached_property
+    def count(self) -> int:
+        return int(checked(self._initialised("count"), "nvmlDeviceGetCount"))
+
+    @cached_property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return tuple(Gpu(index, self._replies) for index in range(self.count))
+
+    @cached_property
+    def p2p(self) -> dict[Pair, str]:
+        """(reader, read) -> "ok", "chipset not supported", "gpu not supported" ...; empty with one GPU."""
+        return self._peers("p2p", P2P)
+
+    @cached_property
+    def topology(self) -> dict[Pair, str]:
+        """(lower, higher) -> what their path goes through: "single switch", "host bridge", "node", "system" ..."""
+        return self._peers("topology", TOPOLOGY)
+
+    def _peers(self, name: str, words: dict[int, str]) -> dict[Pair, str]:
+        if self.count < 2:
+            return {}
+        answers = self._replies.value("nvml:peers")[name]
+        return {_pair(pair): words.get(code, f"unknown ({code})") for pair, code in answers.items() if answered(code)}
+
+
+def _pair(text: str) -> Pair:
+    one, other = text.split(",")
+    return int(one), int(other)

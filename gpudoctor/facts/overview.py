@@ -1,0 +1,77 @@
+"""The facts that every report carries: what this machine is, in one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Skip
+
+
+def target(facts: Facts) -> dict[str, Any]:
+    """What was examined: the interpreter and the system around it."""
+    return _readable(
+        {
+            "kind": lambda: "interpreter",
+            "python": lambda: facts.python.executable,
+            "python_version": lambda: ".".join(map(str, facts.python.version)),
+            "platform": lambda: list(facts.system.platform),
+            "distribution": lambda: facts.system.distribution_name,
+            "kernel": lambda: facts.system.kernel,
+            "architecture": lambda: facts.system.architecture,
+            "wsl": lambda: facts.system.wsl,
+            "container": lambda: facts.container.engine,
+        }
+    )
+
+
+def overview(facts: Facts) -> dict[str, Any]:
+    """Driver, CUDA, GPUs and the packages that matter; what could not be read is left out."""
+    return _readable(
+        {
+            "driver_version": lambda: facts.driver.module_version or facts.nvml.driver_version,
+            "driver_is_open": lambda: facts.driver.module_is_open,
+            "cuda_driver_version": lambda: _dotted(facts.cuda.driver_version),
+            "gpus": lambda: [_gpu(gpu) for gpu in facts.nvml.gpus],
+            "pci_gpus": lambda: [function.address for function in facts.pci.gpus],
+            "toolkits": lambda: {toolkit.root: _dotted(toolkit.version) for toolkit in facts.toolchain.toolkits},
+            "packages": lambda: _packages(facts),
+            "cpus": lambda: facts.limits.cpu_count,
+            "memory_mib": lambda: facts.system.memory_mib["MemTotal"],
+        }
+    )
+
+
+def _gpu(gpu: Any) -> dict[str, Any]:
+    return _readable(
+        {
+            "index": lambda: gpu.index,
+            "name": lambda: gpu.name,
+            "uuid": lambda: gpu.uuid,
+            "bus_id": lambda: gpu.bus_id,
+            "memory_mib": lambda: gpu.memory_total_mib,
+        }
+    )
+
+
+FRAMEWORKS = ("torch", "triton", "jax", "jaxlib", "tensorflow", "onnxruntime-gpu", "numba", "numba-cuda", "numpy")
+
+
+def _packages(facts: Facts) -> dict[str, str]:
+    wanted = {name for name in facts.python.packages if name in FRAMEWORKS or name.startswith(("cupy", "nvidia-"))}
+    return {name: facts.python.packages[name][0].version for name in sorted(wanted)}
+
+
+def _dotted(version: tuple[int, ...] | None) -> str | None:
+    return ".".join(map(str, version)) if version else None
+
+
+def _readable(fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    values = {}
+    for name, read in fields.items():
+        try:
+            values[name] = read()
+        except (Skip, KeyError):
+            continue
+    return values

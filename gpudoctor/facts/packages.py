@@ -1,0 +1,84 @@
+"""One installed package, as pip or conda know it, and the build facts that some packages carry in a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpudoctor.model import Unavailable
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution on sys.path; `file` is what it was installed from where that was no index."""
+
+    name: str  # as its folder spells it
+    version: str
+    location: str
+    installer: str | None = None
+    build: str | None = None
+    tags: tuple[str, ...] = ()
+    file: str | None = None
+    is_editable: bool = False
+    stated_requires: tuple[str, ...] | None = None
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The raw Requires-Dist lines; only read for the packages that GPU work depends on."""
+        if self.stated_requires is None:
+            raise Unavailable(f"the requirements of {self.name} were not read")
+        return self.stated_requires
+
+
+@dataclass(frozen=True)
+class CondaPackage:
+    """A package that conda installed."""
+
+    name: str
+    version: str
+    build: str
+    channel: str | None
+
+
+def normalized(name: str) -> str:
+    """https://packaging.python.org/en/latest/specifications/name-normalization/"""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def by_name(records: list[Mapping[str, Any]]) -> dict[str, tuple[Package, ...]]:
+    """Normalised name -> packages, in the order of sys.path: the first is the one that is imported."""
+    packages: dict[str, tuple[Package, ...]] = {}
+    for record in records:
+        name = normalized(record["name"])
+        packages[name] = (*packages.get(name, ()), _package(record))
+    return packages
+
+
+def _package(record: Mapping[str, Any]) -> Package:
+    requires = record.get("requires")
+    origin = record.get("direct_url") or {}
+    return Package(
+        name=record["name"],
+        version=record["version"],
+        location=record["location"],
+        installer=record.get("installer"),
+        build=record.get("build"),
+        tags=tuple(record.get("tags") or ()),
+        file=origin.get("file"),
+        is_editable=bool(origin.get("editable")),
+        stated_requires=None if requires is None else tuple(requires),
+    )
+
+
+def assigned(text: str, name: str) -> str | None:
+    """The string or None that a line of Python such as `cuda: Optional[str] = '12.8'` assigns.
+
+    >>> assigned("cuda: Optional[str] = '12.8'", "cuda")
+    '12.8'
+    """
+    match = re.search(rf"""^{name}\s*(?::[^=\n]*)?=\s*(?:None|(['"])(.*?)\1)\s*(?:#.*)?$""", text, re.MULTILINE)
+    if match is None:
+        raise Unavailable(f"no assignment to {name}")
+    return match[2]

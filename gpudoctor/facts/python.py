@@ -1,0 +1,158 @@
+"""The target's Python and the packages in it, read without importing them."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized
+from gpudoctor.facts.replies import Replies
+
+
+class Python:
+    """The interpreter that was asked; facts of one framework raise Unavailable(not installed) where it is not there."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def _interpreter(self) -> dict[str, Any]:
+        return dict(self._replies.value("interpreter"))
+
+    @property
+    def executable(self) -> str:
+        return str(self._interpreter["executable"])
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        return tuple(self._interpreter["version"])
+
+    @property
+    def implementation(self) -> str:
+        return str(self._interpreter["implementation"])
+
+    @property
+    def prefix(self) -> str:
+        return str(self._interpreter["prefix"])
+
+    @property
+    def base_prefix(self) -> str:
+        return str(self._interpreter["base_prefix"])
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.prefix != self.base_prefix
+
+    @property
+    def conda_prefix(self) -> str | None:
+        """The conda environment that this Python is in or, for a venv, was made from."""
+        prefix: str | None = self._interpreter["conda_prefix"]
+        return prefix
+
+    @property
+    def is_conda(self) -> bool:
+        """Packages come from conda; false in a venv that was made from a conda Python."""
+        return self.conda_prefix is not None and not self.is_virtual
+
+    @property
+    def is_externally_managed(self) -> bool:
+        """pip refuses to install outside a venv: https://peps.python.org/pep-0668/"""
+        return bool(self._interpreter["externally_managed"]) and not self.is_virtual
+
+    @property
+    def is_free_threaded(self) -> bool:
+        return bool(self._interpreter["free_threaded"])
+
+    @property
+    def has_ctypes(self) -> bool:
+        return bool(self._interpreter["has_ctypes"])
+
+    @property
+    def has_headers(self) -> bool:
+        """Python.h is where Triton and torch.utils.cpp_extension look for it."""
+        return bool(self._interpreter["python_h"])
+
+    @property
+    def include_directory(self) -> str:
+        return str(self._interpreter["include"])
+
+    @property
+    def import_path(self) -> tuple[str, ...]:
+        """The folders of sys.path."""
+        return tuple(self._interpreter["path"])
+
+    @property
+    def user_site(self) -> str | None:
+        """The user's site-packages, if this Python looks there."""
+        return str(self._interpreter["user_site"]) if self._interpreter["user_site_enabled"] else None
+
+    @property
+    def libc(self) -> tuple[int, int] | None:
+        """The version of glibc; None with another C library, for which there are no CUDA wheels."""
+        name, version = (*self._interpreter["libc"], "", "")[:2]
+        match = re.match(r"(\d+)\.(\d+)", version)
+        return (int(match[1]), int(match[2])) if name == "glibc" and match else None
+
+    @property
+    def marker_environment(self) -> dict[str, str]:
+        """What to evaluate the markers of requirements with: the target's values, not ours."""
+        return dict(self._interpreter["markers"])
+
+    @cached_property
+    def packages(self) -> dict[str, tuple[Package, ...]]:
+        """Normalised name -> every copy found, in the order of sys.path."""
+        return by_name(self._replies.value("packages"))
+
+    def package(self, name: str) -> Package | None:
+        """The copy that is imported."""
+        return self.packages.get(normalized(name), (None,))[0]
+
+    @cached_property
+    def conda_packages(self) -> dict[str, CondaPackage]:
+        """The GPU-related ones; empty where this is no conda environment."""
+        return {record["name"]: CondaPackage(**record) for record in self._replies.optional("conda") or ()}
+
+    @cached_property
+    def torch_version(self) -> str | None:
+        return assigned(self._replies.value("torch")["version_py"], "__version__")
+
+    @cached_property
+    def torch_cuda(self) -> str | None:
+        """The CUDA version that torch was built with, such as "12.8"; None in a build without CUDA."""
+        return assigned(self._replies.value("torch")["version_py"], "cuda")
+
+    @property
+    def torch_libraries(self) -> tuple[str, ...]:
+        """The CUDA libraries in torch/lib."""
+        return tuple(self._replies.value("torch")["libraries"])
+
+    @property
+    def torch_has_cuda_library(self) -> bool:
+        return any(name.startswith("libtorch_cuda") for name in self.torch_libraries)
+
+    @property
+    def bitsandbytes_libraries(self) -> tuple[str, ...]:
+        """Such as libbitsandbytes_cpu.so and libbitsandbytes_cuda126.so."""
+        return tuple(self._replies.value("bitsandbytes"))
+
+    @cached_property
+    def bitsandbytes_cuda(self) -> frozenset[tuple[int, int]]:
+        """The CUDA versions that bitsandbytes has a library for."""
+        digits = re.findall(r"libbitsandbytes_cuda(\d\d)(\d)", " ".join(self.bitsandbytes_libraries))
+        return frozenset((int(major), int(minor)) for major, minor in digits)
+
+    @cached_property
+    def onnxruntime_package(self) -> str | None:
+        """The package whose files are there, which is the one that was installed last: onnxruntime or onnxruntime-gpu."""
+        return assigned(self._replies.value("onnxruntime")["build_info"], "package_name")
+
+    @cached_property
+    def onnxruntime_cuda(self) -> str | None:
+        """The CUDA version that ONNX Runtime was built with; None in a build without CUDA."""
+        text = self._replies.value("onnxruntime")["build_info"]
+        return assigned(text, "cuda_version") if self.onnxruntime_package and "cuda_version" in text else None
+
+    @property
+    def onnxruntime_has_cuda_provider(self) -> bool:
+        return "libonnxruntime_providers_cuda.so" in self._replies.value("onnxruntime")["providers"]

@@ -1,0 +1,57 @@
+"""Raw replies by question, with every way of not having an answer kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpudoctor.model import Reply, Skip, Unavailable
+
+_KINDS = {"missing": Skip.NOT_INSTALLED, "denied": Skip.NOT_PERMITTED}
+
+
+class Replies:
+    """The replies of one snapshot. What was not asked, denied or not answered raises Unavailable; it is never empty."""
+
+    def __init__(self, replies: Mapping[str, Reply]) -> None:
+        self._replies = replies
+
+    def get(self, question: str) -> Reply:
+        """The reply itself, whatever its status; Unavailable if the question was never asked."""
+        try:
+            return self._replies[question]
+        except KeyError:
+            raise Unavailable(f"{question} was not asked") from None
+
+    def value(self, question: str) -> Any:
+        """The value of a reply that must be there."""
+        reply = self.get(question)
+        if reply.status == "ok":
+            return reply.value
+        raise Unavailable(
+            f"{question}: {reply.detail or reply.status}",
+            _KINDS.get(reply.status, Skip.NO_ANSWER),
+        )
+
+    def optional(self, question: str) -> Any:
+        """The value, or None where the machine said that there is no such thing."""
+        return None if self.get(question).status == "missing" else self.value(question)
+
+    def file(self, path: str) -> str | None:
+        """The text of a file, or None where there is no such file."""
+        text: str | None = self.optional("file:" + path)
+        return text
+
+    def files(self, pattern: str) -> dict[str, str]:
+        """Path -> text of the readable files that match a pattern that was asked."""
+        paths = self.value("glob:" + pattern)
+        return {path: text for path in paths if (text := self.file(path)) is not None}
+
+    def command(self, argv: str) -> dict[str, Any] | None:
+        """{"code", "out", "err"} of a command, or None where there is no such program."""
+        result: dict[str, Any] | None = self.optional("command:" + argv)
+        return result
+
+    def starting_with(self, prefix: str) -> dict[str, Reply]:
+        """Question -> reply of every question with this prefix."""
+        return {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}

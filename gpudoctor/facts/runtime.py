@@ -1,0 +1,268 @@
+"""The container engines of this host: what the Docker daemon says, how the engines are configured, NVIDIA's toolkit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Reply, Unavailable
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+ROOTLESS_DAEMON_JSON = "~/.config/docker/daemon.json"
+SNAP_DAEMON_JSON = "/var/snap/docker/current/config/daemon.json"
+DESKTOP_DAEMON_JSON = "~/.docker/daemon.json"
+CONTAINERD_FILES = (
+    "/etc/containerd/config.toml",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl",
+)
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-container-runtime")
+
+
+@dataclass(frozen=True)
+class Docker:
+    """A Docker daemon; where it is not reachable, only `endpoint` and `error` mean anything."""
+
+    reachable: bool
+    error: str | None = None
+    endpoint: str = ""
+    version: str = ""
+    api_version: str = ""
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str = ""
+    cgroup_driver: str = ""
+    cgroup_version: str = ""
+    operating_system: str = ""
+    kernel: str = ""
+    root_dir: str = ""
+    security_options: tuple[str, ...] = ()
+    cdi_spec_dirs: tuple[str, ...] = ()
+    discovered_devices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    components: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rootless(self) -> bool:
+        return self.has_option("rootless")
+
+    @property
+    def uses_user_namespaces(self) -> bool:
+        """userns-remap: root in a container is not root on the host."""
+        return self.has_option("userns")
+
+    @property
+    def is_desktop(self) -> bool:
+        """Docker Desktop, whose daemon runs in a virtual machine."""
+        return "Docker Desktop" in self.operating_system
+
+    @property
+    def is_podman(self) -> bool:
+        """Podman behind Docker's interface, which accepts a request for GPUs and gives none."""
+        return any("Podman" in name for name in self.components)
+
+    def has_option(self, name: str) -> bool:
+        return any(option.split(",")[0] in (name, f"name={name}") for option in self.security_options)
+
+
+class Runtime:
+    """The container engines of this host."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def docker(self) -> Docker | None:
+        """What the daemon says; None where there is no socket, Unavailable where it may not be asked or does not answer."""
+        reply = self._replies.get("docker")
+        if reply.status == "error":
+            return Docker(reachable=False, error=reply.detail)
+        value = self._replies.optional("docker")
+        if value and value.get("not_asked"):
+            raise Unavailable(value["not_asked"])
+        return docker_of(value) if value else None
+
+    @cached_property
+    def _programs(self) -> Mapping[str, Mapping[str, Any]]:
+        return dict(self._replies.value("runtime-programs"))
+
+    def program(self, name: str) -> str | None:
+        """The real path of docker, podman, nvidia-ctk, nvidia-container-runtime-hook ...; None where there is none."""
+        return self._programs[name]["real"] if name in self._programs else None
+
+    @property
+    def docker_installed(self) -> bool:
+        return "docker" in self._programs or "dockerd" in self._programs
+
+    @property
+    def docker_binary(self) -> str | None:
+        return self.program("docker")
+
+    @property
+    def podman_installed(self) -> bool:
+        return "podman" in self._programs
+
+    @property
+    def toolkit_installed(self) -> bool:
+        """NVIDIA's container toolkit: any of its hooks or its runtime."""
+        return any(name in self._programs for name in HOOKS)
+
+    @cached_property
+    def is_snap(self) -> bool:
+        """Docker from a snap, which is shut off from the host's driver and toolkit."""
+        if (self.docker_binary or "").startswith("/snap/") or self.docker_binary == "/usr/bin/snap":
+            return True
+        daemon = self._docker_if_known
+        return bool(daemon and daemon.root_dir.startswith("/var/snap/"))
+
+    @property
+    def _docker_if_known(self) -> Docker | None:
+        try:
+            return self.docker
+        except Unavailable:
+            return None
+
+    @cached_property
+    def context(self) -> str | None:
+        """The docker command's context: DOCKER_CONTEXT, else its configuration's; None is the default one."""
+        environment = self._replies.starting_with("environment").get("environment", Reply("missing"))
+        if name := (environment.value or {}).get("DOCKER_CONTEXT"):
+            return str(name)
+        settings = self._replies.optional("docker-context") or {}
+        current: str | None = settings.get("currentContext")
+        return current or None
+
+    @cached_property
+    def daemon_json_path(self) -> str:
+        """The configuration that this daemon reads."""
+        daemon = self._docker_if_known
+        if self.is_snap:
+            return SNAP_DAEMON_JSON
+        if daemon and daemon.rootless:
+            return ROOTLESS_DAEMON_JSON
+        return DESKTOP_DAEMON_JSON if daemon and daemon.is_desktop else DAEMON_JSON
+
+    @cached_property
+    def _daemon_json(self) -> tuple[dict[str, Any] | None, str | None]:
+        text = self._replies.file(self.daemon_json_path)
+        return (None, None) if text is None else daemon_json_of(text)
+
+    @property
+    def daemon_json(self) -> dict[str, Any] | None:
+        """None where there is no such file or it is not JSON; then see daemon_json_error."""
+        return self._daemon_json[0]
+
+    @property
+    def daemon_json_error(self) -> str | None:
+        return self._daemon_json[1]
+
+    @cached_property
+    def toolkit_version(self) -> tuple[int, ...] | None:
+        """NVIDIA Container Toolkit, of nvidia-ctk; None where it is not installed."""
+        return self._version("nvidia-ctk --version")
+
+    @cached_property
+    def container_cli_version(self) -> tuple[int, ...] | None:
+        """libnvidia-container, of nvidia-container-cli; None where it is not installed."""
+        return self._version("nvidia-container-cli --version")
+
+    def _version(self, command: str) -> tuple[int, ...] | None:
+        answer = self._replies.command(command)
+        if answer is None:
+            return None
+        version = version_of(answer["out"])
+        if version is None:
+            raise Unavailable(f"{command} names no version")
+        return version
+
+    @cached_property
+    def toolkit_config(self) -> str | None:
+        """The text of /etc/nvidia-container-runtime/config.toml."""
+        return self._replies.file("/etc/nvidia-container-runtime/config.toml")
+
+    @cached_property
+    def cdi_specs(self) -> dict[str, str]:
+        """Path -> text of the device specifications in /etc/cdi and /var/run/cdi."""
+        return {spec["path"]: spec["text"] for spec in self._replies.value("cdi")}
+
+    @cached_property
+    def cdi_written(self) -> dict[str, float]:
+        """Path -> when the specification was written, in seconds since 1970."""
+        return {spec["path"]: spec["mtime"] for spec in self._replies.value("cdi")}
+
+    @cached_property
+    def containerd_config(self) -> dict[str, str]:
+        """Path -> text of containerd's configuration, k3s' own too."""
+        texts = {path: self._replies.file(path) for path in CONTAINERD_FILES}
+        parts = self._replies.files("/etc/containerd/conf.d/*.toml")
+        return {path: text for path, text in {**texts, **parts}.items() if text is not None}
+
+    @cached_property
+    def kubernetes_node(self) -> bool:
+        return any(self._replies.value("kubernetes-marks").values())
+
+    def daemon_started(self, name: str = "dockerd") -> float | None:
+        """When dockerd or containerd was started, in seconds since 1970; None where it does not run (or not in sight)."""
+        clock = self._replies.value("runtime-processes")
+        ticks = clock["started"].get(name)
+        return None if ticks is None else float(clock["boot"] + ticks / clock["ticks_per_second"])
+
+    @cached_property
+    def toolkit_newer_than_daemon(self) -> bool | None:
+        """Whether a hook was installed after dockerd had looked for it, at its start; None where either is unknown."""
+        started = self.daemon_started()
+        installed = [self._programs[name]["changed"] for name in HOOKS if "changed" in self._programs.get(name, {})]
+        return max(installed) > started if installed and started is not None else None
+
+    @cached_property
+    def daemon_json_newer_than_daemon(self) -> bool | None:
+        """Whether the configuration was written after dockerd had read it; None where either is unknown."""
+        started = self.daemon_started()
+        written = self._replies.value("runtime-file-times").get(self.daemon_json_path)
+        return None if started is None or written is None else written > started
+
+
+def docker_of(value: Mapping[str, Any]) -> Docker:
+    """The daemon's answers to GET /info and GET /version."""
+    info, version = value.get("info") or {}, value.get("version") or {}
+    return Docker(
+        reachable=True,
+        endpoint=value.get("endpoint", ""),
+        version=info.get("ServerVersion") or version.get("Version", ""),
+        api_version=version.get("ApiVersion", ""),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        default_runtime=info.get("DefaultRuntime") or "",
+        cgroup_driver=info.get("CgroupDriver") or "",
+        cgroup_version=str(info.get("CgroupVersion") or ""),
+        operating_system=info.get("OperatingSystem") or "",
+        kernel=info.get("KernelVersion") or "",
+        root_dir=info.get("DockerRootDir") or "",
+        security_options=tuple(info.get("SecurityOptions") or ()),
+        cdi_spec_dirs=tuple(info.get("CDISpecDirs") or ()),
+        discovered_devices=tuple(info.get("DiscoveredDevices") or ()),
+        warnings=tuple(info.get("Warnings") or ()),
+        components=dict(version.get("Components") or {}),
+    )
+
+
+def daemon_json_of(text: str) -> tuple[dict[str, Any] | None, str | None]:
+    """The settings, or what is wrong with them; an empty file is an empty configuration, as it is for dockerd."""
+    text = text.lstrip("\ufeff")
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as failure:
+        return None, f"{failure.msg}: line {failure.lineno} column {failure.colno}"
+    if not isinstance(settings, dict):
+        return None, "it is not a JSON object"
+    return settings, None
+
+
+def version_of(text: str) -> tuple[int, ...] | None:
+    """The first dotted version of a text: "NVIDIA Container Toolkit CLI version 1.17.8" -> (1, 17, 8)."""
+    version = re.search(r"\b\d+(?:\.\d+)+", text)
+    return tuple(map(int, version[0].split("."))) if version else None

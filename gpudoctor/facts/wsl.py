@@ -1,0 +1,89 @@
+"""The Windows Subsystem for Linux: what Windows lends to it, and what of Linux's own driver gets in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.driver import Driver
+from gpudoctor.facts.libraries import Libraries
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Skip, Unavailable
+
+# Packages that bring a Linux driver; neither a CUDA toolkit nor the container toolkit does.
+# https://docs.nvidia.com/cuda/wsl-user-guide/index.html
+DRIVER_PACKAGE = re.compile(
+    r"(lib)?nvidia-(driver|utils|compute|dkms|kernel|headless|smi|gl|decode|encode|ml\d|ptxjitcompiler|persistenced)\b.*"
+    r"|nvidia(-open|-lts)?(-\d+)?|libcuda1|cuda|cuda-\d+-\d+|cuda-drivers.*|(xserver-xorg-video|xorg-x11-drv)-nvidia.*|(dkms|kmod|akmod)-nvidia.*"
+)
+DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
+OTHERS = {"compat", "stubs", "wheel", "conda", "wsl", "container"}  # who else may bring them
+
+
+class Wsl:
+    """Facts of WSL; each raises Unavailable (not applicable) on a machine that is none."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def is_wsl(self) -> bool:
+        return bool(self._replies.value("wsl")["is_wsl"])
+
+    def _require(self) -> None:
+        if not self.is_wsl:
+            raise Unavailable("this is not the Windows Subsystem for Linux", Skip.NOT_APPLICABLE)
+
+    @cached_property
+    def _marks(self) -> Mapping[str, bool]:
+        self._require()
+        return dict(self._replies.value("wsl")["marks"])
+
+    @property
+    def has_dxg(self) -> bool:
+        """/dev/dxg, the paravirtual GPU."""
+        return self._marks["/dev/dxg"]
+
+    @cached_property
+    def library_directory(self) -> dict[str, str]:
+        """Name -> "file" or "link" in /usr/lib/wsl/lib; empty where there is no such folder."""
+        self._require()
+        entries: dict[str, dict[str, Any]] = self._replies.optional("wsl-libraries") or {}
+        return {name: entry["kind"] for name, entry in entries.items()}
+
+    @cached_property
+    def driver_store(self) -> tuple[str, ...]:
+        """The folders of the Windows driver store, such as nv_dispi.inf_amd64_0123456789abcdef."""
+        self._require()
+        paths: list[str] = self._replies.value("glob:/usr/lib/wsl/drivers/*")
+        return tuple(path.rpartition("/")[2] for path in paths)
+
+    @cached_property
+    def configuration(self) -> str | None:
+        """/etc/wsl.conf."""
+        self._require()
+        return self._replies.file("/etc/wsl.conf")
+
+    @cached_property
+    def kernel_config_dxgkrnl(self) -> bool | None:
+        """Whether the kernel was built with the paravirtual GPU; None where it does not publish its configuration."""
+        self._require()
+        lines: str | None = self._replies.optional("kernel-config")
+        return None if lines is None else bool(re.search(r"(?m)^CONFIG_DXGKRNL=[ym]", lines))
+
+    @cached_property
+    def linux_driver_packages(self) -> tuple[str, ...]:
+        """Installed packages of a Linux driver, which must not be in WSL."""
+        self._require()
+        names = (package.name for package in Driver(self._replies).packages if package.state == "installed")
+        return tuple(sorted({name for name in names if DRIVER_PACKAGE.fullmatch(name)}))
+
+    @cached_property
+    def linux_libraries(self) -> tuple[str, ...]:
+        """Paths of libcuda and libnvidia-ml that are not Windows' own, and hide those."""
+        self._require()
+        libraries = [library for name in DRIVER_LIBRARIES for library in Libraries(self._replies).named(name)]
+        paths = {library.path for library in libraries if not OTHERS.intersection((library.via, library.owner))}
+        return tuple(sorted(paths))
