@@ -1,0 +1,38 @@
+"""Loading of the YAML tables: rows are validated against their type, each with its sources."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TypeVar
+
+import msgspec
+
+Loaded = TypeVar("Loaded", bound="Table")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fact: `source` are keys of its table's `sources`; `verified` is False for what is from memory."""
+
+    source: tuple[str, ...]
+    verified: bool
+    note: str = ""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One YAML file: the sources by short key, then the rows."""
+
+    sources: dict[str, str]
+
+    def rows(self) -> dict[str, tuple[Row, ...]]:
+        """Name of each list of the file -> its rows."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "sources"}
+
+    def references(self, row: Row) -> tuple[str, ...]:
+        """Where a row of this table was read, spelled out."""
+        return tuple(self.sources[key] for key in row.source)
+
+
+def load(name: str, kind: type[Loaded]) -> Loaded:
+    """The table in `<name>.yaml` beside this module."""
+    text = files(__package__).joinpath(f"{name}.yaml").read_bytes()
+    return msgspec.yaml.decode(text, type=kind)

@@ -1,0 +1,167 @@
+"""Python GPU wheels: what they pin, for which GPUs they are built, which driver they need: `wheels.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from msgspec import field
+from packaging.version import InvalidVersion, Version
+
+from gpudoctor.knowledge.tables import Row, Table, load
+
+Pair = tuple[int, int]
+
+
+class TorchRelease(Row, frozen=True):
+    """One release: `default` is the variant of plain pip on Linux, whose pins follow; `pythons` is as printed."""
+
+    version: str
+    default: str
+    variants: tuple[str, ...]
+    requires_python: str
+    pythons: str
+    experimental: tuple[str, ...] = ()
+    variants_verified: bool = True
+    cuda_runtime: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    cublas: str | None = None
+    nvshmem: str | None = None
+    triton: str | None = None
+    cudnn_by_variant: dict[str, str] = field(default_factory=dict)
+    nccl_by_variant: dict[str, str] = field(default_factory=dict)
+
+
+class TorchArchitectures(Row, frozen=True):
+    """What torch.cuda.get_arch_list() prints for the wheels of one minor release."""
+
+    torch: Pair
+    variants: tuple[str, ...]
+    machine: str
+    architectures: tuple[str, ...]
+
+
+class Variant(Row, frozen=True):
+    """One cuXXX variant: `least` runs it by minor-version compatibility, from `native` on PTX works too."""
+
+    variant: str
+    cuda: Pair
+    least: str
+    native: str
+
+
+class Package(Row, frozen=True):
+    """What one release, or range of releases, of another GPU package wants; requirements as printed."""
+
+    package: str
+    version: str
+    cuda: str
+    cudnn: str | None = None
+    nccl: str | None = None
+    nvcc: str | None = None
+    least_driver: str | None = None
+    requires_python: str | None = None
+
+
+class WheelTable(Table, frozen=True):
+    torch: tuple[TorchRelease, ...]
+    torch_architectures: tuple[TorchArchitectures, ...]
+    variants: tuple[Variant, ...]
+    packages: tuple[Package, ...]
+
+
+@cache
+def table() -> WheelTable:
+    return load("wheels", WheelTable)
+
+
+def packages(name: str) -> tuple[Package, ...]:
+    """The known releases of a package such as "tensorflow" or "jax-cuda12-plugin", newest first."""
+    return tuple(row for row in table().packages if row.package == name)
+
+
+def variant(name: str) -> Variant | None:
+    """The row of "cu128"."""
+    return next((row for row in table().variants if row.variant == name), None)
+
+
+def torch_release(version: str) -> TorchRelease | None:
+    """The release of this version; for a patch release or nightly that is not listed, the nearest."""
+    wanted = _public(version)
+    if wanted is None:
+        return None
+    same_minor = [row for row in table().torch if Version(row.version).release[:2] == wanted.release[:2]]
+    return min(same_minor, key=lambda row: abs(Version(row.version).micro - wanted.micro), default=None)
+
+
+def torch_architectures(version: str, variant: str, machine: str = "x86_64") -> tuple[str, ...] | None:
+    """The GPU architectures in a published Linux wheel, such as ("sm_90", "compute_90"); None where not known."""
+    wanted = _public(version)
+    if wanted is None:
+        return None
+    key = (wanted.release[:2], {"arm64": "aarch64", "amd64": "x86_64"}.get(machine.lower(), machine))
+    rows = (row for row in table().torch_architectures if (row.torch, row.machine) == key and variant in row.variants)
+    return next((row.architectures for row in rows), None)
+
+
+def runs_on(architectures: Iterable[str], compute_capability: Pair) -> bool:
+    """Whether a program built for these architectures has code for a GPU.
+
+    A binary (sm_XY) runs on its major version from its minor version on, PTX (compute_XY) on any newer GPU. With the
+    suffix `a` either runs on exactly that GPU, with `f` on that family: the same major version from that minor on.
+    """
+    return any(_serves(name, compute_capability) for name in architectures)
+
+
+def variant_for_driver(torch_version: str, driver_version: str, compute_capability: Pair, machine: str = "x86_64") -> str | None:
+    """The variant of a torch release to install for this driver and GPU; None if there is none or it is not known.
+
+    First the one that plain pip installs, then the newest that is not experimental, then the newest, among those whose
+    own driver is not newer than this one. Failing that, the oldest that minor-version compatibility allows.
+    """
+    release, driver = torch_release(torch_version), _public(driver_version)
+    if release is None or driver is None:
+        return None
+    usable = list(_usable(release, driver, compute_capability, machine))
+    native = [row for row in usable if Version(row.native) <= driver]
+    if not native:
+        return min(usable, key=lambda row: row.cuda).variant if usable else None
+    return max(native, key=lambda row: _preference(row, release)).variant
+
+
+def _preference(row: Variant, release: TorchRelease) -> tuple[bool, bool, Pair]:
+    return row.variant == release.default, row.variant not in release.experimental, row.cuda
+
+
+def _usable(release: TorchRelease, driver: Version, compute_capability: Pair, machine: str) -> Iterator[Variant]:
+    for row in filter(None, map(variant, release.variants)):
+        built_for = torch_architectures(release.version, row.variant, machine) or ()
+        if driver < Version(row.native):
+            # A driver older than the toolkit cannot compile the toolkit's PTX, so only binaries count there.
+            # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+            built_for = tuple(name for name in built_for if name.startswith("sm_"))
+        if driver >= Version(row.least) and runs_on(built_for, compute_capability):
+            yield row
+
+
+def _serves(name: str, compute_capability: Pair) -> bool:
+    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
+    if not match:
+        return False
+    kind, major, minor, suffix = match.groups()
+    built_for = int(major), int(minor)
+    if suffix == "a":
+        return built_for == compute_capability
+    if kind == "compute" and not suffix:
+        return built_for <= compute_capability
+    return built_for[0] == compute_capability[0] and built_for[1] <= compute_capability[1]
+
+
+def _public(version: str) -> Version | None:
+    """The release number alone, without local label and pre-release: 2.9.0 of "2.9.0a0+git1234"."""
+    try:
+        return Version(Version(version).base_version)
+    except InvalidVersion:
+        return None
