@@ -1,0 +1,50 @@
+"""Finds, loads and validates the checks: every file of the folder `checks` is one."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from gpudoctor.model import Check, Problem
+
+
+def folder(name: str) -> Path:
+    """Where `checks` or `images` lies: in the installed package, else beside it in a checkout."""
+    here = Path(__file__).resolve().parent
+    return here / name if (here / name).is_dir() else here.parent / name
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    """Check id -> check, each after the checks that it needs."""
+    found = {check.id: check for check in map(load, sorted(folder("checks").glob("*.py")))}
+    order = TopologicalSorter({id: check.needs for id, check in found.items()}).static_order()
+    return {id: found[id] for id in order}
+
+
+def load(path: Path) -> Check:
+    """The check of one file, by path: `checks` is no importable package."""
+    spec = importlib.util.spec_from_file_location(f"gpudoctor_checks.{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    check: Check = module.CHECK
+    return replace(check, id=path.stem.replace("_", "-"), explanation=(module.__doc__ or "").strip())
+
+
+def problems() -> dict[str, tuple[Check, Problem]]:
+    """Problem id -> the check that finds it and the problem."""
+    return {problem.id: (check, problem) for check in checks().values() for problem in check.problems}
+
+
+def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that look most like `name`, best first."""
+    known = list(names)
+    inside = [other for other in known if name and name in other]
+    return tuple(dict.fromkeys(difflib.get_close_matches(name, known, n=3, cutoff=0.5) + inside))[:3]

@@ -1,0 +1,235 @@
+"""Collect, then judge: which checks run, what they find, and which finding is the root of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from gpudoctor import __version__, catalog, snapshot
+from gpudoctor.errors import UserError, WorkError
+from gpudoctor.facts import Facts
+from gpudoctor.facts.overview import overview, target
+from gpudoctor.model import (
+    Action,
+    Check,
+    Coverage,
+    Diagnosis,
+    Finding,
+    Fix,
+    Reply,
+    Report,
+    Result,
+    Skip,
+    Snapshot,
+    Status,
+)
+from gpudoctor.target import Interpreter
+
+SCHEMA = "gpudoctor.report/1"
+LEVELS = ("quick", "standard", "full")
+
+Checks = dict[str, Check]
+Progress = Callable[[tuple[str, ...]], None]
+
+
+def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
+    """The checks of a level; those named in `only` come with all that they need. UserError for a name that is none."""
+    only, skip = tuple(only), set(skip)
+    for name in (*only, *skip):
+        if name not in checks:
+            raise UserError(unknown("check", name, checks))
+    wanted = {id for id, check in checks.items() if LEVELS.index(check.level) <= LEVELS.index(level)}
+    if only:
+        wanted = _with_needs(checks, only)
+    return {id: check for id, check in checks.items() if id in wanted - skip}
+
+
+def unknown(what: str, name: str, names: Iterable[str]) -> str:
+    """One line about a name that is not known, with the nearest that are."""
+    near = catalog.nearest(name, names)
+    return f"no {what} is called {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
+    wanted: set[str] = set()
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        wanted.add(name)
+        queue += set(checks[name].needs) - wanted
+    return wanted
+
+
+def collect(where: Interpreter, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
+    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that."""
+    replies: dict[str, Reply] = {}
+
+    def hear(message: dict[str, Any]) -> None:
+        if "question" in message:
+            replies[message["question"]] = Reply(**message["reply"])
+        if "asking" in message:
+            progress(tuple(message["asking"]))
+
+    where.run({"seconds": seconds}, hear)
+    if not replies:
+        raise WorkError(f"{where.path} started but answered nothing")
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Snapshot(snapshot.SCHEMA, __version__, taken, replies, dict(expected))
+
+
+def judge(taken: Snapshot, checks: Checks) -> Report:
+    """The verdict on a snapshot. Pure: the same snapshot gives the same report, on any machine."""
+    facts = Facts(taken)
+    results: dict[str, Result] = {}
+    findings: dict[str, list[Finding]] = {}
+    for id, check in checks.items():
+        blocker = _blocker(check, results)
+        if blocker:
+            message = f"needs {blocker} to be healthy"
+            results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
+        else:
+            results[id], findings[id] = _run(check, facts)
+    diagnosis = _diagnosis(findings, results, facts)
+    return Report(
+        schema=SCHEMA,
+        version=__version__,
+        status=_overall(results.values()),
+        target={**target(facts), "taken": taken.taken},
+        coverage=coverage(results.values()),
+        diagnosis=diagnosis,
+        checks=tuple(results.values()),
+        measured=taken.measured,
+        facts=overview(facts),
+    )
+
+
+def _blocker(check: Check, results: Mapping[str, Result]) -> str | None:
+    """The root of what stands in a check's way: the failed check it needs, or what blocks that one."""
+    for need in check.needs:
+        result = results.get(need)
+        if result and result.status is Status.FAIL:
+            return need
+        if result and result.status is Status.BLOCKED:
+            return result.blocked_by
+    return None
+
+
+def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
+    found: list[Finding] = []
+    try:
+        for finding in check.judge(facts):
+            found.append(finding)  # noqa: PERF402 (what was found before a Skip counts)
+    except Skip as skip:
+        if not found:
+            return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), []
+    except Exception as bug:
+        message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
+        return Result(check.id, Status.ERROR, message, area=check.area), found
+    status = max((finding.problem.status for finding in found), key=list(Status).index, default=Status.PASS)
+    message = "; ".join(finding.message for finding in found) or _summary(check, facts)
+    return Result(check.id, status, message, area=check.area), found
+
+
+def _summary(check: Check, facts: Facts) -> str:
+    try:
+        return check.summary(facts)
+    except Skip:
+        return "nothing wrong found"
+
+
+def _overall(results: Iterable[Result]) -> Status:
+    statuses = {result.status for result in results}
+    if Status.FAIL in statuses:
+        return Status.FAIL
+    return Status.WARN if statuses & {Status.WARN, Status.ERROR} else Status.PASS
+
+
+def _diagnosis(findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts) -> tuple[Diagnosis, ...]:
+    platform, values = _platform(facts), _values(facts)
+    entries = []
+    for id, found in findings.items():
+        explains = tuple(result.id for result in results.values() if result.blocked_by == id)
+        for finding in found:
+            blocking = explains if finding.problem.status is Status.FAIL else ()
+            entries.append(_entry(id, finding, blocking, platform, values))
+    return tuple(sorted(entries, key=_severity))
+
+
+def _entry(
+    id: str, finding: Finding, explains: tuple[str, ...], platform: tuple[str, ...], values: Mapping[str, Any]
+) -> Diagnosis:
+    problem = finding.problem
+    return Diagnosis(
+        problem=problem.id,
+        title=problem.title,
+        why=problem.why,
+        message=finding.message,
+        action=problem.action,
+        status=problem.status,
+        confidence=finding.confidence,
+        check=id,
+        gpu=finding.gpu,
+        evidence=finding.evidence,
+        explains=explains,
+        fixes=_fixes(problem.fixes, platform, {**values, **finding.evidence}),
+        references=problem.references,
+    )
+
+
+def _severity(entry: Diagnosis) -> tuple[bool, int, int]:
+    return entry.status is not Status.FAIL, -len(entry.explains), -list(Action).index(entry.action)
+
+
+def _fixes(fixes: tuple[Fix, ...], platform: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Fix, ...]:
+    return tuple(replace(fix.filled(values), on=()) for fix in fixes if not platform or fix.suits(platform))
+
+
+def _platform(facts: Facts) -> tuple[str, ...]:
+    try:
+        return facts.system.platform
+    except Skip:
+        return ()
+
+
+def _values(facts: Facts) -> dict[str, Any]:
+    """What any fix may name: <branch>, <driver>, <kernel>, <python>."""
+    values: dict[str, Any] = {}
+    for name, read in (
+        ("branch", lambda: facts.driver.branch),
+        ("driver", lambda: facts.driver.module_version),
+        ("kernel", lambda: facts.system.kernel),
+        ("python", lambda: facts.python.executable),
+        ("python_version", lambda: "{}.{}".format(*facts.python.version)),
+    ):
+        try:
+            value = read()
+        except Skip:
+            continue
+        if value is not None:
+            values[name] = value
+    return values
+
+
+def coverage(results: Iterable[Result]) -> Coverage:
+    """The honest sentence about how much was looked at."""
+    results = list(results)
+    skipped = Counter(result.reason or "" for result in results if result.status is Status.SKIP)
+    applicable = len(results) - skipped.pop(Skip.NOT_APPLICABLE, 0)
+    blocked = sum(result.status is Status.BLOCKED for result in results)
+    errors = sum(result.status is Status.ERROR for result in results)
+    ran = applicable - skipped.total() - blocked - errors
+    parts = [f"{ran} of {applicable} applicable checks ran"]
+    parts += [f"{count} {_SKIPPED.get(kind, kind)}" for kind, count in sorted(skipped.items())]
+    parts += [f"{blocked} wait for a fix above"] * bool(blocked) + [f"{errors} broke"] * bool(errors)
+    return Coverage(ran, applicable, dict(skipped), "; ".join(parts) + ".")
+
+
+_SKIPPED = {
+    Skip.UNSUPPORTED: "not supported here",
+    Skip.NOT_PERMITTED: "not permitted (try as root)",
+    Skip.NOT_INSTALLED: "lack something that is not installed",
+    Skip.NO_ANSWER: "got no answer",
+}

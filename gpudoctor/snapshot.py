@@ -1,0 +1,50 @@
+"""The snapshot as a file: what a machine answered, to be judged again anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudoctor.errors import UserError
+from gpudoctor.model import Reply, Snapshot
+
+SCHEMA = "gpudoctor.snapshot/1"
+
+
+def dump(snapshot: Snapshot) -> bytes:
+    """JSON, one question a line; fields of a reply that say nothing are left out."""
+    plain = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+    plain["replies"] = {question: _short(reply) for question, reply in sorted(snapshot.replies.items())}
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def _short(reply: Reply) -> dict[str, Any]:
+    return {field.name: value for field in fields(reply) if (value := getattr(reply, field.name)) != field.default}
+
+
+def load(path: str) -> Snapshot:
+    """Reads a snapshot; UserError says in one line what is wrong with the file."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as failure:
+        raise UserError(f"{path} cannot be read: {failure.strerror}") from None
+    return parse(data, path)
+
+
+def parse(data: bytes, name: str) -> Snapshot:
+    """Decodes a snapshot's bytes; `name` is what messages call them."""
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, Any]).get("schema")
+    except (msgspec.DecodeError, UnicodeDecodeError) as failure:
+        raise UserError(f"{name} is not a gpudoctor snapshot: {failure}") from None
+    if str(schema).startswith("gpudoctor.report/"):
+        raise UserError(f"{name} is a report, not a snapshot: save one with --save FILE")
+    if schema != SCHEMA:
+        raise UserError(f"{name} is not a snapshot that this version reads: its schema is {schema!r}, not {SCHEMA!r}")
+    try:
+        return msgspec.json.decode(data, type=Snapshot)
+    except msgspec.ValidationError as failure:
+        raise UserError(f"{name} is a broken gpudoctor snapshot: {failure}") from None

@@ -1,0 +1,126 @@
+"""Fake machines: a folder of tests/machines is a real snapshot, or a base machine with some replies changed.
+
+machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
+the base's first), `replies` (question -> what it answers here), `expect_gpus`, and `problems` (what must be diagnosed, written
+by hand). A reply that is a mapping is merged into the base's; `!only` replaces
+it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died` and `!error` are replies without a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from gpudoctor import snapshot
+from gpudoctor.model import Reply, Snapshot
+
+MACHINES = Path(__file__).parent / "machines"
+
+
+class Only(NamedTuple):
+    value: Any
+
+
+class Append(NamedTuple):
+    value: Any
+
+
+class Loader(yaml.CSafeLoader):
+    """YAML with the tags above."""
+
+
+def _plain(loader: Any, node: Any) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        return loader.construct_scalar(node)
+    construct = loader.construct_sequence if isinstance(node, yaml.SequenceNode) else loader.construct_mapping
+    return construct(node, deep=True)
+
+
+def _without_value(loader: Any, node: Any) -> Reply:
+    return Reply(node.tag[1:], None, _plain(loader, node))
+
+
+for tag in ("!missing", "!denied", "!timeout", "!died", "!error"):
+    Loader.add_constructor(tag, _without_value)
+Loader.add_constructor("!only", lambda loader, node: Only(_plain(loader, node)))
+Loader.add_constructor("!append", lambda loader, node: Append(_plain(loader, node)))
+
+
+def cases() -> list[str]:
+    return sorted(folder.name for folder in MACHINES.iterdir() if folder.is_dir())
+
+
+def describe(case: str) -> dict[str, Any]:
+    """The machine.yaml of a case."""
+    description: dict[str, Any] = yaml.load((MACHINES / case / "machine.yaml").read_text(), Loader)
+    return description
+
+
+def load(case: str) -> Snapshot:
+    """The snapshot of a case."""
+    file = MACHINES / case / "snapshot.json"
+    description = describe(case)
+    taken = snapshot.load(str(file)) if file.exists() else load(description["base"])
+    replies = _renamed(taken.replies, description.get("rename", {}))
+    if "gpus" in description:
+        multiply(replies, description["gpus"])
+    for question, change in description.get("replies", {}).items():
+        replies[question] = _changed(replies.get(question), change)
+    expected = {"gpus": description["expect_gpus"]} if "expect_gpus" in description else taken.expected
+    return replace(taken, replies=replies, expected=expected)
+
+
+def _renamed(replies: dict[str, Reply], names: dict[str, str]) -> dict[str, Reply]:
+    if not names:
+        return dict(replies)
+    text = msgspec.json.encode(replies).decode()
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return msgspec.json.decode(text, type=dict[str, Reply])
+
+
+def multiply(replies: dict[str, Reply], count: int) -> None:
+    """Makes `count` GPUs of the first one, each with its own UUID, bus id, minor number and device node."""
+    gpu, context = replies["nvml:gpu0"].value, replies["cuda:context0"]
+    device = replies["cuda:devices"].value[0]
+    functions, nodes = replies["pci"].value["functions"], replies["devices"].value
+    first = device["bus_id"]
+    devices, found = [], {}
+    for index in range(count):
+        bus_id, uuid = f"{first[:5]}{index * 16 + 5:02x}:00.0", f"GPU-{index:08d}-0000-4000-8000-{index:012d}"
+        pci = dict(gpu["PciInfo"], bus=index * 16 + 5, device=0, busIdLegacy=bus_id, busId=f"0000{bus_id}")
+        replies[f"nvml:gpu{index}"] = Reply("ok", dict(gpu, UUID=uuid, MinorNumber=index, PciInfo=pci))
+        replies[f"cuda:context{index}"] = context
+        devices.append(dict(device, handle=index, uuid=uuid, bus_id=bus_id))
+        found[bus_id] = functions[first]
+        nodes = {**nodes, f"/dev/nvidia{index}": dict(nodes["/dev/nvidia0"], minor=index)}
+    others = {address: function for address, function in functions.items() if function["class"] >> 8 != 0x0302}
+    replies["pci"] = Reply("ok", dict(replies["pci"].value, functions={**others, **found}))
+    replies["devices"] = Reply("ok", nodes)
+    replies["cuda:devices"] = Reply("ok", devices)
+    replies["cuda"] = Reply("ok", dict(replies["cuda"].value, count=count))
+    replies["nvml"] = Reply("ok", dict(replies["nvml"].value, count=count))
+    pairs = [(one, other) for one in range(count) for other in range(count) if one != other]
+    same_host = {f"{one},{other}": 30 for one, other in pairs if one < other}
+    peers = {"p2p": {f"{one},{other}": 0 for one, other in pairs}, "topology": same_host}
+    replies["nvml:peers"] = Reply("ok", peers)
+
+
+def _changed(reply: Reply | None, change: Any) -> Reply:
+    if isinstance(change, Reply):
+        return change
+    return Reply("ok", _merged(reply.value if reply else None, change))
+
+
+def _merged(base: Any, change: Any) -> Any:
+    if isinstance(change, Only):
+        return change.value
+    if isinstance(change, Append):
+        return (base or type(change.value)()) + change.value
+    if isinstance(base, dict) and isinstance(change, dict):
+        return {**base, **{key: _merged(base.get(key), value) for key, value in change.items()}}
+    return change

@@ -1,0 +1,96 @@
+"""The contract of every check file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from gpudoctor import catalog
+from gpudoctor.model import Check, Problem
+
+HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
+AREAS = (
+    "machine",
+    "hardware",
+    "driver",
+    "cuda",
+    "libraries",
+    "python",
+    "toolchain",
+    "container",
+    "wsl",
+    "health",
+    "links",
+    "multi-gpu",
+    "limits",
+)
+THIRD_PARTY = {"gpudoctor", "packaging"}
+
+checks = pytest.mark.parametrize("check", catalog.checks().values(), ids=catalog.checks())
+problems = pytest.mark.parametrize("problem", [problem for _, problem in catalog.problems().values()], ids=catalog.problems())
+files = pytest.mark.parametrize("file", sorted(catalog.folder("checks").glob("*.py")), ids=lambda file: file.stem)
+
+
+@checks
+def test_explanation_has_the_fixed_headings(check: Check) -> None:
+    title, *rest = check.explanation.splitlines()
+    assert title.endswith(".")
+    assert [line for line in rest if line in HEADINGS] == list(HEADINGS)
+
+
+@checks
+def test_area_and_needs_exist(check: Check) -> None:
+    assert check.area in AREAS
+    assert set(check.needs) <= set(catalog.checks())
+
+
+def test_problem_ids_are_unique() -> None:
+    ids = [problem.id for check in catalog.checks().values() for problem in check.problems]
+    assert sorted(ids) == sorted(set(ids))
+
+
+@problems
+def test_a_problem_is_explained_and_has_a_way_out(problem: Problem) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", problem.id)
+    assert len(problem.title) <= 90
+    assert not problem.title.endswith(".")
+    assert problem.why.endswith(".")
+    assert problem.fixes
+    assert all(reference.startswith("https://") for reference in problem.references)
+
+
+@problems
+def test_a_fix_is_honest_about_its_risk(problem: Problem) -> None:
+    for fix in problem.fixes:
+        assert fix.risk in ("safe", "disruptive", "destructive")
+        assert set(fix.needs) <= {"root", "reboot", "drain", "network"}
+        assert ("sudo " in fix.command) <= ("root" in fix.needs), fix.command
+        assert re.search(r"\breboot\b", fix.command) is None or "reboot" in fix.needs, fix.command
+
+
+@files
+def test_a_check_is_one_small_file(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= 300
+
+
+@files
+def test_a_check_imports_nothing_heavy(file: Path) -> None:
+    roots = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add((node.module or "").split(".")[0])
+    import sys
+
+    assert roots - THIRD_PARTY <= sys.stdlib_module_names
+
+
+@files
+def test_every_problem_of_a_file_is_declared(file: Path) -> None:
+    check = catalog.load(file)
+    text = file.read_text()
+    assert len(re.findall(r"^[A-Z0-9_]+ = Problem\(", text, re.M)) <= len(check.problems)

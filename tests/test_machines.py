@@ -1,0 +1,95 @@
+"""Whole machines: each case's diagnosis is what its author says, and its report is the one that was reviewed.
+
+UPDATE_MACHINES=1 writes the reports anew, for review in the diff; the `problems` of machine.yaml are only ever written by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import machine
+import msgspec
+import pytest
+import yaml
+
+from gpudoctor import catalog, doctor, snapshot
+from gpudoctor.model import Report, Status
+
+
+def verdict(report: Report) -> dict[str, Any]:
+    """A report, short enough to be read in a diff."""
+    rows: dict[str, Any] = {}
+    for result in report.checks:
+        if result.status is Status.SKIP:
+            rows.setdefault("skip", {})[result.id] = f"{result.reason}: {result.message}"
+        elif result.status is not Status.PASS:
+            rows.setdefault(result.status.value, []).append(result.id)
+    return {
+        "status": report.status.value,
+        "coverage": report.coverage.sentence,
+        "diagnosis": [
+            {
+                "problem": entry.problem,
+                "confidence": entry.confidence.value,
+                "message": entry.message,
+                "explains": list(entry.explains),
+                "fixes": [fix.command or fix.title for fix in entry.fixes],
+            }
+            for entry in report.diagnosis
+        ],
+        "checks": rows,
+    }
+
+
+def report_of(case: str) -> Report:
+    return doctor.judge(machine.load(case), doctor.select(catalog.checks(), "full"))
+
+
+@pytest.mark.parametrize("case", machine.cases())
+def test_diagnosis_is_what_the_author_says(case: str) -> None:
+    found = [entry.problem for entry in report_of(case).diagnosis]
+    assert sorted(found) == sorted(machine.describe(case)["problems"])
+
+
+@pytest.mark.parametrize("case", machine.cases())
+def test_report_is_the_reviewed_one(case: str) -> None:
+    file = machine.MACHINES / case / "report.yaml"
+    text = yaml.safe_dump(verdict(report_of(case)), sort_keys=False, allow_unicode=True, width=150)
+    if os.environ.get("UPDATE_MACHINES"):
+        file.write_text(text)
+    assert yaml.safe_load(file.read_text()) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("case", machine.cases())
+def test_every_fix_can_be_pasted(case: str) -> None:
+    for entry in report_of(case).diagnosis:
+        for fix in entry.fixes:
+            assert not re.search(r"<[a-z_]+>", fix.command + fix.verify), f"{entry.problem}: {fix.command}"
+
+
+def test_there_are_machines_of_every_kind() -> None:
+    assert len(machine.cases()) >= 40
+
+
+def test_every_problem_fires_somewhere() -> None:
+    fired = {entry.problem for case in machine.cases() for entry in report_of(case).diagnosis}
+    assert set(catalog.problems()) - fired == set()
+
+
+def test_every_check_passes_somewhere() -> None:
+    passed = {row.id for case in machine.cases() for row in report_of(case).checks if row.status is Status.PASS}
+    assert set(catalog.checks()) - passed == set()
+
+
+@pytest.mark.parametrize("case", machine.cases())
+def test_no_check_breaks(case: str) -> None:
+    assert [row for row in report_of(case).checks if row.status is Status.ERROR] == []
+
+
+@pytest.mark.parametrize("case", machine.cases())
+def test_replay_of_a_saved_snapshot_gives_the_same_report(case: str) -> None:
+    again = snapshot.parse(snapshot.dump(machine.load(case)), case)
+    checks = doctor.select(catalog.checks(), "full")
+    assert msgspec.json.encode(doctor.judge(again, checks)) == msgspec.json.encode(report_of(case))
