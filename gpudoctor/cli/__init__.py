@@ -1,0 +1,96 @@
+"""The command line: one module per command, imported only when that command is used."""
+
+# No builtin `list` in this file: importing the command of that name makes it an attribute of this package.
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from gpudoctor import __version__
+from gpudoctor.errors import UserError, WorkError
+
+COMMANDS = {
+    "check": "Say what is wrong with this machine, and how to fix it.",
+    "explain": "Say what a check or a problem means, and how to fix it.",
+    "list": "List the checks: what each reads, at which level it runs, what it needs.",
+    "schema": "Print the JSON Schema of the JSON report.",
+}
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor check                        what is wrong here?
+  gpudoctor check --python .venv/bin/python
+  gpudoctor explain driver-version       what a check looks at
+\b
+Shell completion, for example in ~/.bashrc:
+  eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"
+(zsh_source and fish_source are there too.)
+"""
+Args = list[str]
+
+
+class Commands(click.Group):
+    """The commands by name; `--help` needs none of their modules."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"gpudoctor.cli.{name}").command
+        return command
+
+    def resolve_command(self, context: click.Context, args: Args) -> tuple[str | None, click.Command | None, Args]:
+        if args[0] not in COMMANDS and not context.resilient_parsing:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            context.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            _end(_interrupted(context.meta.get("gpudoctor.written", ())), 130)
+        except UserError as error:
+            _end(f"Error: {error}", 2)
+        except WorkError as error:
+            _end(f"Error: {error}", 3)
+        except Exception as bug:
+            if os.environ.get("GPUDOCTOR_DEBUG") == "1":
+                traceback.print_exc()
+            _end(_bug(bug), 3)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    click.echo(line, err=True)
+    raise click.exceptions.Exit(code)
+
+
+def _interrupted(written: tuple[str, ...]) -> str:
+    return f"Interrupted; only {' and '.join(written)} was written." if written else "Interrupted; nothing was written."
+
+
+def _bug(bug: Exception) -> str:
+    first_line = next(iter(str(bug).splitlines()), "")
+    return (
+        f"Error: this is a bug of gpudoctor {__version__}: {type(bug).__name__}: {first_line} "
+        "(GPUDOCTOR_DEBUG=1 shows where; please report it, with the snapshot of --save if you have one)"
+    )
+
+
+@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpudoctor")
+def main() -> None:
+    """What is wrong with this GPU machine, container or Python environment, and what exactly to type to fix it."""

@@ -1,0 +1,180 @@
+"""`gpudoctor check`: collect or replay, judge, render, exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli import COMMANDS, completion
+
+if TYPE_CHECKING:
+    from gpudoctor.model import Report, Snapshot
+
+_PATH = click.Path(path_type=Path)
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor check                                  this machine, this Python
+  gpudoctor check --python ~/train/.venv           somebody's environment
+  gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
+  gpudoctor check --format markdown -o report.md   for a ticket
+  gpudoctor check --save machine.json              keep all that was asked
+  gpudoctor check --replay machine.json            judge it again, anywhere
+\b
+Exit code: 0 nothing at or above --fail-on, 1 problems found,
+2 wrong usage, 3 gpudoctor could not do its work.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for on the command line."""
+
+    level: str
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    python: str | None
+    expect_gpus: int | None
+    form: str
+    destination: Path | None
+    save: Path | None
+    replay: Path | None
+    fail_on: str
+    timeout: float
+    verbose: bool
+
+
+def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--only a,b --only c` is a, b, c."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+@click.command(help=COMMANDS["check"], epilog=_EPILOG)
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="How much to look at.",
+)
+@click.option(
+    "--only",
+    metavar="ID,…",
+    multiple=True,
+    callback=names,
+    shell_complete=completion.checks,
+    help="Run these checks only, and those they need.",
+)
+@click.option(
+    "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
+)
+@click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
+@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs there should be.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="For people, programs or tickets.",
+)
+@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the report here.")
+@click.option("--save", metavar="FILE", type=_PATH, help="Write the snapshot here, to be judged again.")
+@click.option("--replay", metavar="FILE", type=_PATH, help="Judge a saved snapshot; this machine is not touched.")
+@click.option(
+    "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(1, 3600),
+    default=20,
+    show_default=True,
+    help="Seconds for all questions together.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
+@click.pass_context
+def command(context: click.Context, /, **given: Any) -> None:
+    from gpudoctor import catalog, doctor, snapshot
+    from gpudoctor.cli import output
+
+    options = Options(**given)
+    _forbid_contradictions(options)
+    checks = doctor.select(catalog.checks(), options.level, options.only, options.skip)
+    for path in filter(None, (options.destination, options.save)):
+        output.must_be_writable(path)
+    taken = _replayed(options) if options.replay else _collected(options)
+    if options.save:
+        output.write(options.save, snapshot.dump(taken))
+    report = doctor.judge(taken, checks)
+    _deliver(report, options)
+    context.exit(exit_code(report, options.fail_on))
+
+
+def _forbid_contradictions(options: Options) -> None:
+    for name, value in (("--save", options.save), ("--python", options.python)):
+        if options.replay and value:
+            raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
+    if options.destination and options.destination in (options.save, options.replay):
+        raise click.UsageError("-o names the file of the snapshot.")
+    if options.python == "":
+        raise click.UsageError("--python is empty.")
+
+
+def _replayed(options: Options) -> Snapshot:
+    from gpudoctor import snapshot
+
+    taken = snapshot.load(str(options.replay))
+    return replace(taken, expected={**taken.expected, **_expected(options)})
+
+
+def _collected(options: Options) -> Snapshot:
+    from gpudoctor import doctor, target
+    from gpudoctor.cli import output
+
+    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
+    with output.progress() as tell:
+        return doctor.collect(where, options.timeout, _expected(options), tell)
+
+
+def _expected(options: Options) -> dict[str, int]:
+    return {} if options.expect_gpus is None else {"gpus": options.expect_gpus}
+
+
+def _deliver(report: Report, options: Options) -> None:
+    from gpudoctor.cli import output
+
+    if options.destination:
+        output.write(options.destination, rendered(report, options).encode("utf-8", "replace"))
+    else:
+        output.show(rendered(report, options))
+
+
+def rendered(report: Report, options: Options) -> str:
+    """The report in the chosen format; the terminal's width and colours only where it goes to one."""
+    if options.form == "json":
+        from gpudoctor.report import json
+
+        return json.render(report)
+    if options.form == "markdown":
+        from gpudoctor.report import markdown
+
+        return markdown.render(report)
+    from gpudoctor.report import terminal
+
+    if options.destination:
+        return terminal.render(report, verbose=options.verbose)
+    return terminal.render(report, *terminal.look(), verbose=options.verbose)
+
+
+def exit_code(report: Report, fail_on: str) -> int:
+    """0, 1, or 3 where nothing was found but a check broke: that machine was not shown to be healthy."""
+    from gpudoctor.model import Status
+
+    found = {entry.status for entry in report.diagnosis}
+    if Status.FAIL in found or (found and fail_on == "warn"):
+        return 1
+    return 3 if any(result.status is Status.ERROR for result in report.checks) else 0

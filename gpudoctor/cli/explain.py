@@ -1,0 +1,116 @@
+"""`gpudoctor explain`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudoctor.cli import COMMANDS, completion
+from gpudoctor.errors import UserError
+
+if TYPE_CHECKING:
+    from gpudoctor.model import Check, Problem
+
+_WIDEST = 100
+_HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
+
+
+@click.command(help=COMMANDS["explain"])
+@click.argument("id", shell_complete=completion.anything)
+def command(id: str) -> None:
+    from gpudoctor import catalog
+    from gpudoctor.cli import output
+
+    checks, problems = catalog.checks(), catalog.problems()
+    if id in checks:
+        lines = of_check(checks[id])
+    elif id in problems:
+        lines = of_problem(*problems[id])
+    else:
+        from gpudoctor import doctor
+
+        raise UserError(doctor.unknown("check or problem", id, {**checks, **problems}))
+    output.show("".join(f"{line}\n" for line in lines))
+
+
+def of_check(check: Check) -> Iterator[str]:
+    """The file's own explanation, then everything that it can find."""
+    yield f"{check.id}: a check of the area {check.area}, level {check.level}"
+    yield ""
+    yield from _prose(check.explanation)
+    yield ""
+    yield f"Needs: {', '.join(check.needs) or 'no other check'}"
+    for problem in check.problems:
+        yield ""
+        yield f"Problem {problem.id}"
+        yield from _problem(problem)
+
+
+def of_problem(check: Check, problem: Problem) -> Iterator[str]:
+    yield f"{problem.id}: a problem that the check {check.id} finds"
+    yield ""
+    yield from _problem(problem)
+    yield ""
+    yield "How it is judged"
+    yield from _prose(_section(check.explanation, "How it is judged"))
+    if problem.references:
+        yield ""
+        yield "References"
+        yield from problem.references
+
+
+def _problem(problem: Problem) -> Iterator[str]:
+    from gpudoctor.report import words
+
+    yield from _wrapped(problem.title)
+    yield f"  {words.to_do(problem)}"
+    yield from _wrapped(problem.why, "  ")
+    for (title, terms, verify), fixes in groupby(problem.fixes, lambda fix: (fix.title, words.terms(fix), fix.verify)):
+        yield ""
+        yield from _wrapped(f"Fix: {title}" + (f" ({terms})" if terms else ""), "  ")
+        for fix in fixes:
+            yield from _paste(fix.command, f"on {', '.join(fix.on)}:" if fix.on else "")
+        yield from _paste(verify, "Check that it worked:")
+
+
+def _paste(commands: str, before: str) -> Iterator[str]:
+    if commands:
+        yield from [f"  {before}"] if before else []
+        yield from (f"      {line}" for line in commands.splitlines())
+
+
+def _section(explanation: str, heading: str) -> str:
+    others = "|".join(map(re.escape, _HEADINGS))
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=\n+(?:{others})\n|\Z)", explanation, re.DOTALL | re.MULTILINE)
+    return found[1] if found else explanation
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Paragraphs in the terminal's width; headings, links and indented lines stay as they are."""
+    paragraph: list[str] = []
+    for line in text.splitlines():
+        if line and line not in _HEADINGS and not line.startswith((" ", "https://")):
+            paragraph.append(line)
+            continue
+        yield from _wrapped(" ".join(paragraph))
+        paragraph = []
+        yield line
+    yield from _wrapped(" ".join(paragraph))
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,62 @@
+"""The diagnosis at a terminal: what is wrong, why, the evidence, and the lines to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from gpudoctor.model import Fix, Report
+from gpudoctor.report import findings, words
+from gpudoctor.report.layout import Lines, Page, signed, to_paste
+
+_INDENT = " " * 3
+_DEEPER = " " * 5
+
+
+def diagnosis(page: Page, report: Report) -> Lines:
+    found = findings.groups(report.diagnosis)
+    yield Text.assemble(("DIAGNOSIS  " if found else "", "bold"), words.headline(report))
+    for number, group in enumerate(found, 1):
+        yield Text()
+        yield from _problem(page, number, group)
+
+
+def _problem(page: Page, number: int, group: findings.Group) -> Lines:
+    first = group[0]
+    yield from (Text(line, "bold") for line in page.wrap(first.title, f"{number}. ", _INDENT))
+    yield from signed(first.status, [_INDENT + words.to_do(first)])
+    for entry in group:
+        yield from page.paragraph(findings.seen(entry), f"{_INDENT}Seen: ", _DEEPER)
+    yield from page.paragraph(findings.doubt(first), _INDENT, _DEEPER)
+    yield from page.paragraph(first.why, f"{_INDENT}Why: ", _DEEPER)
+    yield from _evidence(page, group)
+    yield from _fixes(page, findings.fixes(group))
+    yield Text()
+    yield from page.paragraph(", ".join(findings.explained(group)), f"{_INDENT}Explains: ", _DEEPER)
+    yield Text(f"{_INDENT}More: gpudoctor explain {first.problem}", "dim")
+
+
+def _evidence(page: Page, group: findings.Group) -> Lines:
+    """Of several GPUs with one problem, the first stands for all unless everything was asked for."""
+    for entry in group if page.verbose else group[:1]:
+        of_gpu = f" of GPU {entry.gpu}" if len(group) > 1 and entry.gpu is not None else ""
+        evidence = findings.evidence(entry)
+        if evidence:
+            yield Text(f"{_INDENT}Evidence{of_gpu}:")
+        for name, value in evidence.items():
+            wrap = page.wrap if page.verbose else page.one_line
+            yield from map(Text, wrap(value, f"{_DEEPER}{name}: ", _DEEPER + "  "))
+
+
+def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
+    """A check that several fixes share is shown once, after the last of them."""
+    for number, fix in enumerate(fixes):
+        terms = f" ({words.terms(fix)})" if words.terms(fix) else ""
+        yield Text()
+        yield from page.paragraph(fix.title + terms, f"{_INDENT}{'Or' if number else 'Fix'}: ", _DEEPER)
+        yield from to_paste(fix.command)
+        following = fixes[number + 1].verify if number + 1 < len(fixes) else ""
+        if fix.verify and fix.verify != following:
+            yield Text(f"{_INDENT}Check that it worked:")
+            yield from to_paste(fix.verify)

@@ -1,0 +1,87 @@
+"""The findings of a diagnosis in words: several GPUs with one problem are one, and evidence has its unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpudoctor.model import Confidence, Diagnosis, Fix
+
+_UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
+_SAID_APART = ("ruled_out", "could_not_check")
+
+Group = tuple[Diagnosis, ...]
+
+
+def groups(diagnosis: Iterable[Diagnosis]) -> list[Group]:
+    """One entry per problem, however many GPUs have it, in the report's order."""
+    found: dict[tuple[str, Confidence], list[Diagnosis]] = {}
+    for entry in diagnosis:
+        found.setdefault((entry.problem, entry.confidence), []).append(entry)
+    return [tuple(group) for group in found.values()]
+
+
+def seen(entry: Diagnosis) -> str:
+    """The message, with its GPU where it does not say that itself."""
+    if entry.gpu is None or re.search(rf"\bGPU {entry.gpu}\b", entry.message):
+        return entry.message
+    return f"GPU {entry.gpu}: {entry.message}"
+
+
+def doubt(entry: Diagnosis) -> str:
+    """How sure a diagnosis is, where it is not confirmed, and what was looked at in vain."""
+    if entry.confidence is Confidence.CONFIRMED:
+        return ""
+    words = "Likely, but not proven." if entry.confidence is Confidence.LIKELY else "Cause not found."
+    if ruled_out := entry.evidence.get("ruled_out"):
+        words += f" Ruled out: {value(ruled_out)}."
+    if unread := entry.evidence.get("could_not_check"):
+        words += f" Could not be checked: {value(unread)}."
+    return words
+
+
+def evidence(entry: Diagnosis) -> dict[str, str]:
+    """Name -> value with its unit, without what `doubt` already says."""
+    return dict(_named(key, item) for key, item in entry.evidence.items() if key not in _SAID_APART)
+
+
+def _named(key: str, item: Any) -> tuple[str, str]:
+    name, _, last = key.rpartition("_")
+    if name and last in _UNITS and isinstance(item, (int, float)):
+        return name.replace("_", " "), f"{value(item)} {_UNITS[last]}"
+    return key.replace("_", " "), value(item)
+
+
+def value(item: Any) -> str:
+    if isinstance(item, Mapping):
+        return "; ".join(f"{key} ({value(about)})" for key, about in item.items())
+    if isinstance(item, (list, tuple, set, frozenset)):
+        return ", ".join(map(value, item))
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, float):
+        return f"{item:g}"
+    return "none" if item is None else str(item)
+
+
+def fixes(group: Group) -> list[Fix]:
+    """Every way out once: one that differs from GPU to GPU only in its line is one fix with several lines."""
+    merged: dict[tuple[str, int], Fix] = {}
+    for entry in group:
+        titles = [fix.title for fix in entry.fixes]
+        for number, fix in enumerate(entry.fixes):
+            key = fix.title, titles[:number].count(fix.title)  # two of one title are alternatives, not one after the other
+            known = merged.get(key, fix)
+            command, verify = _joined(known.command, fix.command), _joined(known.verify, fix.verify)
+            merged[key] = replace(known, command=command, verify=verify)
+    return list(merged.values())
+
+
+def _joined(known: str, more: str) -> str:
+    return known if f"\n{more}\n" in f"\n{known}\n" else "\n".join(filter(None, (known, more)))
+
+
+def explained(group: Group) -> list[str]:
+    return list(dict.fromkeys(check for entry in group for check in entry.explains))

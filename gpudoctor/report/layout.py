@@ -1,0 +1,71 @@
+"""Lines of text in the width of a terminal, with a colour where a status is named."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from gpudoctor.model import Status
+from gpudoctor.report import words
+
+COLOURS = {
+    Status.PASS: "green",
+    Status.SKIP: "dim",
+    Status.WARN: "yellow",
+    Status.BLOCKED: "dim",
+    Status.FAIL: "red",
+    Status.ERROR: "magenta",
+}
+_PASTE = " " * 7
+
+Lines = Iterator[Text]
+
+
+@dataclass(frozen=True)
+class Page:
+    """`verbose` shows every check and all of the evidence."""
+
+    width: int
+    verbose: bool
+
+    def wrap(self, text: str, first: str = "", rest: str = "") -> list[str]:
+        """Lines that begin with `first`, then `rest`; long words such as paths stay whole."""
+        lines = textwrap.wrap(
+            words.plain(text),
+            self.width,
+            initial_indent=words.plain(first),
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return lines or [first.rstrip()]
+
+    def one_line(self, text: str, first: str = "", rest: str = "") -> list[str]:
+        return [cut(words.plain(first + " ".join(text.split())), self.width)]
+
+    def paragraph(self, text: str, first: str = "", rest: str = "") -> Lines:
+        """Nothing for an empty text."""
+        if text:
+            yield from map(Text, self.wrap(text, first, rest))
+
+
+def cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
+def signed(status: Status, lines: Sequence[str]) -> Lines:
+    """Lines of which the first shows the sign of a status, in its colour."""
+    first, *rest = map(Text, lines)
+    start = first.plain.index(words.SIGNS[status])
+    named = words.label(status)
+    first.stylize(COLOURS[status], start, start + len(named if named in first.plain else words.SIGNS[status]))
+    return iter([first, *rest])
+
+
+def to_paste(text: str) -> Lines:
+    """Commands stand alone and are never broken."""
+    for line in text.splitlines():
+        yield Text(_PASTE + words.plain(line), "bold")

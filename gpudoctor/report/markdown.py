@@ -1,0 +1,137 @@
+"""The report for a ticket: a table, the diagnosis with commands to copy, everything else folded away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpudoctor.model import Fix, Report, Result, Status
+from gpudoctor.report import findings, heading, words
+
+_LONGEST_VALUE = 400
+_SHOWN = 3  # messages of healthy checks in a row of the summary
+_ZERO_WIDTH = "\u200b"
+
+
+def render(report: Report) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"## gpudoctor: {words.label(report.status)}"
+    yield ""
+    yield f"- System: {text(heading.system(report))}"
+    yield f"- GPU: {text(heading.gpus(report))}"
+    yield f"- Python: {text(heading.python(report))}"
+    yield f"- gpudoctor {text(report.version)}" + (f", {report.target['taken']}" if "taken" in report.target else "")
+    yield ""
+    yield from _table(("Status", "Area", "What was seen"), _areas(report))
+    yield "### Diagnosis"
+    yield ""
+    yield text(words.headline(report))
+    yield ""
+    for number, group in enumerate(findings.groups(report.diagnosis), 1):
+        yield from _problem(number, group)
+    yield text(report.coverage.sentence)
+    yield ""
+    yield from _every_check(report.checks)
+
+
+def _areas(report: Report) -> Iterator[tuple[str, ...]]:
+    for area, results in words.by_area(report.checks).items():
+        status = words.worst(results)
+        yield words.label(status), text(area), text(_summary(status, results))
+
+
+def _summary(status: Status, results: Sequence[Result]) -> str:
+    shown = [result.message for result in results if result.status is status and result.message]
+    if status not in (Status.PASS, Status.SKIP):
+        return words.counts(results)
+    more = f"; {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return "; ".join(shown[:_SHOWN]) + more
+
+
+def _problem(number: int, group: findings.Group) -> Iterator[str]:
+    first = group[0]
+    yield f"#### {number}. {text(first.title)}"
+    yield ""
+    yield f"{words.to_do(first)}. {text(findings.doubt(first))}".rstrip()
+    yield ""
+    for entry in group:
+        yield f"- Seen: {text(findings.seen(entry))}"
+        yield from (f"  - {text(name)}: {code(value)}" for name, value in findings.evidence(entry).items())
+    if first.why:
+        yield f"- Why: {text(first.why)}"
+    if explained := findings.explained(group):
+        yield f"- Explains: {', '.join(map(code, explained))}"
+    yield f"- Problem: {code(first.problem)}, found by {code(first.check)}"
+    yield from (f"- See: <{reference}>" for reference in first.references)
+    yield ""
+    for number_of_fix, fix in enumerate(findings.fixes(group)):
+        yield from _fix("Or" if number_of_fix else "Fix", fix)
+
+
+def _fix(word: str, fix: Fix) -> Iterator[str]:
+    terms = words.terms(fix)
+    yield f"{word}: {text(fix.title)}" + (f" ({terms})" if terms else "")
+    yield ""
+    yield from fenced(fix.command)
+    if fix.verify:
+        yield "Check that it worked:"
+        yield ""
+        yield from fenced(fix.verify)
+
+
+def _every_check(results: Sequence[Result]) -> Iterator[str]:
+    yield "<details>"
+    yield f"<summary>All {len(results)} checks</summary>"
+    yield ""
+    rows = ((words.label(result.status), code(result.id), _seconds(result), text(_said(result))) for result in results)
+    yield from _table(("Status", "Check", "Seconds", "What was seen"), rows)
+    yield "</details>"
+
+
+def _seconds(result: Result) -> str:
+    return f"{result.seconds:.2f}" if result.seconds else ""
+
+
+def _said(result: Result) -> str:
+    return f"blocked by {result.blocked_by}" if result.status is Status.BLOCKED else result.message
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield ""
+
+
+def text(raw: str) -> str:
+    """Text that renders as itself in one line, and that calls nobody and links no other ticket."""
+    line = " ".join(words.plain(raw).split())
+    escaped = re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", line)
+    return re.sub(r"([@#])(?=\w)", r"\1" + _ZERO_WIDTH, escaped)
+
+
+def code(raw: str) -> str:
+    """An inline code span, whatever backticks are in it; a very long one is cut."""
+    line = " ".join(words.plain(raw).split()) or " "
+    if len(line) > _LONGEST_VALUE:
+        line = line[:_LONGEST_VALUE] + " …"
+    ticks = _ticks(line, 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def fenced(command: str) -> Iterator[str]:
+    if command:
+        ticks = _ticks(command, 3)
+        yield f"{ticks}sh"
+        yield from map(words.plain, command.splitlines())
+        yield ticks
+        yield ""
+
+
+def _ticks(content: str, fewest: int) -> str:
+    longest = max((len(run) for run in re.findall("`+", content)), default=0)
+    return "`" * max(fewest, longest + 1 if longest else fewest)

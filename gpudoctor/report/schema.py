@@ -1,0 +1,30 @@
+"""The JSON Schema of the JSON report, made from the same dataclasses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpudoctor.model import Report
+
+NAME = "gpudoctor.report/1"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema, draft 2020-12. A report always has every field, so every field is required."""
+    made = msgspec.json.schema(Report)
+    kinds = made["$defs"]
+    del kinds["Fix"]["properties"]["on"]
+    kinds["Fix"]["description"] = "One way out: a line to paste and the command that shows it worked."
+    for kind in kinds.values():
+        if kind.get("type") == "object":
+            kind["required"] = list(kind["properties"])
+    verdict = kinds["Report"]["properties"]
+    verdict["schema"] = {"const": NAME}
+    verdict["status"] = {"enum": ["pass", "warn", "fail"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:gpudoctor:report:1", "title": NAME, **made}
+
+
+def render() -> str:
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"

@@ -1,0 +1,116 @@
+"""The report for a person at a terminal: areas in a line each, then what is wrong and the lines to paste."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from gpudoctor.model import Report, Result, Status
+from gpudoctor.report import heading, words
+from gpudoctor.report.diagnosis import diagnosis
+from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
+
+_NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
+_DETAIL = " " * 4
+_STATUS, _AREA = 10, 22  # where the columns of an area's line end
+_UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN)
+
+
+def look() -> tuple[int, bool]:
+    """Width of the terminal and whether it shows colours: not in a pipe or under NO_COLOR (https://no-color.org)."""
+    console = Console()
+    return console.width, console.color_system is not None and not os.environ.get("NO_COLOR")
+
+
+def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
+    """`verbose` shows every check and all of the evidence."""
+    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
+    # Not the console of stdout: even its capture() writes there, and ends the program if nobody reads.
+    text = io.StringIO()
+    console = Console(file=text, width=page.width, color_system="standard" if colours else None, force_terminal=colours)
+    for line in _lines(page, report):
+        console.print(line, soft_wrap=True)
+    return text.getvalue()
+
+
+def _lines(page: Page, report: Report) -> Lines:
+    yield from page.paragraph(f"gpudoctor {report.version} on {heading.system(report)}", rest="  ")
+    yield from page.paragraph(heading.gpus(report), "GPU     ", " " * 8)
+    yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
+    yield Text()
+    for area, results in words.by_area(report.checks).items():
+        yield from _area(page, area, results)
+    yield Text()
+    yield from diagnosis(page, report)
+    yield Text()
+    yield from page.paragraph(report.coverage.sentence)
+
+
+def _area(page: Page, name: str, results: Sequence[Result]) -> Lines:
+    status = words.worst(results)
+    start = f"{words.label(status):<{_STATUS}} {name:<{_AREA - _STATUS - 2}} "
+    first, *rest = page.paragraph(_summary(page, status, results) or "-", start, " " * _AREA)
+    first.stylize(COLOURS[status], 0, _STATUS)
+    yield from (first, *rest)
+    yield from _every_check(page, results) if page.verbose else _details(page, results)
+
+
+def _summary(page: Page, status: Status, results: Sequence[Result]) -> str:
+    if status in (Status.PASS, Status.SKIP):
+        shown = [result.message for result in results if result.status is status]
+        skipped = f" ({len(results) - len(shown)} skipped)" if len(results) > len(shown) else ""
+        return _short(dict.fromkeys(shown), page.width - _AREA - len(skipped)) + skipped
+    if _only_blocked(results):
+        return "; ".join(_waiting(results))
+    return words.counts(results)
+
+
+def _only_blocked(results: Iterable[Result]) -> bool:
+    return {result.status for result in results} <= {Status.BLOCKED, Status.SKIP}
+
+
+def _short(messages: Iterable[str], room: int) -> str:
+    """As many messages as fit, and how many more there are."""
+    messages = [" ".join(message.split()) for message in messages if message]
+    for number in range(len(messages), 0, -1):
+        more = f"; {len(messages) - number} more" if number < len(messages) else ""
+        said = "; ".join(messages[:number]) + more
+        if len(said) <= room:
+            return said
+    return cut(messages[0], room) if messages else ""
+
+
+def _details(page: Page, results: Sequence[Result]) -> Lines:
+    for result in results:
+        if result.status in _UNHEALTHY:
+            start = f"{_DETAIL}{words.SIGNS[result.status]} {result.id}: "
+            # The diagnosis says all of a finding; of our own bug this is the only place.
+            wrap = page.wrap if result.status is Status.ERROR else page.one_line
+            yield from signed(result.status, wrap(result.message, start, _DETAIL * 2))
+    for waiting in [] if _only_blocked(results) else _waiting(results):
+        yield from page.paragraph(f"blocked {waiting}", f"{_DETAIL}{words.SIGNS[Status.BLOCKED]} ", _DETAIL * 2)
+
+
+def _waiting(results: Iterable[Result]) -> list[str]:
+    return [f"by {blocker}: {', '.join(waiting)}" for blocker, waiting in words.blocked(results).items()]
+
+
+def _every_check(page: Page, results: Sequence[Result]) -> Lines:
+    longest = max(len(result.id) for result in results)
+    timed = any(result.seconds for result in results)
+    for result in results:
+        seconds = f"{result.seconds:6.2f} s  " if timed else ""
+        start = f"{_DETAIL}{words.label(result.status):<{_STATUS}} {result.id:<{longest}}  {seconds}"
+        yield from signed(result.status, page.wrap(_said(result), start, _DETAIL * 4))
+
+
+def _said(result: Result) -> str:
+    if result.status is Status.BLOCKED:
+        return f"by {result.blocked_by}"
+    if result.status is Status.SKIP and result.reason and result.reason not in result.message:
+        return f"{result.reason}: {result.message}"
+    return result.message

@@ -1,0 +1,127 @@
+"""How a report is said to people, whatever the format: signs, areas, the verdict, what has to be done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from gpudoctor.model import Action, Check, Diagnosis, Fix, Problem, Report, Result, Status
+from gpudoctor.report import findings
+
+AREAS = (
+    *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
+    *("container", "wsl", "health", "links", "multi-gpu", "limits"),
+)
+SIGNS = {
+    Status.PASS: "✓",
+    Status.SKIP: "–",
+    Status.WARN: "!",
+    Status.BLOCKED: "…",
+    Status.FAIL: "✗",
+    Status.ERROR: "?",
+}
+_WORST_FIRST = (Status.FAIL, Status.ERROR, Status.BLOCKED, Status.WARN, Status.PASS, Status.SKIP)
+_COUNTED = {
+    Status.FAIL: "failed",
+    Status.ERROR: "broken",
+    Status.BLOCKED: "blocked",
+    Status.WARN: "with a warning",
+    Status.PASS: "passed",
+    Status.SKIP: "skipped",
+}
+_TO_DO = {
+    Action.WATCH: "keep an eye on it",
+    Action.FIX_CONFIG: "change the configuration",
+    Action.INSTALL: "install or upgrade something",
+    Action.RESTART_APP: "restart the application",
+    Action.RESET_GPU: "reset the GPU",
+    Action.REBOOT: "reboot",
+    Action.REPLACE_HARDWARE: "replace hardware",
+}
+_RISKS = {"safe": "", "disruptive": "interrupts running work", "destructive": "loses data or settings"}
+_NEEDS = {
+    "root": "needs root",
+    "reboot": "needs a reboot",
+    "drain": "needs the GPU free of work",
+    "network": "needs the network",
+}
+Row = TypeVar("Row", Check, Result)
+
+
+def label(status: Status) -> str:
+    return f"{SIGNS[status]} {status.value}"
+
+
+def plain(text: str) -> str:
+    """Text that cannot command a terminal: what machines answer may hold escape sequences."""
+    return "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character in "\n\t\N{NO-BREAK SPACE}":
+        return character
+    return character.encode("unicode_escape").decode()
+
+
+def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Area -> its checks or results, in the fixed order of areas; areas that are not in it come last."""
+    areas: dict[str, list[Row]] = {area: [] for area in AREAS}
+    for row in rows:
+        areas.setdefault(row.area, []).append(row)
+    return {area: found for area, found in areas.items() if found}
+
+
+def worst(results: Iterable[Result]) -> Status:
+    """What an area's line shows: a skipped check hides none that ran."""
+    return min((result.status for result in results), key=_WORST_FIRST.index)
+
+
+def blocked(results: Iterable[Result]) -> dict[str, list[str]]:
+    """Check that stands in the way -> the checks that wait for it."""
+    waiting: dict[str, list[str]] = {}
+    for result in results:
+        if result.status is Status.BLOCKED:
+            waiting.setdefault(result.blocked_by or "another check", []).append(result.id)
+    return waiting
+
+
+def counts(results: Iterable[Result]) -> str:
+    """How many of each, worst first: `1 failed, 3 passed`."""
+    number = Counter(result.status for result in results)
+    return ", ".join(f"{number[status]} {_COUNTED[status]}" for status in _WORST_FIRST if number[status])
+
+
+def headline(report: Report) -> str:
+    """The verdict in one sentence."""
+    statuses = [group[0].status for group in findings.groups(report.diagnosis)]
+    problems, warnings = statuses.count(Status.FAIL), statuses.count(Status.WARN)
+    parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
+    if parts:
+        return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".")
+    return _without_diagnosis(Counter(result.status for result in report.checks))
+
+
+def _without_diagnosis(number: Mapping[Status, int]) -> str:
+    if broke := number[Status.ERROR]:
+        return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke: see above."
+    if not number[Status.PASS]:
+        return "Nothing could be checked, so nothing is known about this machine."
+    return "Nothing is wrong: all that was checked is healthy."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("s" if number != 1 else "")
+
+
+def to_do(problem: Problem | Diagnosis) -> str:
+    """How bad it is, and the kind of work that it takes: `✗ fail, what to do: reboot`."""
+    if problem.action is Action.NONE:
+        return label(problem.status)
+    return f"{label(problem.status)}, what to do: {_TO_DO[problem.action]}"
+
+
+def terms(fix: Fix) -> str:
+    """What a fix costs: `interrupts running work, needs root`."""
+    words = [_RISKS.get(fix.risk, fix.risk), *(_NEEDS.get(need, f"needs {need}") for need in fix.needs)]
+    return ", ".join(filter(None, words))

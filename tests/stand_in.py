@@ -1,0 +1,99 @@
+"""A small catalog and a doctor without a machine, for the tests of the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from test_report import REPORT
+
+import gpudoctor
+from gpudoctor import catalog, doctor, snapshot
+from gpudoctor import model as m
+from gpudoctor.cli import main
+
+PROBLEM = m.Problem(
+    id="battery-flat",
+    title="The battery is flat",
+    why="Nobody charged it.",
+    action=m.Action.FIX_CONFIG,
+    fixes=(
+        m.Fix("Charge it", command="sudo charge", needs=("root",), verify="charge --status", on=("debian", "arch")),
+        m.Fix("Charge it", command="sudo charge --red-hat", needs=("root",), verify="charge --status", on=("rhel",)),
+    ),
+    references=("https://example.org/battery",),
+)
+EXPLANATION = """The battery has power.
+
+What it means
+A battery that is flat
+gives none.
+
+How it is judged
+By its voltage.
+
+Known exceptions
+None.
+
+References
+https://example.org/voltage"""
+CHECKS = {
+    check.id: check
+    for check in (
+        m.Check(lambda facts: (), "limits", lambda facts: "", id="pressure", explanation="The tyres are hard."),
+        m.Check(lambda facts: (), "machine", lambda facts: "", (PROBLEM,), ("pressure",), "full", "battery", EXPLANATION),
+    )
+}
+TAKEN = m.Snapshot(snapshot.SCHEMA, "9.8.7", "2025-01-31T03:04:05Z", {"file:/x": m.Reply("ok", "y")}, {"gpus": 4})
+
+
+class Doctor:
+    """Stands for the machine and the judge; remembers what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.report: m.Report = REPORT
+        self.asked: list[tuple[Any, ...]] = []
+        self.judged: list[m.Snapshot] = []
+        monkeypatch.setattr(doctor, "collect", self.collect)
+        monkeypatch.setattr(doctor, "judge", self.judge)
+
+    def collect(self, where: Any, seconds: float, expected: dict[str, int], progress: Callable[..., None]) -> m.Snapshot:
+        self.asked.append((where.path, seconds, expected))
+        progress(("nvml", "cuda"))
+        return replace(TAKEN, expected=expected)
+
+    def judge(self, taken: m.Snapshot, checks: dict[str, m.Check]) -> m.Report:
+        self.judged.append(taken)
+        return self.report
+
+
+def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog holds CHECKS, whatever real ones there are."""
+    monkeypatch.setattr(catalog, "checks", lambda: CHECKS)
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def python(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """A real process, for what CliRunner has none of: descriptors, pipes, imports."""
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=environment(), timeout=60, **settings)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(gpudoctor.__file__).parent.parent)}
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*args: Any, **settings: Any) -> None:
+        raise error
+
+    return fail

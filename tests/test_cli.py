@@ -1,0 +1,200 @@
+"""`gpudoctor check` and the command line around it: what is asked for, what comes out, which exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from stand_in import TAKEN, Doctor, environment, few_checks, python, raising, run
+from test_report import HEALTHY, REPORT
+
+import gpudoctor
+from gpudoctor import doctor, snapshot
+from gpudoctor import model as m
+from gpudoctor.cli import COMMANDS, check, main
+from gpudoctor.errors import UserError, WorkError
+
+
+@pytest.fixture(autouse=True)
+def catalog_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    few_checks(monkeypatch)
+    monkeypatch.delenv("GPUDOCTOR_DEBUG", raising=False)
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    return Doctor(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("report", "fail_on", "code"),
+    [
+        (REPORT, "fail", 1),
+        (HEALTHY, "warn", 0),
+        (replace(HEALTHY, diagnosis=REPORT.diagnosis[2:]), "fail", 0),
+        (replace(HEALTHY, diagnosis=REPORT.diagnosis[2:]), "warn", 1),
+        (replace(HEALTHY, checks=REPORT.checks), "fail", 3),
+    ],
+    ids=["fail", "healthy", "warn", "warn counts", "broken check"],
+)
+def test_exit_code_is_the_verdict(stub: Doctor, report: m.Report, fail_on: str, code: int) -> None:
+    stub.report = report
+    assert run("check", "--fail-on", fail_on).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["chek"], "Did you mean 'check'?"),
+        (["check", "--level", "deep"], "'deep' is not one of"),
+        (["check", "--timeout", "0.5"], "0.5 is not in the range"),
+        (["check", "--expect-gpus", "-1"], "-1 is not in the range"),
+        (["check", "--only", "batery"], "Error: no check is called 'batery'; did you mean battery?\n"),
+        (["check", "--skip", "pressure,nonsense"], "Error: no check is called 'nonsense'\n"),
+        (["check", "--replay", "a", "--save", "b"], "goes without --save"),
+        (["check", "--replay", "a", "--python", "b"], "goes without --python"),
+        (["check", "--replay", "a", "-o", "a"], "-o names the file of the snapshot"),
+        (["check", "--python", ""], "--python is empty"),
+        (["check", "--replay", "/nowhere/at/all"], "Error: /nowhere/at/all cannot be read: No such file or directory\n"),
+        (["check", "--python", "/etc/passwd"], "Error: /etc/passwd cannot be run as a Python"),
+        (["explain", "battery-flt"], "Error: no check or problem is called 'battery-flt'; did you mean battery-flat"),
+    ],
+)
+def test_wrong_usage(args: list[str], words: str) -> None:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+
+
+def test_a_foreign_snapshot_is_refused(tmp_path: Path) -> None:
+    for content in ("", "[]", '{"schema": "other/1"}', "\xff"):
+        file = tmp_path / "foreign.json"
+        file.write_text(content, encoding="latin-1")
+        result = run("check", "--replay", str(file))
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
+def test_options_reach_the_doctor(stub: Doctor) -> None:
+    run("check", "--timeout", "3", "--expect-gpus", "8", "--python", "/opt/python")
+    assert stub.asked == [("/opt/python", 3.0, {"gpus": 8})]
+
+
+def test_defaults(stub: Doctor) -> None:
+    run("check")
+    assert stub.asked == [(sys.executable, 20.0, {})]
+
+
+def test_only_and_skip_take_lists() -> None:
+    context, parameter = main.make_context("x", ["list"]), check.command.params[0]
+    assert check.names(context, parameter, ("a, b", "c,", "")) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("text", "gpudoctor 9.8.7 on Ubuntu"), ("json", '{\n  "schema"'), ("markdown", "## gpudoctor: ✗ fail")]
+)
+def test_formats(stub: Doctor, tmp_path: Path, form: str, start: str) -> None:
+    shown = run("check", "--format", form)
+    written = run("check", "--format", form, "-o", str(tmp_path / "report"))
+    assert shown.stdout.startswith(start)
+    assert (written.stdout, written.stderr) == ("", "")
+    assert (tmp_path / "report").read_text() == shown.stdout
+
+
+def test_save_then_replay(stub: Doctor, tmp_path: Path) -> None:
+    file = str(tmp_path / "machine.json")
+    assert run("check", "--save", file).exit_code == 1
+    assert run("check", "--replay", file, "--expect-gpus", "2").exit_code == 1
+    assert len(stub.asked) == 1
+    assert stub.judged == [replace(TAKEN, expected={}), replace(TAKEN, expected={"gpus": 2})]
+
+
+def test_replay_keeps_what_was_expected(stub: Doctor, tmp_path: Path) -> None:
+    file = tmp_path / "machine.json"
+    file.write_bytes(snapshot.dump(TAKEN))
+    run("check", "--replay", str(file))
+    assert stub.judged == [TAKEN]
+
+
+def test_the_snapshot_survives_a_bug_in_judging(stub: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "judge", lambda *_: 1 / 0)
+    result = run("check", "--save", str(tmp_path / "s"))
+    assert result.exit_code == 3
+    assert (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("no Python"), 2, "Error: no Python\n"),
+        (WorkError("no room"), 3, "Error: no room\n"),
+        (KeyboardInterrupt(), 130, "Interrupted; nothing was written.\n"),
+        (ValueError("odd\nvery"), 3, f"Error: this is a bug of gpudoctor {gpudoctor.__version__}: ValueError: odd (GPUDOCTOR"),
+    ],
+)
+def test_no_report(stub: Doctor, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str) -> None:
+    monkeypatch.setattr(doctor, "collect", raising(error))
+    result = run("check")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+    assert result.stderr.startswith(line)
+
+
+def test_debug_shows_where_a_bug_is(stub: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUDOCTOR_DEBUG", "1")
+    monkeypatch.setattr(doctor, "collect", raising(ValueError("odd")))
+    result = run("check")
+    assert result.exit_code == 3
+    assert "Traceback" in result.stderr
+
+
+def test_an_interrupt_names_what_was_written(stub: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "judge", raising(KeyboardInterrupt()))
+    result = run("check", "--save", str(tmp_path / "s"))
+    assert result.stderr == f"Interrupted; only {tmp_path / 's'} was written.\n"
+
+
+def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
+    script = tmp_path / "wait.py"
+    script.write_text(
+        "import time\nfrom gpudoctor import catalog, doctor\nfrom gpudoctor.cli import main\n"
+        "def collect(*args):\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "catalog.checks = dict\ndoctor.collect = collect\nmain(['check'])\n"
+    )
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stdout
+        ready = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+    assert (ready, process.returncode) == ("ready\n", 130)
+    assert (stdout, stderr) == ("", "Interrupted; nothing was written.\n")
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    started = time.monotonic()
+    process = python("-X", "importtime", "-m", "gpudoctor", "--help")
+    assert time.monotonic() - started < 2  # the figure itself is a benchmark; this is for a machine under load
+    imported = {line.rsplit("|", 1)[-1].strip() for line in process.stderr.splitlines()}
+    assert "gpudoctor.cli" in imported
+    assert imported & {"rich", "msgspec", "yaml", "docker", "pynvml", "gpudoctor.model"} == set()
+
+
+def test_help_lists_every_command() -> None:
+    shown = run("--help").stdout
+    for name in COMMANDS:
+        assert f"\n  {name} " in shown
+        assert run(name, "--help").exit_code == 0
+
+
+def test_module_and_version() -> None:
+    process = python("-m", "gpudoctor", "--version")
+    assert process.stdout == f"gpudoctor, version {gpudoctor.__version__}\n"
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(run("schema").stdout)["title"] == "gpudoctor.report/1"

@@ -1,0 +1,129 @@
+"""Writing: files are whole or untouched, pipes may close, progress leaves no trace."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stand_in import TAKEN, Doctor, environment, few_checks, raising, run
+
+from gpudoctor import snapshot
+from gpudoctor.cli import output
+from gpudoctor.errors import WorkError
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    few_checks(monkeypatch)
+    return Doctor(monkeypatch)
+
+
+@pytest.mark.parametrize("option", ["-o", "--save"])
+def test_missing_folder_is_said_before_the_work(stub: Doctor, tmp_path: Path, option: str) -> None:
+    result = run("check", option, str(tmp_path / "no" / "file"))
+    assert (result.exit_code, stub.asked) == (3, [])
+    assert result.stderr == f"Error: cannot write {tmp_path}/no/file: there is no folder {tmp_path}/no\n"
+
+
+def test_a_folder_is_no_file(stub: Doctor, tmp_path: Path) -> None:
+    assert run("check", "-o", str(tmp_path)).stderr == f"Error: cannot write {tmp_path}: it is a folder\n"
+
+
+@pytest.mark.parametrize("option", ["-o", "--save"])
+def test_full_disk_leaves_everything_as_it_was(
+    stub: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "old").write_text("old")
+    monkeypatch.setattr(os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
+    result = run("check", option, str(tmp_path / "old"))
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == f"Error: cannot write {tmp_path}/old: No space left on device\n"
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("old", "old")]
+
+
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        output.write(tmp_path / "new", b"")
+    finally:
+        os.umask(before)
+    (tmp_path / "old").touch(0o600)
+    output.write(tmp_path / "old", b"x")
+    assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("new", "old")] == ["0o640", "0o600"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    output.write(tmp_path / "link", b"x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"x"
+
+
+def test_a_device_is_written_to_and_stays_a_device() -> None:
+    output.must_be_writable(Path("/dev/null"))
+    output.write(Path("/dev/null"), b"x")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(WorkError, match="No space left on device"):
+        output.write(Path("/dev/full"), b"x")
+
+
+@pytest.fixture(params=["schema", "text", "json"])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """A command line that writes a lot to standard output."""
+    (tmp_path / "snapshot").write_bytes(snapshot.dump(TAKEN))
+    args = ["check", "--format", request.param, "--replay", str(tmp_path / "snapshot")]
+    script = "from gpudoctor import catalog; from gpudoctor.cli import main; catalog.checks = dict; main({!r})"
+    return [sys.executable, "-c", script.format(["schema"] if request.param == "schema" else args)]
+
+
+def test_closed_pipe_is_quiet(writer: list[str]) -> None:
+    with subprocess.Popen(writer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_full_standard_output_is_said(writer: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(writer, stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.returncode == 3
+    assert process.stderr == "Error: cannot write to standard output: No space left on device\n"
+
+
+def test_other_encodings_lose_signs_and_not_the_report() -> None:
+    assert output._encodable("✓ 2 × GPU… 90 °C 日", "ascii") == "+ 2 x GPU... 90 ?C ?"
+    assert output._encodable("✓", "utf-8") == "✓"
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    with output.progress() as tell:
+        tell(("nvml", "cuda"))
+        tell(("a-probe-with-a-long-name",))
+    assert terminal.getvalue().split(output._ERASE_LINE) == [
+        "",
+        "Asking (0 s): nvml, cuda",
+        "Asking (0 s): a-probe-with-a-",
+        "",
+    ]
+
+
+def test_progress_is_silent_elsewhere(stub: Doctor) -> None:
+    assert run("check").stderr == ""
