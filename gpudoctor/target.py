@@ -97,8 +97,9 @@ class Interpreter:
     def _refusal(self, code: int | None, stderr: str) -> str:
         if code == TOO_OLD:
             return f"{self.path} is older than Python 3.8, the oldest that gpudoctor can look into"
-        words = stderr.strip().splitlines()
-        return f"{self.path} does not behave like Python 3.8 or newer" + (f": {words[-1]}" if words else "")
+        lines = stderr.strip().splitlines()
+        words = lines[-1 if lines and lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
+        return f"{self.path} does not behave like Python 3.8 or newer: {words}"
 
 
 def messages(process: subprocess.Popen[bytes], marker: str, deadline: float) -> Iterator[dict[str, Any]]:

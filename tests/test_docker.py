@@ -1,0 +1,89 @@
+"""A real container on a real engine: collected inside, where gpudoctor is not installed, and judged outside."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor import catalog, doctor
+from gpudoctor.facts import Facts
+from gpudoctor.model import Report, Snapshot, Status
+from gpudoctor.target import Interpreter
+
+pytestmark = pytest.mark.docker
+
+IMAGE = "gpudoctor-test:bookworm"
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Debian with Python, made once on this machine: no registry is needed."""
+    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True).returncode == 0:
+        return IMAGE
+    root = tmp_path_factory.mktemp("debian")
+    subprocess.run(["debootstrap", "--variant=minbase", "--include=python3", "bookworm", root], check=True, capture_output=True)
+    with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
+        subprocess.run(["docker", "import", "-c", 'CMD ["bash"]', "-", IMAGE], stdin=tar.stdout, check=True, capture_output=True)
+    shutil.rmtree(root)
+    return IMAGE
+
+
+def inside(tmp_path: Path, image: str, *options: str) -> Snapshot:
+    """What a container answers: its interpreter is a script that starts it."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nexec docker run --rm -i --network=none {" ".join(options)} {image} python3 "$@"\n')
+    script.chmod(0o755)
+    return doctor.collect(Interpreter(str(script)), 60.0, {}, lambda names: None)
+
+
+def verdict(snapshot: Snapshot) -> Report:
+    return doctor.judge(snapshot, doctor.select(catalog.checks(), "quick"))
+
+
+def test_a_debian_container_is_seen_as_what_it_is(tmp_path: Path, image: str) -> None:
+    snapshot = inside(tmp_path, image)
+    facts = Facts(snapshot)
+    assert facts.container.engine == "docker"
+    assert not facts.container.is_privileged
+    assert "CAP_SYS_ADMIN" not in facts.container.capabilities
+    assert facts.limits.shm_bytes == 64 << 20
+    assert facts.system.distribution == "debian"
+    assert "container" in facts.system.platform
+    report = verdict(snapshot)
+    assert [row for row in report.checks if row.status is Status.ERROR] == []
+    assert [entry.problem for entry in report.diagnosis] == ["no-nvidia-gpu"]
+
+
+def test_what_a_container_was_given_is_seen(tmp_path: Path, image: str) -> None:
+    options = ("--cap-drop=ALL", "--cap-add=CHOWN", "--shm-size=256m", "--ulimit", "memlock=65536")
+    facts = Facts(inside(tmp_path, image, *options))
+    assert facts.container.capabilities == {"CAP_CHOWN"}
+    assert facts.limits.shm_bytes == 256 << 20
+    assert facts.limits.memlock == (65536, 65536)
+
+
+def test_a_container_without_rights(tmp_path: Path, image: str) -> None:
+    snapshot = inside(tmp_path, image, "--user", "1234:1234", "--cap-drop=ALL")
+    assert Facts(snapshot).devices.identity.uid == 1234
+    assert [row for row in verdict(snapshot).checks if row.status is Status.ERROR] == []
+
+
+def test_nothing_is_left(tmp_path: Path, image: str) -> None:
+    def containers() -> Any:
+        return subprocess.run(["docker", "ps", "-aq"], capture_output=True, text=True, check=True).stdout.split()
+
+    before = containers()
+    inside(tmp_path, image)
+    assert containers() == before
+
+
+def test_this_daemon_answers_the_runtime_probe() -> None:
+    snapshot = doctor.collect(Interpreter(shutil.which("python3") or ""), 60.0, {}, lambda names: None)
+    docker = Facts(snapshot).runtime.docker
+    assert docker
+    assert docker.reachable
+    assert "runc" in docker.runtimes
