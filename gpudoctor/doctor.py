@@ -13,6 +13,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.model import (
+    REPORT_SCHEMA,
     Action,
     Check,
     Coverage,
@@ -28,7 +29,6 @@ from gpudoctor.model import (
 )
 from gpudoctor.target import Interpreter
 
-SCHEMA = "gpudoctor.report/1"
 LEVELS = ("quick", "standard", "full")
 
 Checks = dict[str, Check]
@@ -94,7 +94,7 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
             results[id], findings[id] = _run(check, facts)
     diagnosis = _diagnosis(findings, results, facts)
     return Report(
-        schema=SCHEMA,
+        schema=REPORT_SCHEMA,
         version=__version__,
         status=_overall(results.values()),
         target={**target(facts), "taken": taken.taken},

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
+REPORT_SCHEMA = "gpudoctor.report/1"
+
 
 class Status(str, Enum):
     """The verdict of one check, best first."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpudoctor.model import Action, Confidence, Coverage, Diagnosis, Fix, Report, Result, Status
+from gpudoctor.model import REPORT_SCHEMA, Action, Confidence, Coverage, Diagnosis, Fix, Report, Result, Status
 from gpudoctor.report import findings, markdown, schema, terminal, words
 from gpudoctor.report import json as json_format
 
@@ -91,7 +91,7 @@ COUNT = Diagnosis(
 )
 
 REPORT = Report(
-    schema=schema.NAME,
+    schema=REPORT_SCHEMA,
     version="9.8.7",
     status=Status.FAIL,
     target={
@@ -288,7 +288,7 @@ def test_worst_status_of_an_area(statuses: tuple[Status, ...], worst: Status) ->
 
 
 def test_nothing_known_is_said() -> None:
-    bare = Report(schema.NAME, "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), {}, {})
+    bare = Report(REPORT_SCHEMA, "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), {}, {})
     rendered = terminal.render(bare)
     assert "GPU     not known" in rendered
     assert "Python  not known" in rendered

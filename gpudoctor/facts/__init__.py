@@ -28,6 +28,7 @@ class Facts:
     """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
         self.replies = Replies(snapshot.replies)
 

@@ -142,6 +142,10 @@ class Gpu:
         code = self._answers.get("handle_error")
         return code if isinstance(code, int) else None
 
+    @property
+    def is_reachable(self) -> bool:
+        return "handle_error" not in self._answers
+
     @cached_property
     def _answers(self) -> dict[str, Any]:
         answers: dict[str, Any] = self._replies.value(f"nvml:gpu{self.index}")

@@ -106,6 +106,11 @@ class KernelLog:
         return tuple(line for line in self.lines if pattern.search(line.text))
 
     @cached_property
+    def nvrm(self) -> str:
+        """NVRM's words in one line: a message of the driver goes over several of the log's lines."""
+        return re.sub(r"\s*NVRM:\s*", " ", " ".join(line.text for line in self.matching("NVRM"))).strip()
+
+    @cached_property
     def text(self) -> str:
         """All messages, one per line: some of NVRM's go over several."""
         return "\n".join(line.text for line in self.lines)

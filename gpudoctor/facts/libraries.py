@@ -176,7 +176,7 @@ def parse_owners(answer: Mapping[str, Any]) -> dict[str, str | None]:
     if not nobody:
         return {}
     if answer["manager"] == "dpkg":
-        return nobody | _dpkg_owners(answer["code"], answer["out"])
+        return nobody | _dpkg_owners(answer.get("code", 0), answer["out"])
     return nobody | _rpm_owners(answer["paths"], answer["out"])
 
 

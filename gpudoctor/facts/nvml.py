@@ -32,6 +32,12 @@ class Nvml:
         return crash(self._replies, "nvml")
 
     @cached_property
+    def timed_out(self) -> bool:
+        """Whether NVML was killed because it gave no answer in time, rather than that it crashed."""
+        replies = self._replies.starting_with("probe:nvml") | self._replies.starting_with("nvml")
+        return any(reply.status == "timeout" for reply in replies.values())
+
+    @cached_property
     def library(self) -> str | None:
         """The libnvidia-ml that the loader took; None if there is none."""
         path: str | None = self._start["library"]
@@ -93,6 +99,18 @@ class Nvml:
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         return tuple(Gpu(index, self._replies) for index in range(self.count))
+
+    @cached_property
+    def reachable(self) -> dict[str, Gpu]:
+        """Bus id -> GPU, of those that NVML gives a handle of: the driver works with them."""
+        return {gpu.bus_id: gpu for gpu in self.gpus if gpu.is_reachable}
+
+    def reaches(self, address: str) -> bool:
+        """Whether the driver works with the GPU at this PCI address; False also where NVML itself does not answer."""
+        try:
+            return address in self.reachable
+        except Unavailable:
+            return False
 
     @cached_property
     def p2p(self) -> dict[Pair, str]:

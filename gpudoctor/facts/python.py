@@ -6,6 +6,8 @@ import re
 from functools import cached_property
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized
 from gpudoctor.facts.replies import Replies
 
@@ -108,6 +110,12 @@ class Python:
         """The copy that is imported."""
         return self.packages.get(normalized(name), (None,))[0]
 
+    def requirements(self, package: Package) -> tuple[Requirement, ...]:
+        """What a package needs in this Python, without extras; a line that is no requirement (old eggs) is left out."""
+        environment = {**self.marker_environment, "extra": ""}
+        needed = filter(None, map(_requirement, package.requires))
+        return tuple(line for line in needed if line.marker is None or line.marker.evaluate(environment))
+
     @cached_property
     def conda_packages(self) -> dict[str, CondaPackage]:
         """The GPU-related ones; empty where this is no conda environment."""
@@ -156,3 +164,10 @@ class Python:
     @property
     def onnxruntime_has_cuda_provider(self) -> bool:
         return "libonnxruntime_providers_cuda.so" in self._replies.value("onnxruntime")["providers"]
+
+
+def _requirement(line: str) -> Requirement | None:
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None

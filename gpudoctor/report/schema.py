@@ -6,9 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.model import Report
-
-NAME = "gpudoctor.report/1"
+from gpudoctor.model import REPORT_SCHEMA, Report
 
 
 def schema() -> dict[str, Any]:
@@ -21,9 +19,10 @@ def schema() -> dict[str, Any]:
         if kind.get("type") == "object":
             kind["required"] = list(kind["properties"])
     verdict = kinds["Report"]["properties"]
-    verdict["schema"] = {"const": NAME}
+    verdict["schema"] = {"const": REPORT_SCHEMA}
     verdict["status"] = {"enum": ["pass", "warn", "fail"]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:gpudoctor:report:1", "title": NAME, **made}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "$id": "urn:gpudoctor:report:1", "title": REPORT_SCHEMA, **made}
 
 
 def render() -> str:

@@ -1,0 +1,123 @@
+"""Which GPU reported which errors: the Xids of the kernel log joined with NVML's list of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.kernel_log import Xid
+from gpudoctor.model import Skip
+
+if TYPE_CHECKING:
+    from gpudoctor.facts import Facts
+
+FALLEN_OFF = 79
+RECOVERY_CHANGED = 154
+# What one bad word or row of memory makes the driver write, the gravest first.
+MEMORY_ERRORS = (64, 95, 140, 48, 172, 171, 94, 63)
+LONGEST_TEXT = 160
+
+
+@dataclass(frozen=True)
+class GpuXids:
+    """The Xids of one GPU in the order of the log.
+
+    gpu: NVML's answers about it, None where NVML does not know it; recovered: the driver asked for a recovery in the log, and
+    NVML now asks for none.
+    """
+
+    pci: str
+    gpu: Gpu | None
+    all: tuple[Xid, ...]
+    recovered: bool
+
+    @cached_property
+    def codes(self) -> tuple[int, ...]:
+        """Every code once, in the order in which they first came."""
+        return tuple(dict.fromkeys(xid.code for xid in self.all))
+
+    @property
+    def index(self) -> int | None:
+        return self.gpu.index if self.gpu else None
+
+    @property
+    def name(self) -> str:
+        return self.pci if self.gpu is None else f"GPU {self.gpu.index} ({self.pci})"
+
+    def words(self, codes: Collection[int]) -> str:
+        """These Xids in a sentence, with the text of the first."""
+        found = [xid for xid in self.all if xid.code in codes]
+        numbers = ", ".join(str(code) for code in self.codes if code in codes)
+        times = f", {len(found)} times" if len(found) > 1 else ""
+        who = f", by {found[0].process}" if found[0].process else ""
+        text = f": {found[0].text[:LONGEST_TEXT]}" if found[0].text else ""
+        return f"{self.name} reported Xid {numbers}{times}{who}{text}"
+
+    def evidence(self, codes: Collection[int]) -> dict[str, Any]:
+        first = next(xid for xid in self.all if xid.code in codes)
+        recovery = [xid.text for xid in self.all if xid.code == RECOVERY_CHANGED]
+        values = {
+            "address": f"{self.pci}.0",
+            "xids": [code for code in self.codes if code in codes],
+            "others": [code for code in self.codes if code not in codes],
+            "count": sum(xid.code in codes for xid in self.all),
+            "first": first.text,
+            "seconds_after_boot": first.seconds,
+            "process": first.process,
+            "pid": first.pid,
+            "recovery": recovery[-1] if recovery else None,
+        }
+        return {name: value for name, value in values.items() if value not in (None, [], "")}
+
+
+def xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
+    """The GPUs that reported any Xid; Unavailable where the kernel log may not be read."""
+    slots = dict.fromkeys(xid.pci for xid in facts.kernel_log.xids)
+    return tuple(_of(facts, slot) for slot in slots)
+
+
+def xid_codes(facts: Facts, gpu: Gpu) -> frozenset[int]:
+    """The codes that a GPU reported; none where they cannot be known, so that other evidence of the same fault counts."""
+    try:
+        return frozenset(xid.code for xid in facts.kernel_log.xids if gpu.bus_id.startswith(xid.pci + "."))
+    except Skip:
+        return frozenset()
+
+
+def log_span(facts: Facts) -> str:
+    """How far back the log goes, in words."""
+    if facts.kernel_log.complete:
+        return "since the boot"
+    return "in what is left of the kernel log, which no longer reaches back to the boot"
+
+
+def _of(facts: Facts, slot: str) -> GpuXids:
+    found = tuple(xid for xid in facts.kernel_log.xids if xid.pci == slot)
+    gpu = _gpu_at(facts, slot)
+    asked = any(xid.code == RECOVERY_CHANGED for xid in found)
+    return GpuXids(slot, gpu, found, asked and gpu is not None and _asks_for_nothing(gpu))
+
+
+def _gpu_at(facts: Facts, slot: str) -> Gpu | None:
+    try:
+        gpus = facts.nvml.gpus
+    except Skip:
+        return None
+    return next((gpu for gpu in gpus if _bus_id(gpu).startswith(slot + ".")), None)
+
+
+def _bus_id(gpu: Gpu) -> str:
+    try:
+        return gpu.bus_id
+    except Skip:  # a GPU that is lost has none
+        return ""
+
+
+def _asks_for_nothing(gpu: Gpu) -> bool:
+    try:
+        return gpu.recovery_action == "none"
+    except Skip:
+        return False

@@ -1,0 +1,70 @@
+"""The README says what the program says: its help, its commands, its example."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import machine
+import pytest
+
+from gpudoctor import catalog, doctor
+from gpudoctor.cli import COMMANDS
+from gpudoctor.report import terminal
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def block(name: str) -> str:
+    """The fenced block that follows the comment `<!-- NAME -->`."""
+    found = re.search(rf"<!-- {re.escape(name)} -->\n```\w*\n(.*?)```", README, re.S)
+    assert found, f"README has no block {name}"
+    return found[1]
+
+
+def gpudoctor(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *arguments],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", "LANG": "C.UTF-8"},
+        cwd=ROOT,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.replace("python -m gpudoctor", "gpudoctor")
+
+
+def test_the_help_in_the_readme_is_the_help() -> None:
+    assert block("gpudoctor check --help") == gpudoctor("check", "--help")
+
+
+def test_the_example_is_what_the_program_prints() -> None:
+    report = doctor.judge(machine.load("driver-library-version-mismatch"), doctor.select(catalog.checks(), "quick"))
+    assert block("example") == terminal.render(report, width=80)
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for command in COMMANDS:
+        assert f"gpudoctor {command}" in README
+
+
+@pytest.mark.parametrize("line", re.findall(r"^gpudoctor .*$", README, re.M))
+def test_every_command_line_parses(line: str) -> None:
+    command, *arguments = shlex.split(line, comments=True)[1:]
+    known = gpudoctor(command, "--help")
+    for option in filter(lambda argument: argument.startswith("-"), arguments):
+        assert option in known
+
+
+@pytest.mark.parametrize("target", re.findall(r"make ([a-z-]+)", README))
+def test_every_make_target_exists(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_every_link_leads_somewhere(path: str) -> None:
+    assert (ROOT / path).exists()
