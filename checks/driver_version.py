@@ -5,16 +5,18 @@ A driver is two halves: a kernel module, loaded at boot, and libraries (libcuda,
 speak a private protocol that changes with every release, so the halves must have exactly the same version.
 
 How it is judged
-The version of the loaded module (/proc/driver/nvidia/version) against the versions in the libraries' file names.
-After an upgrade the old module stays loaded until the next boot. Where two installations are mixed (a .run file and
-packages), a reboot does not help.
+NVML's own word (code 18: driver/library version mismatch); where NVML cannot be asked, the version of the loaded module
+against the one in the library's file name. Why it is so: the module on disk tells what the next boot would load. If it is of
+the libraries' release, an upgrade waits for that boot. If it is not, no boot helps: two installations are mixed, or an
+upgrade stopped half-way. In a container the host's module meets libraries that the image brought along.
 
 Known exceptions
-Forward-compatibility libraries (cuda-compat) are meant to differ and are judged by their own check. Under WSL2 the
-module lives in Windows.
+Libraries of another release that lie about but are not loaded do no harm. Forward-compatibility libraries (cuda-compat) are
+meant to differ and are judged by their own check. Under WSL2 the module lives in Windows.
 
 References
-https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+https://github.com/tinygrad/open-gpu-kernel-modules/issues/47
 """
 
 from __future__ import annotations
@@ -22,7 +24,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Cause, Check, Finding, Fix, Problem, Skip, first_cause, fix_on
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
+
+IN_IMAGE = Problem(
+    id="driver-libraries-in-image",
+    title="The container brings driver libraries of its own, of another release than the host",
+    why="Driver libraries must come from the host, to which the container toolkit adds them at the start. A package of a driver "
+    "that is installed in the image gets in front of them.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Take them out of the image (Dockerfile: RUN), then start it again",
+            "apt-get purge -y 'libnvidia-*' 'nvidia-driver-*' 'nvidia-utils-*' && ldconfig",
+            verify="nvidia-smi",
+        ),
+    ),
+)
 
 MIXED_INSTALL = Problem(
     id="driver-library-mismatch-mixed-install",
@@ -40,6 +57,22 @@ MIXED_INSTALL = Problem(
         other="sudo nvidia-uninstall && sudo reboot",
     ),
     references=("https://github.com/tinygrad/open-gpu-kernel-modules/issues/47",),
+)
+
+INCOMPLETE = Problem(
+    id="driver-upgrade-incomplete",
+    title="The driver's libraries were upgraded, its kernel module was not",
+    why="The module on disk is still of the old release, so that a reboot does not help: it was not built or not installed.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Build and install the module of the libraries' release, then reboot",
+        verify="nvidia-smi",
+        debian="sudo apt install --fix-broken && sudo dkms autoinstall && dkms status && sudo reboot",
+        rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall) && sudo reboot",
+        suse="sudo zypper update '*nvidia*' && sudo dkms autoinstall && sudo reboot",
+        arch="sudo pacman -Syu && sudo dkms autoinstall && sudo reboot",
+        other="sudo dkms autoinstall && sudo reboot",
+    ),
 )
 
 MISMATCH = Problem(
@@ -73,30 +106,79 @@ MISMATCH = Problem(
 )
 
 
-def mixed_install(facts: Facts) -> Finding | None:
-    packaged = sorted({package.version for package in facts.driver.packages if package.name.startswith("libnvidia-")})
-    if not (facts.driver.runfile_install and packaged):
-        return None
-    return MIXED_INSTALL.found(
-        f"kernel module {facts.driver.module_version}, libraries {facts.driver.library_version}, "
-        "and both a .run installation and packages are there",
-        {"module": facts.driver.module_version, "library": facts.driver.library_version, "packages": packaged},
-    )
+VERSION_MISMATCH = 18  # NVML's code
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    module, libraries = facts.driver.module_version, facts.driver.library_versions
+    module = facts.driver.module_version
     if module is None:
         raise Skip("no NVIDIA kernel module is loaded here")
-    if not libraries:
-        raise Skip("no driver library was found in the usual places", Skip.NOT_INSTALLED)
-    if set(libraries) == {module}:
+    if agree(facts, module):
         return
-    mismatch = MISMATCH.found(
-        f"the loaded kernel module is {module}, the libraries are {', '.join(libraries)}",
-        {"module": module, "libraries": libraries},
+    words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not'}"
+    words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
+    evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
+    sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
+    upgraded = MISMATCH.found(words, evidence, confidence=sure)
+    causes = (
+        Cause(IN_IMAGE, lambda facts: IN_IMAGE.found(words, evidence) if brought_along(facts) else None),
+        Cause(MIXED_INSTALL, lambda facts: mixed_install(facts, words, evidence)),
+        Cause(INCOMPLETE, lambda facts: INCOMPLETE.found(words, evidence) if stays(facts) else None),
+        Cause(MISMATCH, lambda facts: upgraded),
     )
-    yield from first_cause((Cause(MIXED_INSTALL, mixed_install), Cause(MISMATCH, lambda facts: mismatch)), facts, mismatch)
+    yield from first_cause(causes, facts, upgraded)
+
+
+def agree(facts: Facts, module: str) -> bool:
+    """What NVML says; where it cannot say, the name of the file that the loader takes."""
+    try:
+        code = facts.nvml.init_code
+    except Unavailable:
+        code = None
+    if code in (0, VERSION_MISMATCH):
+        return code == 0
+    library = facts.driver.library_version
+    if library is None:
+        raise Skip("no driver library was found in the usual places", Skip.NOT_INSTALLED)
+    return library == module
+
+
+def on_disk(facts: Facts) -> str | None:
+    """The version of the module that the next boot would load; None where that is not visible."""
+    try:
+        return facts.driver.modinfo.get("version")
+    except Unavailable:
+        return None
+
+
+def waits_for_boot(facts: Facts) -> bool:
+    """The next boot would load a module of the libraries' release."""
+    return on_disk(facts) in facts.driver.library_versions and on_disk(facts) != facts.driver.module_version
+
+
+def stays(facts: Facts) -> bool:
+    """The next boot would load the release that is loaded now."""
+    return facts.container.engine is None and on_disk(facts) == facts.driver.module_version
+
+
+def brought_along(facts: Facts) -> bool:
+    """In a container: libraries that were not mounted into it."""
+    if facts.container.engine is None:
+        return False
+    libraries = [library for name in ("libnvidia-ml", "libcuda") for library in facts.libraries.named(name)]
+    own = (library for library in libraries if not (library.is_stub or library.is_compat or library.owner == "container"))
+    return any(
+        library.version in facts.driver.library_versions and library.version != facts.driver.module_version for library in own
+    )
+
+
+def mixed_install(facts: Facts, words: str, evidence: dict[str, object]) -> Finding | None:
+    packaged = sorted({package.version for package in facts.driver.packages if package.name.startswith("libnvidia-")})
+    if not (facts.driver.runfile_install and packaged) or waits_for_boot(facts):
+        return None
+    sure = Confidence.LIKELY if on_disk(facts) is None else Confidence.CONFIRMED
+    words += "; a .run installation and packages are both there"
+    return MIXED_INSTALL.found(words, {**evidence, "packages": packaged}, confidence=sure)
 
 
 def summary(facts: Facts) -> str:
@@ -108,6 +190,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
-    problems=(MIXED_INSTALL, MISMATCH),
+    problems=(IN_IMAGE, MIXED_INSTALL, INCOMPLETE, MISMATCH),
     needs=("kernel-module",),
 )

@@ -6,10 +6,12 @@ down), may have got no address space from the firmware, or may be reserved for a
 
 How it is judged
 /sys/bus/pci/devices: display controllers of vendor 10de. A configuration space of ones, or the driver's word in the kernel
-log, means that the device does not answer. A framebuffer region without an address was not assigned by the firmware.
+log, means that the device does not answer. A framebuffer region (NVIDIA's BAR1) without an address was not assigned by the
+firmware; the driver's log says so too.
 
 Known exceptions
-Under WSL2 the GPU is no PCI device. In a container /sys shows the host's bus, also where the container was given no GPU.
+A GPU that NVML lists works, whatever the log says of its past. Under WSL2 and on a Jetson the GPU is no PCI device. In a
+container /sys shows the host's bus, also where the container was given no GPU.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
@@ -18,11 +20,12 @@ https://github.com/NVIDIA/NVSentinel/issues/155
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.pci import PciFunction
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 NO_GPU = Problem(
     id="no-nvidia-gpu",
@@ -55,6 +58,7 @@ FALLEN_OFF = Problem(
     references=("https://github.com/NVIDIA/NVSentinel/issues/155",),
 )
 
+BIGGER_WINDOW = "pci=realloc"
 NO_ADDRESS = Problem(
     id="bar-not-assigned-above-4g",
     title="The firmware gave a GPU no address space for its memory",
@@ -65,61 +69,128 @@ NO_ADDRESS = Problem(
         Fix(
             "In the firmware setup switch on 'Above 4G Decoding' and 'Resizable BAR', switch off CSM",
             needs=("reboot",),
+            risk="disruptive",
             verify="nvidia-smi",
         ),
         Fix(
-            "Or let the kernel assign the regions anew (Debian, Ubuntu, Fedora: add the parameter, then reboot)",
-            command="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&pci=realloc /' /etc/default/grub && sudo update-grub && sudo reboot",
+            "Let the kernel assign the regions anew",
+            command=f"sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&{BIGGER_WINDOW} /' /etc/default/grub && sudo update-grub && "
+            "sudo reboot",
             verify="nvidia-smi",
             on=("debian",),
         ),
         Fix(
-            "Or let the kernel assign the regions anew",
-            command="sudo grubby --update-kernel=ALL --args=pci=realloc && sudo reboot",
+            "Let the kernel assign the regions anew",
+            command=f"sudo grubby --update-kernel=ALL --args={BIGGER_WINDOW} && sudo reboot",
+            verify="nvidia-smi",
             on=("rhel",),
         ),
-        Fix("QEMU with OVMF: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
+        Fix("In a virtual machine of QEMU with OVMF, widen its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",),
 )
 
+FREE = (
+    Fix(
+        "If this host should use it: hand it to the NVIDIA driver until the next boot",
+        command="echo <gpu> | sudo tee /sys/bus/pci/devices/<gpu>/driver/unbind && echo nvidia | sudo tee "
+        "/sys/bus/pci/devices/<gpu>/driver_override && sudo modprobe nvidia && echo <gpu> | sudo tee "
+        "/sys/bus/pci/drivers_probe",
+        risk="disruptive",
+        verify="nvidia-smi",
+    ),
+    Fix(
+        "For good: take its ids out of vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs and boot again",
+        command="grep -rn vfio /etc/modprobe.d /etc/default/grub",
+        needs=("root", "reboot"),
+    ),
+)
 VFIO = Problem(
     id="gpu-bound-to-vfio",
     title="A GPU is reserved for a virtual machine",
     why="vfio-pci holds the device, so that it can be passed through; the NVIDIA driver of this host cannot see it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(
-        Fix(
-            "If this host should use it: hand it to the NVIDIA driver until the next boot",
-            command="echo <gpu> | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind && echo nvidia | sudo tee "
-            "/sys/bus/pci/devices/<gpu>/driver_override && echo <gpu> | sudo tee /sys/bus/pci/drivers/nvidia/bind",
-            verify="nvidia-smi",
-        ),
-        Fix(
-            "For good: take its ids out of vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs and boot again",
-            needs=("root", "reboot"),
-        ),
-    ),
+    fixes=FREE,
 )
+
+ALL_VFIO = Problem(
+    id="every-gpu-bound-to-vfio",
+    title="Every GPU is reserved for virtual machines, so this host has none",
+    why="vfio-pci holds all of them, so that they can be passed through. On a host of virtual machines that is as it should be: "
+    "look inside the machines.",
+    action=Action.FIX_CONFIG,
+    fixes=FREE,
+)
+
+RESERVED = ("vfio-pci", "pci-stub")
+FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
+INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL the GPU is no PCI device")
-    if not facts.pci.gpus:
-        yield NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
-    for gpu in facts.pci.gpus:
-        yield from judge_gpu(gpu)
+    gpus = facts.pci.gpus
+    if not gpus:
+        yield from no_gpu(facts)
+    elif all(gpu.driver in RESERVED for gpu in gpus):
+        addresses = [gpu.address for gpu in gpus]
+        yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
+    else:
+        yield from for_each(gpus, lambda gpu: judge_gpu(facts, gpu))
 
 
-def judge_gpu(gpu: PciFunction) -> Iterator[Finding]:
-    if not gpu.responds:
-        yield FALLEN_OFF.found(f"{gpu.address} returns only ones", {"gpu": gpu.address})
-    elif gpu.driver in ("vfio-pci", "pci-stub"):
+def no_gpu(facts: Facts) -> Iterator[Finding]:
+    try:
+        elsewhere = facts.nvml.count
+    except Unavailable:
+        elsewhere = 0
+    if elsewhere:
+        raise Skip("the GPU is no PCI device here, but NVML lists it")
+    yield NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
+
+
+def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
+    others = facts.nvml.reaches_any
+    if gpu.driver in RESERVED:
         yield VFIO.found(f"{gpu.address} is bound to {gpu.driver}", {"gpu": gpu.address, "driver": gpu.driver})
+    elif facts.nvml.reaches(gpu.address):
+        return
+    elif gpu.address in said_by_driver(facts, FALLEN):
+        yield FALLEN_OFF.found(
+            f"the driver found no answer from {gpu.address} when it looked for it", {"gpu": gpu.address}, partial=others
+        )
+    elif not gpu.responds:
+        words = "; it fell off while it ran (Xid 79)" if fell_off_later(facts, gpu) else ""
+        yield FALLEN_OFF.found(f"{gpu.address} returns only ones{words}", {"gpu": gpu.address}, partial=others)
+    else:
+        yield from address_space(facts, gpu)
+
+
+def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
+    others = facts.nvml.reaches_any
+    if gpu.address in said_by_driver(facts, INVALID_REGION):
+        yield NO_ADDRESS.found(f"the driver says that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
+    elif not gpu.bars:
+        raise Unavailable(f"the address regions of {gpu.address} could not be read")
     elif gpu.framebuffer_bar[0] == 0:
-        yield NO_ADDRESS.found(f"{gpu.address} has no address for its framebuffer", {"gpu": gpu.address})
+        yield NO_ADDRESS.found(f"{gpu.address} has no address for its framebuffer (BAR1)", {"gpu": gpu.address}, partial=others)
+
+
+def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:
+    try:
+        return any(xid.code == 79 and gpu.address.startswith(xid.pci) for xid in facts.kernel_log.xids)
+    except Unavailable:
+        return False
+
+
+def said_by_driver(facts: Facts, pattern: str) -> set[str]:
+    """The addresses of which the log says so; the log is evidence beside /sys, so that it may be closed to us."""
+    try:
+        return {address.lower() for address in re.findall(pattern, facts.kernel_log.nvrm)}
+    except Unavailable:
+        return set()
 
 
 def summary(facts: Facts) -> str:
@@ -130,5 +201,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="hardware",
-    problems=(NO_GPU, FALLEN_OFF, NO_ADDRESS, VFIO),
+    problems=(NO_GPU, FALLEN_OFF, NO_ADDRESS, VFIO, ALL_VFIO),
 )

@@ -10,7 +10,7 @@ nouveau holds the GPU, the module is blacklisted, this driver branch dropped the
 build failed for the running kernel, it was never built for that kernel.
 
 Known exceptions
-Under WSL2 the module lives in Windows. In a container the host's module counts, and /proc shows it.
+Under WSL2 the module lives in Windows. In a container /proc shows the host's module; why it is missing, only the host knows.
 
 References
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
@@ -22,7 +22,8 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Cause, Check, Finding, Fix, Problem, Skip, first_cause, fix_on
+from gpudoctor.knowledge import architecture_of_device, last_branch
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
@@ -69,9 +70,10 @@ BLACKLISTED = Problem(
     fixes=(
         Fix(
             "Take the rule out, then load the module",
-            command="sudo sed -i.bak -E '/^(blacklist|install) nvidia( |$)/d' <file> && sudo modprobe nvidia",
+            command="sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d' <file> && sudo modprobe nvidia",
             verify="nvidia-smi",
         ),
+        Fix("Ubuntu laptops: if prime-select wrote it", command="sudo prime-select on-demand && sudo reboot", on=("debian",)),
     ),
 )
 
@@ -123,7 +125,7 @@ BUILD_FAILED = Problem(
             rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
             arch="sudo pacman -Syu nvidia-open-dkms && sudo reboot",
         ),
-        Fix("Or boot the previous kernel from the boot menu; the compiler's words are in the log", command="less <log>"),
+        Fix("Boot the previous kernel from the boot menu; the compiler's words are in the log", command="less <log>"),
     ),
     references=("https://github.com/linux-surface/linux-surface/issues/573",),
 )
@@ -159,6 +161,7 @@ NOT_LOADED = Problem(
     ),
 )
 
+BLACKLIST_RULE = r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false)|alias\s+nvidia\s+off)\s*$"
 REJECTED = (
     r"Loading of (unsigned )?module.* rejected|unavailable key is rejected|PKCS#7 signature not signed"
     r"|unsigned module loading is restricted|Key was rejected"
@@ -180,21 +183,33 @@ def nouveau(facts: Facts) -> Finding | None:
 
 def blacklisted(facts: Facts) -> Finding | None:
     for path, text in facts.driver.modprobe_options.items():
-        rule = re.search(r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+/bin/(true|false))\s*$", text, re.M)
+        rule = re.search(BLACKLIST_RULE, text, re.M)
         if rule:
             return BLACKLISTED.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
     return None
 
 
 def dropped(facts: Facts) -> Finding | None:
-    lines = " ".join(line.text for line in facts.kernel_log.matching("NVRM"))
-    words = re.search(r"supported through the NVIDIA (\d+)\.xx Legacy drivers", re.sub(r"\s*NVRM:\s+", " ", lines))
-    if not words:
+    """In the driver's words; where the log is closed to us, by the generation of the GPU."""
+    try:
+        words = re.search(r"supported through the NVIDIA (\d+)\.xx Legacy drivers", facts.kernel_log.nvrm)
+        last = int(words[1]) if words else None
+    except Unavailable:
+        words, last = None, outgrown(facts)
+    if last is None:
         return None
     return DROPPED.found(
-        f"the installed driver ignores {_gpus(facts)}; R{words[1]} is the last branch that supports it",
-        {"last_branch": words[1], "installed": facts.driver.modinfo.get("version")},
+        f"the installed driver ignores {_gpus(facts)}; R{last} is the last branch that supports it",
+        {"last_branch": last, "installed": facts.driver.modinfo.get("version")},
+        confidence=Confidence.CONFIRMED if words else Confidence.LIKELY,
     )
+
+
+def outgrown(facts: Facts) -> int | None:
+    """The last branch for the GPUs here, if the installed driver is of a newer one."""
+    branches = [last_branch(architecture_of_device(gpu.device_id)) for gpu in facts.pci.gpus]
+    last = max((branch for branch in branches if branch), default=None)
+    return last if last and None not in branches and (facts.driver.branch or 0) > last else None
 
 
 def secure_boot(facts: Facts) -> Finding | None:
@@ -213,20 +228,30 @@ def build_failed(facts: Facts) -> Finding | None:
     if facts.driver.module_for_running_kernel or not facts.driver.kernel_headers:
         return None
     for path, text in facts.driver.dkms_make_logs.items():
-        errors = re.findall(r"^.*\berror:.*$", text, re.M)
-        if errors:
-            return BUILD_FAILED.found(f"the build for {facts.system.kernel} failed", {"log": path, "error": errors[0].strip()})
+        errors = re.findall(r"^.*(?:\berror:|\*\*\* ).*$", text, re.M)
+        built_for = re.search(r"for kernel (\S+)", text)
+        if errors and (built_for is None or built_for[1] == facts.system.kernel):
+            error = errors[0].strip()
+            return BUILD_FAILED.found(f"the build for {facts.system.kernel} failed: {error}", {"log": path, "error": error})
     return None
 
 
 def not_built(facts: Facts) -> Finding | None:
-    if facts.driver.module_for_running_kernel or not facts.driver.installed_modules:
+    if facts.driver.module_for_running_kernel or is_found_by_modprobe(facts):
         return None
     others = sorted({module.kernel for module in facts.driver.installed_modules})
     return NOT_BUILT.found(
-        f"no module for the running kernel {facts.system.kernel}; there is one for {', '.join(others)}",
+        f"no module for the running kernel {facts.system.kernel}; there is one for {', '.join(others) or 'no kernel'}",
         {"running": facts.system.kernel, "built_for": others, "headers": facts.driver.kernel_headers},
     )
+
+
+def is_found_by_modprobe(facts: Facts) -> bool:
+    """Some systems (NixOS) keep modules elsewhere; without modinfo only the usual places count."""
+    try:
+        return bool(facts.driver.modinfo)
+    except Unavailable:
+        return False
 
 
 CAUSES = (
@@ -243,8 +268,19 @@ CAUSES = (
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL the kernel module lives in Windows")
-    if facts.driver.module_version is None:
+    if facts.driver.module_version is not None:
+        return
+    if facts.container.engine:
+        yield from in_container(facts)
+    else:
         yield from first_cause(CAUSES, facts, NOT_LOADED.found("the nvidia module is not in the running kernel"))
+
+
+def in_container(facts: Facts) -> Iterator[Finding]:
+    """The files of the host, which would tell why, are not in here; a container without devices is judged as such."""
+    if not facts.devices.gpu_nodes:
+        raise Skip("no nvidia module is in the kernel that this container runs on")
+    yield NOT_LOADED.found("it is not in the host's kernel, but its nodes are in this container", confidence=Confidence.UNKNOWN)
 
 
 def summary(facts: Facts) -> str:
@@ -260,5 +296,5 @@ CHECK = Check(
     summary=summary,
     area="driver",
     problems=(*(cause.problem for cause in CAUSES), NOT_LOADED),
-    needs=("gpu-on-bus",),
+    needs=("gpu-on-bus", "module-flavour"),
 )

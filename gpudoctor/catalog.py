@@ -10,7 +10,7 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from gpudoctor.model import Check, Problem
+from gpudoctor.model import AREAS, Check, Problem
 
 
 def folder(name: str) -> Path:
@@ -23,8 +23,14 @@ def folder(name: str) -> Path:
 def checks() -> dict[str, Check]:
     """Check id -> check, each after the checks that it needs."""
     found = {check.id: check for check in map(load, sorted(folder("checks").glob("*.py")))}
-    order = TopologicalSorter({id: check.needs for id, check in found.items()}).static_order()
-    return {id: found[id] for id in order}
+    sorter = TopologicalSorter({id: (*check.needs, *check.explained_by) for id, check in found.items()})
+    sorter.prepare()
+    ordered: dict[str, Check] = {}
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=lambda id: (AREAS.index(found[id].area), id))
+        ordered |= {id: found[id] for id in ready}
+        sorter.done(*ready)
+    return ordered
 
 
 def load(path: Path) -> Check:

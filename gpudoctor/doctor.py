@@ -59,7 +59,7 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
     while queue:
         name = queue.pop()
         wanted.add(name)
-        queue += set(checks[name].needs) - wanted
+        queue += {*checks[name].needs, *checks[name].explained_by} - wanted
     return wanted
 
 
@@ -86,7 +86,7 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
     results: dict[str, Result] = {}
     findings: dict[str, list[Finding]] = {}
     for id, check in checks.items():
-        blocker = _blocker(check, results)
+        blocker = _blocker(check, results, findings)
         if blocker:
             message = f"needs {blocker} to be healthy"
             results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
@@ -106,15 +106,19 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
     )
 
 
-def _blocker(check: Check, results: Mapping[str, Result]) -> str | None:
+def _blocker(check: Check, results: Mapping[str, Result], findings: Mapping[str, list[Finding]]) -> str | None:
     """The root of what stands in a check's way: the failed check it needs, or what blocks that one."""
-    for need in check.needs:
+    for need in (*check.needs, *check.explained_by):
         result = results.get(need)
-        if result and result.status is Status.FAIL:
+        if result and result.status is Status.FAIL and (need in check.explained_by or not _is_partial(findings[need])):
             return need
-        if result and result.status is Status.BLOCKED:
+        if result and result.status is Status.BLOCKED and need in check.needs:
             return result.blocked_by
     return None
+
+
+def _is_partial(found: Iterable[Finding]) -> bool:
+    return all(finding.partial for finding in found if finding.problem.status is Status.FAIL)
 
 
 def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
@@ -223,13 +227,13 @@ def coverage(results: Iterable[Result]) -> Coverage:
     ran = applicable - skipped.total() - blocked - errors
     parts = [f"{ran} of {applicable} applicable checks ran"]
     parts += [f"{count} {_SKIPPED.get(kind, kind)}" for kind, count in sorted(skipped.items())]
-    parts += [f"{blocked} wait for a fix above"] * bool(blocked) + [f"{errors} broke"] * bool(errors)
+    parts += [f"{blocked} waiting for a fix above"] * bool(blocked) + [f"{errors} broke"] * bool(errors)
     return Coverage(ran, applicable, dict(skipped), "; ".join(parts) + ".")
 
 
 _SKIPPED = {
     Skip.UNSUPPORTED: "not supported here",
     Skip.NOT_PERMITTED: "not permitted (try as root)",
-    Skip.NOT_INSTALLED: "lack something that is not installed",
-    Skip.NO_ANSWER: "got no answer",
+    Skip.NOT_INSTALLED: "without something that is not installed",
+    Skip.NO_ANSWER: "without an answer",
 }

@@ -13,6 +13,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, T
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 
+# The areas of checks, in the order in which a person reads them.
+AREAS = (
+    *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
+    *("container", "wsl", "health", "links", "multi-gpu", "limits"),
+)
+
 
 class Status(str, Enum):
     """The verdict of one check, best first."""
@@ -143,19 +149,24 @@ class Problem:
         evidence: Optional[Mapping[str, Any]] = None,
         gpu: Optional[int] = None,
         confidence: Confidence = Confidence.CONFIRMED,
+        partial: bool = False,
     ) -> Finding:
-        return Finding(self, message, dict(evidence or {}), gpu, confidence)
+        return Finding(self, message, dict(evidence or {}), gpu, confidence, partial)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem seen on this machine: one sentence with the numbers in it, and what was read."""
+    """A problem seen on this machine: one sentence with the numbers in it, and what was read.
+
+    partial: one GPU of several has it, and the others can still be judged.
+    """
 
     problem: Problem
     message: str
     evidence: Dict[str, Any] = field(default_factory=dict)
     gpu: Optional[int] = None
     confidence: Confidence = Confidence.CONFIRMED
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,7 @@ def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iter
 def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]]) -> Iterator[Finding]:
     """Judges every thing (a GPU, a link). One that could not be read makes the check a SKIP, unless something was found.
 
-    A thing on which the question makes no sense (not supported, not applicable) only counts where it is so for all.
+    One on which the question makes no sense (not supported, not applicable) only counts where that is so for all.
     """
     unread, judged = [], False
     for thing in things:
@@ -210,13 +221,18 @@ Judge = Callable[[Any], Iterable[Finding]]
 
 @dataclass(frozen=True)
 class Check:
-    """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one."""
+    """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one.
+
+    needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
+    this one would only say again.
+    """
 
     judge: Judge
     area: str
     summary: Callable[[Any], str]
     problems: Tuple[Problem, ...] = ()
     needs: Tuple[str, ...] = ()
+    explained_by: Tuple[str, ...] = ()
     level: str = "quick"
     id: str = ""  # the file's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog

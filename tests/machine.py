@@ -8,6 +8,7 @@ it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!die
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +61,7 @@ def describe(case: str) -> dict[str, Any]:
     return description
 
 
+@functools.cache
 def load(case: str) -> Snapshot:
     """The snapshot of a case."""
     file = MACHINES / case / "snapshot.json"
@@ -98,7 +100,7 @@ def multiply(replies: dict[str, Reply], count: int) -> None:
         devices.append(dict(device, handle=index, uuid=uuid, bus_id=bus_id))
         found[bus_id] = functions[first]
         nodes = {**nodes, f"/dev/nvidia{index}": dict(nodes["/dev/nvidia0"], minor=index)}
-    others = {address: function for address, function in functions.items() if function["class"] >> 8 != 0x0302}
+    others = {address: function for address, function in functions.items() if function["class"] >> 8 not in (0x0300, 0x0302)}
     replies["pci"] = Reply("ok", dict(replies["pci"].value, functions={**others, **found}))
     replies["devices"] = Reply("ok", nodes)
     replies["cuda:devices"] = Reply("ok", devices)

@@ -48,7 +48,16 @@ CHECKS = {
     check.id: check
     for check in (
         m.Check(lambda facts: (), "limits", lambda facts: "", id="pressure", explanation="The tyres are hard."),
-        m.Check(lambda facts: (), "machine", lambda facts: "", (PROBLEM,), ("pressure",), "full", "battery", EXPLANATION),
+        m.Check(
+            lambda facts: (),
+            "machine",
+            lambda facts: "",
+            problems=(PROBLEM,),
+            needs=("pressure",),
+            level="full",
+            id="battery",
+            explanation=EXPLANATION,
+        ),
     )
 }
 TAKEN = m.Snapshot(snapshot.SCHEMA, "9.8.7", "2025-01-31T03:04:05Z", {"file:/x": m.Reply("ok", "y")}, {"gpus": 4})

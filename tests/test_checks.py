@@ -9,24 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor import catalog
-from gpudoctor.model import Check, Problem
+from gpudoctor.model import AREAS, Check, Problem
 
 HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
-AREAS = (
-    "machine",
-    "hardware",
-    "driver",
-    "cuda",
-    "libraries",
-    "python",
-    "toolchain",
-    "container",
-    "wsl",
-    "health",
-    "links",
-    "multi-gpu",
-    "limits",
-)
 THIRD_PARTY = {"gpudoctor", "packaging"}
 
 checks = pytest.mark.parametrize("check", catalog.checks().values(), ids=catalog.checks())
@@ -66,6 +51,7 @@ def test_a_problem_is_explained_and_has_a_way_out(problem: Problem) -> None:
 def test_a_fix_is_honest_about_its_risk(problem: Problem) -> None:
     for fix in problem.fixes:
         assert fix.risk in ("safe", "disruptive", "destructive")
+        assert not fix.title.startswith("Or "), fix.title
         assert set(fix.needs) <= {"root", "reboot", "drain", "network"}
         assert ("sudo " in fix.command) <= ("root" in fix.needs), fix.command
         assert re.search(r"\breboot\b", fix.command) is None or "reboot" in fix.needs, fix.command

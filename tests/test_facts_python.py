@@ -136,7 +136,7 @@ def test_torch_build(version_py: str, libraries: list[str], cuda: str | None, ha
 
 
 def test_torch_that_is_not_there_is_not_a_cpu_build() -> None:
-    found = Python(Replies({"torch": Reply("missing")}))
+    found = Python(Replies({"torch": Reply("missing"), "packages": Reply("ok", [])}))
     with pytest.raises(Unavailable) as raised:
         _ = found.torch_cuda
     assert raised.value.kind == Skip.NOT_INSTALLED
@@ -188,3 +188,9 @@ def test_conda_packages() -> None:
 
 def test_no_conda_environment_has_no_conda_packages() -> None:
     assert Python(Replies({"conda": Reply("missing")})).conda_packages == {}
+
+
+@pytest.mark.parametrize(("version", "expected"), [("2.11.0+cpu", None), ("2.11.0+cu130", "13.0"), ("2.7.1+cu118", "11.8")])
+def test_without_its_files_torch_is_known_by_its_name(version: str, expected: str | None) -> None:
+    packages = Reply("ok", [{"name": "torch", "version": version, "location": "/venv"}])
+    assert Python(Replies({"torch": Reply("missing"), "packages": packages})).torch_cuda == expected

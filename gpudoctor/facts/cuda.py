@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
@@ -28,10 +29,26 @@ class Cuda:
         return crash(self._replies, "cuda")
 
     @cached_property
+    def timed_out(self) -> bool:
+        """Whether CUDA was killed because it gave no answer in time, rather than that it crashed."""
+        replies = self._replies.starting_with("probe:cuda") | self._replies.starting_with("cuda")
+        return any(reply.status == "timeout" for reply in replies.values())
+
+    @cached_property
     def library(self) -> str | None:
         """The libcuda that was really loaded; None if there is none."""
         path: str | None = self._start["library"]
         return path
+
+    @property
+    def library_version(self) -> str | None:
+        """The driver release in the name of that libcuda; None where there is none in it, as under WSL."""
+        return release_of(self.library or "")
+
+    @property
+    def is_compat(self) -> bool:
+        """Whether that libcuda is a forward-compatibility package's (cuda-compat)."""
+        return is_compat(self.library or "")
 
     @cached_property
     def load_error(self) -> str | None:
@@ -152,6 +169,17 @@ class CudaDevice:
     @cached_property
     def context_seconds(self) -> float | None:
         return self._cuda.context(self.ordinal).get("seconds")
+
+
+def release_of(path: str) -> str | None:
+    """The driver release in the name of a libcuda: 580.159.04."""
+    match = re.search(r"/libcuda\.so\.(\d{2,}\.\d+(?:\.\d+)?)$", path)
+    return match[1] if match else None
+
+
+def is_compat(path: str) -> bool:
+    """Whether a library belongs to a forward-compatibility package (cuda-compat)."""
+    return re.search(r"/(cuda-)?compat/", path) is not None
 
 
 def checked(answer: Any, what: str) -> Any:

@@ -151,6 +151,12 @@ class Gpu:
         answers: dict[str, Any] = self._replies.value(f"nvml:gpu{self.index}")
         return answers
 
+    @cached_property
+    def refusals(self) -> dict[str, int]:
+        """Getter -> the code with which NVML refused to answer it."""
+        answers = {name: answer for name, answer in self._answers.items() if isinstance(answer, dict) and "error" in answer}
+        return {name: answer["error"] for name, answer in answers.items()}
+
     def get(self, *paths: str) -> Any:
         """The raw answer of a getter such as "PowerUsage", or one part of it: "ClockInfo.sm"; of several, the first there is."""
         *others, last = paths

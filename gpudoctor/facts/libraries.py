@@ -74,6 +74,14 @@ class Libraries:
                 files[library.real_path] = library
         return tuple(files.values())
 
+    def majors(self, name: str) -> dict[int, Library]:
+        """Major version -> the first library of it that can be loaded from anywhere: 12 for libcublas.so.12."""
+        loadable = (library for library in self.named(name) if library.version and library.size is not None)
+        found: dict[int, Library] = {}
+        for library in (library for library in loadable if not library.is_stub):
+            found.setdefault(int((library.version or "").split(".")[0]), library)
+        return found
+
     def resolved(self, soname: str) -> Library | None:
         """What the loader would take for a program without a path of its own: ld.so(8)."""
         named = [library for library in self.all if library.soname == soname and library.size is not None]

@@ -113,6 +113,14 @@ class Nvml:
             return False
 
     @cached_property
+    def reaches_any(self) -> bool:
+        """Whether the driver works with some GPU; False also where NVML itself does not answer."""
+        try:
+            return bool(self.reachable)
+        except Unavailable:
+            return False
+
+    @cached_property
     def p2p(self) -> dict[Pair, str]:
         """(reader, read) -> "ok", "chipset not supported", "gpu not supported" ...; empty with one GPU."""
         return self._peers("p2p", P2P)

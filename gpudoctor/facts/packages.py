@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from gpudoctor.model import Unavailable
 
 
@@ -31,6 +33,11 @@ class Package:
             raise Unavailable(f"the requirements of {self.name} were not read")
         return self.stated_requires
 
+    def requirement(self, beginning: str) -> Requirement | None:
+        """The first requirement on a package whose name begins so, of whatever extra; None where it states none."""
+        wanted = (parsed for line in self.requires if (parsed := _requirement(line)))
+        return next((parsed for parsed in wanted if normalized(parsed.name).startswith(beginning)), None)
+
 
 @dataclass(frozen=True)
 class CondaPackage:
@@ -40,6 +47,13 @@ class CondaPackage:
     version: str
     build: str
     channel: str | None
+
+
+def _requirement(line: str) -> Requirement | None:
+    try:
+        return Requirement(line)
+    except InvalidRequirement:  # of a package from before the standard
+        return None
 
 
 def normalized(name: str) -> str:

@@ -130,7 +130,7 @@ def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:
 
 
 def bridge(address: str, raw: dict[str, Any]) -> Bridge:
-    return Bridge(address, raw["vendor"], raw["device"], raw["driver"], **links(raw), acs=raw["acs"])
+    return Bridge(address, raw["vendor"], raw["device"], raw.get("driver"), **links(raw), acs=raw["acs"])
 
 
 def links(raw: dict[str, Any]) -> dict[str, Any]:

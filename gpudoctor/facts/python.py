@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized
 from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
 
 
 class Python:
@@ -121,13 +122,22 @@ class Python:
         """The GPU-related ones; empty where this is no conda environment."""
         return {record["name"]: CondaPackage(**record) for record in self._replies.optional("conda") or ()}
 
+    @property
+    def _torch_without_files(self) -> Package | None:
+        """The metadata of a torch whose files are not there."""
+        return self.package("torch") if self._replies.get("torch").status == "missing" else None
+
     @cached_property
     def torch_version(self) -> str | None:
+        if metadata := self._torch_without_files:
+            return metadata.version
         return assigned(self._replies.value("torch")["version_py"], "__version__")
 
     @cached_property
     def torch_cuda(self) -> str | None:
         """The CUDA version that torch was built with, such as "12.8"; None in a build without CUDA."""
+        if metadata := self._torch_without_files:
+            return cuda_of_local_version(metadata.version)
         return assigned(self._replies.value("torch")["version_py"], "cuda")
 
     @property
@@ -171,3 +181,13 @@ def _requirement(line: str) -> Requirement | None:
         return Requirement(line)
     except InvalidRequirement:
         return None
+
+
+def cuda_of_local_version(version: str) -> str | None:
+    """The CUDA version that a wheel's name tells: "12.8" of 2.8.0+cu128, None of 2.8.0+cpu; Unavailable of any other."""
+    local = version.partition("+")[2]
+    if tag := re.fullmatch(r"cu(\d+)(\d)", local):
+        return f"{tag[1]}.{tag[2]}"
+    if local == "cpu":
+        return None
+    raise Unavailable(f"torch {version} does not say which CUDA it was built with")

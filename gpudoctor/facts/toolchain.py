@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Unavailable
 
 Version = tuple[int, ...]
 # "release 12.4, V12.4.131" of nvcc, "12.2.0" at the end of a gcc's first line, "clang version 14.0.6", "2025.3.1.0" of ncu
@@ -66,6 +67,12 @@ class Toolchain:
         """The one that a build takes."""
         return next((tool for tool in self.nvccs if tool.on_path), None)
 
+    @property
+    def default_nvcc(self) -> Tool | None:
+        """The one that a build takes; where none is on PATH, that of the toolkit that comes first."""
+        in_toolkits = (tool for tool in self.nvccs if any(tool.real_path.startswith(kit.root + "/") for kit in self.toolkits))
+        return self.nvcc or next(in_toolkits, None)
+
     @cached_property
     def compilers(self) -> dict[str, Tool]:
         """The first on PATH of gcc, g++, clang and cc."""
@@ -79,6 +86,22 @@ class Toolchain:
     def toolkits(self) -> tuple[Toolkit, ...]:
         """The ones that CUDA_HOME and CUDA_PATH name first."""
         return tuple(Toolkit(record["root"], toolkit_version(record)) for record in self._found["toolkits"])
+
+    def root_of(self, path: str) -> str | None:
+        """The folder that the value of CUDA_HOME or CUDA_PATH leads to, None where there is no folder."""
+        homes: dict[str, str | None] = self._found.get("homes", {})
+        plain = posixpath.normpath(path)
+        if path in homes:
+            return homes[path]
+        if plain in {kit.root for kit in self.toolkits}:
+            return plain
+        if plain == "/usr/local/cuda":
+            return self.default_toolkit
+        raise Unavailable(f"{path} was not looked at")
+
+    def program_at(self, path: str) -> Tool | None:
+        """A program by its path, where its version was asked for."""
+        return self._tool(posixpath.basename(path), path) if path in self._found["versions"] else None
 
     @property
     def default_toolkit(self) -> str | None:

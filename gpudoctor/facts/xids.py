@@ -25,19 +25,24 @@ LONGEST_TEXT = 160
 class GpuXids:
     """The Xids of one GPU in the order of the log.
 
-    gpu: NVML's answers about it, None where NVML does not know it; recovered: the driver asked for a recovery in the log, and
-    NVML now asks for none.
+    gpu: NVML's answers about it, None where NVML does not know it; recovery: the recovery action that NVML asks for now, None
+    where it does not say.
     """
 
     pci: str
     gpu: Gpu | None
     all: tuple[Xid, ...]
-    recovered: bool
+    recovery: str | None
 
     @cached_property
     def codes(self) -> tuple[int, ...]:
         """Every code once, in the order in which they first came."""
         return tuple(dict.fromkeys(xid.code for xid in self.all))
+
+    @property
+    def recovered(self) -> bool:
+        """The log shows that the driver asked for a recovery, and NVML asks for none now."""
+        return RECOVERY_CHANGED in self.codes and self.recovery == "none"
 
     @property
     def index(self) -> int | None:
@@ -53,12 +58,12 @@ class GpuXids:
         numbers = ", ".join(str(code) for code in self.codes if code in codes)
         times = f", {len(found)} times" if len(found) > 1 else ""
         who = f", by {found[0].process}" if found[0].process else ""
-        text = f": {found[0].text[:LONGEST_TEXT]}" if found[0].text else ""
+        text = f": {found[0].text[:LONGEST_TEXT].rstrip('.')}" if found[0].text else ""
         return f"{self.name} reported Xid {numbers}{times}{who}{text}"
 
     def evidence(self, codes: Collection[int]) -> dict[str, Any]:
         first = next(xid for xid in self.all if xid.code in codes)
-        recovery = [xid.text for xid in self.all if xid.code == RECOVERY_CHANGED]
+        changes = [xid.text for xid in self.all if xid.code == RECOVERY_CHANGED]
         values = {
             "address": f"{self.pci}.0",
             "xids": [code for code in self.codes if code in codes],
@@ -68,7 +73,8 @@ class GpuXids:
             "seconds_after_boot": first.seconds,
             "process": first.process,
             "pid": first.pid,
-            "recovery": recovery[-1] if recovery else None,
+            "recovery_change": changes[-1] if changes else None,
+            "recovery_action": self.recovery,
         }
         return {name: value for name, value in values.items() if value not in (None, [], "")}
 
@@ -97,8 +103,7 @@ def log_span(facts: Facts) -> str:
 def _of(facts: Facts, slot: str) -> GpuXids:
     found = tuple(xid for xid in facts.kernel_log.xids if xid.pci == slot)
     gpu = _gpu_at(facts, slot)
-    asked = any(xid.code == RECOVERY_CHANGED for xid in found)
-    return GpuXids(slot, gpu, found, asked and gpu is not None and _asks_for_nothing(gpu))
+    return GpuXids(slot, gpu, found, _recovery(gpu) if gpu else None)
 
 
 def _gpu_at(facts: Facts, slot: str) -> Gpu | None:
@@ -116,8 +121,8 @@ def _bus_id(gpu: Gpu) -> str:
         return ""
 
 
-def _asks_for_nothing(gpu: Gpu) -> bool:
+def _recovery(gpu: Gpu) -> str | None:
     try:
-        return gpu.recovery_action == "none"
+        return gpu.recovery_action
     except Skip:
-        return False
+        return None

@@ -134,6 +134,16 @@ def architecture(compute_capability: Pair) -> Architecture | None:
     return next((row for row in table().architectures if row.compute_capability == compute_capability), None)
 
 
+def last_branch(generation: str | None) -> int | None:
+    """The last driver branch for the GPUs of a generation ("Pascal"); None where the newest still supports them."""
+    rows = [row for row in table().architectures if row.name == generation and row.variant != "integrated"]
+    return (
+        None
+        if any(row.last_driver_branch is None for row in rows)
+        else max((row.last_driver_branch or 0 for row in rows), default=None)
+    )
+
+
 def maximum_gcc(cuda: Pair) -> int | None:
     """The newest gcc major version that nvcc of this release takes as its host compiler."""
     row = host_compiler(cuda)

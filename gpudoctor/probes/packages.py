@@ -114,7 +114,8 @@ def _folder(machine: Machine, sites: List[str], file: str) -> str:
 
 def _torch(machine: Machine, sites: List[str]) -> Dict[str, Any]:
     folder = _folder(machine, sites, "torch/version.py")
-    libraries = _names(machine, os.path.join(folder, "lib"))
+    lib = os.path.join(folder, "lib")
+    libraries = _names(machine, lib) if os.path.isdir(machine.path(lib)) else []
     return {
         "location": os.path.dirname(folder),
         "version_py": machine.read(os.path.join(folder, "version.py")),

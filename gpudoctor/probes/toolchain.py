@@ -25,6 +25,7 @@ _ASKED_FOR_VERSION = ("gcc", "g++", "cc", "clang", "ninja", "ncu", "nsys")
 _VERSION_SECONDS = 2.0
 _TOOLKITS = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit")
 _TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+_COMPILER_VARIABLES = ("NVCC_CCBIN", "CUDAHOSTCXX")
 _NVVM = (
     "nvvm/lib64/libnvvm.so*",
     "nvvm/lib/libnvvm.so*",
@@ -60,6 +61,7 @@ def _toolchain(machine: Machine) -> Dict[str, Any]:
         "versions": _versions(machine, compilers),
         "real_paths": {path: real_path(machine, path) for path in compilers},
         "toolkits": [_toolkit(machine, root) for root in toolkits],
+        "homes": {path: _folder(machine, path) for path in _named(_TOOLKIT_VARIABLES)},
         "default": _default(machine),
         "nvvm": _found(machine, roots, _NVVM) + machine.matching("/usr/lib/*-linux-gnu/libnvvm.so*"),
         "headers": _found(machine, [*roots, "/usr"], _HEADERS),
@@ -85,10 +87,20 @@ def _is_program(machine: Machine, path: str) -> bool:
 
 def _toolkits(machine: Machine) -> List[str]:
     """The folders of toolkits, by their real names, the ones that variables name first."""
-    named = [os.path.abspath(os.environ[name]) for name in _TOOLKIT_VARIABLES if os.environ.get(name)]
+    named = [os.path.abspath(path) for path in _named(_TOOLKIT_VARIABLES)]
     found = [path for pattern in _TOOLKITS for path in machine.matching(pattern)]
     real = dict.fromkeys(real_path(machine, path) for path in named + found)
     return [path for path in real if path != "/" and os.path.isdir(machine.path(path))]
+
+
+def _named(variables: Iterable[str]) -> List[str]:
+    return [os.environ[name] for name in variables if os.environ.get(name)]
+
+
+def _folder(machine: Machine, path: str) -> Optional[str]:
+    """Where a path leads, if that is a folder."""
+    real = real_path(machine, os.path.abspath(path))
+    return real if os.path.isdir(machine.path(real)) else None
 
 
 def _toolkit(machine: Machine, root: str) -> Dict[str, Optional[str]]:
@@ -120,7 +132,8 @@ def _compilers(machine: Machine, programs: Dict[str, List[str]], roots: List[str
     """Every nvcc, and the first of each other program, in the order of PATH."""
     nvccs = programs.get("nvcc", []) + _found(machine, roots, ["bin/nvcc"])
     others = [programs[name][0] for name in _ASKED_FOR_VERSION if name in programs]
-    return list(dict.fromkeys(path for path in nvccs + others if _is_program(machine, path)))
+    hosts = [path for path in _named(_COMPILER_VARIABLES) if os.path.isabs(path)]
+    return list(dict.fromkeys(path for path in nvccs + others + hosts if _is_program(machine, path)))
 
 
 def _versions(machine: Machine, paths: List[str]) -> Dict[str, Optional[str]]:

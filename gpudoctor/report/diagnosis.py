@@ -12,6 +12,7 @@ from gpudoctor.report.layout import Lines, Page, signed, to_paste
 
 _INDENT = " " * 3
 _DEEPER = " " * 5
+_LISTED = 8
 
 
 def diagnosis(page: Page, report: Report) -> Lines:
@@ -33,7 +34,9 @@ def _problem(page: Page, number: int, group: findings.Group) -> Lines:
     yield from _evidence(page, group)
     yield from _fixes(page, findings.fixes(group))
     yield Text()
-    yield from page.paragraph(", ".join(findings.explained(group)), f"{_INDENT}Explains: ", _DEEPER)
+    explained = findings.explained(group)
+    said = ", ".join(explained) if page.verbose else words.listed(explained, _LISTED)
+    yield from page.paragraph(said, f"{_INDENT}Explains: ", _DEEPER)
     yield Text(f"{_INDENT}More: gpudoctor explain {first.problem}", "dim")
 
 

@@ -16,6 +16,7 @@ from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
 
 _NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
 _DETAIL = " " * 4
+_LISTED = 3  # names of blocked checks in an area's line; -v shows all
 _STATUS, _AREA = 10, 22  # where the columns of an area's line end
 _UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN)
 
@@ -96,7 +97,7 @@ def _details(page: Page, results: Sequence[Result]) -> Lines:
 
 
 def _waiting(results: Iterable[Result]) -> list[str]:
-    return [f"by {blocker}: {', '.join(waiting)}" for blocker, waiting in words.blocked(results).items()]
+    return [f"by {blocker}: {words.listed(waiting, _LISTED)}" for blocker, waiting in words.blocked(results).items()]
 
 
 def _every_check(page: Page, results: Sequence[Result]) -> Lines:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from gpudoctor.model import Action, Check, Diagnosis, Fix, Problem, Report, Result, Status
+from gpudoctor.model import AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Status
 from gpudoctor.report import findings
 
-AREAS = (
-    *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
-    *("container", "wsl", "health", "links", "multi-gpu", "limits"),
-)
 SIGNS = {
     Status.PASS: "✓",
     Status.SKIP: "–",
@@ -84,6 +80,13 @@ def blocked(results: Iterable[Result]) -> dict[str, list[str]]:
         if result.status is Status.BLOCKED:
             waiting.setdefault(result.blocked_by or "another check", []).append(result.id)
     return waiting
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b, c`, or of a long list the beginning: `a, b and 40 more`."""
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def counts(results: Iterable[Result]) -> str:

@@ -1,0 +1,77 @@
+"""On a Kubernetes node, containerd can hand the GPU to pods.
+
+What it means
+Kubernetes learns of GPUs from a device plugin, which is itself a pod. Unless containerd starts it through NVIDIA's runtime (or
+by CDI) it finds no driver library, waits for ever, and the node has no nvidia.com/gpu.
+
+How it is judged
+Where there is a kubelet: a runtime named nvidia in containerd's configuration, in its parts, or in k3s' own one, or a CDI
+specification of the GPU on the node.
+
+Known exceptions
+A cluster that uses CRI-O has no configuration of containerd. A runtime that is not the default one is enough where pods name
+a RuntimeClass, so it is healthy here.
+
+References
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
+
+GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+RUNTIME = re.compile(r"(?m)^[^#\n]*\bruntimes\.[\"']?nvidia[\"']?|^\s*default_runtime_name\s*=\s*[\"']nvidia")
+CDI_GPU = re.compile(r'"?kind"?\s*:\s*"?nvidia\.com/gpu\b')
+
+NO_RUNTIME = Problem(
+    id="k8s-device-plugin-no-nvml",
+    title="Kubernetes' containerd does not know NVIDIA's runtime",
+    why="The device plugin starts without the driver's libraries ('Detected non-NVML platform: could not load NVML library'), so "
+    "that the node offers no nvidia.com/gpu: 'Insufficient nvidia.com/gpu'.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Register the runtime with containerd as the default one, and restart it",
+            "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
+            risk="disruptive",
+            verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
+        ),
+        Fix("k3s finds an installed toolkit by itself when it starts", "sudo systemctl restart k3s", risk="disruptive"),
+    ),
+    references=(GUIDE,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.container.engine:
+        raise Skip("the host's engines cannot be seen from a container")
+    if not facts.runtime.kubernetes_node:
+        raise Skip("this is no Kubernetes node")
+    if not facts.system.wsl and facts.driver.module_version is None:
+        raise Skip("no NVIDIA driver is loaded that pods could use")
+    texts = facts.runtime.containerd_config
+    if not texts:
+        raise Skip("there is no configuration of containerd", Skip.NOT_INSTALLED)
+    by_cdi = any(CDI_GPU.search(text) for text in facts.runtime.cdi_specs.values())
+    if by_cdi or any(RUNTIME.search(text) for text in texts.values()):
+        return
+    files = sorted(texts)
+    words = f"no runtime named nvidia in {', '.join(files)}, and no CDI specification"
+    yield NO_RUNTIME.found(words, {"files": files}, confidence=Confidence.LIKELY)
+
+
+def summary(facts: Facts) -> str:
+    return "containerd has NVIDIA's runtime or its CDI devices"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="container",
+    problems=(NO_RUNTIME,),
+)

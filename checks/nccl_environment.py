@@ -1,0 +1,129 @@
+"""No NCCL setting that was meant for debugging is left over.
+
+What it means
+NCCL reads variables that switch its fast paths off. They are copied from one issue to the next as a cure, work, and stay: the
+job then runs at a fifth of its speed without an error.
+
+How it is judged
+The variables of this environment, and of /etc/nccl.conf and the user's file (NCCL_CONF_FILE, ~/.nccl.conf), that switch
+transports, algorithms or protocols off or fix them, and NCCL_DEBUG=TRACE.
+
+Known exceptions
+NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some are
+needed: NCCL_P2P_DISABLE where peer-to-peer access is broken, NCCL_NVLS_ENABLE=0 where multicast is. Then keep them, and know it.
+
+References
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+
+def is_on(value: str) -> bool:
+    return value.strip() not in ("", "0")
+
+
+def is_off(value: str) -> bool:
+    return value.strip() == "0"
+
+
+def is_any(value: str) -> bool:
+    return bool(value.strip())
+
+
+def is_word(*words: str) -> Callable[[str], bool]:
+    return lambda value: value.strip().upper() in words
+
+
+# Variable -> which of its values slow NCCL down, and what they do.
+LEFTOVERS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "NCCL_P2P_DISABLE": (is_on, "GPUs exchange data through host memory"),
+    "NCCL_P2P_LEVEL": (is_word("LOC", "0"), "GPUs exchange data through host memory"),
+    "NCCL_P2P_DIRECT_DISABLE": (is_on, "GPUs of one process do not read each other directly"),
+    "NCCL_SHM_DISABLE": (is_on, "GPUs of one machine exchange data through the network"),
+    "NCCL_IB_DISABLE": (is_on, "machines exchange data by TCP"),
+    "NCCL_NET": (is_word("SOCKET"), "machines exchange data by TCP"),
+    "NCCL_NET_GDR_LEVEL": (is_word("LOC", "0"), "network data goes through host memory"),
+    "NCCL_NVLS_ENABLE": (is_off, "the switches do not add up (NVLink SHARP)"),
+    "NCCL_ALGO": (is_any, "the algorithm is fixed"),
+    "NCCL_PROTO": (is_any, "the protocol is fixed"),
+    "NCCL_MAX_NCHANNELS": (is_any, "the number of channels is limited"),
+    "NCCL_MAX_CTAS": (is_any, "the number of channels is limited"),
+    "NCCL_NTHREADS": (is_any, "the size of the kernels is fixed"),
+    "NCCL_LAUNCH_MODE": (is_any, "the way of launching is fixed"),
+    "NCCL_DEBUG": (is_word("TRACE"), "every call is logged"),
+}
+
+ENVIRONMENT = Problem(
+    id="nccl-env-leftovers",
+    title="NCCL variables that cost speed are set in the environment",
+    why="These variables are for debugging. NVIDIA: they should not be used in production nor retained in scripts, since they "
+    "may result in sub-optimal behaviour, crashes, or hangs.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Take them out of this shell, then out of the profile, job script or image that sets them",
+            "unset <names>",
+            verify="env | grep NCCL_",
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+FILE = Problem(
+    id="nccl-conf-leftovers",
+    title="A configuration file of NCCL holds settings that cost speed",
+    why="NCCL reads this file in every job, whatever its environment. The settings are for debugging, and may result in "
+    "sub-optimal behaviour, crashes, or hangs.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Take the lines out",
+            'for name in <names>; do (cd && sudo sed -i "/^ *$name *=/d" <file>); done',
+            verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = [name for name, setting in facts.environment.nccl.items() if is_leftover(name, setting.value)]
+    sources = {facts.environment.nccl[name].source for name in found}
+    for source in sorted(sources):
+        yield finding(facts, source, sorted(name for name in found if facts.environment.nccl[name].source == source))
+
+
+def is_leftover(name: str, value: str) -> bool:
+    return name in LEFTOVERS and LEFTOVERS[name][0](value)
+
+
+def finding(facts: Facts, source: str, names: list[str]) -> Finding:
+    settings = facts.environment.nccl
+    words = "; ".join(f"{name}={settings[name].value} ({LEFTOVERS[name][1]})" for name in names)
+    if source == "environment":
+        return ENVIRONMENT.found(words, {"names": names})
+    # Relative to the home folder, which the command enters: a quoted ~ would not be expanded.
+    return FILE.found(f"{source}: {words}", {"names": names, "file": source.removeprefix("~/")})
+
+
+def summary(facts: Facts) -> str:
+    names = sorted(set(facts.environment.nccl) - {"NCCL_VERSION"})
+    return f"harmless: {', '.join(names)}" if names else "no NCCL variables are set"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="multi-gpu",
+    problems=(ENVIRONMENT, FILE),
+)

@@ -1,0 +1,130 @@
+"""The PCIe links of the GPUs transfer without errors.
+
+What it means
+A PCIe link repeats what arrives broken. A few repeats are normal; many of them slow every transfer, and are the first sign of
+a bad riser, slot or card that later falls off the bus.
+
+How it is judged
+NVML's replay counter: more than 80 replays (DCGM's limit for its PCIe test) and more than ten per hour since the boot. The
+kernel's "PCIe Bus Error" lines (AER) about a GPU or a bridge above one: any uncorrected error, or ten corrected ones.
+
+Known exceptions
+Receiver errors, bad packets and lane errors while the link trains at boot are normal and are not counted. AER lines of other
+devices (wireless cards are famous for them) are not a GPU's. A virtual machine does not see the errors of its host's bus.
+
+References
+https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+
+MAXIMUM_REPLAYS = 80
+MAXIMUM_REPLAYS_PER_HOUR = 10
+MAXIMUM_CORRECTED = 9
+BUS_ERROR = re.compile(
+    r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]): (?:AER: )?"
+    r"(?:PCIe Bus Error: severity=(?P<severity>\w+(?: \([\w-]+\))?)|(?P<containment>DPC: containment event))"
+)
+
+RESEAT = (
+    Fix(
+        "Switch off, reseat the card and its power cables, take out the riser or try another slot",
+        risk="disruptive",
+        verify="sudo dmesg | grep -c 'PCIe Bus Error'",
+        on=("host",),
+    ),
+    Fix(
+        "If it stays: update the firmware of the board, and set the slot one PCIe generation lower",
+        needs=("reboot",),
+        on=("host",),
+    ),
+    Fix("Ask the owner of the host: the link cannot be repaired from inside a container", on=("container",)),
+    Fix("Under WSL: shut Windows down, switch the power off, reseat the card", on=("wsl2",)),
+)
+ERRORS = "https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h"
+
+REPLAYS = Problem(
+    id="pcie-replays-high",
+    title="A GPU's PCIe link repeats many transfers",
+    why="The link transfers data again that arrived broken. It still works, but slower, and the connection is getting worse or "
+    "never was good.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=RESEAT,
+    references=(ERRORS,),
+)
+
+IN_LOG = Problem(
+    id="pcie-errors-in-log",
+    title="The kernel logs PCIe errors on the way to a GPU",
+    why="The link to the GPU, or a bridge above it, reports errors. Corrected ones cost speed; uncorrected ones end in a GPU "
+    "that has fallen off the bus.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=RESEAT,
+    references=(ERRORS,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    replays = list(for_each(facts.nvml.gpus, lambda gpu: judge_replays(facts, gpu)))
+    try:
+        in_log = list(judge_log(facts))
+    except Skip:
+        yield from replays
+        raise
+    yield from in_log or replays  # two sights of one bad link
+
+
+def judge_replays(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    hours = facts.system.uptime_seconds / 3600
+    if gpu.pcie_replays > max(MAXIMUM_REPLAYS, hours * MAXIMUM_REPLAYS_PER_HOUR):
+        yield REPLAYS.found(
+            f"GPU {gpu.index} counted {gpu.pcie_replays} replays; the machine has been up for {hours:.1f} hours",
+            {"link": gpu.bus_id, "replays": gpu.pcie_replays, "uptime_hours": round(hours, 1)},
+            gpu=gpu.index,
+        )
+
+
+def judge_log(facts: Facts) -> Iterator[Finding]:
+    ours = {address for function in facts.pci.gpus for address in (function.address, *function.parents)}
+    corrected: Counter[str] = Counter()
+    severe: Counter[str] = Counter()
+    for line in facts.kernel_log.lines:
+        match = BUS_ERROR.search(line.text)
+        if match and match[1] in ours:
+            (corrected if (match["severity"] or "").startswith("Correct") else severe)[match[1]] += 1
+    if severe or corrected.total() > MAXIMUM_CORRECTED:
+        where = ", ".join(sorted(severe | corrected))
+        yield IN_LOG.found(
+            f"{severe.total()} uncorrected and {corrected.total()} corrected errors on the way to a GPU, at {where}",
+            {"uncorrected": dict(severe), "corrected": dict(corrected), "line": last_line(facts, ours)},
+        )
+
+
+def last_line(facts: Facts, ours: set[str]) -> str:
+    matches = ((BUS_ERROR.search(line.text), line.text) for line in facts.kernel_log.lines)
+    return [text for match, text in matches if match and match[1] in ours][-1]
+
+
+def summary(facts: Facts) -> str:
+    replays = sum(gpu.pcie_replays for gpu in facts.nvml.gpus)
+    return f"{replays} replays, no errors in the kernel log"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="links",
+    problems=(REPLAYS, IN_LOG),
+    needs=("nvml",),
+)

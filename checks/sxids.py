@@ -1,0 +1,119 @@
+"""No NVSwitch has reported an error (SXid) since the boot.
+
+What it means
+On boards with NVSwitches all traffic between the GPUs goes through them. A switch reports its errors to the kernel log as
+SXids; after a fatal one its links are down and every job that uses several GPUs fails.
+
+How it is judged
+SXid lines of the kernel log, one finding for each switch. A line that says Fatal fails. A line that says Non-fatal warns if
+NVIDIA's Fabric Manager guide counts the code among those that are always or potentially fatal.
+
+Known exceptions
+Corrected errors and single link errors (11012, 20009 and the like) are no finding. Xid 74 of the GPUs that follow is part of
+the same fault. A virtual machine does not see the switches of its host.
+
+References
+https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.kernel_log import Sxid
+from gpudoctor.facts.xids import log_span
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go",)
+REPORT = Fix("If it comes back: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh", on=("host",))
+HOST = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+
+FATAL = Problem(
+    id="nvswitch-error",
+    title="An NVSwitch reported a fatal error",
+    why="The switch stopped links, or all of its traffic. Jobs over several GPUs fail or hang until the board is reset.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("Reboot, which resets all GPUs and switches together", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        REPORT,
+        HOST,
+    ),
+    references=REFERENCES,
+)
+NON_FATAL = Problem(
+    id="nvswitch-nonfatal-error",
+    title="An NVSwitch reported an error that can become fatal",
+    why="The switch went on, but NVIDIA counts this error among those that can stop links.",
+    action=Action.WATCH,
+    fixes=(
+        Fix("Watch for more of them", "sudo dmesg | grep SXid", on=("host",)),
+        Fix("At the next quiet moment: reboot", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        REPORT,
+        HOST,
+    ),
+    references=REFERENCES,
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.system.wsl:
+        raise Skip("under WSL the driver's messages are in Windows")
+    sxids = read(facts)
+    for pci in dict.fromkeys(sxid.pci for sxid in sxids):
+        yield from judge_switch(facts, [sxid for sxid in sxids if sxid.pci == pci])
+
+
+def read(facts: Facts) -> tuple[Sxid, ...]:
+    """Without an NVSwitch it does not matter whether the log may be read."""
+    try:
+        sxids = facts.kernel_log.sxids
+    except Skip:
+        if facts.pci.nvswitches:
+            raise
+        sxids = ()
+    if not (sxids or facts.pci.nvswitches):
+        raise Skip("there is no NVSwitch on this machine's bus")
+    return sxids
+
+
+def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
+    fatal = [sxid for sxid in sxids if sxid.is_fatal]
+    risky = [sxid for sxid in sxids if is_risky(sxid.code)]
+    if fatal:
+        gpus = sorted({xid.pci for xid in facts.kernel_log.xids if xid.code == 74})
+        yield FATAL.found(words(fatal), {**evidence(fatal), **({"gpus_with_xid_74": gpus} if gpus else {})})
+    elif risky:
+        yield NON_FATAL.found(words(risky), evidence(risky))
+
+
+def is_risky(code: int) -> bool:
+    known = knowledge.sxid(code)
+    return known is not None and known.fatal != "other"
+
+
+def words(sxids: list[Sxid]) -> str:
+    codes = ", ".join(map(str, dict.fromkeys(sxid.code for sxid in sxids)))
+    times = f", {len(sxids)} times" if len(sxids) > 1 else ""
+    return f"NVSwitch {sxids[0].pci} reported SXid {codes}{times}: {sxids[0].text}"
+
+
+def evidence(sxids: list[Sxid]) -> dict[str, object]:
+    links = sorted({sxid.link for sxid in sxids if sxid.link is not None})
+    codes = list(dict.fromkeys(sxid.code for sxid in sxids))
+    return {"switch": sxids[0].pci, "sxids": codes, "count": len(sxids), "links": links, "first": sxids[0].text}
+
+
+def summary(facts: Facts) -> str:
+    return f"no SXid that matters {log_span(facts)} from {len(facts.pci.nvswitches)} NVSwitches"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="health",
+    problems=(FATAL, NON_FATAL),
+    needs=("gpu-on-bus",),
+)

@@ -1,0 +1,171 @@
+"""Which checks run, what stands in their way, and what the report says about how much was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpudoctor import doctor
+from gpudoctor.errors import UserError
+from gpudoctor.model import (
+    Action,
+    Cause,
+    Check,
+    Confidence,
+    Finding,
+    Fix,
+    Problem,
+    Report,
+    Skip,
+    Snapshot,
+    Status,
+    Unavailable,
+    first_cause,
+    for_each,
+)
+
+BROKEN = Problem("broken", "It is broken", "So it is.", Action.REBOOT, (Fix("Reboot", "sudo reboot"),))
+ODD = Problem("odd", "It is odd", "So it is.", Action.WATCH, (Fix("Look at <thing>", "ls -l <thing>"),), status=Status.WARN)
+
+
+def nothing(facts: Any) -> Iterator[Finding]:
+    yield from ()
+
+
+def broken(facts: Any) -> Iterator[Finding]:
+    yield BROKEN.found("one thing is broken")
+
+
+def partly_broken(facts: Any) -> Iterator[Finding]:
+    yield BROKEN.found("GPU 1 is broken", gpu=1, partial=True)
+
+
+def odd(facts: Any) -> Iterator[Finding]:
+    yield ODD.found("it looks odd", {"thing": "/a file; rm -rf /"})
+
+
+def unreadable(facts: Any) -> Iterator[Finding]:
+    raise Unavailable("permission denied", Skip.NOT_PERMITTED)
+    yield
+
+
+def found_then_unreadable(facts: Any) -> Iterator[Finding]:
+    yield BROKEN.found("seen before the rest was denied")
+    raise Unavailable("permission denied", Skip.NOT_PERMITTED)
+
+
+def buggy(facts: Any) -> Iterator[Finding]:
+    raise KeyError("oops")
+    yield
+
+
+def judged(**judges: Any) -> Report:
+    """A report on an empty snapshot: NAME=judge, or NAME=(judge, needs) or (judge, needs, explained_by)."""
+    checks = {}
+    for name, given in judges.items():
+        judge, needs, explained_by = (*given, (), ())[:3] if isinstance(given, tuple) else (given, (), ())
+        checks[name] = Check(judge, "machine", lambda facts: "well", needs=needs, explained_by=explained_by, id=name)
+    return doctor.judge(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}), checks)
+
+
+def statuses(report: Report) -> dict[str, str]:
+    return {result.id: result.status.value for result in report.checks}
+
+
+def test_a_failure_blocks_all_that_stands_on_it_and_is_named_as_the_root() -> None:
+    report = judged(root=broken, middle=(nothing, ("root",)), top=(nothing, ("middle",)), apart=nothing)
+    assert statuses(report) == {"root": "fail", "middle": "blocked", "top": "blocked", "apart": "pass"}
+    assert [result.blocked_by for result in report.checks] == [None, "root", "root", None]
+    assert report.diagnosis[0].explains == ("middle", "top")
+
+
+def test_a_warning_and_a_skip_block_nothing() -> None:
+    report = judged(warns=odd, skips=unreadable, top=(nothing, ("warns", "skips")))
+    assert statuses(report) == {"warns": "warn", "skips": "skip", "top": "pass"}
+    assert report.status is Status.WARN
+
+
+def test_a_partial_failure_leaves_the_other_gpus_to_be_judged() -> None:
+    report = judged(root=partly_broken, health=(nothing, ("root",)), count=(nothing, (), ("root",)))
+    assert statuses(report) == {"root": "fail", "health": "pass", "count": "blocked"}
+    assert report.diagnosis[0].explains == ("count",)
+
+
+def test_what_was_found_before_an_answer_was_denied_counts() -> None:
+    assert statuses(judged(check=found_then_unreadable)) == {"check": "fail"}
+
+
+def test_a_bug_is_a_visible_row_and_never_a_pass() -> None:
+    report = judged(check=buggy, other=nothing)
+    assert statuses(report) == {"check": "error", "other": "pass"}
+    assert "KeyError" in report.checks[0].message
+    assert report.status is Status.WARN
+
+
+def test_what_a_machine_called_its_files_does_not_become_a_command() -> None:
+    fix = judged(check=odd).diagnosis[0].fixes[0]
+    assert fix.command == "ls -l '/a file; rm -rf /'"
+
+
+def test_coverage_counts_every_way_of_not_looking() -> None:
+    def not_here(facts: Any) -> Iterator[Finding]:
+        raise Skip("no such thing here")
+        yield
+
+    report = judged(a=nothing, b=unreadable, c=not_here, d=broken, e=(nothing, ("d",)))
+    assert (report.coverage.ran, report.coverage.applicable) == (2, 4)
+    assert report.coverage.skipped == {Skip.NOT_PERMITTED: 1}
+    assert report.coverage.sentence == ("2 of 4 applicable checks ran; 1 not permitted (try as root); 1 waiting for a fix above.")
+
+
+def test_only_brings_what_it_needs_and_unknown_names_suggest_the_nearest() -> None:
+    checks = {
+        "bus": Check(nothing, "machine", str, id="bus"),
+        "driver": Check(nothing, "machine", str, needs=("bus",), id="driver"),
+        "count": Check(nothing, "machine", str, explained_by=("driver",), id="count"),
+        "slow": Check(nothing, "machine", str, level="full", id="slow"),
+    }
+    assert set(doctor.select(checks, "quick")) == {"bus", "driver", "count"}
+    assert set(doctor.select(checks, "quick", only=["count"])) == {"bus", "driver", "count"}
+    assert set(doctor.select(checks, "quick", only=["driver"], skip=["bus"])) == {"driver"}
+    with pytest.raises(UserError, match="did you mean driver"):
+        doctor.select(checks, "quick", only=["drivr"])
+
+
+def test_the_first_cause_whose_evidence_is_there_is_confirmed() -> None:
+    def denied(facts: Any) -> Finding | None:
+        raise Unavailable("the log is closed", Skip.NOT_PERMITTED)
+
+    other = Problem("other", "Other", "Other.", Action.REBOOT)
+    otherwise = other.found("something is wrong")
+    sure = [*first_cause([Cause(ODD, lambda facts: None), Cause(BROKEN, lambda facts: BROKEN.found("yes"))], None, otherwise)]
+    assert [(finding.problem, finding.confidence) for finding in sure] == [(BROKEN, Confidence.CONFIRMED)]
+    unsure = [*first_cause([Cause(ODD, lambda facts: None), Cause(BROKEN, denied)], None, otherwise)]
+    assert unsure[0].confidence is Confidence.UNKNOWN
+    assert unsure[0].evidence == {"ruled_out": ["odd"], "could_not_check": {"broken": "the log is closed"}}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "outcome"),
+    [
+        ([], Skip.NOT_APPLICABLE),
+        ([Skip.UNSUPPORTED], Skip.UNSUPPORTED),
+        ([None, Skip.UNSUPPORTED], None),
+        ([None, Skip.NO_ANSWER], Skip.NO_ANSWER),
+        ([None, None], None),
+    ],
+)
+def test_one_gpu_that_could_not_be_read_is_not_healthy(kinds: list[str | None], outcome: str | None) -> None:
+    def judge_one(kind: str | None) -> Iterator[Finding]:
+        if kind:
+            raise Skip("why", kind)
+        yield from ()
+
+    if outcome is None:
+        assert [*for_each(kinds, judge_one)] == []
+    else:
+        with pytest.raises(Skip) as caught:
+            [*for_each(kinds, judge_one)]
+        assert caught.value.kind == outcome
