@@ -97,23 +97,25 @@ FILE = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    found = [name for name, setting in facts.environment.nccl.items() if is_leftover(name, setting.value)]
-    sources = {facts.environment.nccl[name].source for name in found}
-    for source in sorted(sources):
-        yield finding(facts, source, sorted(name for name in found if facts.environment.nccl[name].source == source))
+    variables = {name: value for name, value in facts.environment.variables.items() if is_leftover(name, value)}
+    if variables:
+        yield ENVIRONMENT.found(in_words(variables), {"names": sorted(variables)})
+    files: dict[str, dict[str, str]] = {}
+    for name, setting in facts.environment.nccl.items():
+        if setting.source != "environment" and is_leftover(name, setting.value):
+            files.setdefault(setting.source, {})[name] = setting.value
+    for file, values in sorted(files.items()):
+        # Relative to the home folder, which the command enters: a quoted ~ would not be expanded.
+        evidence = {"names": sorted(values), "file": file.removeprefix("~/")}
+        yield FILE.found(f"{file}: {in_words(values)}", evidence)
 
 
 def is_leftover(name: str, value: str) -> bool:
     return name in LEFTOVERS and LEFTOVERS[name][0](value)
 
 
-def finding(facts: Facts, source: str, names: list[str]) -> Finding:
-    settings = facts.environment.nccl
-    words = "; ".join(f"{name}={settings[name].value} ({LEFTOVERS[name][1]})" for name in names)
-    if source == "environment":
-        return ENVIRONMENT.found(words, {"names": names})
-    # Relative to the home folder, which the command enters: a quoted ~ would not be expanded.
-    return FILE.found(f"{source}: {words}", {"names": names, "file": source.removeprefix("~/")})
+def in_words(values: dict[str, str]) -> str:
+    return "; ".join(f"{name}={value} ({LEFTOVERS[name][1]})" for name, value in sorted(values.items()))
 
 
 def summary(facts: Facts) -> str:

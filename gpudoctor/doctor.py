@@ -187,8 +187,14 @@ def _severity(entry: Diagnosis) -> tuple[bool, int, int]:
     return entry.status is not Status.FAIL, -len(entry.explains), -list(Action).index(entry.action)
 
 
+ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
+
+
 def _fixes(fixes: tuple[Fix, ...], platform: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Fix, ...]:
-    return tuple(replace(fix.filled(values), on=()) for fix in fixes if not platform or fix.suits(platform))
+    """The ways out on this platform. A container cannot boot its host, whose distribution it does not know either."""
+    suited = [fix for fix in fixes if not platform or fix.suits(platform)]
+    here = [fix for fix in suited if not ("container" in platform and "reboot" in fix.needs)]
+    return tuple(replace(fix.filled(values), on=()) for fix in here) + (ON_THE_HOST,) * (len(here) < len(suited))
 
 
 def _platform(facts: Facts) -> tuple[str, ...]:

@@ -169,3 +169,9 @@ def test_one_gpu_that_could_not_be_read_is_not_healthy(kinds: list[str | None], 
         with pytest.raises(Skip) as caught:
             [*for_each(kinds, judge_one)]
         assert caught.value.kind == outcome
+
+
+def test_a_container_is_not_told_to_reboot_its_host() -> None:
+    fixes = (Fix("Reboot", "sudo reboot", on=("debian",)), Fix("Set it", "export IT=1"))
+    assert [fix.title for fix in doctor._fixes(fixes, ("debian", "host"), {})] == ["Reboot", "Set it"]
+    assert doctor._fixes(fixes, ("debian", "container"), {}) == (fixes[1], doctor.ON_THE_HOST)

@@ -94,8 +94,8 @@ def test_a_cpu_only_torch_in_a_venv(tmp_path: Path) -> None:
     metadata = next(venv.glob("lib/python*/site-packages")) / "torch-2.11.0+cpu.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0+cpu\n")
-    clean = {"PYTHONPATH": ""}
-    assert "torch-cpu-only-wheel" in problems(check("--python", str(venv), environment=clean))
+
+    assert "torch-cpu-only-wheel" in problems(check("--python", str(venv)))
 
 
 def test_a_small_memlock_limit() -> None:
