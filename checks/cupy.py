@@ -167,4 +167,10 @@ def summary(facts: Facts) -> str:
     return f"{_words(package)} with the libraries and headers of CUDA {major}"
 
 
-CHECK = Check(judge=judge, summary=summary, area="python", problems=(WRONG_MAJOR, NO_LIBRARIES, NO_HEADERS))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="python",
+    problems=(WRONG_MAJOR, NO_LIBRARIES, NO_HEADERS),
+    explained_by=("driver-cuda-support",),
+)

@@ -210,4 +210,10 @@ def summary(facts: Facts) -> str:
 
 
 PROBLEMS = (CPU_ONLY, VERSIONS_DIFFER, OLD_DRIVER, OLD_CUDNN, NO_LIBRARIES)
-CHECK = Check(judge=judge, summary=summary, area="python", problems=PROBLEMS)
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="python",
+    problems=PROBLEMS,
+    explained_by=("driver-cuda-support",),
+)

@@ -144,4 +144,10 @@ def summary(facts: Facts) -> str:
     return f"onnxruntime-gpu {package.version} with libraries of CUDA {built_for(facts, package)[0]}"
 
 
-CHECK = Check(judge=judge, summary=summary, area="python", problems=(SHADOWED, LIBRARY_MISSING, OLD_DRIVER))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="python",
+    problems=(SHADOWED, LIBRARY_MISSING, OLD_DRIVER),
+    explained_by=("driver-cuda-support",),
+)

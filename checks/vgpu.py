@@ -67,4 +67,5 @@ CHECK = Check(
     area="health",
     problems=(UNLICENSED,),
     needs=("nvml",),
+    explained_by=("cuda-init",),
 )
