@@ -2,8 +2,8 @@
 
     python benchmarks/quick.py [--runs 5] [--python PATH]
 
-Prints median wall-clock seconds, the ratio to `python -m torch.utils.collect_env` where the examined Python has torch, and
-the peak memory of the tool. Machines are noisy: compare rows of one run, never of two.
+Prints median wall-clock seconds, the peak memory of the command's largest process (a child that loads CUDA is one) and of
+gpudoctor itself, and the ratio to `python -m torch.utils.collect_env` where the examined Python has torch. Machines are noisy: compare rows of one run, never of two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ import sys
 import time
 
 DOCTOR = [sys.executable, "-m", "gpudoctor"]
+# The same, telling at its end the memory of its own process, without those that it started.
+ITSELF = """
+import resource, sys
+from gpudoctor.cli import main
+try:
+    main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
+"""
 
 
 def measure(command: list[str], runs: int) -> tuple[float, float]:
@@ -52,6 +61,8 @@ def main() -> None:
         print(f"{name:32} {measured[name][0]:8.3f} {measured[name][1]:6.0f}")
     peer, ours = measured["torch.utils.collect_env"][0], measured["gpudoctor check --level quick"][0]
     print(f"\ncheck takes {ours / peer:.2f} of collect_env's time")
+    own = [sys.executable, "-c", ITSELF, "check", "--python", arguments.python]
+    print("gpudoctor itself:", subprocess.run(own, capture_output=True, text=True).stderr.split()[-1], "MiB")
 
 
 if __name__ == "__main__":

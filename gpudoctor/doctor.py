@@ -1,15 +1,14 @@
-"""Collect, then judge: which checks run, what they find, and which finding is the root of the others."""
+"""Judge: which checks run, what they find, and which finding is the root of the others."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
-from gpudoctor import __version__, catalog, snapshot
-from gpudoctor.errors import UserError, WorkError
+from gpudoctor import __version__, catalog
+from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.model import (
@@ -20,19 +19,16 @@ from gpudoctor.model import (
     Diagnosis,
     Finding,
     Fix,
-    Reply,
     Report,
     Result,
     Skip,
     Snapshot,
     Status,
 )
-from gpudoctor.target import Interpreter
 
 LEVELS = ("quick", "standard", "full")
 
 Checks = dict[str, Check]
-Progress = Callable[[tuple[str, ...]], None]
 
 
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
@@ -61,23 +57,6 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
         wanted.add(name)
         queue += {*checks[name].needs, *checks[name].explained_by} - wanted
     return wanted
-
-
-def collect(where: Interpreter, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
-    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that."""
-    replies: dict[str, Reply] = {}
-
-    def hear(message: dict[str, Any]) -> None:
-        if "question" in message:
-            replies[message["question"]] = Reply(**message["reply"])
-        if "asking" in message:
-            progress(tuple(message["asking"]))
-
-    where.run({"seconds": seconds}, hear)
-    if not replies:
-        raise WorkError(f"{where.path} started but answered nothing")
-    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Snapshot(snapshot.SCHEMA, __version__, taken, replies, dict(expected))
 
 
 def judge(taken: Snapshot, checks: Checks) -> Report:

@@ -22,6 +22,7 @@ from gpudoctor.errors import UserError
 Hear = Callable[[dict[str, Any]], None]
 
 OUTER_SECONDS = 1.5  # what the worker may need beyond its own limit before it is killed
+PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not wait for us
 TOO_OLD = 79  # a code that no Python exits with by itself
 
 # Parses on every Python, so that an old one can say that it is too old.
@@ -66,16 +67,21 @@ class Interpreter:
     def __init__(self, path: str) -> None:
         self.path = str(Path(path) / "bin" / "python") if Path(path).is_dir() else path
 
-    def run(self, job: dict[str, Any], hear: Hear) -> None:
-        """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up."""
+    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up.
+
+        meanwhile: done once, while the first answers come.
+        """
         marker = secrets.token_hex(8)
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
             stdin.seek(0)
             process = self._start(stdin, stderr)
             heard: dict[str, Any] = {}
+            deadline = time.monotonic() + job["seconds"] + OUTER_SECONDS
             try:
-                for message in messages(process, marker, time.monotonic() + job["seconds"] + OUTER_SECONDS):
+                meanwhile()
+                for message in messages(process, marker, deadline):
                     heard.update(message)
                     hear(message)
             finally:
@@ -89,7 +95,12 @@ class Interpreter:
     def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [self.path, "-c", BOOTSTRAP], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+                [self.path, "-c", BOOTSTRAP],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                pipesize=PIPE_BYTES,
             )
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None

@@ -70,7 +70,7 @@ class Doctor:
         self.report: m.Report = REPORT
         self.asked: list[tuple[Any, ...]] = []
         self.judged: list[m.Snapshot] = []
-        monkeypatch.setattr(doctor, "collect", self.collect)
+        monkeypatch.setattr("gpudoctor.collect.collect", self.collect)
         monkeypatch.setattr(doctor, "judge", self.judge)
 
     def collect(self, where: Any, seconds: float, expected: dict[str, int], progress: Callable[..., None]) -> m.Snapshot:

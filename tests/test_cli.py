@@ -138,7 +138,7 @@ def test_the_snapshot_survives_a_bug_in_judging(stub: Doctor, monkeypatch: pytes
     ],
 )
 def test_no_report(stub: Doctor, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str) -> None:
-    monkeypatch.setattr(doctor, "collect", raising(error))
+    monkeypatch.setattr("gpudoctor.collect.collect", raising(error))
     result = run("check")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
     assert result.stderr.startswith(line)
@@ -146,7 +146,7 @@ def test_no_report(stub: Doctor, monkeypatch: pytest.MonkeyPatch, error: BaseExc
 
 def test_debug_shows_where_a_bug_is(stub: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUDOCTOR_DEBUG", "1")
-    monkeypatch.setattr(doctor, "collect", raising(ValueError("odd")))
+    monkeypatch.setattr("gpudoctor.collect.collect", raising(ValueError("odd")))
     result = run("check")
     assert result.exit_code == 3
     assert "Traceback" in result.stderr
@@ -161,9 +161,9 @@ def test_an_interrupt_names_what_was_written(stub: Doctor, monkeypatch: pytest.M
 def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(
-        "import time\nfrom gpudoctor import catalog, doctor\nfrom gpudoctor.cli import main\n"
+        "import time\nimport gpudoctor.collect as module\nfrom gpudoctor import catalog\nfrom gpudoctor.cli import main\n"
         "def collect(*args):\n    print('ready', flush=True)\n    time.sleep(60)\n"
-        "catalog.checks = dict\ndoctor.collect = collect\nmain(['check'])\n"
+        "catalog.checks = dict\nmodule.collect = collect\nmain(['check'])\n"
     )
     command = [sys.executable, str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:

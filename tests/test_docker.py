@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpudoctor import catalog, doctor
+from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
 from gpudoctor.model import Report, Snapshot, Status
 from gpudoctor.target import Interpreter
@@ -37,7 +38,7 @@ def inside(tmp_path: Path, image: str, *options: str) -> Snapshot:
     script = tmp_path / "python"
     script.write_text(f'#!/bin/sh\nexec docker run --rm -i --network=none {" ".join(options)} {image} python3 "$@"\n')
     script.chmod(0o755)
-    return doctor.collect(Interpreter(str(script)), 60.0, {}, lambda names: None)
+    return collect(Interpreter(str(script)), 60.0, {}, lambda names: None)
 
 
 def verdict(snapshot: Snapshot) -> Report:
@@ -82,7 +83,7 @@ def test_nothing_is_left(tmp_path: Path, image: str) -> None:
 
 
 def test_this_daemon_answers_the_runtime_probe() -> None:
-    snapshot = doctor.collect(Interpreter(shutil.which("python3") or ""), 60.0, {}, lambda names: None)
+    snapshot = collect(Interpreter(shutil.which("python3") or ""), 60.0, {}, lambda names: None)
     docker = Facts(snapshot).runtime.docker
     assert docker
     assert docker.reachable

@@ -11,7 +11,7 @@ import click
 from gpudoctor.cli import COMMANDS, completion
 
 if TYPE_CHECKING:
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Check, Report, Snapshot
 
 _PATH = click.Path(path_type=Path)
 _EPILOG = """\
@@ -98,18 +98,19 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    from gpudoctor import catalog, doctor, snapshot
+    from gpudoctor import snapshot
     from gpudoctor.cli import output
 
     options = Options(**given)
     _forbid_contradictions(options)
-    checks = doctor.select(catalog.checks(), options.level, options.only, options.skip)
+    if options.only or options.skip:  # a misspelt name is said before the machine is asked
+        _selected(options)
     for path in filter(None, (options.destination, options.save)):
         output.must_be_writable(path)
     taken = _replayed(options) if options.replay else _collected(options)
     if options.save:
         output.write(options.save, snapshot.dump(taken))
-    report = doctor.judge(taken, checks)
+    report = _judged(taken, options)
     _deliver(report, options)
     context.exit(exit_code(report, options.fail_on))
 
@@ -124,6 +125,18 @@ def _forbid_contradictions(options: Options) -> None:
         raise click.UsageError("--python is empty.")
 
 
+def _selected(options: Options) -> dict[str, Check]:
+    from gpudoctor import catalog, doctor
+
+    return doctor.select(catalog.checks(), options.level, options.only, options.skip)
+
+
+def _judged(taken: Snapshot, options: Options) -> Report:
+    from gpudoctor import doctor
+
+    return doctor.judge(taken, _selected(options))
+
+
 def _replayed(options: Options) -> Snapshot:
     from gpudoctor import snapshot
 
@@ -132,12 +145,13 @@ def _replayed(options: Options) -> Snapshot:
 
 
 def _collected(options: Options) -> Snapshot:
-    from gpudoctor import doctor, target
+    from gpudoctor import target
     from gpudoctor.cli import output
+    from gpudoctor.collect import collect
 
     where = target.Interpreter(options.python) if options.python else target.this_interpreter()
     with output.progress() as tell:
-        return doctor.collect(where, options.timeout, _expected(options), tell)
+        return collect(where, options.timeout, _expected(options), tell)
 
 
 def _expected(options: Options) -> dict[str, int]:

@@ -1,0 +1,38 @@
+"""Collect: everything that a machine answers, as a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from gpudoctor import __version__, snapshot
+from gpudoctor.errors import WorkError
+from gpudoctor.model import Reply, Snapshot
+from gpudoctor.target import Interpreter
+
+Progress = Callable[[tuple[str, ...]], None]
+
+
+def collect(where: Interpreter, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
+    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that."""
+    replies: dict[str, Reply] = {}
+
+    def hear(message: dict[str, Any]) -> None:
+        if "question" in message:
+            replies[message["question"]] = Reply(**message["reply"])
+        if "asking" in message:
+            progress(tuple(message["asking"]))
+
+    where.run({"seconds": seconds}, hear, meanwhile=_load_what_judges)
+    if not replies:
+        raise WorkError(f"{where.path} started but answered nothing")
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Snapshot(snapshot.SCHEMA, __version__, taken, replies, dict(expected))
+
+
+def _load_what_judges() -> None:
+    """A quarter of a second in which the machine already answers."""
+    from gpudoctor import catalog, doctor  # noqa: F401
+
+    catalog.checks()
