@@ -3,7 +3,8 @@
     python benchmarks/quick.py [--runs 5] [--python PATH]
 
 Prints median wall-clock seconds, the peak memory of the command's largest process (a child that loads CUDA is one) and of
-gpudoctor itself, and the ratio to `python -m torch.utils.collect_env` where the examined Python has torch. Machines are noisy: compare rows of one run, never of two.
+gpudoctor itself, and the ratio to `python -m torch.utils.collect_env` where the examined Python has torch. Machines are
+noisy: compare rows of one run, never of two.
 """
 
 from __future__ import annotations
