@@ -23,6 +23,7 @@ Hear = Callable[[dict[str, Any]], None]
 
 OUTER_SECONDS = 1.5  # what the worker may need beyond its own limit before it is killed
 PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not wait for us
+MOST_WORDS = 120  # of what a program says that is no Python
 TOO_OLD = 79  # a code that no Python exits with by itself
 
 # Parses on every Python, so that an old one can say that it is too old.
@@ -30,7 +31,8 @@ BOOTSTRAP = f"""
 import sys
 if sys.version_info < (3, 8):
     sys.exit({TOO_OLD})
-import json, os, shutil, tempfile
+import json, os, shutil, signal, tempfile
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
 sys.dont_write_bytecode = True
 job = json.loads(sys.stdin.read())
 job["folder"] = tempfile.mkdtemp(prefix="gpudoctor-")
@@ -109,8 +111,8 @@ class Interpreter:
         if code == TOO_OLD:
             return f"{self.path} is older than Python 3.8, the oldest that gpudoctor can look into"
         lines = stderr.strip().splitlines()
-        words = lines[-1 if lines and lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
-        return f"{self.path} does not behave like Python 3.8 or newer: {words}"
+        words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
+        return f"{self.path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
 
 
 def messages(process: subprocess.Popen[bytes], marker: str, deadline: float) -> Iterator[dict[str, Any]]:

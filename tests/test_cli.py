@@ -198,3 +198,31 @@ def test_module_and_version() -> None:
 
 def test_schema_is_json() -> None:
     assert json.loads(run("schema").stdout)["title"] == "gpudoctor.report/1"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ((m.Status.PASS, m.Status.SKIP), 0),
+        ((m.Status.SKIP,), 3),
+        ((), 3),
+        ((m.Status.PASS, m.Status.ERROR), 3),
+        ((m.Status.WARN,), 0),
+    ],
+)
+def test_a_machine_that_nobody_looked_at_is_not_healthy(stub: Doctor, statuses: tuple[m.Status, ...], code: int) -> None:
+    rows = tuple(m.Result(f"check-{number}", status, "") for number, status in enumerate(statuses))
+    stub.report = replace(REPORT, diagnosis=(), checks=rows)
+    assert run("check").exit_code == code
+
+
+@pytest.mark.parametrize("option", ["--only", "--skip"])
+def test_an_empty_list_of_checks_is_refused(option: str) -> None:
+    result = run("check", option, "")
+    assert result.exit_code == 2
+    assert "names no check" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["-o", "--save", "--replay"])
+def test_a_dash_is_no_file(option: str) -> None:
+    assert run("check", option, "-").exit_code == 2

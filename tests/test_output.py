@@ -87,7 +87,7 @@ def test_closed_pipe_is_quiet(writer: list[str]) -> None:
         assert process.stderr
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 0
+    assert process.returncode == (0 if writer[-1].endswith("(['schema'])") else 3)  # no check looked at anything
 
 
 def test_full_standard_output_is_said(writer: list[str]) -> None:

@@ -292,4 +292,4 @@ def test_nothing_known_is_said() -> None:
     rendered = terminal.render(bare)
     assert "GPU     not known" in rendered
     assert "Python  not known" in rendered
-    assert "Nothing could be checked" in rendered
+    assert "Nothing could be checked here" in rendered

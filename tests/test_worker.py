@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -190,3 +191,13 @@ def test_a_killed_worker_takes_its_probes_along() -> None:
     probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("0.5)", "500)")
     ask(sys.executable, probes, seconds=0.5)
     assert subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 1
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    for tenths in range(1, 7):
+        command = [sys.executable, "-m", "gpudoctor", "check"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
+            time.sleep(tenths / 12)
+            process.send_signal(signal.SIGINT)
+        assert list(tmp_path.glob("gpudoctor-*")) == []

@@ -49,7 +49,10 @@ class Options:
 
 def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """`--only a,b --only c` is a, b, c."""
-    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    if values and not found:
+        raise click.BadParameter("it names no check.")
+    return found
 
 
 @click.command(help=COMMANDS["check"], epilog=_EPILOG)
@@ -72,7 +75,7 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
 )
 @click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
-@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs there should be.")
+@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="How many GPUs there should be.")
 @click.option(
     "--format",
     "form",
@@ -123,6 +126,8 @@ def _forbid_contradictions(options: Options) -> None:
         raise click.UsageError("-o names the file of the snapshot.")
     if options.python == "":
         raise click.UsageError("--python is empty.")
+    if Path("-") in (options.destination, options.save, options.replay):
+        raise click.UsageError("- is no file: without -o the report goes to standard output.")
 
 
 def _selected(options: Options) -> dict[str, Check]:
@@ -185,10 +190,11 @@ def rendered(report: Report, options: Options) -> str:
 
 
 def exit_code(report: Report, fail_on: str) -> int:
-    """0, 1, or 3 where nothing was found but a check broke: that machine was not shown to be healthy."""
+    """0, 1, or 3 where nothing was found, but a check broke or none could look: that machine was not shown to be healthy."""
     from gpudoctor.model import Status
 
     found = {entry.status for entry in report.diagnosis}
     if Status.FAIL in found or (found and fail_on == "warn"):
         return 1
-    return 3 if any(result.status is Status.ERROR for result in report.checks) else 0
+    looked = {result.status for result in report.checks}
+    return 3 if Status.ERROR in looked or not looked & {Status.PASS, Status.WARN} else 0

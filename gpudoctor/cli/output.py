@@ -37,7 +37,10 @@ def _obstacle(path: Path) -> str | None:
         return "it is a folder"
     if not folder.is_dir():
         return f"there is no folder {folder}"
-    return None if os.access(folder if _replaceable(path) else path, os.W_OK) else os.strerror(errno.EACCES)
+    where = folder if _replaceable(path) else path
+    if os.statvfs(where).f_flag & os.ST_RDONLY:
+        return os.strerror(errno.EROFS)
+    return None if os.access(where, os.W_OK) else os.strerror(errno.EACCES)
 
 
 def write(path: Path, data: bytes) -> None:

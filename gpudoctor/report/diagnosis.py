@@ -48,8 +48,7 @@ def _evidence(page: Page, group: findings.Group) -> Lines:
         if evidence:
             yield Text(f"{_INDENT}Evidence{of_gpu}:")
         for name, value in evidence.items():
-            wrap = page.wrap if page.verbose else page.one_line
-            yield from map(Text, wrap(value, f"{_DEEPER}{name}: ", _DEEPER + "  "))
+            yield from map(Text, page.short(value, f"{_DEEPER}{name}: ", _DEEPER + "  "))
 
 
 def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:

@@ -44,7 +44,8 @@ def doubt(entry: Diagnosis) -> str:
 
 def evidence(entry: Diagnosis) -> dict[str, str]:
     """Name -> value with its unit, without what `doubt` already says."""
-    return dict(_named(key, item) for key, item in entry.evidence.items() if key not in _SAID_APART)
+    said = {key: item for key, item in entry.evidence.items() if key not in _SAID_APART and item not in (None, "", [], (), {})}
+    return dict(_named(key, item) for key, item in said.items())
 
 
 def _named(key: str, item: Any) -> tuple[str, str]:
@@ -62,7 +63,7 @@ def value(item: Any) -> str:
     if isinstance(item, bool):
         return "yes" if item else "no"
     if isinstance(item, float):
-        return f"{item:g}"
+        return f"{item:.2f}".rstrip("0").rstrip(".")
     return "none" if item is None else str(item)
 
 

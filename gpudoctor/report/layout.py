@@ -20,6 +20,7 @@ COLOURS = {
     Status.ERROR: "magenta",
 }
 _PASTE = " " * 7
+_SHORT = 3  # lines
 
 Lines = Iterator[Text]
 
@@ -43,8 +44,12 @@ class Page:
         )
         return lines or [first.rstrip()]
 
-    def one_line(self, text: str, first: str = "", rest: str = "") -> list[str]:
-        return [cut(words.plain(first + " ".join(text.split())), self.width)]
+    def short(self, text: str, first: str = "", rest: str = "") -> list[str]:
+        """As wrap, but no more than a few lines unless everything was asked for."""
+        lines = self.wrap(" ".join(text.split()), first, rest)
+        if self.verbose or len(lines) <= _SHORT:
+            return lines
+        return [*lines[: _SHORT - 1], cut(lines[_SHORT - 1] + " …", self.width)]
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> Lines:
         """Nothing for an empty text."""

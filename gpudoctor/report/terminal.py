@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gpudoctor.model import Report, Result, Status
+from gpudoctor.model import Report, Result, Skip, Status
 from gpudoctor.report import heading, words
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
@@ -61,6 +61,8 @@ def _area(page: Page, name: str, results: Sequence[Result]) -> Lines:
 
 
 def _summary(page: Page, status: Status, results: Sequence[Result]) -> str:
+    if all(result.status is Status.SKIP and result.reason == Skip.NOT_APPLICABLE for result in results):
+        return "does not apply here"
     if status in (Status.PASS, Status.SKIP):
         shown = [result.message for result in results if result.status is status]
         skipped = f" ({len(results) - len(shown)} skipped)" if len(results) > len(shown) else ""
@@ -90,7 +92,7 @@ def _details(page: Page, results: Sequence[Result]) -> Lines:
         if result.status in _UNHEALTHY:
             start = f"{_DETAIL}{words.SIGNS[result.status]} {result.id}: "
             # The diagnosis says all of a finding; of our own bug this is the only place.
-            wrap = page.wrap if result.status is Status.ERROR else page.one_line
+            wrap = page.wrap if result.status is Status.ERROR else page.short
             yield from signed(result.status, wrap(result.message, start, _DETAIL * 2))
     for waiting in [] if _only_blocked(results) else _waiting(results):
         yield from page.paragraph(f"blocked {waiting}", f"{_DETAIL}{words.SIGNS[Status.BLOCKED]} ", _DETAIL * 2)

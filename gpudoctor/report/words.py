@@ -109,7 +109,7 @@ def _without_diagnosis(number: Mapping[Status, int]) -> str:
     if broke := number[Status.ERROR]:
         return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke: see above."
     if not number[Status.PASS]:
-        return "Nothing could be checked, so nothing is known about this machine."
+        return "Nothing could be checked here: each check says why below its area (-v)."
     return "Nothing is wrong: all that was checked is healthy."
 
 
