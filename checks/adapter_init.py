@@ -40,7 +40,7 @@ WPR2 = Problem(
     fixes=(
         Fix(
             "Stop what uses the driver and reset the device",
-            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia; "
+            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
             "echo 1 | sudo tee /sys/bus/pci/devices/<gpu>/reset && sudo modprobe nvidia",
             risk="disruptive",
             needs=("drain",),

@@ -155,7 +155,7 @@ SELINUX = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Start it again without SELinux's separation, for this container only", PODMAN.command, verify=SMI),
-        Fix("Or, on the host: allow devices to all containers", "sudo setsebool -P container_use_devices 1", verify=SMI),
+        Fix("On the host: allow devices to all containers", "sudo setsebool -P container_use_devices 1", verify=SMI),
     ),
     references=(DOCUMENTATION + "troubleshooting.html",),
 )
@@ -169,7 +169,10 @@ USERNS = Problem(
         Fix(
             "Start it again in the host's user namespace", "docker run --rm --userns=host --gpus all IMAGE nvidia-smi", verify=SMI
         ),
-        Fix("Or, on the host: open the nodes to everybody, as the driver does by itself", "sudo chmod 0666 /dev/nvidia*"),
+        Fix(
+            "On the host: open the nodes to everybody, as the driver does by itself",
+            "sudo chmod 0666 /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",
+        ),
     ),
 )
 

@@ -18,6 +18,7 @@ https://github.com/NVIDIA/nvidia-docker/issues/1515
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
@@ -52,10 +53,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("no forward-compatibility libcuda is loaded")
     if facts.cuda.init_code == NOT_SUPPORTED:
         names = ", ".join(sorted({gpu.name for gpu in facts.nvml.gpus}))
-        yield COMPAT.found(
+        problem = COMPAT if has_same_major(facts) else replace(COMPAT, fixes=(COMPAT.fixes[0], COMPAT.fixes[2]))
+        yield problem.found(
             f"{facts.cuda.library} is loaded on {names} with driver {facts.nvml.driver_version} (error 804)",
             {"library": facts.cuda.library, "driver": facts.nvml.driver_version, "library_path": library_path(facts)},
         )
+
+
+def has_same_major(facts: Facts) -> bool:
+    """Minor-version compatibility helps only within one major version of CUDA."""
+    image, driver = facts.cuda.driver_version, facts.nvml.cuda_version
+    return driver is not None and image[0] == driver[0]
 
 
 def library_path(facts: Facts) -> str:

@@ -6,11 +6,12 @@ unavailable", "out of memory" at the first call) cannot be used.
 
 How it is judged
 A program of its own has asked each GPU for a context and given it back at once. Where that failed, the code and NVML tell why:
-an exclusive compute mode, a memory error (ECC), a vGPU, or a reset that is due.
+an exclusive compute mode, a memory error (ECC), or a vGPU.
 
 Known exceptions
 A GPU whose memory is full of somebody's work is no fault: gpu-memory and gpu-processes say whose. One that its compute mode
-closes, or that another program has in exclusive mode, is judged by compute-mode.
+closes, or that another program has in exclusive mode, is judged by compute-mode. What a fatal Xid or the driver's recovery
+action explains is told by their checks.
 
 References
 https://github.com/ggml-org/llama.cpp/issues/11841
@@ -25,6 +26,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.xids import needs_recovery
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Status, first_cause, for_each
 
 ENOUGH_MIB = 1024  # a context takes several hundred MiB
@@ -50,6 +52,14 @@ DIED = Problem(
     action=Action.RESET_GPU,
     fixes=(
         Fix("Read what the driver says about it, on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20"),
+        Fix(
+            "Stop all GPU work, then reset the GPUs",
+            "sudo nvidia-smi --gpu-reset",
+            risk="disruptive",
+            needs=("drain",),
+            verify="nvidia-smi",
+            on=("host",),
+        ),
         REBOOT,
         ASK_HOST,
         RESTART_WSL,
@@ -81,12 +91,11 @@ MEMORY_ERROR = Problem(
 BAD_STATE = Problem(
     id="vgpu-or-bad-driver-46",
     title="A GPU is unavailable although nobody has it",
-    why="It is no competing program: a vGPU without a licence, or with a guest driver that does not fit the host's, or a GPU "
-    "that waits for its reset gives no context.",
-    action=Action.RESET_GPU,
+    why="It is no competing program: a vGPU without a licence, or with a guest driver that does not fit the host's, gives no "
+    "context.",
+    action=Action.FIX_CONFIG,
     fixes=(
         Fix("On a vGPU: look at the licence and at both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
-        RESET,
         REBOOT,
         ASK_HOST,
     ),
@@ -125,9 +134,14 @@ class Refused(NamedTuple):
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.cuda.died:
+        skip_told([gpu.index for gpu in facts.nvml.gpus if needs_recovery(facts, gpu)])
         yield DIED.found(facts.cuda.died)
-    else:
-        yield from for_each(facts.cuda.devices, lambda device: judge_device(facts, device))
+        return
+    told = [device for device in facts.cuda.devices if is_told(facts, device)]
+    others = [device for device in facts.cuda.devices if device not in told]
+    if others or not told:
+        yield from for_each(others, lambda device: judge_device(facts, device))
+    skip_told([gpu_of(facts, device).index for device in told])
 
 
 def judge_device(facts: Facts, device: CudaDevice) -> Iterator[Finding]:
@@ -149,6 +163,20 @@ def gpu_of(facts: Facts, device: CudaDevice) -> Gpu:
         if gpu.bus_id == device.bus_id:
             return gpu
     raise Skip(f"NVML knows no GPU {device.bus_id}", Skip.NO_ANSWER)
+
+
+def is_told(facts: Facts, device: CudaDevice) -> bool:
+    """Whether a GPU gave no context, and another check says what is wrong with it."""
+    try:
+        return bool(device.context_code) and needs_recovery(facts, gpu_of(facts, device))
+    except Skip:
+        return False
+
+
+def skip_told(indices: list[int]) -> None:
+    if indices:
+        numbers = ", ".join(map(str, indices))
+        raise Skip(f"GPU {numbers} gives no context until it has recovered: see xids, memory-xids and recovery-action")
 
 
 def skip_busy(gpu: Gpu) -> None:
@@ -184,17 +212,12 @@ def is_virtual(refused: Refused) -> Finding | None:
     return refused.found(BAD_STATE, "it is a vGPU", Confidence.LIKELY, licences=licences)
 
 
-def needs_reset(refused: Refused) -> Finding | None:
-    action = refused.gpu.recovery_action
-    return None if action == "none" else refused.found(BAD_STATE, f"the driver asks for {action}", recovery_action=action)
-
-
 def memory_error(refused: Refused) -> Finding:
     return refused.found(MEMORY_ERROR)
 
 
 CAUSES = {
-    UNAVAILABLE: (Cause(EXCLUSIVE, exclusive), Cause(BAD_STATE, is_virtual), Cause(BAD_STATE, needs_reset)),
+    UNAVAILABLE: (Cause(EXCLUSIVE, exclusive), Cause(BAD_STATE, is_virtual)),
     ECC: (Cause(MEMORY_ERROR, memory_error),),
 }
 

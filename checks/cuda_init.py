@@ -21,6 +21,7 @@ https://docs.nvidia.com/cuda/archive/13.2.1/cuda-features-archive/index.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpudoctor import knowledge
@@ -95,7 +96,7 @@ AFTER_SUSPEND = Problem(
     fixes=(
         Fix(
             "Now: stop the programs that use the GPU and load the module again",
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+            "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
             risk="disruptive",
             needs=("drain",),
             verify=VERIFY,
@@ -172,6 +173,7 @@ OLD_RUNTIME = Problem(
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/520",),
 )
 
+RELOAD_UVM = replace(AFTER_SUSPEND.fixes[0], title="First try: stop all CUDA programs, then load nvidia-uvm again", on=("host",))
 FAILED = Problem(
     id="cuda-init-failed",
     title="CUDA does not initialise",
@@ -270,7 +272,8 @@ CAUSES = {
     802: (NO_ADDRESSES,),
     999: (NO_ADDRESSES, Cause(AFTER_SUSPEND, after_suspend)),
 }
-OTHERWISE = {802: NOT_READY, 919: NOT_READY}
+UNKNOWN_ERROR = replace(FAILED, fixes=(RELOAD_UVM, *FAILED.fixes))
+OTHERWISE = {802: NOT_READY, 919: NOT_READY, 999: UNKNOWN_ERROR}
 
 
 def summary(facts: Facts) -> str:

@@ -60,7 +60,7 @@ STALE = Problem(
     fixes=(
         Fix(CLEAN.title, CLEAN.command, verify="<python> -c 'import torch; print(torch.cuda.is_available())'"),
         Fix(
-            "Or, where other programs need it, put the wheel's folder first",
+            "Where other programs need it: put the wheel's folder first",
             command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
             verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
         ),

@@ -18,6 +18,7 @@ https://docs.nvidia.com/deploy/topics/topic_5_2_2.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpudoctor import knowledge
@@ -30,6 +31,7 @@ DEFAULT_FOLDER = "/tmp/nvidia-mps"
 NO_CONNECTION = 805
 CODES = range(NO_CONNECTION, 811)
 VERIFY = f"echo get_server_list | {DAEMON}"
+WITHOUT = Fix("Do without MPS: in this shell", f"unset {VARIABLE}")
 
 NOT_RUNNING = Problem(
     id="mps-daemon-not-running",
@@ -38,9 +40,8 @@ NOT_RUNNING = Problem(
     "another user or another container.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Do without MPS: in this shell", f"unset {VARIABLE}"),
-        Fix("Remove what the ended daemon left", "rm -rf <folder>", risk="disruptive", on=("host",)),
         Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",)),
+        Fix("To do without MPS: remove what the ended daemon left", "rm -rf <folder>", risk="disruptive", on=("host",)),
         Fix(
             "In a container: share the daemon of the host",
             "docker run --gpus all --ipc=host -v <folder>:<folder> IMAGE",
@@ -77,9 +78,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
             raise Skip("no MPS is set up here")
     elif code == NO_CONNECTION:
         sure = Confidence.LIKELY if running(facts) or facts.system.is_container else Confidence.CONFIRMED
-        yield NOT_RUNNING.found(said(facts), evidence(facts), confidence=sure)
+        yield not_running(facts).found(said(facts), evidence(facts), confidence=sure)
     else:
         yield SERVER_FAILED.found(said(facts), evidence(facts))
+
+
+def not_running(facts: Facts) -> Problem:
+    """Without the variable, or with the default in it, CUDA looks into the default folder: to unset it changes nothing."""
+    if (facts.environment.get(VARIABLE) or DEFAULT_FOLDER).rstrip("/") == DEFAULT_FOLDER:
+        return NOT_RUNNING
+    return replace(NOT_RUNNING, fixes=(*NOT_RUNNING.fixes, WITHOUT))
 
 
 def in_use(facts: Facts) -> bool:

@@ -113,6 +113,7 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
     reading = read(value, facts)
     if not reading.stopped or reading.is_meant or is_contradicted(facts, len(reading.taken)):
         return
+    skip_lost_instance(facts, value)
     valid = ",".join(reading.taken) or example(value, facts)
     problem = CUT_SHORT if reading.taken else UNKNOWN
     yield problem.found(
@@ -120,6 +121,19 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
         {VARIABLE: value, "valid": valid, "gpus": facts.nvml.count},
         confidence=certainty(facts),
     )
+
+
+def skip_lost_instance(facts: Facts, value: str) -> None:
+    """Skips where a MIG instance is named and a GPU in MIG mode has none: mig-instances says so."""
+    if value.startswith("MIG-") and any(is_without_instances(gpu) for gpu in facts.nvml.reachable.values()):
+        raise Skip(f"{VARIABLE} names a MIG instance that is gone: see mig-instances")
+
+
+def is_without_instances(gpu: Gpu) -> bool:
+    try:
+        return gpu.mig_mode.current and not gpu.mig_devices
+    except Skip:
+        return False
 
 
 def example(value: str, facts: Facts) -> str:

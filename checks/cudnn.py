@@ -45,7 +45,7 @@ CLEAN_PATH = (
         verify=SHOW,
     ),
     Fix(
-        "Or, where another program needs it, put the wheel's folder first",
+        "Where another program needs it: put the wheel's folder first",
         command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
         verify=SHOW,
     ),

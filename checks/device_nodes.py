@@ -31,7 +31,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 LIST = "ls -l /dev/nvidia*"
 AGAIN = Fix(
     "Start the container again with its GPUs; a list of --device needs nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
-    command="docker run --rm --gpus all IMAGE nvidia-smi",
+    "docker run --rm --gpus all IMAGE nvidia-smi",
     verify=LIST,
     on=("container",),
 )
@@ -49,12 +49,7 @@ MISSING = Problem(
             verify=LIST,
             on=("host",),
         ),
-        Fix(
-            "At every boot: let the persistence daemon do it",
-            command="sudo systemctl enable --now nvidia-persistenced",
-            verify=LIST,
-            on=("host",),
-        ),
+        Fix("At every boot: let a daemon do it", "sudo systemctl enable --now nvidia-persistenced", verify=LIST, on=("host",)),
         AGAIN,
     ),
     references=("https://github.com/NVIDIA/enroot/issues/105",),
@@ -73,11 +68,7 @@ UVM = Problem(
             verify="ls -l /dev/nvidia-uvm",
             on=("host",),
         ),
-        Fix(
-            "At every boot",
-            command="echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf",
-            on=("host",),
-        ),
+        Fix("At every boot", "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf", on=("host",)),
         Fix(
             "On the host: load it, describe the devices anew where CDI is used, then start the container again",
             command="sudo nvidia-modprobe -u -c 0 && sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -91,12 +82,15 @@ UVM = Problem(
     ),
 )
 
-JOIN = Fix(
-    "Join the group, then log in again",
-    command="sudo usermod -aG <group> $USER",
-    verify="id -nG",
-    on=("host",),
+REBOOT = Fix("Boot the kernel that the modules on disk are made for", "sudo reboot", verify="ls -l /dev/nvidia-uvm", on=("host",))
+WITH_UVM = Fix(
+    "Start the container again with it: the host has it, a list of --device must name it",
+    "docker run --rm --gpus all --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools IMAGE nvidia-smi",
+    verify="ls -l /dev/nvidia-uvm",
+    on=("container",),
 )
+
+JOIN = Fix("Join the group, then log in again", "sudo usermod -aG <group> $USER", verify="id -nG", on=("host",))
 DENIED = Problem(
     id="dev-nvidia-permission-denied",
     title="This user may not open the GPU's device nodes",
@@ -107,7 +101,8 @@ DENIED = Problem(
         JOIN,
         Fix(
             "Find what closes them and take it out; until the next boot, open them to everybody",
-            command="grep -rniE 'DeviceFile|nvidia' /etc/modprobe.d /etc/udev/rules.d; sudo chmod 0666 /dev/nvidia*",
+            command="grep -rniE 'DeviceFile|nvidia' /etc/modprobe.d /etc/udev/rules.d; sudo chmod 0666 /dev/nvidia[0-9]* "
+            "/dev/nvidiactl /dev/nvidia-uvm*",
             verify=LIST,
             on=("host",),
         ),
@@ -171,8 +166,8 @@ def missing(facts: Facts) -> Finding | None:
         return None
     if not absent:
         return None
-    evidence = {"missing": list(absent), "minors": list(absent.values())}
-    return MISSING.found(f"driver {facts.driver.module_version} is loaded, not there: {', '.join(absent)}", evidence)
+    words = f"driver {facts.driver.module_version} is loaded, not there: {', '.join(absent)}"
+    return MISSING.found(words, {"missing": list(absent), "minors": list(absent.values())})
 
 
 def gpu_minors(facts: Facts) -> list[int]:
@@ -233,19 +228,13 @@ def answers(facts: Facts) -> bool:
 
 
 def denied(facts: Facts, path: str, node: Node) -> Finding:
-    group = node.group or str(node.gid)
+    group, option = node.group or str(node.gid), facts.driver.parameters.get("DeviceFileMode")
     # Nobody should join root's group, and joining does not help where the group may not open the node either.
     joins = node.gid != 0 and node.mode >> 3 & 6 == 6
     problem = DENIED if joins else replace(DENIED, fixes=DENIED.fixes[1:])
     return problem.found(
         f"{path} has mode {node.mode:04o} and group {group}, which keeps user id {facts.devices.identity.uid} out",
-        {
-            "node": path,
-            "mode": f"{node.mode:04o}",
-            "group": group,
-            "gid": node.gid,
-            "DeviceFileMode": facts.driver.parameters.get("DeviceFileMode"),
-        },
+        {"node": path, "mode": f"{node.mode:04o}", "group": group, "gid": node.gid, "DeviceFileMode": option},
     )
 
 
@@ -264,7 +253,24 @@ def no_uvm(facts: Facts) -> Finding | None:
     if initialises:
         return None
     loaded = "nvidia_uvm" in facts.driver.loaded_modules
-    return UVM.found(f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded", {"loaded": loaded}, confidence=sure)
+    return replace(UVM, fixes=ways_to_uvm(facts, loaded)).found(
+        f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded", {"loaded": loaded}, confidence=sure
+    )
+
+
+def ways_to_uvm(facts: Facts, loaded: bool) -> tuple[Fix, ...]:
+    """A module whose file went away with an upgrade of the kernel cannot be loaded before the next boot."""
+    if facts.container.engine and loaded and MEMORY not in facts.devices.nodes:
+        return (WITH_UVM,)
+    return UVM.fixes if facts.container.engine or loaded or can_load(facts) else (REBOOT,)
+
+
+def can_load(facts: Facts) -> bool:
+    try:
+        others = facts.driver.installed_modules and not facts.driver.module_for_running_kernel
+        return not others or bool(facts.driver.modinfo)
+    except Unavailable:
+        return True
 
 
 def uvm_fault(facts: Facts) -> str | None:

@@ -69,7 +69,7 @@ DESKTOP_WINDOWS = Problem(
 
 SNAP = Problem(
     id="docker-snap",
-    title="Docker was installed as a snap, which does not see the driver",
+    title="Docker is a snap, which does not see the driver",
     why="A snap is shut off from the host: its daemon reads neither /etc/docker/daemon.json nor the host's driver and toolkit.",
     action=Action.INSTALL,
     fixes=(

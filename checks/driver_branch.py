@@ -49,6 +49,8 @@ END_OF_LIFE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL the driver is a Windows one")
+    if facts.container.engine:
+        raise Skip("the driver is the host's matter, not this container's")
     number = facts.driver.branch
     if number is None:
         raise Skip("no driver is installed")

@@ -8,7 +8,8 @@ How it is judged
 NVML's own word (code 18: driver/library version mismatch); where NVML cannot be asked, the version of the loaded module
 against the one in the library's file name. Why it is so: the module on disk tells what the next boot would load. If it is of
 the libraries' release, an upgrade waits for that boot. If it is not, no boot helps: two installations are mixed, or an
-upgrade stopped half-way. In a container the host's module meets libraries that the image brought along.
+upgrade stopped half-way. In a container the host's module meets libraries that the image brought along, or
+those that the host had when the container was started.
 
 Known exceptions
 Libraries of another release that lie about but are not loaded do no harm. Forward-compatibility libraries (cuda-compat) are
@@ -21,11 +22,16 @@ https://github.com/tinygrad/open-gpu-kernel-modules/issues/47
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
+PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
 IN_IMAGE = Problem(
     id="driver-libraries-in-image",
     title="The container brings driver libraries of its own, of another release than the host",
@@ -33,9 +39,33 @@ IN_IMAGE = Problem(
     "that is installed in the image gets in front of them.",
     action=Action.INSTALL,
     fixes=(
-        Fix(
+        *fix_on(
             "Take them out of the image (Dockerfile: RUN), then start it again",
-            "apt-get purge -y 'libnvidia-*' 'nvidia-driver-*' 'nvidia-utils-*' && ldconfig",
+            verify="nvidia-smi",
+            debian=f"{PURGE} && ldconfig",
+            rhel="dnf remove -y 'libnvidia*' 'nvidia-driver*' && ldconfig",
+        ),
+        Fix("Take the driver's packages out of the image, then start it again", on=("suse", "arch", "other")),
+    ),
+)
+FOR_LXC = Fix(
+    "Take the driver out of this container, then install the libraries of the host's release from its .run file",
+    f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
+    "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
+    verify="nvidia-smi",
+)
+
+OLDER_IN_CONTAINER = Problem(
+    id="container-libraries-older-than-driver",
+    title="The container was started before the host's driver was upgraded",
+    why="Driver libraries are put into a container when it starts. The host has loaded a newer driver since, which does not talk "
+    "to them.",
+    action=Action.RESTART_APP,
+    fixes=(
+        Fix(
+            "Start the container again, so that it gets the host's libraries",
+            "docker restart CONTAINER",
+            risk="disruptive",
             verify="nvidia-smi",
         ),
     ),
@@ -50,7 +80,7 @@ MIXED_INSTALL = Problem(
     fixes=fix_on(
         "Remove the .run installation, then reinstall the packages",
         verify="nvidia-smi",
-        debian="sudo nvidia-uninstall && sudo apt install --reinstall '^nvidia-.*-<branch>.*' && sudo reboot",
+        debian="sudo nvidia-uninstall && sudo apt install --reinstall '?installed?name(nvidia-.*-<branch>)' && sudo reboot",
         rhel="sudo nvidia-uninstall && sudo dnf reinstall '*nvidia*' && sudo reboot",
         arch="sudo nvidia-uninstall && sudo pacman -S nvidia-open-dkms nvidia-utils && sudo reboot",
         suse="sudo nvidia-uninstall && sudo zypper install --force '*nvidia*' && sudo reboot",
@@ -67,7 +97,7 @@ INCOMPLETE = Problem(
     fixes=fix_on(
         "Build and install the module of the libraries' release, then reboot",
         verify="nvidia-smi",
-        debian="sudo apt install --fix-broken && sudo dkms autoinstall && dkms status && sudo reboot",
+        debian="sudo apt install --fix-broken && sudo dkms autoinstall && sudo reboot",
         rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall) && sudo reboot",
         suse="sudo zypper update '*nvidia*' && sudo dkms autoinstall && sudo reboot",
         arch="sudo pacman -Syu && sudo dkms autoinstall && sudo reboot",
@@ -89,15 +119,7 @@ MISMATCH = Problem(
             on=("host",),
         ),
         Fix(
-            "Without a reboot: stop every program that uses a GPU, then load the module again",
-            command="sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
-            risk="disruptive",
-            needs=("drain",),
-            verify="nvidia-smi",
-            on=("host",),
-        ),
-        Fix(
-            "Start the container again, so that it gets the host's libraries; never install driver packages in an image",
+            "On the host, where the driver was upgraded: reboot it, or load the module again; then start the container again",
             risk="disruptive",
             on=("container",),
         ),
@@ -105,6 +127,15 @@ MISMATCH = Problem(
     references=("https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver/issues/3",),
 )
 
+SERVICES = {"nv-fabricmanager": "nvidia-fabricmanager", "nv-hostengine": "nvidia-dcgm"}
+RELOAD = Fix(
+    "Without a reboot: stop every program that uses a GPU, then load the module again",
+    "sudo systemctl stop <services>; sudo modprobe -r <modules> && sudo modprobe nvidia; sudo systemctl start <services>",
+    risk="disruptive",
+    needs=("drain",),
+    verify="nvidia-smi",
+    on=("host",),
+)
 
 VERSION_MISMATCH = 18  # NVML's code
 
@@ -119,11 +150,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
     evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
     sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
-    upgraded = MISMATCH.found(words, evidence, confidence=sure)
+    upgraded = mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
     causes = (
-        Cause(IN_IMAGE, lambda facts: IN_IMAGE.found(words, evidence) if brought_along(facts) else None),
+        Cause(IN_IMAGE, lambda facts: in_image(facts).found(words, evidence) if brought_along(facts) else None),
+        Cause(OLDER_IN_CONTAINER, lambda facts: OLDER_IN_CONTAINER.found(words, evidence) if is_older(facts, module) else None),
         Cause(MIXED_INSTALL, lambda facts: mixed_install(facts, words, evidence)),
-        Cause(INCOMPLETE, lambda facts: INCOMPLETE.found(words, evidence) if stays(facts) else None),
+        Cause(INCOMPLETE, lambda facts: incomplete(facts).found(words, evidence) if stays(facts) else None),
         Cause(MISMATCH, lambda facts: upgraded),
     )
     yield from first_cause(causes, facts, upgraded)
@@ -161,6 +193,51 @@ def stays(facts: Facts) -> bool:
     return facts.container.engine is None and on_disk(facts) == facts.driver.module_version
 
 
+def mismatch(facts: Facts) -> Problem:
+    """Without a module file for the running kernel, which an upgrade of the kernel took away, nothing can be loaded again."""
+    is_gone = facts.driver.installed_modules and not facts.driver.module_for_running_kernel and on_disk(facts) is None
+    return MISMATCH if is_gone else replace(MISMATCH, fixes=(*MISMATCH.fixes, RELOAD))
+
+
+def reload_of(facts: Facts) -> dict[str, object]:
+    """What holds the module: services, and the modules built on it."""
+    others = sorted(name for name in facts.driver.loaded_modules if name in ("nvidia_peermem", "nvidia_fs", "gdrdrv"))
+    running = [unit for process, unit in SERVICES.items() if is_running(facts, process)]
+    return {
+        "services": [*running, "nvidia-persistenced"],
+        "modules": [*others, "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"],
+    }
+
+
+def is_running(facts: Facts, process: str) -> bool:
+    try:
+        return facts.services.is_running(process)
+    except Unavailable:
+        return False
+
+
+def in_image(facts: Facts) -> Problem:
+    """An LXC container has no image that a Dockerfile makes, and no toolkit that adds the host's libraries."""
+    return replace(IN_IMAGE, fixes=(FOR_LXC,)) if facts.container.engine == "lxc" else IN_IMAGE
+
+
+def is_older(facts: Facts, module: str) -> bool:
+    """In a container: libraries of the release that the host had when it was started."""
+    versions = facts.driver.library_versions
+    return facts.container.engine is not None and bool(versions) and Version(versions[0]) < Version(module)
+
+
+def incomplete(facts: Facts) -> Problem:
+    """Where there is no DKMS, packages bring the module ready-made."""
+    if facts.driver.has_dkms:
+        return INCOMPLETE
+    return replace(INCOMPLETE, fixes=tuple(without_dkms(fix) for fix in INCOMPLETE.fixes))
+
+
+def without_dkms(fix: Fix) -> Fix:
+    return replace(fix, command=re.sub(r"(^| && )sudo dkms autoinstall(?= &&)", "", fix.command).removeprefix(" && "))
+
+
 def brought_along(facts: Facts) -> bool:
     """In a container: libraries that were not mounted into it."""
     if facts.container.engine is None:
@@ -190,6 +267,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
-    problems=(IN_IMAGE, MIXED_INSTALL, INCOMPLETE, MISMATCH),
+    problems=(IN_IMAGE, OLDER_IN_CONTAINER, MIXED_INSTALL, INCOMPLETE, MISMATCH),
     needs=("kernel-module",),
 )

@@ -7,7 +7,7 @@ ECC repairs single wrong bits and reports what it cannot repair. DRAM repairs it
 How it is judged
 Uncorrectable errors since the driver was loaded (volatile counters) fail. SRAM fails where NVML says that its threshold is
 exceeded, or that it had more than four uncorrectable errors in its life. Corrected errors warn above Azure's floor: 20
-million, or 10 thousand in SRAM, since the driver was loaded. ECC that is off warns on a GPU of the data centre, and a change
+million, or 10 thousand in SRAM, since the driver was loaded. ECC that is off warns on a data-centre GPU, and a change
 of the mode that waits for a reset warns everywhere.
 
 Known exceptions
@@ -88,7 +88,7 @@ MODE_PENDING = Problem(
 )
 DISABLED = Problem(
     id="ecc-disabled",
-    title="ECC is off on a GPU of the data centre",
+    title="ECC is off on a data-centre GPU",
     why="Wrong bits in memory go unseen and spoil results. On HBM, ECC costs neither memory nor speed.",
     action=Action.FIX_CONFIG,
     fixes=(

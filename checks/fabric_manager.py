@@ -24,13 +24,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.nvml_values import error_name
-from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, first_cause
+from gpudoctor.model import (
+    Action,
+    Cause,
+    Check,
+    Confidence,
+    Finding,
+    Fix,
+    Problem,
+    Skip,
+    Status,
+    Unavailable,
+    first_cause,
+    fix_on,
+)
 
 SYSTEM_NOT_READY = 802
 NOT_READY = ("not started", "in progress")
@@ -38,6 +52,9 @@ PASSING = {"bandwidth degraded", "route recovery in progress", "access timeout r
 START = re.compile(r"Fabric Manager Log initializing|is running with the following configuration")
 CHANNELS = "/dev/nvidia-caps-imex-channels/"
 LOOK = "nvidia-smi -q | grep -A 3 Fabric"
+START_SERVICE = "sudo systemctl enable --now nvidia-fabricmanager"
+RESTART_SERVICE = "sudo systemctl restart nvidia-fabricmanager"
+OTHERS = Fix("Install Fabric Manager of exactly the driver's version from NVIDIA", verify=LOOK, on=("arch", "other"))
 RELEASE_NOTES = "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03"
 ON_HOST = Fix("Do this on the host: Fabric Manager does not run in containers", verify=LOOK, on=("container",))
 RESET = Fix(
@@ -56,13 +73,14 @@ NOT_RUNNING = Problem(
     "switches. nvidia-smi works all the same.",
     action=Action.INSTALL,
     fixes=(
-        Fix(
+        *fix_on(
             "Install Fabric Manager of the driver's version, and start it",
-            "(sudo apt install nvidia-fabricmanager-<branch> || sudo dnf install nvidia-fabric-manager) && "
-            "sudo systemctl enable --now nvidia-fabricmanager",
             verify=LOOK,
-            on=("host",),
+            debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + START_SERVICE,
+            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + START_SERVICE,
+            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + START_SERVICE,
         ),
+        OTHERS,
         Fix(
             "If it is installed and does not stay up, its reason is here",
             "sudo journalctl -u nvidia-fabricmanager -n 50",
@@ -80,13 +98,14 @@ MISMATCH = Problem(
     why="Fabric Manager starts only if its version is exactly the driver's. One of the two was upgraded without the other.",
     action=Action.INSTALL,
     fixes=(
-        Fix(
+        *fix_on(
             "Install the driver's version of Fabric Manager, and start it",
-            "(sudo apt install nvidia-fabricmanager-<branch>=<driver>-1 || sudo dnf install nvidia-fabric-manager-<driver>) && "
-            "sudo systemctl restart nvidia-fabricmanager",
             verify=LOOK,
-            on=("host",),
+            debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + RESTART_SERVICE,
+            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + RESTART_SERVICE,
+            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + RESTART_SERVICE,
         ),
+        OTHERS,
         ON_HOST,
     ),
     references=(RELEASE_NOTES, "https://github.com/ollama/ollama/issues/12136"),
@@ -197,14 +216,23 @@ def mismatch(facts: Facts) -> Finding | None:
     manager, driver = facts.services.fabric_manager_version, facts.driver.module_version
     if manager is None or manager == driver:
         return None
-    return MISMATCH.found(f"Fabric Manager {manager}, driver {driver}", {"fabric_manager": manager, "module": driver})
+    return for_here(facts, MISMATCH).found(
+        f"Fabric Manager {manager}, driver {driver}", {"fabric_manager": manager, "module": driver}
+    )
+
+
+def for_here(facts: Facts, problem: Problem) -> Problem:
+    """In a container nothing of the host's can be installed, whatever distribution the image is."""
+    return replace(problem, fixes=(ON_HOST,)) if facts.system.is_container else problem
 
 
 def not_running(facts: Facts) -> Finding | None:
     if any(is_rack(gpu) for gpu in facts.nvml.gpus):
         return None
     if facts.system.is_container or (facts.system.hypervisor and not facts.pci.nvswitches):
-        return NOT_RUNNING.found("the fabric is not ready, which is for the host to do", confidence=Confidence.LIKELY)
+        return for_here(facts, NOT_RUNNING).found(
+            "the fabric is not ready, which is for the host to do", confidence=Confidence.LIKELY
+        )
     unit = facts.services.unit("nvidia-fabricmanager")
     if unit and unit.is_active:
         return None

@@ -101,7 +101,7 @@ NOT_IN_CUDA = Problem(
 FEWER = Problem(
     id="fewer-gpus-than-expected",
     title="There are fewer GPUs than expected",
-    why="--expect-gpus names more GPUs than programs can use here.",
+    why="Programs can use fewer GPUs here than --expect-gpus asks for.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("On a host: is every GPU on the bus?", "lspci -d 10de: -nn", on=("host",)),
@@ -232,5 +232,5 @@ CHECK = Check(
     area="driver",
     problems=(MISSING, LOST, RESET, NOT_IN_CUDA, FEWER),
     needs=("nvml",),
-    explained_by=("gpu-on-bus", "adapter-init", "xids", "memory-xids"),
+    explained_by=("gpu-on-bus", "module-flavour", "adapter-init", "xids", "memory-xids"),
 )

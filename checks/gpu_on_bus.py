@@ -11,7 +11,7 @@ firmware; the driver's log says so too.
 
 Known exceptions
 A GPU that NVML lists works, whatever the log says of its past. Under WSL2 and on a Jetson the GPU is no PCI device. In a
-container /sys shows the host's bus, also where the container was given no GPU.
+container /sys shows the host's bus: GPUs that were not given to the container are passed over.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
@@ -34,6 +34,7 @@ NO_GPU = Problem(
     "instance type must have one.",
     action=Action.NONE,
     fixes=(
+        Fix("Look on the host; start this container on a machine that has a GPU", "nvidia-smi -L", on=("container",)),
         Fix(
             "On a machine that should have one: seat the card and its power cable, then look at the bus", verify="lspci -d 10de:"
         ),
@@ -138,7 +139,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
         addresses = [gpu.address for gpu in gpus]
         yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
     else:
-        yield from for_each(gpus, lambda gpu: judge_gpu(facts, gpu))
+        yield from for_each(gpus, lambda gpu: () if is_foreign(facts, gpu) else judge_gpu(facts, gpu))
+
+
+def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
+    """In a container whose nodes are all of GPUs that work: one of the host that was not given to it."""
+    if not (facts.container.engine and facts.nvml.reaches_any) or facts.nvml.reaches(gpu.address):
+        return False
+    return len(facts.devices.gpu_nodes) <= len(facts.nvml.reachable)
 
 
 def no_gpu(facts: Facts) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ device.
 
 How it is judged
 /proc/driver/nvidia/version exists. Where it does not, the causes are ruled out in this order: no driver is installed,
-nouveau holds the GPU, the module is blacklisted, this driver branch dropped the GPU, Secure Boot rejects the module, its
-build failed for the running kernel, it was never built for that kernel.
+nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, its build failed for the running kernel, it
+was never built for that kernel. A driver that does not support the GPU is another check's matter.
 
 Known exceptions
 Under WSL2 the module lives in Windows. In a container /proc shows the host's module; why it is missing, only the host knows.
@@ -20,98 +20,90 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.knowledge import architecture_of_device, last_branch
+from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
+UBUNTU_DRIVER = Fix("Install the driver, then reboot", "sudo ubuntu-drivers install && sudo reboot", verify="nvidia-smi")
+DEBIAN_DRIVER = "Add contrib, non-free and non-free-firmware to the APT sources, then install the driver and reboot"
+INSTALL_ON_DEBIAN = "sudo apt update && sudo apt install linux-headers-$(uname -r) nvidia-driver && sudo reboot"
 NOT_INSTALLED = Problem(
     id="no-driver-found",
     title="No NVIDIA driver is installed",
     why="The GPU is there, but neither a kernel module nor driver libraries are. A CUDA toolkit or a pip wheel brings no driver.",
     action=Action.INSTALL,
-    fixes=fix_on(
-        "Install the driver, then reboot",
-        verify="nvidia-smi",
-        debian="(sudo ubuntu-drivers install --gpgpu || sudo apt install linux-headers-$(uname -r) nvidia-driver) && sudo reboot",
-        rhel="sudo dnf install nvidia-open && sudo reboot",
-        suse="sudo zypper install nvidia-open-driver-G06-signed-kmp && sudo reboot",
-        arch="sudo pacman -S nvidia-open-dkms linux-headers && sudo reboot",
-        other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+    fixes=(
+        *fix_on(
+            "Install the driver, then reboot",
+            verify="nvidia-smi",
+            rhel="sudo dnf install nvidia-open && sudo reboot",
+            suse="sudo zypper install nvidia-open-driver-G06-signed-kmp && sudo reboot",
+            arch="sudo pacman -S nvidia-open-dkms linux-headers && sudo reboot",
+            other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+        ),
+        Fix(DEBIAN_DRIVER, INSTALL_ON_DEBIAN, verify="nvidia-smi", on=("debian",)),
     ),
     references=(GUIDE,),
 )
 
-BLACKLIST = "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf"
+BLACKLIST = "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf && "
+DRACUT, MKINITCPIO = "sudo dracut --force && ", "sudo mkinitcpio -P && "
+INITRAMFS = {"debian": "sudo update-initramfs -u && ", "rhel": DRACUT, "suse": DRACUT, "arch": MKINITCPIO, "other": ""}
+KEEP_OUT = "Keep nouveau from loading, rebuild the initramfs, then reboot"
 NOUVEAU = Problem(
     id="nouveau-loaded",
     title="The open-source driver nouveau holds the GPU",
     why="nouveau was loaded first and cannot share a GPU with NVIDIA's module; it has no CUDA.",
     action=Action.REBOOT,
-    fixes=fix_on(
-        "Keep nouveau from loading, rebuild the initramfs, then reboot",
-        verify="nvidia-smi",
-        debian=f"{BLACKLIST} && sudo update-initramfs -u && sudo reboot",
-        rhel=f"{BLACKLIST} && sudo dracut --force && sudo reboot",
-        suse=f"{BLACKLIST} && sudo dracut --force && sudo reboot",
-        arch=f"{BLACKLIST} && sudo mkinitcpio -P && sudo reboot",
-        other=f"{BLACKLIST} && sudo reboot",
+    fixes=tuple(
+        Fix(KEEP_OUT, f"{BLACKLIST}{words}sudo reboot", "disruptive", (), "nvidia-smi", (on,)) for on, words in INITRAMFS.items()
     ),
     references=(GUIDE,),
 )
 
+TAKE_OUT = "sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d'"
 BLACKLISTED = Problem(
     id="nvidia-module-blacklisted",
     title="A modprobe rule keeps the nvidia module from loading",
     why="A file in modprobe.d blacklists nvidia or replaces its loading by nothing, so it is never loaded.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "Take the rule out, then load the module",
-            command="sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d' <file> && sudo modprobe nvidia",
-            verify="nvidia-smi",
-        ),
+        Fix("Take the rule out, then load the module", f"{TAKE_OUT} <file> && sudo modprobe nvidia", verify="nvidia-smi"),
         Fix("Ubuntu laptops: if prime-select wrote it", command="sudo prime-select on-demand && sudo reboot", on=("debian",)),
     ),
 )
 
-DROPPED = Problem(
-    id="gpu-dropped-by-driver-branch",
-    title="This driver branch no longer supports the GPU",
-    why="NVIDIA ended support of this GPU generation with an older branch; newer drivers ignore the device.",
-    action=Action.INSTALL,
-    fixes=fix_on(
-        "Install the last branch that supports it",
-        verify="nvidia-smi",
-        debian="sudo apt install nvidia-driver-<last_branch> && sudo reboot",
-        rhel="sudo dnf install akmod-nvidia-<last_branch>xx && sudo reboot",
-        arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
-        suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
-        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run && sudo reboot",
-    ),
-    references=("https://github.com/NixOS/nixos-hardware/issues/1828",),
-)
-
+DKMS_KEY = "sudo mokutil --import /var/lib/dkms/mok.pub"
 SECURE_BOOT = Problem(
     id="secure-boot-module-rejected",
     title="Secure Boot rejects the kernel module",
     why="The firmware loads only modules signed with an enrolled key, and the key that signed this one was never enrolled. "
     "The commands ask for a password; at the next boot choose 'Enroll MOK' on the blue screen and give it again.",
     action=Action.REBOOT,
-    fixes=fix_on(
-        "Enrol the key that signs the module",
-        verify="nvidia-smi",
-        debian="(sudo update-secureboot-policy --enroll-key || sudo mokutil --import /var/lib/dkms/mok.pub) && sudo reboot",
-        rhel="sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der && sudo reboot",
-        arch="sudo mokutil --import /var/lib/dkms/mok.pub && sudo reboot",
-        suse="sudo mokutil --import /var/lib/dkms/mok.pub && sudo reboot",
-        other="sudo mokutil --import /var/lib/dkms/mok.pub && sudo reboot",
+    fixes=tuple(
+        Fix("Enrol the key that signs the module", f"{enrol} && sudo reboot", verify="nvidia-smi", on=on)
+        for enrol, on in (
+            (f"(sudo update-secureboot-policy --enroll-key || {DKMS_KEY})", ("debian",)),
+            ("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der", ("rhel",)),
+            (DKMS_KEY, ("arch", "suse", "other")),
+        )
     ),
     references=("https://unix.stackexchange.com/questions/535434/what-exactly-is-mok-in-linux-for",),
 )
 
+OLDER_KERNEL = Fix("Boot the previous kernel from the boot menu; the compiler's words are in the log", "less <log>")
+COMPILER = fix_on(
+    "Install the compiler that built the kernel, then build the module",
+    verify="dkms status && nvidia-smi",
+    debian="sudo apt install gcc-<gcc> && sudo dkms autoinstall && sudo modprobe nvidia",
+    rhel="sudo dnf install gcc && sudo dkms autoinstall && sudo modprobe nvidia",
+    suse="sudo zypper install gcc<gcc> && sudo dkms autoinstall && sudo modprobe nvidia",
+    arch="sudo pacman -Syu gcc && sudo dkms autoinstall && sudo modprobe nvidia",
+)
 BUILD_FAILED = Problem(
     id="dkms-build-failed-new-kernel",
     title="The module could not be compiled for the running kernel",
@@ -121,15 +113,20 @@ BUILD_FAILED = Problem(
         *fix_on(
             "Install a newer driver, which knows this kernel",
             verify="dkms status && nvidia-smi",
-            debian="sudo apt install nvidia-driver-580-open && sudo reboot",
+            debian="sudo apt install nvidia-driver-<newer>-open && sudo reboot",
             rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
             arch="sudo pacman -Syu nvidia-open-dkms && sudo reboot",
         ),
-        Fix("Boot the previous kernel from the boot menu; the compiler's words are in the log", command="less <log>"),
+        OLDER_KERNEL,
     ),
     references=("https://github.com/linux-surface/linux-surface/issues/573",),
 )
 
+OTHER_KERNEL = "/boot/vmlinuz-<other_kernel>"
+PRECOMPILED = (
+    Fix("Update the driver and its ready-made module, then reboot", "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo reboot"),
+    Fix("If there is none yet: boot the kernel that it is for", f"sudo grubby --set-default={OTHER_KERNEL} && sudo reboot"),
+)
 NOT_BUILT = Problem(
     id="module-not-built-after-kernel-update",
     title="The kernel was updated, and the NVIDIA module was not built for it",
@@ -140,25 +137,20 @@ NOT_BUILT = Problem(
         verify="nvidia-smi",
         debian="sudo apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
         rhel="sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force || sudo dkms autoinstall) && sudo modprobe nvidia",
-        arch="sudo pacman -S linux-headers nvidia-open-dkms && sudo modprobe nvidia",
+        arch="sudo pacman -Syu linux-headers nvidia-open-dkms && sudo reboot",
         suse="sudo zypper install kernel-default-devel && sudo dkms autoinstall && sudo modprobe nvidia",
         other="sudo dkms autoinstall && sudo modprobe nvidia",
     ),
     references=("https://github.com/GoogleCloudPlatform/compute-gpu-installation/issues/25",),
 )
 
+LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvidia|NVRM' | tail -n 20"
 NOT_LOADED = Problem(
     id="kernel-module-not-loaded",
     title="The NVIDIA kernel module is not loaded",
     why="A driver is installed, but its module is not in the kernel; why is not visible from here.",
     action=Action.FIX_CONFIG,
-    fixes=(
-        Fix(
-            "Load it on the host; the kernel log then says what stands in its way",
-            command="sudo modprobe nvidia; sudo dmesg | grep -iE 'nvidia|NVRM' | tail -n 20",
-            verify="nvidia-smi",
-        ),
-    ),
+    fixes=(Fix("Load it on the host; the log then says what stands in its way", LOAD, verify="nvidia-smi"),),
 )
 
 BLACKLIST_RULE = r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false)|alias\s+nvidia\s+off)\s*$"
@@ -171,7 +163,9 @@ REJECTED = (
 def not_installed(facts: Facts) -> Finding | None:
     if facts.driver.installed_modules or facts.driver.library_versions:
         return None
-    return NOT_INSTALLED.found(f"no nvidia module and no driver library for {_gpus(facts)}")
+    is_ubuntu = facts.system.family == "debian" and facts.system.distribution != "debian"
+    fixes = (UBUNTU_DRIVER,) if is_ubuntu else NOT_INSTALLED.fixes
+    return replace(NOT_INSTALLED, fixes=fixes).found(f"no nvidia module and no driver library for {_gpus(facts)}")
 
 
 def nouveau(facts: Facts) -> Finding | None:
@@ -189,39 +183,14 @@ def blacklisted(facts: Facts) -> Finding | None:
     return None
 
 
-def dropped(facts: Facts) -> Finding | None:
-    """In the driver's words; where the log is closed to us, by the generation of the GPU."""
-    try:
-        words = re.search(r"supported through the NVIDIA (\d+)\.xx Legacy drivers", facts.kernel_log.nvrm)
-        last = int(words[1]) if words else None
-    except Unavailable:
-        words, last = None, outgrown(facts)
-    if last is None:
-        return None
-    return DROPPED.found(
-        f"the installed driver ignores {_gpus(facts)}; R{last} is the last branch that supports it",
-        {"last_branch": last, "installed": facts.driver.modinfo.get("version")},
-        confidence=Confidence.CONFIRMED if words else Confidence.LIKELY,
-    )
-
-
-def outgrown(facts: Facts) -> int | None:
-    """The last branch for the GPUs here, if the installed driver is of a newer one."""
-    branches = [last_branch(architecture_of_device(gpu.device_id)) for gpu in facts.pci.gpus]
-    last = max((branch for branch in branches if branch), default=None)
-    return last if last and None not in branches and (facts.driver.branch or 0) > last else None
-
-
 def secure_boot(facts: Facts) -> Finding | None:
     if not facts.system.secure_boot or not facts.driver.module_for_running_kernel:
         return None
     lines = facts.kernel_log.matching(REJECTED)
     if not lines:
         return None
-    return SECURE_BOOT.found(
-        "Secure Boot is on and the kernel refused the module",
-        {"log": lines[-1].text, "signer": facts.driver.modinfo.get("signer", "none")},
-    )
+    evidence = {"log": lines[-1].text, "signer": facts.driver.modinfo.get("signer", "none")}
+    return SECURE_BOOT.found("Secure Boot is on and the kernel refused the module", evidence)
 
 
 def build_failed(facts: Facts) -> Finding | None:
@@ -232,18 +201,46 @@ def build_failed(facts: Facts) -> Finding | None:
         built_for = re.search(r"for kernel (\S+)", text)
         if errors and (built_for is None or built_for[1] == facts.system.kernel):
             error = errors[0].strip()
-            return BUILD_FAILED.found(f"the build for {facts.system.kernel} failed: {error}", {"log": path, "error": error})
+            evidence = {"log": path, "error": error, "gcc": kernel_compiler(text), "newer": newer_branch(facts)}
+            problem = replace(BUILD_FAILED, fixes=(*COMPILER, OLDER_KERNEL)) if evidence["gcc"] else BUILD_FAILED
+            return problem.found(f"the build for {facts.system.kernel} failed: {error}", evidence)
     return None
+
+
+def kernel_compiler(log: str) -> str | None:
+    """The major version of the gcc that built the kernel, where the build failed for want of it."""
+    missing = re.search(r"unrecognized command[- ]line option|gcc-\d+: (?:command )?not found", log)
+    built_by = re.search(r"(?:built by: \S*gcc(?:-\d+)? \(.*\) |gcc-)(\d+)", log)
+    return built_by[1] if missing and built_by else None
+
+
+def newer_branch(facts: Facts) -> int:
+    """A branch for production that is newer than the installed one; the newest where there is none."""
+    numbers = sorted(row.number for row in table().branches if row.kind in ("production", "long-term support"))
+    return next((number for number in numbers if number > (facts.driver.branch or 0)), numbers[-1])
 
 
 def not_built(facts: Facts) -> Finding | None:
     if facts.driver.module_for_running_kernel or is_found_by_modprobe(facts):
         return None
     others = sorted({module.kernel for module in facts.driver.installed_modules})
-    return NOT_BUILT.found(
-        f"no module for the running kernel {facts.system.kernel}; there is one for {', '.join(others) or 'no kernel'}",
-        {"running": facts.system.kernel, "built_for": others, "headers": facts.driver.kernel_headers},
+    precompiled = facts.system.family == "rhel" and not has_builder(facts)
+    fixes = (PRECOMPILED if others else PRECOMPILED[:1]) if precompiled else NOT_BUILT.fixes
+    there = f"one for {', '.join(others)}" if others else "none"
+    return replace(NOT_BUILT, fixes=fixes).found(
+        f"no module for the running kernel {facts.system.kernel}; there is {there}",
+        {"built_for": others, "other_kernel": others[-1] if others else None, "headers": facts.driver.kernel_headers},
     )
+
+
+def has_builder(facts: Facts) -> bool:
+    """Whether DKMS or akmods compiles the module here; without them its package brings it ready for one kernel."""
+    try:
+        names = [package.name for package in facts.driver.packages]
+    except Unavailable:
+        return True
+    comes_built = any(name.startswith("kmod-nvidia") and "dkms" not in name for name in names)
+    return not comes_built or facts.driver.has_dkms or any(name.startswith(("akmod", "dkms")) for name in names)
 
 
 def is_found_by_modprobe(facts: Facts) -> bool:
@@ -258,7 +255,6 @@ CAUSES = (
     Cause(NOT_INSTALLED, not_installed),
     Cause(NOUVEAU, nouveau),
     Cause(BLACKLISTED, blacklisted),
-    Cause(DROPPED, dropped),
     Cause(SECURE_BOOT, secure_boot),
     Cause(BUILD_FAILED, build_failed),
     Cause(NOT_BUILT, not_built),
@@ -270,6 +266,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("under WSL the kernel module lives in Windows")
     if facts.driver.module_version is not None:
         return
+    if not facts.pci.gpus:
+        raise Skip("there is no NVIDIA GPU on the bus")
     if facts.container.engine:
         yield from in_container(facts)
     else:

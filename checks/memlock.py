@@ -40,7 +40,9 @@ LIMITED = Problem(
     fixes=(
         Fix(
             "Allow it for all users, then log in again (services of systemd: LimitMEMLOCK=infinity)",
-            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/90-memlock.conf",
+            # In limits.conf the asterisk does not stand for root.
+            "printf '%s memlock unlimited\\n' '* soft' '* hard' 'root soft' 'root hard' | "
+            "sudo tee /etc/security/limits.d/90-memlock.conf",
             verify="ulimit -l",
             on=("host", "wsl2"),
         ),

@@ -7,7 +7,7 @@ marked for replacement by a spare one (63), no spare left (64), and whether one 
 How it is judged
 The Xids of the kernel log. One bad row makes the driver write several of them: the gravest stands for all, in the order 64,
 95, 140, 48, 94, 63. Where the log shows that the driver asked for a recovery (154), and NVML now asks for none, the error is
-over and only warns.
+over and only warns. Where NVML asks for a recovery, that is what has to be done.
 
 Known exceptions
 Xid 63 is over as soon as NVML says that no row or page waits for a reset. Of a GPU that has fallen off the bus (79) nothing
@@ -21,6 +21,7 @@ https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -129,9 +130,24 @@ def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
     if worst is None or FALLEN_OFF in gpu.codes or (worst == 63 and gpu.gpu and is_activated(gpu.gpu)):
         return
     problem, message = PROBLEMS[worst], gpu.words([worst])
+    if worst != 63 and gpu.gpu and has_row_pending(gpu.gpu):
+        message += "; a bad row waits for its replacement"
     if gpu.recovered and problem.action is Action.RESET_GPU:
         problem, message = replace(problem, status=Status.WARN), message + "; the driver asks for no recovery any more"
+    if gpu.recovery not in (None, "none"):
+        problem, message = as_driver_asks(problem, gpu.recovery), f"{message}; the driver asks for {gpu.recovery}"
     yield problem.found(message, gpu.evidence([worst]), gpu.index)
+
+
+def as_driver_asks(problem: Problem, recovery: str) -> Problem:
+    """A problem whose action and first way out are the recovery that the driver asks for."""
+    if problem.action is Action.REPLACE_HARDWARE:
+        return problem
+    reboots = "reboot" in recovery
+    first = (replace(REBOOT, title="Reboot"),) if reboots else (RESET, REBOOT)
+    others = tuple(fix for fix in problem.fixes if not re.search(r"reboot|gpu-reset", fix.command))
+    action = Action.REBOOT if reboots else Action.RESET_GPU
+    return replace(problem, status=Status.FAIL, action=action, fixes=(*first, *others))
 
 
 def is_activated(gpu: Gpu) -> bool:
@@ -142,6 +158,13 @@ def is_activated(gpu: Gpu) -> bool:
         pass
     try:
         return not gpu.retired_pages_pending
+    except Skip:
+        return False
+
+
+def has_row_pending(gpu: Gpu) -> bool:
+    try:
+        return gpu.remapped_rows.pending
     except Skip:
         return False
 

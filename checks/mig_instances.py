@@ -10,7 +10,8 @@ CUDA_VISIBLE_DEVICES does not name a single one, and CUDA has one device, progra
 
 Known exceptions
 MIG off is healthy, and GPUs that have no MIG are passed over. That all GPUs lack instances is a failure; one of several is a
-warning, since it lies idle. Drivers that give a process several instances are healthy.
+warning, since it lies idle, unless CUDA_VISIBLE_DEVICES names an instance that is gone. Drivers that give a process several
+instances are healthy.
 
 References
 https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html
@@ -30,6 +31,12 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html"
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
+RENAME = Fix(
+    "Then name the new instance: it has another UUID than the one before",
+    f"export {VARIABLE}=$(nvidia-smi -L | grep -oE -m 1 'MIG-[0-9a-f-]{{36}}')",
+    verify="nvidia-smi -L",
+    on=("host",),
+)
 NO_INSTANCES = Problem(
     id="mig-enabled-without-instances",
     title="MIG is on, but no instance was made: CUDA cannot use the GPU",
@@ -78,12 +85,30 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("no GPU is in MIG mode")
     empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_devices]
     if empty:
-        indices = ",".join(map(str, empty))
-        problem = NO_INSTANCES if len(empty) == len(gpus) else replace(NO_INSTANCES, status=Status.WARN)
-        yield problem.found(f"GPU {indices}: MIG mode is on and there is no instance", {"gpus": indices})
+        yield without_instances(facts, ",".join(map(str, empty)), all_lack=len(empty) == len(gpus))
     instances = [instance for gpu in in_mig_mode for instance in gpu.mig_devices]
     if len(instances) > 1 and not names_one(facts) and facts.cuda.count == 1:
         yield single(facts, instances)
+
+
+def without_instances(facts: Facts, indices: str, all_lack: bool) -> Finding:
+    words = f"GPU {indices}: MIG mode is on and there is no instance"
+    gone = gone_instance(facts)
+    if gone:
+        first, *others = NO_INSTANCES.fixes
+        renaming = replace(NO_INSTANCES, fixes=(first, RENAME, *others))
+        return renaming.found(f"{words}; {VARIABLE} names one that is gone", {"gpus": indices, VARIABLE: gone})
+    problem = NO_INSTANCES if all_lack else replace(NO_INSTANCES, status=Status.WARN)
+    return problem.found(words, {"gpus": indices})
+
+
+def gone_instance(facts: Facts) -> str | None:
+    """What CUDA_VISIBLE_DEVICES says, if it starts with an instance that no GPU has."""
+    first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
+    here = (device.uuid for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu) for device in gpu.mig_devices)
+    if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
+        return None
+    return first
 
 
 def is_in_mig_mode(gpu: Gpu) -> bool:

@@ -51,7 +51,7 @@ LEFTOVERS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "NCCL_IB_DISABLE": (is_on, "machines exchange data by TCP"),
     "NCCL_NET": (is_word("SOCKET"), "machines exchange data by TCP"),
     "NCCL_NET_GDR_LEVEL": (is_word("LOC", "0"), "network data goes through host memory"),
-    "NCCL_NVLS_ENABLE": (is_off, "the switches do not add up (NVLink SHARP)"),
+    "NCCL_NVLS_ENABLE": (is_off, "reduction in the switches (NVLink SHARP) is off"),
     "NCCL_ALGO": (is_any, "the algorithm is fixed"),
     "NCCL_PROTO": (is_any, "the protocol is fixed"),
     "NCCL_MAX_NCHANNELS": (is_any, "the number of channels is limited"),

@@ -34,7 +34,9 @@ FAR = Problem(
     status=Status.WARN,
     fixes=(
         Fix(
-            "Run the job for these GPUs on their node", "numactl --cpunodebind=<node> --membind=<node> nvidia-smi -L", verify=LOOK
+            "Run the job for these GPUs on their node (COMMAND: the job)",
+            "numactl --cpunodebind=<node> --membind=<node> COMMAND",
+            verify=LOOK,
         ),
         Fix(
             "Take the restriction away: taskset, cpuset of the container (--cpuset-cpus), Slurm's --cpu-bind",

@@ -97,6 +97,8 @@ QUICK_SECONDS = 2  # the start of NVML, beyond which a silent nvidia-smi needs n
 def judge(facts: Facts) -> Iterator[Finding]:
     answer = facts.driver.nvidia_smi
     if answer is None:
+        if facts.nvml.init_code != 0:
+            raise Skip("NVML does not start either")
         problem = IN_CONTAINER if facts.container.engine else NOT_FOUND
         yield problem.found("NVML works, but no command nvidia-smi was found")
     elif facts.system.wsl and "nvidia-smi" not in facts.toolchain.programs:

@@ -66,9 +66,7 @@ OVERWRITTEN = Problem(
             needs=("network",),
             verify=SHOW,
         ),
-        Fix(
-            "Or, where another framework needs the others, give it an environment of its own, or its build for PyTorch's release"
-        ),
+        Fix("Where another framework needs the others: give it an environment of its own, or its build for PyTorch's release"),
     ),
     status=Status.WARN,
 )

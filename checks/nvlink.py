@@ -7,7 +7,8 @@ GPUs, or stops them. Links repair errors by repeating; a good one never has to.
 How it is judged
 NVML's state of every link. On boards with switches, and on A100 and newer boards without, all links of the GPU must be up; on
 older boards a GPU must have as many as its siblings. With a bridge, some up and some down is a fault. The counters of replays,
-recoveries and of what could not be repaired must be 0.
+recoveries and of what could not be repaired must be 0. Where the kernel log says what broke a link (Xid, SXid), its check
+tells it.
 
 Known exceptions
 Cards without NVLink have nothing to look at. A bridge card without a bridge has all links down. A virtual machine may get
@@ -28,6 +29,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.xids import has_lost_link
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
@@ -81,8 +83,12 @@ ERRORS = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    told = [gpu.index for gpu in facts.nvml.gpus if is_told(facts, gpu)]
     parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors)]
+    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in told]
     yield from for_each(parts, lambda part: part[0](facts, part[1]))
+    if told:
+        raise Skip(f"links of GPU {', '.join(map(str, told))} are down; the kernel log says why: see xids and sxids")
 
 
 def links(gpu: Gpu) -> tuple[NvLink, ...]:
@@ -108,6 +114,17 @@ def judge_state(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         gpu=gpu.index,
         confidence=Confidence.LIKELY if has_bridge(gpu) else Confidence.CONFIRMED,
     )
+
+
+def is_told(facts: Facts, gpu: Gpu) -> bool:
+    """Whether links are down, and the kernel log says what broke them: an error of this GPU (Xid), or of a switch (SXid)."""
+    try:
+        if active(gpu) >= expected(facts, gpu):
+            return False
+        by_switch = any(sxid.is_fatal for sxid in facts.kernel_log.sxids) and not has_bridge(gpu)
+        return by_switch or has_lost_link(facts, gpu)
+    except Skip:
+        return False
 
 
 def expected(facts: Facts, gpu: Gpu) -> int:

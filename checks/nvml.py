@@ -90,7 +90,7 @@ NOT_LOADED = Problem(
     fixes=(
         Fix(
             "Load the module again",
-            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia; sudo modprobe nvidia && sudo nvidia-modprobe -c 0 -u",
+            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo nvidia-modprobe -c 0 -u",
             "disruptive",
             ("drain",),
             SMI,

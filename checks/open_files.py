@@ -34,7 +34,9 @@ FEW = Problem(
         Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n"),
         Fix(
             "For all users, from the next login on",
-            "printf '* soft nofile 65536\\n* hard nofile 1048576\\n' | sudo tee /etc/security/limits.d/90-nofile.conf",
+            # In limits.conf the asterisk does not stand for root.
+            "printf '%s\\n' '* soft nofile 65536' '* hard nofile 1048576' 'root soft nofile 65536' 'root hard nofile 1048576' | "
+            "sudo tee /etc/security/limits.d/90-nofile.conf",
             verify="ulimit -n",
             on=("host", "wsl2"),
         ),

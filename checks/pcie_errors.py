@@ -11,6 +11,7 @@ kernel's "PCIe Bus Error" lines (AER) about a GPU or a bridge above one: any unc
 Known exceptions
 Receiver errors, bad packets and lane errors while the link trains at boot are normal and are not counted. AER lines of other
 devices (wireless cards are famous for them) are not a GPU's. A virtual machine does not see the errors of its host's bus.
+Errors of a link that has lost lanes or speed are told by pcie-link.
 
 References
 https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h
@@ -19,21 +20,14 @@ https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.pcie_links import bus_errors, has_many_replays, is_degraded, link_errors, way_to
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
-MAXIMUM_REPLAYS = 80
-MAXIMUM_REPLAYS_PER_HOUR = 10
 MAXIMUM_CORRECTED = 9
-BUS_ERROR = re.compile(
-    r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]): (?:AER: )?"
-    r"(?:PCIe Bus Error: severity=(?P<severity>\w+(?: \([\w-]+\))?)|(?P<containment>DPC: containment event))"
-)
 
 RESEAT = (
     Fix(
@@ -76,9 +70,19 @@ IN_LOG = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    replays = list(for_each(facts.nvml.gpus, lambda gpu: judge_replays(facts, gpu)))
+    told = [gpu for gpu in facts.nvml.gpus if is_degraded(facts, gpu) and link_errors(facts, gpu)]
+    gpus = [gpu for gpu in facts.nvml.gpus if gpu not in told]
+    if gpus or not told:
+        yield from judge_links(facts, gpus)
+    if told:
+        indices = ", ".join(str(gpu.index) for gpu in told)
+        raise Skip(f"the link of GPU {indices} has errors, and has lost lanes or speed: see pcie-link")
+
+
+def judge_links(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
+    replays = list(for_each(gpus, lambda gpu: judge_replays(facts, gpu)))
     try:
-        in_log = list(judge_log(facts))
+        in_log = list(judge_log(facts, gpus))
     except Skip:
         yield from replays
         raise
@@ -86,8 +90,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_replays(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
-    hours = facts.system.uptime_seconds / 3600
-    if gpu.pcie_replays > max(MAXIMUM_REPLAYS, hours * MAXIMUM_REPLAYS_PER_HOUR):
+    if has_many_replays(facts, gpu):
+        hours = facts.system.uptime_seconds / 3600
         yield REPLAYS.found(
             f"GPU {gpu.index} counted {gpu.pcie_replays} replays; the machine has been up for {hours:.1f} hours",
             {"link": gpu.bus_id, "replays": gpu.pcie_replays, "uptime_hours": round(hours, 1)},
@@ -95,25 +99,17 @@ def judge_replays(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         )
 
 
-def judge_log(facts: Facts) -> Iterator[Finding]:
-    ours = {address for function in facts.pci.gpus for address in (function.address, *function.parents)}
-    corrected: Counter[str] = Counter()
-    severe: Counter[str] = Counter()
-    for line in facts.kernel_log.lines:
-        match = BUS_ERROR.search(line.text)
-        if match and match[1] in ours:
-            (corrected if (match["severity"] or "").startswith("Correct") else severe)[match[1]] += 1
-    if severe or corrected.total() > MAXIMUM_CORRECTED:
-        where = ", ".join(sorted(severe | corrected))
+def judge_log(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
+    ways = {function.address: way_to(function) for function in facts.pci.gpus}
+    told = {address for gpu in facts.nvml.gpus if gpu not in gpus for address in ways.get(gpu.bus_id, ())}
+    found = bus_errors(facts, {address for way in ways.values() for address in way} - told)
+    if found.uncorrected or found.corrected.total() > MAXIMUM_CORRECTED:
+        where = ", ".join(sorted(found.uncorrected | found.corrected))
+        counts = f"{found.uncorrected.total()} uncorrected and {found.corrected.total()} corrected errors"
         yield IN_LOG.found(
-            f"{severe.total()} uncorrected and {corrected.total()} corrected errors on the way to a GPU, at {where}",
-            {"uncorrected": dict(severe), "corrected": dict(corrected), "line": last_line(facts, ours)},
+            f"{counts} on the way to a GPU, at {where}",
+            {"uncorrected": dict(found.uncorrected), "corrected": dict(found.corrected), "line": found.last},
         )
-
-
-def last_line(facts: Facts, ours: set[str]) -> str:
-    matches = ((BUS_ERROR.search(line.text), line.text) for line in facts.kernel_log.lines)
-    return [text for match, text in matches if match and match[1] in ours][-1]
 
 
 def summary(facts: Facts) -> str:

@@ -7,7 +7,8 @@ with a half, a quarter or a sixteenth of its lanes: loading data and offloading 
 How it is judged
 NVML's current width against the width that card and slot can do together, at any load: the width does not change with it.
 The card's own width against the bridges above it in /sys. The generation only while the GPU is in P0 and more than half
-busy. The kernel's line "available PCIe bandwidth, limited by" is shown where there is one: it names the narrow link.
+busy. The kernel's line "available PCIe bandwidth, limited by" is shown where there is one: it names the narrow link. So are
+the errors of such a link: replays, and the kernel's lines about it (AER).
 
 Known exceptions
 An idle GPU lowers its link to generation 1. In a virtual machine the bridges are the hypervisor's own, and clouds wire some
@@ -28,12 +29,19 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.pci import Bridge, PciFunction
+from gpudoctor.facts.pcie_links import (
+    function_of,
+    has_lost_lanes,
+    is_slow_at_work,
+    lanes,
+    link_errors,
+    narrowest_bridge,
+    possible_width,
+)
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 HEALTH_CHECKS = "https://github.com/imbue-ai/cluster-health/blob/master/health_checks/health_checks.py"
 MOBILE = re.compile(r"Laptop|Mobile|Max-Q Design|\bMX\d{3}")
-BUSY_PERCENT = 50
 LOOK = "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max --format=csv"
 HOST = Fix("Ask the owner of the host: the slot cannot be repaired from inside a container", on=("container",), verify=LOOK)
 WINDOWS = Fix("Shut Windows down, switch the power off, reseat the card", risk="disruptive", on=("wsl2",), verify=LOOK)
@@ -111,13 +119,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_width(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
-    bridge = narrowest(facts, gpu)
-    possible = min(gpu.maximum_pcie_width, lanes(bridge) if bridge else gpu.maximum_pcie_width)
-    least = possible // 2 if facts.system.hypervisor else possible
-    if gpu.pcie_width < least:
+    if has_lost_lanes(facts, gpu):
+        possible = possible_width(facts, gpu)
         yield DOWNGRADED.found(
-            f"GPU {gpu.index} has x{gpu.pcie_width} of x{possible}",
-            {"link": gpu.bus_id, "lanes": gpu.pcie_width, "possible_lanes": possible, **kernel_line(facts, gpu.bus_id)},
+            f"GPU {gpu.index} has x{gpu.pcie_width} of x{possible}{errors_in_words(facts, gpu)}",
+            {
+                "link": gpu.bus_id,
+                "lanes": gpu.pcie_width,
+                "possible_lanes": possible,
+                **link_errors(facts, gpu),
+                **kernel_line(facts, gpu.bus_id),
+            },
             gpu=gpu.index,
         )
 
@@ -125,7 +137,7 @@ def judge_width(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 def judge_slot(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     if MOBILE.search(gpu.name):
         raise Skip("a laptop's GPU is wired as its maker chose", Skip.UNSUPPORTED)
-    bridge = narrowest(facts, gpu)
+    bridge = narrowest_bridge(facts, gpu)
     if bridge is None:
         raise Skip("the bridge above the GPU is not visible here", Skip.UNSUPPORTED)
     card = card_lanes(facts, gpu)
@@ -138,33 +150,17 @@ def judge_slot(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 
 
 def judge_generation(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
-    current, maximum = gpu.pcie_generation, gpu.maximum_pcie_generation
-    if current >= maximum or gpu.performance_state != 0:
-        return
-    busy = gpu.utilization.gpu_percent
-    if busy > BUSY_PERCENT:
-        yield LOW_GENERATION.found(
-            f"GPU {gpu.index} is {busy} % busy in P0, and its link runs at generation {current} of {maximum}",
-            {"link": gpu.bus_id, "generation": current, "possible_generation": maximum, "busy_percent": busy},
-            gpu=gpu.index,
-        )
+    if is_slow_at_work(gpu):
+        current, maximum, busy = gpu.pcie_generation, gpu.maximum_pcie_generation, gpu.utilization.gpu_percent
+        words = f"GPU {gpu.index} is {busy} % busy in P0, and its link runs at generation {current} of {maximum}"
+        evidence = {"link": gpu.bus_id, "generation": current, "possible_generation": maximum, "busy_percent": busy}
+        errors = "" if has_lost_lanes(facts, gpu) else errors_in_words(facts, gpu)
+        yield LOW_GENERATION.found(words + errors, {**evidence, **link_errors(facts, gpu)}, gpu=gpu.index)
 
 
-def function_of(facts: Facts, gpu: Gpu) -> PciFunction | None:
-    return next((function for function in facts.pci.gpus if function.address == gpu.bus_id), None)
-
-
-def narrowest(facts: Facts, gpu: Gpu) -> Bridge | None:
-    """The narrowest port between the GPU and the processor; None where the ports are not the machine's own."""
-    function = function_of(facts, gpu)
-    if function is None or facts.system.hypervisor:
-        return None
-    above = [facts.pci.bridges[address] for address in function.parents if address in facts.pci.bridges]
-    return min((bridge for bridge in above if bridge.maximum_link_width), key=lanes, default=None)
-
-
-def lanes(bridge: Bridge) -> int:
-    return bridge.maximum_link_width or 0
+def errors_in_words(facts: Facts, gpu: Gpu) -> str:
+    errors = [f"{count} {name.replace('_', ' ')}" for name, count in link_errors(facts, gpu).items()]
+    return "; " + ", ".join(errors) if errors else ""
 
 
 def card_lanes(facts: Facts, gpu: Gpu) -> int:

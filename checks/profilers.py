@@ -77,7 +77,7 @@ RESTRICTED = Problem(
     references=(COUNTERS,),
 )
 IN_CONTAINER = replace(
-    RESTRICTED, fixes=(ADD_CAPABILITY, Fix("Or, on the host: allow it to every user, then reboot", OPTION, needs=("reboot",)))
+    RESTRICTED, fixes=(ADD_CAPABILITY, Fix("On the host: allow it to every user, then reboot", OPTION, needs=("reboot",)))
 )
 
 

@@ -28,9 +28,8 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 CATALOG = ("https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",)
 RESTART = Fix("Start the program again; the GPU is usable")
 SYNCHRONOUS = Fix(
-    "In Python: let the error be raised where it happens",
+    "In Python: let the error be raised where it happens (slow: unset it afterwards)",
     "export CUDA_LAUNCH_BLOCKING=1",
-    verify="echo $CUDA_LAUNCH_BLOCKING",
 )
 SANITIZE = Fix("If it happens again: let the sanitizer find the kernel", "compute-sanitizer --tool memcheck ./your_program")
 TEST = Fix(

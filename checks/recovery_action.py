@@ -8,7 +8,7 @@ How it is judged
 NVML's recovery action of each GPU, even where everything else looks healthy; anything but none fails.
 
 Known exceptions
-Drivers before R565 do not have it. Where the kernel log has the fatal Xid behind it, the check of that Xid tells it, with
+Drivers before R565 do not have it. Where the kernel log has the Xid behind it, the check of that Xid tells it, with
 this action as evidence.
 
 References
@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.xids import xid_codes
+from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
+ROW_MARKED = 63
 REFERENCES = ("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h", "https://github.com/NVIDIA/DCGM/issues/263")
 LOOK = "nvidia-smi -q -i <address> | grep -i 'recovery action'"
 REBOOT = Fix("Reboot", "sudo reboot", verify=LOOK, on=("host",))
@@ -80,7 +81,7 @@ PROBLEMS = {
 def judge(facts: Facts) -> Iterator[Finding]:
     told = None
     for finding in for_each(facts.nvml.reachable.values(), judge_gpu):
-        if any(map(is_fatal, xid_codes(facts, facts.nvml.gpus[finding.gpu or 0]))):
+        if is_told(facts, facts.nvml.gpus[finding.gpu or 0]):
             told = finding
         else:
             yield finding
@@ -93,6 +94,21 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     if action != "none":
         message = f"GPU {gpu.index}: the driver's recovery action is {action}"
         yield PROBLEMS.get(action, RESET).found(message, {"address": gpu.bus_id, "action": action}, gpu.index)
+
+
+def is_told(facts: Facts, gpu: Gpu) -> bool:
+    """Whether xids or memory-xids fail for what this GPU reported: a replaced row (63) is none of it."""
+    codes = xid_codes(facts, gpu)
+    if ROW_MARKED in codes and is_row_pending(gpu):
+        return True
+    return not codes.isdisjoint(set(MEMORY_ERRORS) - {ROW_MARKED}) or any(map(is_fatal, codes))
+
+
+def is_row_pending(gpu: Gpu) -> bool:
+    try:
+        return gpu.remapped_rows.pending
+    except Skip:
+        return False
 
 
 def is_fatal(code: int) -> bool:

@@ -20,6 +20,7 @@ https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_so
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
@@ -30,9 +31,24 @@ PAIR_BYTES = 10_000_000  # NCCL extends a segment to 9637888 bytes
 WASTE = 0.1  # the share of /dev/shm that leftovers may take
 LOOK = "df -h /dev/shm"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
+KUBERNETES = Fix(
+    "Mount memory on /dev/shm: put these lines into the pod's spec and create it again (it counts against its memory limit)",
+    """\
+spec:
+  containers:
+  - name: CONTAINER
+    volumeMounts:
+    - {name: shm, mountPath: /dev/shm}
+  volumes:
+  - name: shm
+    emptyDir: {medium: Memory, sizeLimit: 8Gi}""",
+    risk="disruptive",
+    verify=LOOK,
+    on=("container",),
+)
 ENLARGE = (
     Fix(
-        "Start the container again with more (IMAGE: its image); in Kubernetes mount an emptyDir with medium: Memory on /dev/shm",
+        "Start the container again with more (IMAGE: its image)",
         "docker run --gpus all --shm-size=8g --ulimit memlock=-1 IMAGE",
         risk="disruptive",
         verify=LOOK,
@@ -86,6 +102,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         problem = NO_SPACE if gpus > 1 else TOO_SMALL
         words = f"{mib(free)} MiB of {mib(facts.limits.shm_bytes)} MiB are free"
         evidence = {"free_mib": mib(free), "size_mib": mib(facts.limits.shm_bytes), "gpus": gpus}
+        if facts.container.engine == "kubernetes":
+            problem = replace(problem, fixes=(KUBERNETES,))
         yield problem.found(words + f", for {gpus} GPUs" * (gpus > 1), evidence)
 
 

@@ -18,14 +18,16 @@ https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import Sxid
-from gpudoctor.facts.xids import log_span
+from gpudoctor.facts.xids import log_span, xids_by_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
+LINK = re.compile(r"on link (\d+)")
 REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go",)
 REPORT = Fix("If it comes back: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh", on=("host",))
 HOST = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
@@ -83,10 +85,29 @@ def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
     fatal = [sxid for sxid in sxids if sxid.is_fatal]
     risky = [sxid for sxid in sxids if is_risky(sxid.code)]
     if fatal:
-        gpus = sorted({xid.pci for xid in facts.kernel_log.xids if xid.code == 74})
-        yield FATAL.found(words(fatal), {**evidence(fatal), **({"gpus_with_xid_74": gpus} if gpus else {})})
+        ends = other_ends(facts)
+        message = words(fatal) + (f"; the other end: {'; '.join(ends)}" if ends else "")
+        yield FATAL.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
     elif risky:
         yield NON_FATAL.found(words(risky), evidence(risky))
+
+
+def other_ends(facts: Facts) -> list[str]:
+    """The GPUs that reported the loss of a link, and which link; where none did, those that NVML says have one down."""
+    lost = {gpu.name: [LINK.search(xid.text) for xid in gpu.all if xid.code == 74] for gpu in xids_by_gpu(facts)}
+    told = {name: sorted({int(match[1]) for match in matches if match}) for name, matches in lost.items() if matches}
+    lost_links = told or down(facts)
+    return [", link ".join(filter(None, (name, ", ".join(map(str, numbers))))) for name, numbers in lost_links.items()]
+
+
+def down(facts: Facts) -> dict[str, list[int]]:
+    found = {}
+    try:
+        for gpu in facts.nvml.reachable.values():
+            found[f"GPU {gpu.index} ({gpu.bus_id})"] = [link.link for link in gpu.nvlinks if not link.active]
+    except Skip:
+        pass
+    return {name: links for name, links in found.items() if links}
 
 
 def is_risky(code: int) -> bool:

@@ -34,7 +34,7 @@ TOO_HOT = Problem(
     id="gpu-too-hot",
     title="A GPU is hotter than its slowdown temperature",
     why="From here on the hardware halves the clocks, and some degrees above the GPU switches off.",
-    action=Action.REPLACE_HARDWARE,
+    action=Action.FIX_CONFIG,
     fixes=(COOL, FANS),
     references=(HEADER,),
 )

@@ -7,7 +7,8 @@ thermal slowdown (0x20), hardware thermal slowdown (0x40) and the external power
 How it is judged
 The reasons at this moment. The power brake and the hardware's thermal slowdown cut the clocks to half or less, and fail.
 Software thermal slowdown warns; where the memory is at its limit and the core is below its own, the memory is the cause.
-Hardware slowdown with no reason beside it warns, as likely: it also shows for a moment when the power state changes.
+Fans of the board that stand still are named. Hardware slowdown with no reason beside it warns, as likely: it also shows for a
+moment when the power state changes.
 
 Known exceptions
 Idle (0x1), application clocks (0x2), the power cap (0x4), sync boost (0x10) and the display (0x100) are no fault. How long a
@@ -21,6 +22,7 @@ https://github.com/leptonai/gpud/pull/330
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
@@ -33,6 +35,10 @@ HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x8
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
 COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
 FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
+STILL = (
+    Fix("Let the driver control the fans again: end programs that set them, and take their settings away", verify=LOOK),
+    Fix("If they still stand: switch off, look for cables in the fans, and have fans that do not turn replaced", verify=LOOK),
+)
 LESS_POWER = Fix(
     "Until then: lower the power limit, which costs some speed", "sudo nvidia-smi -i <address> -pl <lower_watts>", on=("host",)
 )
@@ -57,7 +63,7 @@ HARDWARE_HOT = Problem(
     id="hw-thermal-slowdown",
     title="The GPU is so hot that its hardware cuts the clocks",
     why="Above its slowdown temperature the GPU halves its clocks to protect itself. Next it switches off.",
-    action=Action.REPLACE_HARDWARE,
+    action=Action.FIX_CONFIG,
     fixes=(COOL, FANS, LESS_POWER),
     references=(HEADER,),
 )
@@ -65,7 +71,7 @@ MEMORY_HOT = Problem(
     id="xid-free-sw-thermal-memory-hot",
     title="The GPU's memory is too hot, although its core is cool",
     why="The memory is at its highest operating temperature, so that the driver lowers the clocks: pads, backplate or airflow.",
-    action=Action.REPLACE_HARDWARE,
+    action=Action.FIX_CONFIG,
     fixes=(COOL, FANS, LESS_POWER, Fix("Out of warranty: renew the thermal pads of the memory")),
     references=(HEADER,),
     status=Status.WARN,
@@ -123,7 +129,23 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
         "reasons": [reason.name for reason in knowledge.clock_reasons(gpu.clock_reasons)],
         **known(gpu),
     }
+    fans = own_fans(gpu)
+    if fans and problem is not BRAKE:  # its own fans cool it: those of the case are not on the BMC's list
+        stands_still = gpu.get("FanSpeed") == 0
+        evidence["fans"], evidence["fan_percent"] = fans, gpu.get("FanSpeed")
+        words += "; its fans stand still" if stands_still else ""
+        others = tuple(fix for fix in problem.fixes if fix is not FANS)
+        problem = replace(problem, fixes=(*STILL, *others) if stands_still else others)
     return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)
+
+
+def own_fans(gpu: Gpu) -> int:
+    """How many fans the board has; 0 also where NVML does not tell their number or speed."""
+    try:
+        fans = gpu.get("NumFans")
+        return int(fans) if gpu.get("FanSpeed") is not None else 0
+    except Skip:
+        return 0
 
 
 def known(gpu: Gpu) -> dict[str, object]:

@@ -10,7 +10,7 @@ torch.version.cuda.
 
 Known exceptions
 Within one major version PyTorch only prints a warning, and the extensions work. Without a toolkit, or with a PyTorch without
-CUDA, there is nothing to compare. Running PyTorch needs no toolkit.
+CUDA, there is nothing to compare. Running PyTorch needs no toolkit. A PyTorch that must be replaced is judged first.
 
 References
 https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py
@@ -87,4 +87,4 @@ def summary(facts: Facts) -> str:
     return f"toolkit {dotted(toolkit(facts)[1])}, torch {facts.python.torch_version} with CUDA {facts.python.torch_cuda}"
 
 
-CHECK = Check(judge=judge, summary=summary, area="toolchain", problems=(MISMATCH,))
+CHECK = Check(judge=judge, summary=summary, area="toolchain", problems=(MISMATCH,), explained_by=("torch",))

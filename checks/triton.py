@@ -74,7 +74,7 @@ NO_HEADERS = Problem(
             arch="sudo pacman -S python",
         ),
         Fix(
-            "Or, where they cannot be installed, take a Python that has them",
+            "Where they cannot be installed: take a Python that has them",
             "uv venv --managed-python --python <python_version>",
         ),
     ),

@@ -84,7 +84,7 @@ OWN = {
         "The power cable of a GPU is not connected (Xid 54)",
         "Without its auxiliary power the board runs with reduced clocks, if at all.",
         Fix("Switch off, connect every power plug of the board, switch on", "sudo poweroff", risk="disruptive", on=("host",)),
-        action=Action.REBOOT,
+        action=Action.REPLACE_HARDWARE,
     ),
     61: problem(
         "xid-61-pmu-breakpoint",
@@ -157,6 +157,7 @@ OWN = {
         POWER_OFF,
         UPDATE,
         REPORT,
+        action=Action.REBOOT,
     ),
 }
 NEEDS_RESET = problem(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor import knowledge
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.kernel_log import Xid
 from gpudoctor.model import Skip
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gpudoctor.facts import Facts
 
 FALLEN_OFF = 79
+LINK_ERRORS = (74, *range(144, 151))
 RECOVERY_CHANGED = 154
 # What one bad word or row of memory makes the driver write, the gravest first.
 MEMORY_ERRORS = (64, 95, 140, 48, 172, 171, 94, 63)
@@ -80,9 +82,31 @@ class GpuXids:
 
 
 def xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
-    """The GPUs that reported any Xid; Unavailable where the kernel log may not be read."""
+    """The GPUs of this machine that reported any Xid; Unavailable where the kernel log may not be read.
+
+    A container sees the kernel log of its host: the Xids of GPUs that it was not given are not its own.
+    """
     slots = dict.fromkeys(xid.pci for xid in facts.kernel_log.xids)
-    return tuple(_of(facts, slot) for slot in slots)
+    return tuple(gpu for gpu in (_of(facts, slot) for slot in slots) if gpu.gpu or not has_all_that_it_was_given(facts))
+
+
+def has_all_that_it_was_given(facts: Facts) -> bool:
+    """Whether this is a container, and NVML works with every GPU that has a node in it: another one was not given to it."""
+    try:
+        gpus = facts.nvml.gpus
+        if not (facts.system.is_container and gpus):
+            return False
+        return {f"/dev/nvidia{gpu.minor_number}" for gpu in gpus if _bus_id(gpu)} >= set(facts.devices.gpu_nodes)
+    except Skip:  # then no GPU is left out
+        return False
+
+
+def needs_recovery(facts: Facts, gpu: Gpu) -> bool:
+    """Whether the driver asks for a recovery of this GPU, or the log has a fatal Xid that no recovery has followed."""
+    recovery, codes = _recovery(gpu), xid_codes(facts, gpu)
+    if recovery not in (None, "none"):
+        return True
+    return any(map(_is_fatal, codes)) and not (RECOVERY_CHANGED in codes and recovery == "none")
 
 
 def xid_codes(facts: Facts, gpu: Gpu) -> frozenset[int]:
@@ -98,6 +122,16 @@ def log_span(facts: Facts) -> str:
     if facts.kernel_log.complete:
         return "since the boot"
     return "in what is left of the kernel log, which no longer reaches back to the boot"
+
+
+def has_lost_link(facts: Facts, gpu: Gpu) -> bool:
+    """Whether the log says that a link of this GPU broke off, and nothing has brought it back since."""
+    return needs_recovery(facts, gpu) and not xid_codes(facts, gpu).isdisjoint(LINK_ERRORS)
+
+
+def _is_fatal(code: int) -> bool:
+    known = knowledge.xid(code)
+    return known is not None and known.severity == "fatal"
 
 
 def _of(facts: Facts, slot: str) -> GpuXids:
