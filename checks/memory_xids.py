@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.xids import FALLEN_OFF, MEMORY_ERRORS, GpuXids, log_span, xids_by_gpu
+from gpudoctor.facts.xids import FALLEN_OFF, MEMORY_ERRORS, GpuXids, is_row_pending, log_span, xids_by_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 REFERENCES = (
@@ -130,7 +130,7 @@ def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
     if worst is None or FALLEN_OFF in gpu.codes or (worst == 63 and gpu.gpu and is_activated(gpu.gpu)):
         return
     problem, message = PROBLEMS[worst], gpu.words([worst])
-    if worst != 63 and gpu.gpu and has_row_pending(gpu.gpu):
+    if worst != 63 and gpu.gpu and is_row_pending(gpu.gpu):
         message += "; a bad row waits for its replacement"
     if gpu.recovered and problem.action is Action.RESET_GPU:
         problem, message = replace(problem, status=Status.WARN), message + "; the driver asks for no recovery any more"
@@ -158,13 +158,6 @@ def is_activated(gpu: Gpu) -> bool:
         pass
     try:
         return not gpu.retired_pages_pending
-    except Skip:
-        return False
-
-
-def has_row_pending(gpu: Gpu) -> bool:
-    try:
-        return gpu.remapped_rows.pending
     except Skip:
         return False
 

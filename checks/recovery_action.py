@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
+from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
 ROW_MARKED = 63
@@ -102,13 +102,6 @@ def is_told(facts: Facts, gpu: Gpu) -> bool:
     if ROW_MARKED in codes and is_row_pending(gpu):
         return True
     return not codes.isdisjoint(set(MEMORY_ERRORS) - {ROW_MARKED}) or any(map(is_fatal, codes))
-
-
-def is_row_pending(gpu: Gpu) -> bool:
-    try:
-        return gpu.remapped_rows.pending
-    except Skip:
-        return False
 
 
 def is_fatal(code: int) -> bool:

@@ -76,12 +76,9 @@ class Unavailable(Skip):
 
 @dataclass(frozen=True)
 class Reply:
-    """What the machine answered to one question.
+    """What the machine answered to one question; "missing" means that it looked, and the thing is not there."""
 
-    status: "ok", "missing" (it looked, and the thing is not there), "denied", "timeout", "died" or "error".
-    """
-
-    status: str
+    status: str  # ok, missing, denied, timeout, died or error
     value: Any = None
     detail: str = ""
     seconds: float = 0.0
@@ -216,9 +213,6 @@ def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]
         raise Skip("there is none to look at")
 
 
-Judge = Callable[[Any], Iterable[Finding]]
-
-
 @dataclass(frozen=True)
 class Check:
     """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one.
@@ -227,7 +221,7 @@ class Check:
     this one would only say again.
     """
 
-    judge: Judge
+    judge: Callable[[Any], Iterable[Finding]]
     area: str
     summary: Callable[[Any], str]
     problems: Tuple[Problem, ...] = ()

@@ -160,3 +160,11 @@ def _recovery(gpu: Gpu) -> str | None:
         return gpu.recovery_action
     except Skip:
         return None
+
+
+def is_row_pending(gpu: Gpu) -> bool:
+    """A bad row of memory waits for a reset to be replaced; False also where NVML does not say."""
+    try:
+        return gpu.remapped_rows.pending
+    except Skip:
+        return False
