@@ -49,7 +49,7 @@ WPR2 = Problem(
         POWER_OFF,
         Fix(
             "Laptops: if it comes back, switch off the driver's power management of an idle GPU",
-            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf && sudo reboot",
+            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && sudo reboot",
         ),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876",),

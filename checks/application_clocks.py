@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 TOLERANCE = 0.05
 
@@ -55,8 +55,17 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
         yield LOWERED.found(f"GPU {gpu.index}: {now} MHz instead of {default} MHz", evidence, gpu.index)
 
 
+def graphics_mhz(gpu: Gpu) -> int | None:
+    """None where NVML does not tell it of this GPU."""
+    try:
+        return gpu.application_clocks_mhz.get("graphics")
+    except Skip:
+        return None
+
+
 def summary(facts: Facts) -> str:
-    clocks = sorted({gpu.application_clocks_mhz["graphics"] for gpu in facts.nvml.gpus})
+    told = map(graphics_mhz, facts.nvml.reachable.values())
+    clocks = sorted({mhz for mhz in told if mhz is not None})
     return f"{', '.join(map(str, clocks))} MHz, as by default"
 
 

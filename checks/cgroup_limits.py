@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 MIB = 1 << 20
 MACHINE_SHARE = 0.9  # a limit above this share of the machine's memory restricts nothing
@@ -73,7 +73,10 @@ def judge_memory(facts: Facts) -> Iterator[Finding]:
     limit = facts.limits.cgroup_memory_bytes
     if limit is None:
         return
-    allowed, gpu = limit // MIB, max(gpu.memory_total_mib for gpu in facts.nvml.gpus)
+    sizes = [gpu.memory_total_mib for gpu in facts.nvml.reachable.values()]
+    if not sizes:
+        raise Skip("there is no GPU whose memory the limit could be compared with")
+    allowed, gpu = limit // MIB, max(sizes)
     if allowed < gpu and allowed < MACHINE_SHARE * facts.system.memory_mib["MemTotal"]:
         words = f"the limit is {allowed} MiB, a GPU has {gpu} MiB"
         yield MEMORY.found(words, {"limit_mib": allowed, "gpu_mib": gpu}, confidence=Confidence.LIKELY)

@@ -30,7 +30,9 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 SMI = "nvidia-smi -L"
 # IMAGE, CONTAINER and CTID are what a person puts there: from in here their names are not visible.
 DOCKER = Fix("Start it again with its GPUs, on the host", "docker run --rm --gpus all IMAGE nvidia-smi", verify=SMI)
-COMPOSE = Fix("In a compose file: 'gpus: all' under the service, then", "docker compose up -d --force-recreate", verify=SMI)
+COMPOSE = Fix(
+    "In a compose file: 'gpus: all' under the service, then", "docker compose up -d --force-recreate", "disruptive", verify=SMI
+)
 PODMAN = Fix(
     "Start it again with its GPUs, on the host (older versions of Podman ignore --gpus)",
     "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable IMAGE nvidia-smi",
@@ -120,7 +122,7 @@ NO_LIBRARIES = Problem(
 )
 IN_LXC = Fix(
     "Install the libraries of exactly the host's driver, without its module",
-    "sudo sh NVIDIA-Linux-x86_64-<driver>.run --no-kernel-module",
+    "sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
     verify=SMI,
 )
 
@@ -196,9 +198,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     denied = {path: node for path, node in facts.devices.nodes.items() if node.open_error in ("EPERM", "EACCES")}
     if denied and engine != "apptainer":
-        yield from refused(facts, engine, " and ".join(sorted(denied, reverse=True)), denied[max(denied)])
-    else:
-        yield from libraries(facts, engine)
+        refusals = list(refused(facts, engine, " and ".join(sorted(denied, reverse=True)), denied[max(denied)]))
+        if refusals:
+            yield from refusals
+            return
+    yield from libraries(facts, engine)
 
 
 def no_devices(facts: Facts, engine: str) -> Finding:

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.runtime import Docker
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 RUN = "docker run --rm --gpus all ubuntu nvidia-smi"
@@ -127,7 +127,10 @@ def not_known(facts: Facts, daemon: Docker) -> Finding | None:
         return problem.found(
             f"the daemon's runtimes are {runtimes}; {path} names none of NVIDIA's, and there is no hook", evidence
         )
-    if facts.runtime.toolkit_newer_than_daemon:
+    newer = facts.runtime.toolkit_newer_than_daemon
+    if newer is None:
+        raise Unavailable("whether the hook was there when the daemon started cannot be seen")
+    if newer:
         return NEWER.found("the hook was installed after dockerd had started", evidence, confidence=Confidence.LIKELY)
     return None
 

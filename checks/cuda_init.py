@@ -104,7 +104,7 @@ AFTER_SUSPEND = Problem(
         Fix(
             "For good: let the driver save video memory when the machine sleeps, then reboot",
             "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1 NVreg_TemporaryFilePath=/var/tmp' | "
-            "sudo tee /etc/modprobe.d/nvidia-power.conf && "
+            "sudo tee /etc/modprobe.d/nvidia-video-memory.conf && "
             "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate && sudo reboot",
         ),
     ),

@@ -85,6 +85,7 @@ BROKEN = Problem(
         Fix(
             "In the image: remove the empty files, so that the engine can put the driver's there",
             "find /usr -name 'lib*.so*' -size 0 \\( -name 'libcuda*' -o -name 'libnvidia*' \\) -delete && ldconfig",
+            risk="destructive",
             on=("container",),
         ),
         Fix("On a host: install the driver's packages again", on=("host",)),
@@ -115,7 +116,7 @@ MIXED = Problem(
         OUT_OF_THIS_SHELL,
         Fix("For good: delete the line that names its folder, then renew the loader's cache", f"grep -n <folder> {FILES}"),
         Fix("See who put it there", "dpkg -S <library> || rpm -qf <library>", on=("debian", "rhel", "suse")),
-        Fix("In a conda environment", "conda remove cuda-compat", on=("conda",)),
+        Fix("In a conda environment", "conda remove cuda-compat", "disruptive", on=("conda",)),
     ),
     references=("https://github.com/easydiffusion/easydiffusion/issues/379",),
 )

@@ -41,7 +41,12 @@ NOT_RUNNING = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",)),
-        Fix("To do without MPS: remove what the ended daemon left", "rm -rf <folder>", risk="disruptive", on=("host",)),
+        Fix(
+            "To do without MPS: remove what the ended daemon left",
+            "rm -f <folder>/control <folder>/nvidia-cuda-mps-control.pid <folder>/log",
+            risk="destructive",
+            on=("host",),
+        ),
         Fix(
             "In a container: share the daemon of the host",
             "docker run --gpus all --ipc=host -v <folder>:<folder> IMAGE",

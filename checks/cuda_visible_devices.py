@@ -228,14 +228,15 @@ def order(facts: Facts) -> Iterator[Finding]:
 def differs(facts: Facts) -> bool:
     """Whether a number means another GPU to CUDA than to nvidia-smi."""
     by_bus = list(facts.nvml.reachable)
-    if len({gpu.name for gpu in facts.nvml.reachable.values()}) < 2 or not cuda_count(facts):
+    if len({gpu.name for gpu in facts.nvml.reachable.values()}) < 2:
         return False
+    by_cuda = [device.bus_id for device in facts.cuda.devices]
     value = facts.environment.get(VARIABLE)
-    if value is None:
-        return [device.bus_id for device in facts.cuda.devices] != by_bus
+    if value is None or not by_cuda:
+        return bool(by_cuda) and by_cuda != by_bus
     numbers = re.findall(r"\d+", value) if re.match(r"\s*\d", value) else []
     meant = [by_bus[int(number)] for number in numbers if int(number) < len(by_bus)]
-    return meant != [device.bus_id for device in facts.cuda.devices][: len(meant)]
+    return meant != by_cuda[: len(meant)]
 
 
 def summary(facts: Facts) -> str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -31,10 +32,12 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 GUIDE = "https://github.com/cupy/cupy/blob/main/docs/source/install.rst"
 WHEEL = re.compile(r"cupy-cuda(\d\d)(?:x|\d)")
+OLDEST_WHEEL = 11  # CUDA 10 had one wheel for each release
 FINDS_WHEELS = Version("14")  # from here on by cuda-pathfinder
 NEEDS_HEADERS = (12, 2)
 SHOW = "<python> -c 'import cupy; print(cupy.arange(3).sum())'"
 CONDA = Fix("From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",))
+NO_WHEEL = Fix("CuPy has no wheel for a CUDA that is so old: install a newer driver", verify=SHOW)
 
 WRONG_MAJOR = Problem(
     id="cupy-wrong-cuda-major",
@@ -99,10 +102,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
     driver = facts.cuda.driver_version
     if major > driver[0]:
         message = f"{_words(package)} is built for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
-        yield WRONG_MAJOR.found(message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver)))
+        yield offering(WRONG_MAJOR, driver[0]).found(
+            message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver))
+        )
         return
     problems = list(libraries(facts, package, major))
     yield from problems or headers(facts, package, major)
+
+
+def offering(problem: Problem, right: int) -> Problem:
+    """The problem without the fix that names a wheel, where CUDA is too old for one."""
+    return problem if right >= OLDEST_WHEEL else replace(problem, fixes=(NO_WHEEL, CONDA))
 
 
 def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
@@ -112,9 +122,9 @@ def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
         if others:
             right = max((other for other in others if other <= facts.cuda.driver_version[0]), default=major)
             message = f"{_words(package)} needs CUDA {major}; the libraries here are of CUDA {', '.join(map(str, others))}"
-            yield WRONG_MAJOR.found(message, _evidence(facts, package, right, found=others))
+            yield offering(WRONG_MAJOR, right).found(message, _evidence(facts, package, right, found=others))
         else:
-            yield NO_LIBRARIES.found(
+            yield offering(NO_LIBRARIES, major).found(
                 f"{_words(package)} needs libcublas.so.{major}; there is none", _evidence(facts, package, major)
             )
     elif Version(package.version) < FINDS_WHEELS:
@@ -154,6 +164,8 @@ def nvrtc_version(facts: Facts, major: int) -> tuple[int, int] | None:
 
 def _evidence(facts: Facts, package: Package, right: int, **more: object) -> dict[str, object]:
     """right: the CUDA release of the wheel to install, with CUDA's own wheels only where its libraries are not here yet."""
+    if right < OLDEST_WHEEL:
+        return {"package": normalized(package.name), **more}
     extra = "[ctk]" if right >= 12 and right not in facts.libraries.majors("libcublas") else ""
     return {"package": normalized(package.name), "right": f"cupy-cuda{right}x{extra}", **more}
 

@@ -44,6 +44,7 @@ DESKTOP_LINUX = Problem(
         *fix_on(
             "Install the engine first",
             verify=RUN,
+            risk="disruptive",
             needs=("network",),
             debian=f"{ENGINE} && docker context use default",
             rhel=f"{ENGINE} && docker context use default",
@@ -102,7 +103,7 @@ FAILED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Read why", "sudo journalctl -u docker -b --no-pager | grep -iE 'error|fail|unable' | tail -n 20"),
-        Fix("Once that is solved", "sudo systemctl restart docker", verify="docker info"),
+        Fix("Once that is solved", "sudo systemctl restart docker", risk="disruptive", verify="docker info"),
     ),
 )
 

@@ -34,7 +34,7 @@ END_OF_LIFE = Problem(
         *fix_on(
             "Install a branch that is maintained",
             verify="nvidia-smi",
-            debian="sudo apt install nvidia-driver-<package> && sudo reboot",
+            debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver) && sudo reboot",
             rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
             suse="sudo zypper update '*nvidia*' && sudo reboot",
             arch="sudo pacman -Syu && sudo reboot",

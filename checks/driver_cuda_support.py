@@ -46,7 +46,7 @@ TORCH_WORKS = "<python> -c 'import torch; print(torch.zeros(1).cuda())'"
 UPGRADE = fix_on(
     "Install a newer driver",
     verify="nvidia-smi",
-    debian="sudo apt install <package> && sudo reboot",
+    debian="(sudo apt install <package> || sudo apt install nvidia-driver) && sudo reboot",
     rhel="sudo dnf upgrade --refresh '*nvidia*' && sudo reboot",
     suse="sudo zypper update '*nvidia*' && sudo reboot",
     arch="sudo pacman -Syu && sudo reboot",

@@ -22,7 +22,6 @@ https://github.com/tinygrad/open-gpu-kernel-modules/issues/47
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -42,6 +41,7 @@ IN_IMAGE = Problem(
         *fix_on(
             "Take them out of the image (Dockerfile: RUN), then start it again",
             verify="nvidia-smi",
+            risk="disruptive",
             debian=f"{PURGE} && ldconfig",
             rhel="dnf remove -y 'libnvidia*' 'nvidia-driver*' && ldconfig",
         ),
@@ -52,6 +52,7 @@ FOR_LXC = Fix(
     "Take the driver out of this container, then install the libraries of the host's release from its .run file",
     f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
     "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
+    risk="disruptive",
     verify="nvidia-smi",
 )
 
@@ -104,6 +105,15 @@ INCOMPLETE = Problem(
         other="sudo dkms autoinstall && sudo reboot",
     ),
 )
+INSTALL_READY_MADE = fix_on(
+    "Install the module of the libraries' release, then reboot",
+    verify="nvidia-smi",
+    debian="sudo apt install --fix-broken && sudo reboot",
+    rhel="sudo dnf upgrade '*nvidia*' && (! command -v akmods || sudo akmods --force) && sudo reboot",
+    suse="sudo zypper update '*nvidia*' && sudo reboot",
+    arch="sudo pacman -Syu && sudo reboot",
+    other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+)
 
 MISMATCH = Problem(
     id="driver-library-version-mismatch",
@@ -149,16 +159,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
     words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not'}"
     words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
     evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
-    sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
-    upgraded = mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
     causes = (
         Cause(IN_IMAGE, lambda facts: in_image(facts).found(words, evidence) if brought_along(facts) else None),
         Cause(OLDER_IN_CONTAINER, lambda facts: OLDER_IN_CONTAINER.found(words, evidence) if is_older(facts, module) else None),
         Cause(MIXED_INSTALL, lambda facts: mixed_install(facts, words, evidence)),
         Cause(INCOMPLETE, lambda facts: incomplete(facts).found(words, evidence) if stays(facts) else None),
-        Cause(MISMATCH, lambda facts: upgraded),
+        Cause(MISMATCH, lambda facts: upgraded(facts, words, evidence)),
     )
-    yield from first_cause(causes, facts, upgraded)
+    yield from first_cause(causes, facts, MISMATCH.found(words, evidence))
 
 
 def agree(facts: Facts, module: str) -> bool:
@@ -191,6 +199,15 @@ def waits_for_boot(facts: Facts) -> bool:
 def stays(facts: Facts) -> bool:
     """The next boot would load the release that is loaded now."""
     return facts.container.engine is None and on_disk(facts) == facts.driver.module_version
+
+
+def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
+    """What to load again is left out where it cannot be read: the finding stands without it."""
+    sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
+    try:
+        return mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
+    except Skip:
+        return MISMATCH.found(words, evidence, confidence=sure)
 
 
 def mismatch(facts: Facts) -> Problem:
@@ -229,13 +246,11 @@ def is_older(facts: Facts, module: str) -> bool:
 
 def incomplete(facts: Facts) -> Problem:
     """Where there is no DKMS, packages bring the module ready-made."""
-    if facts.driver.has_dkms:
-        return INCOMPLETE
-    return replace(INCOMPLETE, fixes=tuple(without_dkms(fix) for fix in INCOMPLETE.fixes))
-
-
-def without_dkms(fix: Fix) -> Fix:
-    return replace(fix, command=re.sub(r"(^| && )sudo dkms autoinstall(?= &&)", "", fix.command).removeprefix(" && "))
+    try:
+        has_dkms = facts.driver.has_dkms
+    except Skip:
+        has_dkms = True
+    return INCOMPLETE if has_dkms else replace(INCOMPLETE, fixes=INSTALL_READY_MADE)
 
 
 def brought_along(facts: Facts) -> bool:

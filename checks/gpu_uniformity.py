@@ -60,17 +60,22 @@ def judge(facts: Facts) -> Iterator[Finding]:
     groups = [gpus for gpus in equal_boards(facts) if len(gpus) > 1]
     if not groups:
         raise Skip("there are no two GPUs of one kind")
+    is_compared = False
     for gpus in groups:
-        differences = {field: by_value for field in FIELDS if len(by_value := values(gpus, field)) > 1}
+        told = {field: values(gpus, field) for field in FIELDS}
+        is_compared |= any(sum(map(len, by_value.values())) > 1 for by_value in told.values())
+        differences = {field: by_value for field, by_value in told.items() if len(by_value) > 1}
         if differences:
             words = "; ".join(f"{field}: {in_words(by_value)}" for field, by_value in differences.items())
             yield DIFFERENT.found(f"{gpus[0].name}: {words}", {"differs": list(differences)})
+    if not is_compared:
+        raise Skip("NVML tells nothing of these GPUs that could be compared", Skip.UNSUPPORTED)
 
 
 def equal_boards(facts: Facts) -> list[list[Gpu]]:
     """The GPUs by model and maker's board."""
     groups: dict[tuple[str, int], list[Gpu]] = defaultdict(list)
-    for gpu in facts.nvml.gpus:
+    for gpu in facts.nvml.reachable.values():
         groups[gpu.name, int(gpu.get("PciInfo.pciSubSystemId"))].append(gpu)
     return list(groups.values())
 

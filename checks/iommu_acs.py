@@ -44,6 +44,7 @@ ACS = Problem(
         Fix(
             "Switch it off in these bridges until the next boot",
             'for bridge in <bridges>; do sudo setpci -s "$bridge" ECAP_ACS+0x6.w=0000; done',
+            risk="disruptive",
             verify=TEST,
             on=("host",),
         ),
@@ -87,6 +88,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("one GPU has no peer")
     if facts.system.hypervisor:
         raise Skip("in a virtual machine the bridges and the IOMMU are the host's business")
+    if not facts.nvml.p2p:
+        raise Unavailable("NVML does not say which GPUs reach each other")
     pairs = [pair for pair, word in facts.nvml.p2p.items() if word == "ok"]
     if not any(not has_nvlink(facts.nvml.gpus[one]) for pair in pairs for one in pair):
         raise Skip("no two GPUs send to each other over PCIe")

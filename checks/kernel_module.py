@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
@@ -104,24 +105,23 @@ COMPILER = fix_on(
     suse="sudo zypper install gcc<gcc> && sudo dkms autoinstall && sudo modprobe nvidia",
     arch="sudo pacman -Syu gcc && sudo dkms autoinstall && sudo modprobe nvidia",
 )
+NEWER = fix_on(
+    "Install a newer driver, which knows this kernel",
+    verify="dkms status && nvidia-smi",
+    debian="(sudo apt install nvidia-driver-<newer> || sudo apt install nvidia-driver) && sudo reboot",
+    rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
+    arch="sudo pacman -Syu && sudo reboot",
+)
 BUILD_FAILED = Problem(
     id="dkms-build-failed-new-kernel",
     title="The module could not be compiled for the running kernel",
     why="The compiler failed: this driver does not know this kernel, or the compiler that built the kernel is missing.",
     action=Action.INSTALL,
-    fixes=(
-        *fix_on(
-            "Install a newer driver, which knows this kernel",
-            verify="dkms status && nvidia-smi",
-            debian="sudo apt install nvidia-driver-<newer>-open && sudo reboot",
-            rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
-            arch="sudo pacman -Syu nvidia-open-dkms && sudo reboot",
-        ),
-        OLDER_KERNEL,
-    ),
+    fixes=(*NEWER, OLDER_KERNEL),
     references=("https://github.com/linux-surface/linux-surface/issues/573",),
 )
 
+BEFORE_TURING = ("Kepler", "Maxwell", "Pascal", "Volta")
 OTHER_KERNEL = "/boot/vmlinuz-<other_kernel>"
 PRECOMPILED = (
     Fix("Update the driver and its ready-made module, then reboot", "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo reboot"),
@@ -163,7 +163,7 @@ REJECTED = (
 def not_installed(facts: Facts) -> Finding | None:
     if facts.driver.installed_modules or facts.driver.library_versions:
         return None
-    is_ubuntu = facts.system.family == "debian" and facts.system.distribution != "debian"
+    is_ubuntu = "ubuntu" in (facts.system.distribution, *facts.system.distribution_like)
     fixes = (UBUNTU_DRIVER,) if is_ubuntu else NOT_INSTALLED.fixes
     return replace(NOT_INSTALLED, fixes=fixes).found(f"no nvidia module and no driver library for {_gpus(facts)}")
 
@@ -177,8 +177,7 @@ def nouveau(facts: Facts) -> Finding | None:
 
 def blacklisted(facts: Facts) -> Finding | None:
     for path, text in facts.driver.modprobe_options.items():
-        rule = re.search(BLACKLIST_RULE, text, re.M)
-        if rule:
+        if rule := re.search(BLACKLIST_RULE, text, re.M):
             return BLACKLISTED.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
     return None
 
@@ -201,7 +200,7 @@ def build_failed(facts: Facts) -> Finding | None:
         built_for = re.search(r"for kernel (\S+)", text)
         if errors and (built_for is None or built_for[1] == facts.system.kernel):
             error = errors[0].strip()
-            evidence = {"log": path, "error": error, "gcc": kernel_compiler(text), "newer": newer_branch(facts)}
+            evidence = {"log": path, "error": error, "gcc": kernel_compiler(text), "newer": newer_driver(facts)}
             problem = replace(BUILD_FAILED, fixes=(*COMPILER, OLDER_KERNEL)) if evidence["gcc"] else BUILD_FAILED
             return problem.found(f"the build for {facts.system.kernel} failed: {error}", evidence)
     return None
@@ -214,10 +213,13 @@ def kernel_compiler(log: str) -> str | None:
     return built_by[1] if missing and built_by else None
 
 
-def newer_branch(facts: Facts) -> int:
-    """A branch for production that is newer than the installed one; the newest where there is none."""
-    numbers = sorted(row.number for row in table().branches if row.kind in ("production", "long-term support"))
-    return next((number for number in numbers if number > (facts.driver.branch or 0)), numbers[-1])
+def newer_driver(facts: Facts) -> str:
+    """A branch for production that is newer than the installed one, else the newest; GPUs before Turing have no open module."""
+    kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus}
+    last = min(filter(None, map(last_branch, kinds)), default=max(row.number for row in table().branches))
+    kept = {row.number for row in table().branches if row.kind in ("production", "long-term support") and row.number <= last}
+    number = min((number for number in kept if number > (facts.driver.branch or 0)), default=max(kept, default=last))
+    return f"{number}-open" if kinds.isdisjoint(BEFORE_TURING) else str(number)
 
 
 def not_built(facts: Facts) -> Finding | None:

@@ -41,7 +41,7 @@ OPEN_DRIVER = fix_on(
 )
 VGPU_DRIVER = Fix(
     "This virtual machine has a vGPU: install NVIDIA's vGPU guest driver (GRID) of the host's release instead",
-    "sudo sh NVIDIA-Linux-x86_64-*-grid.run && sudo reboot",
+    "sudo sh NVIDIA-Linux-*-grid.run && sudo reboot",
     verify="nvidia-smi",
 )
 NOT_SUPPORTED = Problem(

@@ -44,7 +44,7 @@ LIBRARY_MISSING = Problem(
     fixes=fix_on(
         "Install the libraries of the module's release",
         verify=SMI,
-        debian="sudo apt install libnvidia-compute-<branch> nvidia-utils-<branch>",
+        debian="sudo apt install libnvidia-compute-<branch> nvidia-utils-<branch> || sudo apt install libcuda1 nvidia-smi",
         rhel="sudo dnf install nvidia-driver-cuda nvidia-driver-libs",
         suse="sudo zypper install nvidia-compute-utils-G06",
         arch="sudo pacman -S nvidia-utils",
@@ -60,7 +60,7 @@ NOT_FOUND_BY_LOADER = Problem(
     fixes=(
         Fix(
             "Tell the loader",
-            command="echo <folder> | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig",
+            command="echo <folder> | sudo tee /etc/ld.so.conf.d/gpudoctor.conf && sudo ldconfig",
             verify="ldconfig -p | grep libnvidia-ml",
         ),
     ),

@@ -66,7 +66,7 @@ BROKEN_OFFER = Problem(
         *fix_on(
             "Install a newer driver",
             verify=MATRIX,
-            debian="sudo apt install nvidia-driver-580-open && sudo reboot",
+            debian="(sudo apt install nvidia-driver-580-open || sudo apt install nvidia-driver) && sudo reboot",
             rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
             suse="sudo zypper update '*nvidia*' && sudo reboot",
             arch="sudo pacman -Syu && sudo reboot",
@@ -83,7 +83,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("one GPU has no peer")
     yield from judge_geforce(facts)
     if not facts.nvml.p2p:
-        raise Skip("NVML does not say which GPUs reach each other", Skip.UNSUPPORTED)
+        raise Unavailable("NVML does not say which GPUs reach each other")
     gpus = facts.nvml.gpus
     refused = {pair: word for pair, word in facts.nvml.p2p.items() if word != "ok" and linked(gpus[pair[0]], gpus[pair[1]])}
     if refused:

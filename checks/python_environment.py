@@ -40,7 +40,7 @@ SHADOWED = Problem(
         Fix(
             "Start Python without them, and unset PYTHONPATH where it is set (~/.bashrc, a module file)",
             command="unset PYTHONPATH; export PYTHONNOUSERSITE=1",
-            verify="<python> -c 'import <module>; print(<module>.__file__)'",
+            verify="<python> -m pip show -f <package>",
         ),
     ),
     status=Status.WARN,
@@ -78,7 +78,7 @@ def shadowed(facts: Facts) -> Iterator[Finding]:
     if found:
         first = found[0][0]
         evidence = {
-            "module": first.name.replace("-", "_"),
+            "package": first.name,
             "imported": {copies[0].name: f"{copies[0].version} in {copies[0].location}" for copies in found},
             "hidden": {copies[0].name: _own(copies, outside).version for copies in found},
         }

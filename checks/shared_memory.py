@@ -5,8 +5,9 @@ Processes of one machine exchange data through files in /dev/shm: NCCL between G
 loaders. A container gets 64 MB unless told otherwise, and a full /dev/shm ends in "No space left on device" or a bus error.
 
 How it is judged
-The free space: with several GPUs 10 MB for each pair of them and more than 64 MiB in all, with one GPU more than 64 MiB. Files
-of NCCL that are older than an hour are left over from jobs that died, since NCCL removes a file as soon as both sides have it.
+The free space: with several GPUs 10 MB times the square of their number and more than 64 MiB in all, with one GPU more than
+64 MiB. Files of NCCL that are older than an hour are left over from jobs that died, since NCCL removes a file as soon as both
+sides have it.
 
 Known exceptions
 Jobs without data loader workers on one GPU do not need it. Whether an old file is still in use cannot be seen from outside.
@@ -61,8 +62,8 @@ ENLARGE = (
 NO_SPACE = Problem(
     id="nccl-shm-no-space",
     title="/dev/shm is too small for NCCL between these GPUs",
-    why="NCCL needs about 10 MB of shared memory for every pair of GPUs. Without it a job ends with 'Error while creating shared "
-    "memory segment ... No space left on device' or a system error.",
+    why="NCCL needs about 10 MB of shared memory times the square of the number of GPUs. Without it a job ends with "
+    "'Error while creating shared memory segment ... No space left on device' or a system error.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=ENLARGE,

@@ -51,7 +51,7 @@ USE = Fix(
     "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
     verify="nvcc --version",
 )
-REMOVE = Fix("Remove the distribution's old nvcc", "sudo apt remove nvidia-cuda-toolkit", on=("debian",))
+REMOVE = Fix("Remove the distribution's old nvcc", "sudo apt remove nvidia-cuda-toolkit", "disruptive", on=("debian",))
 CHOOSE = Fix("Let /usr/local/cuda lead to the other", "sudo update-alternatives --config cuda", on=("debian", "rhel", "suse"))
 
 DISAGREE = Problem(

@@ -50,6 +50,7 @@ LINUX_DRIVER = Problem(
         *fix_on(
             "Remove the Linux driver and keep the toolkit",
             verify=SMI,
+            risk="disruptive",
             debian="sudo apt purge '^cuda-drivers.*' '^cuda(-[0-9]+-[0-9]+)?$' '^libcuda1.*' "
             "'^libnvidia-(compute|gl|cfg1|ml1).*' '^nvidia-(driver|utils|dkms|kernel|headless|compute-utils).*' "
             "&& sudo apt autoremove && sudo ldconfig",

@@ -1,4 +1,4 @@
-"""Finds, loads and validates the checks: every file of the folder `checks` is one."""
+"""Finds and loads the checks: every file of the folder `checks` is one."""
 
 from __future__ import annotations
 

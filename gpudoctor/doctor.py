@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 from gpudoctor import __version__, catalog
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
-from gpudoctor.facts.overview import overview, target
+from gpudoctor.facts.overview import overview, readable, target
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
@@ -27,6 +28,7 @@ from gpudoctor.model import (
 )
 
 LEVELS = ("quick", "standard", "full")
+ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
 
 Checks = dict[str, Check]
 
@@ -105,15 +107,16 @@ def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
     try:
         for finding in check.judge(facts):
             found.append(finding)  # noqa: PERF402 (what was found before a Skip counts)
+        message = "" if found else _summary(check, facts)
     except Skip as skip:
         if not found:
             return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), []
+        message = ""
     except Exception as bug:
         message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
         return Result(check.id, Status.ERROR, message, area=check.area), found
     status = max((finding.problem.status for finding in found), key=list(Status).index, default=Status.PASS)
-    message = "; ".join(finding.message for finding in found) or _summary(check, facts)
-    return Result(check.id, status, message, area=check.area), found
+    return Result(check.id, status, message or "; ".join(finding.message for finding in found), area=check.area), found
 
 
 def _summary(check: Check, facts: Facts) -> str:
@@ -131,7 +134,7 @@ def _overall(results: Iterable[Result]) -> Status:
 
 
 def _diagnosis(findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts) -> tuple[Diagnosis, ...]:
-    platform, values = _platform(facts), _values(facts)
+    platform, values = facts.system.platform, _values(facts)
     entries = []
     for id, found in findings.items():
         explains = tuple(result.id for result in results.values() if result.blocked_by == id)
@@ -166,40 +169,36 @@ def _severity(entry: Diagnosis) -> tuple[bool, int, int]:
     return entry.status is not Status.FAIL, -len(entry.explains), -list(Action).index(entry.action)
 
 
-ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
-
-
 def _fixes(fixes: tuple[Fix, ...], platform: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Fix, ...]:
     """The ways out on this platform. A container cannot boot its host, whose distribution it does not know either."""
-    suited = [fix for fix in fixes if not platform or fix.suits(platform)]
-    here = [fix for fix in suited if not ("container" in platform and "reboot" in fix.needs)]
-    return tuple(replace(fix.filled(values), on=()) for fix in here) + (ON_THE_HOST,) * (len(here) < len(suited))
+    suited = [fix.filled(values) for fix in fixes if fix.suits(platform)]
+    if "container" not in platform:
+        return tuple(replace(fix, on=()) for fix in suited)
+    here = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]
+    return (*here, *(ON_THE_HOST for _ in suited[:1] if len(here) < len(suited)))
 
 
-def _platform(facts: Facts) -> tuple[str, ...]:
-    try:
-        return facts.system.platform
-    except Skip:
-        return ()
+def _in_container(fix: Fix, values: Mapping[str, Any]) -> Fix:
+    """Images have no sudo, and their user is mostly root already; a line for the host keeps it."""
+    if not values.get("is_root") or re.search(r"\bhost\b", fix.title):
+        return replace(fix, on=())
+    needs = tuple(need for need in fix.needs if need != "root")
+    return replace(fix, on=(), command=fix.command.replace("sudo ", ""), needs=needs)
 
 
 def _values(facts: Facts) -> dict[str, Any]:
-    """What any fix may name: <branch>, <driver>, <kernel>, <python>."""
-    values: dict[str, Any] = {}
-    for name, read in (
-        ("branch", lambda: facts.driver.branch),
-        ("driver", lambda: facts.driver.module_version),
-        ("kernel", lambda: facts.system.kernel),
-        ("python", lambda: facts.python.executable),
-        ("python_version", lambda: "{}.{}".format(*facts.python.version)),
-    ):
-        try:
-            value = read()
-        except Skip:
-            continue
-        if value is not None:
-            values[name] = value
-    return values
+    """What any fix may name: <branch>, <driver>, <kernel>, <python>, <python_version>."""
+    values = readable(
+        {
+            "branch": lambda: facts.driver.branch,
+            "driver": lambda: facts.driver.module_version,
+            "kernel": lambda: facts.system.kernel,
+            "python": lambda: facts.python.executable,
+            "python_version": lambda: "{}.{}".format(*facts.python.version),
+            "is_root": lambda: facts.devices.identity.is_root,
+        }
+    )
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def coverage(results: Iterable[Result]) -> Coverage:

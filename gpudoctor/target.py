@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import importlib.util
 import json
 import os
 import secrets
@@ -52,8 +54,6 @@ finally:
 
 def travelling_sources() -> dict[str, str]:
     """Name -> text of the files that run in the target: ours, and NVIDIA's NVML binding, which is one file."""
-    import importlib.util
-
     package = Path(__file__).parent
     files = [package / "__init__.py", package / "model.py", package / "worker.py", *sorted((package / "probes").glob("*.py"))]
     sources = {f"gpudoctor/{file.relative_to(package)}": file.read_text() for file in files}
@@ -96,16 +96,15 @@ class Interpreter:
 
     def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
-                [self.path, "-c", BOOTSTRAP],
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,
-                pipesize=PIPE_BYTES,
+            process = subprocess.Popen(
+                [self.path, "-c", BOOTSTRAP], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
             )
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
+        assert process.stdout
+        with contextlib.suppress(OSError):  # a user has only so much room in pipes; without it the worker waits for us
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return process
 
     def _refusal(self, code: int | None, stderr: str) -> str:
         if code == TOO_OLD:

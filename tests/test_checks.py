@@ -12,6 +12,8 @@ from gpudoctor import catalog
 from gpudoctor.model import AREAS, Check, Problem
 
 HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
+# What interrupts or removes something is never called safe.
+DISTURBING = r"\b(reboot|poweroff|purge|rmmod|--gpu-reset|force-recreate)\b|modprobe -r|rm -r|-delete\b|\| sudo sh|remove "
 THIRD_PARTY = {"gpudoctor", "packaging"}
 
 checks = pytest.mark.parametrize("check", catalog.checks().values(), ids=catalog.checks())
@@ -54,7 +56,7 @@ def test_a_fix_is_honest_about_its_risk(problem: Problem) -> None:
         assert not fix.title.startswith("Or "), fix.title
         assert set(fix.needs) <= {"root", "reboot", "drain", "network"}
         assert ("sudo " in fix.command) <= ("root" in fix.needs), fix.command
-        assert re.search(r"\breboot\b", fix.command) is None or "reboot" in fix.needs, fix.command
+        assert fix.risk != "safe" or not re.search(DISTURBING, fix.command), fix.command
 
 
 @files

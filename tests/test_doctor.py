@@ -175,3 +175,32 @@ def test_a_container_is_not_told_to_reboot_its_host() -> None:
     fixes = (Fix("Reboot", "sudo reboot", on=("debian",)), Fix("Set it", "export IT=1"))
     assert [fix.title for fix in doctor._fixes(fixes, ("debian", "host"), {})] == ["Reboot", "Set it"]
     assert doctor._fixes(fixes, ("debian", "container"), {}) == (fixes[1], doctor.ON_THE_HOST)
+
+
+def test_root_in_a_container_needs_no_sudo() -> None:
+    fixes = (Fix("Install it", "sudo apt install it"),)
+    [inside] = doctor._fixes(fixes, ("debian", "container"), {"is_root": True})
+    assert (inside.command, inside.needs) == ("apt install it", ())
+    on_the_host = (Fix("On the host: allow it", "sudo setsebool -P it 1"),)
+    assert doctor._fixes(on_the_host, ("debian", "container"), {"is_root": True}) == on_the_host
+    [outside] = doctor._fixes(fixes, ("debian", "host"), {"is_root": True})
+    assert (outside.command, outside.needs) == ("sudo apt install it", ("root",))
+
+
+def test_a_summary_that_breaks_is_an_error_and_costs_no_other_check() -> None:
+    def summary(facts: Any) -> str:
+        raise ValueError("no such thing")
+
+    checks = {
+        "breaks": Check(nothing, "machine", summary, id="breaks"),
+        "other": Check(nothing, "machine", lambda facts: "well", id="other"),
+    }
+    report = doctor.judge(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}), checks)
+    assert statuses(report) == {"breaks": "error", "other": "pass"}
+
+
+def test_an_unreadable_os_release_hides_no_fix_and_shows_no_foreign_one() -> None:
+    fixes = (Fix("For Debian", "apt", on=("debian",)), Fix("For others", "make", on=("other",)))
+    platform = judged(check=nothing).target["platform"]
+    assert platform == ["other", "host"]
+    assert [fix.title for fix in doctor._fixes(fixes, tuple(platform), {})] == ["For others"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Skip
 
 
 def target(facts: Facts) -> dict[str, Any]:
     """What was examined: the interpreter and the system around it."""
-    return _readable(
+    return readable(
         {
             "kind": lambda: "interpreter",
             "python": lambda: facts.python.executable,
@@ -28,7 +28,7 @@ def target(facts: Facts) -> dict[str, Any]:
 
 def overview(facts: Facts) -> dict[str, Any]:
     """Driver, CUDA, GPUs and the packages that matter; what could not be read is left out."""
-    return _readable(
+    return readable(
         {
             "driver_version": lambda: facts.driver.module_version or facts.nvml.driver_version,
             "driver_is_open": lambda: facts.driver.module_is_open,
@@ -44,7 +44,7 @@ def overview(facts: Facts) -> dict[str, Any]:
 
 
 def _gpu(gpu: Any) -> dict[str, Any]:
-    return _readable(
+    return readable(
         {
             "index": lambda: gpu.index,
             "name": lambda: gpu.name,
@@ -67,11 +67,10 @@ def _dotted(version: tuple[int, ...] | None) -> str | None:
     return ".".join(map(str, version)) if version else None
 
 
-def _readable(fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+def readable(fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Name -> value of the fields that could be read."""
     values = {}
     for name, read in fields.items():
-        try:
+        with contextlib.suppress(Exception):  # a fact that breaks is an ERROR where a check reads it; here it is left out
             values[name] = read()
-        except (Skip, KeyError):
-            continue
     return values

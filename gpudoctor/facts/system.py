@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -182,8 +182,11 @@ class System:
     @cached_property
     def platform(self) -> tuple[str, ...]:
         """The tags that a Fix may be limited to: family, wsl2, container or host, conda."""
-        places = [name for name, here in (("wsl2", self.wsl == 2), ("container", self.is_container)) if here]
-        return (self.family, *(places or ["host"]), *(["conda"] if self._is_conda else []))
+        places = [
+            name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
+        ]
+        family = known(lambda: self.family) or "other"
+        return (family, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
 
     @property
     def _is_conda(self) -> bool:
@@ -241,3 +244,11 @@ def number_list(text: str) -> tuple[int, ...]:
     """The kernel's list format: "0-1,4" is 0, 1, 4."""
     ranges = (part.split("-") for part in text.strip().split(",") if part)
     return tuple(number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1))
+
+
+def known(read: Callable[[], Any]) -> Any:
+    """What was read, or None where it could not be: the tags are a help, which must not cost a finding."""
+    try:
+        return read()
+    except Unavailable:
+        return None

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from gpudoctor.model import Reply
 
@@ -29,12 +29,12 @@ class Machine:
     def __init__(
         self,
         root: str = "/",
-        known: Dict[str, Reply] = {},  # noqa: B006 (never written)
+        known: Optional[Dict[str, Reply]] = None,
         at: Callable[[str, str], None] = lambda question, step: None,
         skip: Tuple[str, ...] = (),
     ) -> None:
         self.root = root
-        self.known = known
+        self.known = known or {}
         self.at = at
         self.skip = skip
 
