@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Unavailable
+from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Unavailable
 
 POWER_OFF = Fix(
     "Power off fully (laptop: remove the mains plug; server: from the BMC), wait, and start again",
@@ -49,7 +49,8 @@ WPR2 = Problem(
         POWER_OFF,
         Fix(
             "Laptops: if it comes back, switch off the driver's power management of an idle GPU",
-            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && sudo reboot",
+            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && "
+            f"{NEW_INITRAMFS} && sudo reboot",
         ),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876",),

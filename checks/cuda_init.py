@@ -27,7 +27,7 @@ from typing import Any
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
+from gpudoctor.model import NEW_INITRAMFS, Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
 
 LOG = "sudo dmesg | grep -iE 'nvrm|nvidia|xid' | tail -n 20"
 INIT = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\""
@@ -105,7 +105,8 @@ AFTER_SUSPEND = Problem(
             "For good: let the driver save video memory when the machine sleeps, then reboot",
             "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1 NVreg_TemporaryFilePath=/var/tmp' | "
             "sudo tee /etc/modprobe.d/nvidia-video-memory.conf && "
-            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate && sudo reboot",
+            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate && "
+            f"{NEW_INITRAMFS} && sudo reboot",
         ),
     ),
     references=("https://github.com/pytorch/pytorch/issues/88639", "https://github.com/NixOS/nixpkgs/issues/334180"),

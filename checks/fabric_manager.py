@@ -32,6 +32,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.model import (
+    NEW_INITRAMFS,
     Action,
     Cause,
     Check,
@@ -164,7 +165,8 @@ IMEX = Problem(
         Fix(
             "Create a channel with the driver, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
-            "sudo systemctl enable nvidia-imex && sudo reboot",
+            "sudo systemctl enable nvidia-imex && "
+            f"{NEW_INITRAMFS} && sudo reboot",
             verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
             on=("host",),
         ),

@@ -27,7 +27,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, MEMORY_ERRORS, GpuXids, log_span, xids_by_gpu
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 ISSUES = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/"
@@ -134,7 +134,7 @@ OWN = {
         Fix(
             "Proprietary module, older than Blackwell: run without the GSP",
             "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf && "
-            "(sudo update-initramfs -u || sudo dracut --force) && sudo reboot",
+            f"{NEW_INITRAMFS} && sudo reboot",
             verify="nvidia-smi -q | grep -i gsp",
             on=("host",),
         ),

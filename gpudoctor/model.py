@@ -114,6 +114,10 @@ class Fix:
         return replace(self, command=_fill(self.command, values), verify=_fill(self.verify, values))
 
 
+NEW_INITRAMFS = "(sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
+"""On any distribution. A module that the initramfs loads reads its options from there, not from /etc/modprobe.d."""
+
+
 def fix_on(title: str, verify: str = "", risk: str = "safe", needs: Tuple[str, ...] = (), **commands: str) -> Tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`."""
     return tuple(Fix(title, command, risk, needs, verify, (platform,)) for platform, command in commands.items())
