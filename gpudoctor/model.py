@@ -16,7 +16,7 @@ REPORT_SCHEMA = "gpudoctor.report/1"
 # The areas of checks, in the order in which a person reads them.
 AREAS = (
     *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
-    *("container", "wsl", "health", "links", "multi-gpu", "limits"),
+    *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits"),
 )
 
 
@@ -60,6 +60,9 @@ class Skip(Exception):
     NOT_PERMITTED = "not permitted"
     NOT_INSTALLED = "not installed"
     NO_ANSWER = "no answer"
+    NOT_MEASURED = "not measured"
+    BUSY = "busy"
+    CUT_OFF = "cut off"
 
     def __init__(self, reason: str, kind: str = NOT_APPLICABLE) -> None:
         super().__init__(reason)
@@ -78,7 +81,7 @@ class Unavailable(Skip):
 class Reply:
     """What the machine answered to one question; "missing" means that it looked, and the thing is not there."""
 
-    status: str  # ok, missing, denied, timeout, died or error
+    status: str  # ok, missing, denied, timeout, died or error; of a workload also skipped, stopped or cut
     value: Any = None
     detail: str = ""
     seconds: float = 0.0
@@ -159,7 +162,8 @@ class Problem:
 class Finding:
     """A problem seen on this machine: one sentence with the numbers in it, and what was read.
 
-    partial: one GPU of several has it, and the others can still be judged.
+    partial: one GPU of several has it, and the others can still be judged. because: the id of another check's problem that
+    explains this one; where that was found too, this is told as its effect.
     """
 
     problem: Problem
@@ -168,6 +172,33 @@ class Finding:
     gpu: Optional[int] = None
     confidence: Confidence = Confidence.CONFIRMED
     partial: bool = False
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number of one GPU, or of all (`gpu` is None), and what a healthy machine reaches.
+
+    expected: in the same unit; None where nothing is known. rule: where that comes from. during: what the sampler saw.
+    wrong: how the result differed from the right one, "" if it was verified.
+    """
+
+    what: str
+    value: float
+    unit: str
+    gpu: Optional[int] = None
+    expected: Optional[float] = None
+    rule: str = ""
+    less_is_better: bool = False
+    wrong: str = ""
+    during: Dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def share(self) -> Optional[float]:
+        """Of the expected, 1 or more for a healthy one; None where nothing is expected."""
+        if not self.expected or not self.value:
+            return None if not self.expected else 0.0
+        return self.expected / self.value if self.less_is_better else self.value / self.expected
 
 
 @dataclass(frozen=True)
@@ -191,7 +222,7 @@ def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iter
             yield finding
             return
         ruled_out.append(cause.problem.id)
-    evidence = dict(otherwise.evidence, ruled_out=ruled_out)
+    evidence = dict(otherwise.evidence, ruled_out=[id for id in dict.fromkeys(ruled_out) if id != otherwise.problem.id])
     if unread:
         evidence["could_not_check"] = unread
     yield replace(otherwise, evidence=evidence, confidence=Confidence.UNKNOWN)
@@ -222,7 +253,7 @@ class Check:
     """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one.
 
     needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
-    this one would only say again.
+    this one would only say again. workloads: what it wants measured. figures: the numbers of that, for the report.
     """
 
     judge: Callable[[Any], Iterable[Finding]]
@@ -232,6 +263,8 @@ class Check:
     needs: Tuple[str, ...] = ()
     explained_by: Tuple[str, ...] = ()
     level: str = "quick"
+    workloads: Tuple[str, ...] = ()
+    figures: Callable[[Any], Iterable[Figure]] = lambda facts: ()
     id: str = ""  # the file's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog
 
@@ -245,7 +278,8 @@ class Snapshot:
     taken: str  # UTC, ISO 8601
     replies: Dict[str, Reply]
     expected: Dict[str, int] = field(default_factory=dict)
-    measured: Dict[str, Any] = field(default_factory=dict)
+    measured: Dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
+    baseline: Dict[str, Dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
 
 
 @dataclass(frozen=True)
@@ -281,6 +315,33 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
+class Model:
+    """A language model of one size and precision on this machine: how many of its GPUs it needs, None where it does not fit.
+
+    least_milliseconds: per token, the time in which these GPUs read all weights once from memory.
+    """
+
+    size: str
+    precision: str
+    gigabytes: float
+    gpus: Optional[int]
+    least_milliseconds: Optional[float]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All that was measured, in `seconds`.
+
+    figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> what the workload gave.
+    """
+
+    figures: Dict[str, Tuple[Figure, ...]] = field(default_factory=dict)
+    models: Tuple[Model, ...] = ()
+    runs: Dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How much of what could be looked at was looked at."""
 
@@ -301,5 +362,5 @@ class Report:
     coverage: Coverage
     diagnosis: Tuple[Diagnosis, ...]
     checks: Tuple[Result, ...]
-    measured: Dict[str, Any]
+    measured: Measurements
     facts: Dict[str, Any]

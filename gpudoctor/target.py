@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,9 +24,12 @@ from gpudoctor.errors import UserError
 
 Hear = Callable[[dict[str, Any]], None]
 
+POLL_SECONDS = 0.5  # how soon a deadline that was moved is noticed
 OUTER_SECONDS = 1.5  # what the worker may need beyond its own limit before it is killed
 PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not wait for us
+REMOVALS, REMOVAL_SECONDS = 5, 0.02  # a folder that is written to cannot be removed at once
 MOST_WORDS = 120  # of what a program says that is no Python
+TRAVELLING = ("probes", "measuring", "workloads")
 TOO_OLD = 79  # a code that no Python exits with by itself
 
 # Parses on every Python, so that an old one can say that it is too old.
@@ -37,8 +41,9 @@ import json, os, shutil, signal, tempfile
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
 sys.dont_write_bytecode = True
 job = json.loads(sys.stdin.read())
-job["folder"] = tempfile.mkdtemp(prefix="gpudoctor-")
+job["folder"] = os.path.join(tempfile.gettempdir(), "gpudoctor-" + job["marker"])
 try:
+    os.mkdir(job["folder"], 0o700)
     for name, text in job.pop("sources").items():
         path = os.path.join(job["folder"], name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -55,7 +60,8 @@ finally:
 def travelling_sources() -> dict[str, str]:
     """Name -> text of the files that run in the target: ours, and NVIDIA's NVML binding, which is one file."""
     package = Path(__file__).parent
-    files = [package / "__init__.py", package / "model.py", package / "worker.py", *sorted((package / "probes").glob("*.py"))]
+    files = [package / name for name in ("__init__.py", "model.py", "worker.py", "child.py")]
+    files += [file for folder in TRAVELLING for file in sorted((package / folder).iterdir()) if file.suffix in (".py", ".ptx")]
     sources = {f"gpudoctor/{file.relative_to(package)}": file.read_text() for file in files}
     binding = importlib.util.find_spec("pynvml")
     if binding and binding.origin:
@@ -69,30 +75,32 @@ class Interpreter:
     def __init__(self, path: str) -> None:
         self.path = str(Path(path) / "bin" / "python") if Path(path).is_dir() else path
 
-    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
         """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up.
 
-        meanwhile: done once, while the first answers come.
+        meanwhile: done once, while the first answers come. patience: seconds in which a job that is cut off by ^C or SIGTERM
+        may hand over what it has; without, it is lost. Returns the signal that cut it off, or 0.
         """
         marker = secrets.token_hex(8)
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+        ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr, ending.on_signals():
             stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
             stdin.seek(0)
-            process = self._start(stdin, stderr)
+            process = ending.process = self._start(stdin, stderr)
             heard: dict[str, Any] = {}
-            deadline = time.monotonic() + job["seconds"] + OUTER_SECONDS
             try:
                 meanwhile()
-                for message in messages(process, marker, deadline):
+                for message in messages(process, marker, ending):
                     heard.update(message)
                     hear(message)
             finally:
+                ending.is_over = True
                 end(process)
-                if folder := heard.get("folder"):
-                    shutil.rmtree(folder, ignore_errors=True)
-            if "hello" not in heard:
+                remove(heard.get("folder", ""))
+            if "hello" not in heard and not ending.signal:
                 stderr.seek(0)
                 raise UserError(self._refusal(process.returncode, stderr.read().decode("utf-8", "replace")))
+            return ending.signal
 
     def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
         try:
@@ -114,18 +122,57 @@ class Interpreter:
         return f"{self.path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
 
 
-def messages(process: subprocess.Popen[bytes], marker: str, deadline: float) -> Iterator[dict[str, Any]]:
-    """The JSON behind the marker of every line that the process writes, until it ends or the deadline has passed."""
+class Ending:
+    """When a job has to be over: after its time, or soon after somebody cut it off."""
+
+    def __init__(self, seconds: float, patience: float) -> None:
+        self.patience = patience
+        self.deadline = time.monotonic() + seconds + patience
+        self.process: subprocess.Popen[bytes] | None = None
+        self.signal = 0
+        self.is_over = False
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """The first ^C or SIGTERM asks a job with patience to end. A second one, or one without patience, interrupts."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._cut_off) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _cut_off(self, number: int, frame: Any) -> None:
+        if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
+            return
+        if self.signal or not self.patience or not self.process:
+            raise KeyboardInterrupt
+        self.signal = number
+        self.deadline = time.monotonic() + self.patience
+        self.process.terminate()
+
+
+def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending) -> Iterator[dict[str, Any]]:
+    """The JSON behind the marker of every line that the process writes, until it ends or has to be over."""
     assert process.stdout
     prefix, rest = marker.encode(), b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0 and selector.select(left):
+        while (left := ending.deadline - time.monotonic()) > 0:
+            if not selector.select(min(left, POLL_SECONDS)):
+                continue
             data = os.read(process.stdout.fileno(), 1 << 16)
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 if line.startswith(prefix):
-                    yield json.loads(line[len(prefix) :])
+                    with contextlib.suppress(ValueError):  # one that a kill cut off
+                        message: dict[str, Any] = json.loads(line[len(prefix) :])
+                        yield message
+                        if "end" in message:
+                            return
             if not data:
                 return
 
@@ -140,6 +187,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
                 process.wait(seconds)
     if process.stdout:
         process.stdout.close()
+
+
+def remove(folder: str) -> None:
+    """Removes the folder of a job, also while a process that was just killed still writes into it."""
+    for _ in range(REMOVALS if folder else 0):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            return
+        time.sleep(REMOVAL_SECONDS)
 
 
 def this_interpreter() -> Interpreter:

@@ -165,9 +165,10 @@ def test_a_python_that_is_too_old_is_told_so() -> None:
 
 def test_travelling_files_import_only_the_standard_library() -> None:
     for name, text in target.travelling_sources().items():
-        if name == "pynvml.py":
+        if name == "pynvml.py" or not name.endswith(".py"):
             continue
-        for node in ast.walk(ast.parse(text, feature_version=OLDEST)):
+        tree = ast.parse(text, feature_version=OLDEST)
+        for node in ast.walk(tree) if "/probes/" in name else tree.body:  # workloads import their framework when they run
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             roots = {name.split(".")[0] for name in names} - {"gpudoctor", "pynvml"}

@@ -12,6 +12,7 @@ from gpudoctor.facts.environment import Environment
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.libraries import Libraries
 from gpudoctor.facts.limits import Limits
+from gpudoctor.facts.measured import Measured
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import Pci
 from gpudoctor.facts.python import Python
@@ -31,6 +32,8 @@ class Facts:
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
         self.replies = Replies(snapshot.replies)
+        self.measured = Measured(snapshot.measured)
+        self.baseline = snapshot.baseline
 
     @cached_property
     def system(self) -> System:

@@ -1,0 +1,132 @@
+"""What the workloads measured, by workload and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.model import Reply, Skip, Unavailable
+
+# No workloads: the plan, the imports of frameworks, the error counters.
+_NOT_WORKLOADS = ("plan", "import", "counters", "sampler")
+_KINDS = {"missing": Skip.NOT_INSTALLED, "cut": Skip.CUT_OFF}
+_SAYS_MORE = {"died", "timeout", "stopped", "error"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One workload on one GPU (NVML's index), or on all together (None): the results that it handed over, by name.
+
+    during: what the sampler saw meanwhile is in each result under "during".
+    """
+
+    workload: str
+    gpu: int | None
+    values: Mapping[str, Any]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A workload that did not come to its end: died, timeout, stopped (SIGSTOP) or error (it raised)."""
+
+    workload: str
+    gpu: int | None
+    status: str
+    detail: str
+    prints: str
+
+
+class Measured:
+    """The results; a workload of which there is none raises Unavailable, with the reason."""
+
+    def __init__(self, measured: Mapping[str, Reply]) -> None:
+        self._measured = measured
+
+    def runs(self, workload: str) -> tuple[Run, ...]:
+        """What this workload gave on each GPU, also where it was cut off after a first result."""
+        replies = self._of(workload)
+        found = [Run(workload, _gpu(id), reply.value, reply.seconds) for id, reply in replies.items() if _results(reply)]
+        if not found:
+            raise self._why_not(workload, replies)
+        return tuple(sorted(found, key=lambda run: -1 if run.gpu is None else run.gpu))
+
+    def _of(self, workload: str) -> dict[str, Reply]:
+        return {id: reply for id, reply in self._measured.items() if id.rpartition(":")[0] == workload}
+
+    def _why_not(self, workload: str, replies: Mapping[str, Reply]) -> Skip:
+        for reply in replies.values():
+            if reply.status in _SAYS_MORE:
+                return Unavailable(f"{workload} did not come to its end: see measurements")
+            kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
+            return Unavailable(reply.detail or reply.status, kind or _KINDS.get(reply.status, Skip.NO_ANSWER))
+        if self.not_measured:
+            return Unavailable("; ".join(dict.fromkeys(self.not_measured.values())), self.plan.get("kind", Skip.BUSY))
+        return Unavailable("this was not measured in this run", Skip.NOT_MEASURED)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """What was meant to be measured; Unavailable where nothing was, as at level quick."""
+        if "plan" not in self._measured:
+            raise Unavailable("no GPU was measured in this run", Skip.NOT_MEASURED)
+        plan: dict[str, Any] = self._measured["plan"].value
+        return plan
+
+    @property
+    def total_seconds(self) -> float:
+        """How long all measurements took, side by side."""
+        return self._measured["plan"].seconds if "plan" in self._measured else 0.0
+
+    def seconds(self, workloads: Iterable[str]) -> float:
+        """How long some workloads took, the GPUs side by side."""
+        return sum(max((reply.seconds for reply in self._of(name).values()), default=0.0) for name in workloads)
+
+    @property
+    def not_measured(self) -> dict[int, str]:
+        """GPU -> why it was left alone."""
+        return {int(gpu): why for gpu, why in self.plan["left_alone"].items()}
+
+    @cached_property
+    def count(self) -> int:
+        return sum(reply.status == "ok" for id, reply in self._measured.items() if _is_workload(id))
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """Every workload that crashed, hung or raised."""
+        return tuple(
+            Failure(id.rpartition(":")[0], _gpu(id), reply.status, reply.detail, (reply.value or {}).get("prints", ""))
+            for id, reply in self._measured.items()
+            if _is_workload(id) and reply.status in _SAYS_MORE
+        )
+
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """What a cut-off run left out."""
+        return tuple(id for id, reply in self._measured.items() if reply.status == "cut")
+
+    @cached_property
+    def imports(self) -> dict[str, Reply]:
+        """Framework -> how its import went."""
+        prefix = "import:"
+        return {id[len(prefix) :]: reply for id, reply in self._measured.items() if id.startswith(prefix)}
+
+    @cached_property
+    def counters(self) -> dict[int, dict[str, dict[str, int]]]:
+        """GPU -> "before" and "after" -> error counter -> value."""
+        prefix = "counters:gpu"
+        return {int(id[len(prefix) :]): reply.value for id, reply in self._measured.items() if id.startswith(prefix)}
+
+
+def _is_workload(id: str) -> bool:
+    return id.partition(":")[0] not in _NOT_WORKLOADS
+
+
+def _results(reply: Reply) -> bool:
+    return isinstance(reply.value, dict) and not set(reply.value) <= {"prints", "kind"}
+
+
+def _gpu(id: str) -> int | None:
+    where = id.rpartition(":")[2]
+    return None if where == "all" else int(where.removeprefix("gpu"))
