@@ -45,8 +45,8 @@ def load(path: Path) -> Check:
 
 
 def problems() -> dict[str, tuple[Check, Problem]]:
-    """Problem id -> the check that finds it and the problem."""
-    return {problem.id: (check, problem) for check in checks().values() for problem in check.problems}
+    """Problem id -> the first check that finds it and the problem."""
+    return {problem.id: (check, problem) for check in reversed(checks().values()) for problem in check.problems}
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:

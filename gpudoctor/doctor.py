@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudoctor import __version__, catalog
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import overview, readable, target
+from gpudoctor.judging.models import models
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
     Check,
     Coverage,
     Diagnosis,
+    Figure,
     Finding,
     Fix,
+    Measurements,
     Report,
     Result,
     Skip,
@@ -82,7 +86,7 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
         coverage=coverage(results.values()),
         diagnosis=diagnosis,
         checks=tuple(results.values()),
-        measured=taken.measured,
+        measured=_measured(checks, results, facts, taken),
         facts=overview(facts),
     )
 
@@ -116,7 +120,8 @@ def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
         message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
         return Result(check.id, Status.ERROR, message, area=check.area), found
     status = max((finding.problem.status for finding in found), key=list(Status).index, default=Status.PASS)
-    return Result(check.id, status, message or "; ".join(finding.message for finding in found), area=check.area), found
+    message = message or "; ".join(finding.message for finding in found)
+    return Result(check.id, status, message, facts.measured.seconds(check.workloads), area=check.area), found
 
 
 def _summary(check: Check, facts: Facts) -> str:
@@ -133,15 +138,87 @@ def _overall(results: Iterable[Result]) -> Status:
     return Status.WARN if statuses & {Status.WARN, Status.ERROR} else Status.PASS
 
 
+def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken: Snapshot) -> Measurements:
+    found: dict[str, tuple[Figure, ...]] = {}
+    for id, check in checks.items():
+        if results[id].status in (Status.PASS, Status.WARN, Status.FAIL):
+            with contextlib.suppress(Skip):
+                found[id] = tuple(check.figures(facts))
+    figures = {id: figures for id, figures in found.items() if figures}
+    runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
+    table = models(facts, [figure for each in figures.values() for figure in each])
+    return Measurements(figures, table, runs, facts.measured.total_seconds)
+
+
 def _diagnosis(findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts) -> tuple[Diagnosis, ...]:
     platform, values = facts.system.platform, _values(facts)
     entries = []
-    for id, found in findings.items():
-        explains = tuple(result.id for result in results.values() if result.blocked_by == id)
-        for finding in found:
-            blocking = explains if finding.problem.status is Status.FAIL else ()
-            entries.append(_entry(id, finding, blocking, platform, values))
+    for root in _roots(findings):
+        blocked = [result.id for result in results.values() if result.blocked_by == root.check]
+        explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
+        entries.append(_entry(root.check, _with(root.finding, root.effects), explains, platform, values))
     return tuple(sorted(entries, key=_severity))
+
+
+@dataclass
+class _Root:
+    """A finding that no other one explains. effects: check -> what it found because of that, or saw of the same."""
+
+    check: str
+    finding: Finding
+    effects: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, check: str, finding: Finding) -> None:
+        """A cause is as bad as the worst that it explains."""
+        self.effects.setdefault(check, []).append(finding.message)
+        if finding.problem.status is Status.FAIL:
+            self.finding = replace(self.finding, problem=replace(self.finding.problem, status=Status.FAIL))
+
+
+def _roots(findings: Mapping[str, list[Finding]]) -> list[_Root]:
+    """What is to be told: a problem of one GPU that several checks see is told once, by the first."""
+    known = [(id, finding) for id, found in findings.items() for finding in found]
+    effects = [(id, effect) for id, effect in known if any(_explains(finding, effect) for _, finding in known)]
+    roots: list[_Root] = []
+    for id, finding in known:
+        if (id, finding) in effects:
+            continue
+        same = next((root for root in roots if root.check != id and _is_same(root.finding, finding)), None)
+        if same:
+            same.add(id, finding)
+        else:
+            roots.append(_Root(id, finding))
+    for id, effect in effects:
+        cause = next((root for step in _chain(effect, known) for root in roots if _explains(root.finding, step)), None)
+        if cause:
+            cause.add(id, effect)
+        else:  # two that explain each other
+            roots.append(_Root(id, effect))
+    return roots
+
+
+def _chain(effect: Finding, known: list[tuple[str, Finding]]) -> Iterator[Finding]:
+    """The effect, its cause, the cause of that ..."""
+    seen: list[Finding] = []
+    while effect not in seen:
+        seen.append(effect)
+        yield effect
+        effect = next((finding for _, finding in known if _explains(finding, effect)), effect)
+
+
+def _explains(cause: Finding, effect: Finding) -> bool:
+    """A cause on one GPU explains nothing on another."""
+    return cause.problem.id == effect.because and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    return (one.problem.id, one.gpu) == (other.problem.id, other.gpu)
+
+
+def _with(finding: Finding, measured: Mapping[str, list[str]]) -> Finding:
+    """A finding with what was measured because of it."""
+    messages = [message for found in measured.values() for message in found]
+    return replace(finding, evidence={**finding.evidence, "measured": messages}) if messages else finding
 
 
 def _entry(
@@ -220,4 +297,7 @@ _SKIPPED = {
     Skip.NOT_PERMITTED: "not permitted (try as root)",
     Skip.NOT_INSTALLED: "without something that is not installed",
     Skip.NO_ANSWER: "without an answer",
+    Skip.NOT_MEASURED: "not measured (gpudoctor check without --level quick measures)",
+    Skip.BUSY: "not on a busy GPU",
+    Skip.CUT_OFF: "missing, because the run was cut off",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -35,8 +36,18 @@ def test_area_and_needs_exist(check: Check) -> None:
 
 
 def test_problem_ids_are_unique() -> None:
-    ids = [problem.id for check in catalog.checks().values() for problem in check.problems]
-    assert sorted(ids) == sorted(set(ids))
+    """Several checks may find the same problem, but no two problems have the same id."""
+    problems = {problem for check in catalog.checks().values() for problem in check.problems}
+    assert len({problem.id for problem in problems}) == len(problems)
+    for check in catalog.checks().values():
+        assert len({problem.id for problem in check.problems}) == len(check.problems)
+
+
+@checks
+def test_workloads_exist(check: Check) -> None:
+    for name in check.workloads:
+        assert importlib.import_module("gpudoctor.workloads." + name.replace("-", "_")).WORKLOAD.run
+    assert not check.workloads or check.level != "quick"
 
 
 @problems

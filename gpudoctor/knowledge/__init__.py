@@ -25,6 +25,7 @@ from gpudoctor.knowledge.gpus import (
     gpus_by_device_id,
 )
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
+from gpudoctor.knowledge.performance import nvlink_shares, operations_per_clock, pcie_share, reachable_share
 from gpudoctor.knowledge.wheels import (
     packages,
     runs_on,
@@ -53,9 +54,13 @@ __all__ = [
     "minimum_driver",
     "mode",
     "nvlink_gb_per_s",
+    "nvlink_shares",
     "nvml_error",
+    "operations_per_clock",
     "packages",
     "pcie_gb_per_s",
+    "pcie_share",
+    "reachable_share",
     "runs_on",
     "shipped_driver",
     "sxid",

@@ -1,0 +1,1 @@
+"""How measured numbers are judged: what is expected of this machine, and why a slow GPU is slow. Pure, shared by checks."""

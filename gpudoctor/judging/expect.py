@@ -1,0 +1,154 @@
+"""What a healthy machine reaches: by the datasheet, by the attributes of a GPU that is in no table, by what a link is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.cuda import CudaDevice
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.knowledge.gpus import Gpu as Board
+from gpudoctor.model import Skip
+
+
+class Expected(NamedTuple):
+    """A value that a healthy one reaches, None where nobody knows, and the rule in words."""
+
+    value: float | None
+    rule: str
+
+
+NOTHING = Expected(None, "")
+
+
+def gpu(facts: Facts, index: int) -> Gpu | None:
+    """The GPU with NVML's index; None where NVML does not know it."""
+    try:
+        return facts.nvml.gpus[index]
+    except (Skip, IndexError):
+        return None
+
+
+def device(facts: Facts, index: int) -> CudaDevice | None:
+    """The same GPU as CUDA knows it."""
+    known = gpu(facts, index)
+    try:
+        devices = facts.cuda.devices
+    except Skip:
+        return None
+    if known is None:
+        return devices[index] if index < len(devices) else None
+    return next((found for found in devices if found.bus_id == known.bus_id), None)
+
+
+def board(facts: Facts, index: int) -> Board | None:
+    """The GPU's datasheet; None for one that is not known, or for a MIG slice, which is not the whole board."""
+    found = device(facts, index)
+    if found is None or is_mig(found):
+        return None
+    return knowledge.gpu_by_name(found.name)
+
+
+def is_mig(found: CudaDevice) -> bool:
+    return found.uuid.startswith("MIG-")
+
+
+def tflops(facts: Facts, index: int, dtype: str) -> Expected:
+    """The rate of a large matrix product, of a dtype in Peaks ("fp64" means the tensor cores' where there are such)."""
+    sheet = board(facts, index)
+    peak = _peak(sheet, dtype) if sheet else None
+    share = knowledge.reachable_share(dtype, sheet, _architecture(facts, index))
+    if share is None:
+        return NOTHING
+    if peak is not None:
+        return Expected(peak * share, f"{share:.0%} of the datasheet's {peak:g}")
+    return _own_tflops(facts, index, dtype, share)
+
+
+def _peak(sheet: Board, dtype: str) -> float | None:
+    peaks = sheet.peak_tflops
+    if dtype == "fp64" and peaks.fp64_tensor:
+        return peaks.fp64_tensor
+    peak: float | None = getattr(peaks, dtype)
+    return peak
+
+
+def _own_tflops(facts: Facts, index: int, dtype: str, share: float) -> Expected:
+    found = device(facts, index)
+    if found is None:
+        return NOTHING
+    rate = knowledge.operations_per_clock(found.compute_capability).get(dtype)
+    sms, clock = found.attributes.get("multiprocessors"), found.attributes.get("clock_khz")
+    if not rate or not sms or not clock:
+        return NOTHING
+    peak = rate * sms * clock / 1e9
+    return Expected(peak * share, f"{share:.0%} of {peak:.3g} from its own {sms} SMs × {clock // 1000} MHz{_why_own(found)}")
+
+
+def memory_gb_per_s(facts: Facts, index: int) -> Expected:
+    """Reading, writing or copying, bytes read and bytes written together."""
+    sheet = board(facts, index)
+    share = knowledge.reachable_share("memory", sheet, _architecture(facts, index))
+    if share is None:
+        return NOTHING
+    if sheet:
+        return Expected(sheet.memory_gb_per_s * share, f"{share:.0%} of the datasheet's {sheet.memory_gb_per_s:g}")
+    found = device(facts, index)
+    if found is None or is_mig(found):  # a slice does not say which part of the memory's width is its own
+        return NOTHING
+    clock, bits = found.attributes.get("memory_clock_khz"), found.attributes.get("memory_bus_bits")
+    if not clock or not bits:
+        return NOTHING
+    peak = 2 * clock * bits / 8 / 1e6
+    words = f"{share:.0%} of {peak:.0f} from its own {clock // 1000} MHz × {bits} bit{_why_own(found)}"
+    return Expected(peak * share, words)
+
+
+def _why_own(found: CudaDevice) -> str:
+    return " (a MIG slice)" if is_mig(found) else " (a GPU in no table)"
+
+
+def _architecture(facts: Facts, index: int) -> str | None:
+    known = gpu(facts, index)
+    try:
+        return known.architecture if known else None
+    except Skip:
+        return None
+
+
+def pcie_gb_per_s(facts: Facts, index: int) -> Expected:
+    """One direction of page-locked memory over the fastest link that card and slot can do together."""
+    known = gpu(facts, index)
+    if known is None:
+        return NOTHING
+    try:
+        generation, width = known.maximum_pcie_generation, known.maximum_pcie_width
+    except Skip:
+        return NOTHING
+    return pcie(generation, width)
+
+
+def pcie(generation: int, width: int) -> Expected:
+    """As pcie_gb_per_s, of any link."""
+    rate, share = knowledge.pcie_gb_per_s(generation, width), knowledge.pcie_share(generation)
+    if rate is None or share is None:
+        return NOTHING
+    return Expected(rate * share, f"{share:.0%} of PCIe {generation} x{width}: {rate:.1f}")
+
+
+def nvlink(facts: Facts, index: int, all_reduce: bool = False) -> Expected:
+    """One direction over all of a GPU's active NVLinks: a copy to another GPU, or the bus bandwidth of an all-reduce."""
+    known = gpu(facts, index)
+    try:
+        links = [link for link in known.nvlinks if link.active] if known else []
+    except Skip:
+        return NOTHING
+    versions = [int(float(link.version)) for link in links if link.version]
+    if not versions:
+        return NOTHING
+    rate, shares = knowledge.nvlink_gb_per_s(versions[0], len(links)), knowledge.nvlink_shares(versions[0])
+    if rate is None or shares is None:
+        return NOTHING
+    share = shares[1] if all_reduce else shares[0]
+    return Expected(rate * share, f"{share:.0%} of NVLink {versions[0]} × {len(links)} links: {rate:g}")

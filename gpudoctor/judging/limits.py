@@ -1,0 +1,85 @@
+"""Which figures fall short: of what is expected, of the other GPUs of this machine, or of what this GPU reached before."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging import expect
+from gpudoctor.model import Figure, Skip
+
+WARN = 0.85  # of what a healthy GPU of this kind reaches; the tables' shares are not sharper
+FAIL = 0.6
+SIBLING = 0.9  # of the median of the same GPUs here, or of this GPU's own baseline
+LOOSE = 0.7  # likewise, of figures without an expectation: they come from kernels of a tenth of a millisecond, which vary
+
+
+class Shortfall(NamedTuple):
+    """A figure that is too low by one rule: `share` of what that rule expects, where `limit` would do."""
+
+    figure: Figure
+    share: float
+    limit: float
+    rule: str
+
+    @property
+    def is_failure(self) -> bool:
+        return self.share < FAIL
+
+    @property
+    def words(self) -> str:
+        figure = self.figure
+        return f"{figure.what} {digits(figure.value)} {figure.unit}, {self.share:.0%} of {self.rule}"
+
+
+def digits(value: float) -> str:
+    """Three of them, or all before the point."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
+    """Every figure that falls short, by the rule that it misses most."""
+    for figure in figures:
+        missed = [shortfall for shortfall in by_each_rule(facts, figure, figures) if shortfall.share < shortfall.limit]
+        if missed:
+            yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
+
+
+def by_each_rule(facts: Facts, figure: Figure, figures: Iterable[Figure]) -> Iterator[Shortfall]:
+    """Datasheet or link, siblings, baseline: as many as apply."""
+    if figure.share is not None:
+        yield Shortfall(figure, figure.share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
+    if figure.gpu is None or figure.less_is_better:  # short times depend on what the processor does meanwhile
+        return
+    close = SIBLING if figure.expected else LOOSE
+    siblings = [
+        other.value
+        for other in figures
+        if other.what == figure.what and other.gpu != figure.gpu and is_same_kind(facts, other.gpu, figure.gpu)
+    ]
+    if siblings:
+        median = statistics.median([*siblings, figure.value])
+        rule = f"the {digits(median)} that this machine's {len(siblings) + 1} GPUs reach (median)"
+        yield Shortfall(figure, figure.value / median, close, rule)
+    before = baseline(facts, figure)
+    if before:
+        yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
+
+
+def is_same_kind(facts: Facts, one: int | None, other: int | None) -> bool:
+    if one is None or other is None:
+        return False
+    devices = expect.device(facts, one), expect.device(facts, other)
+    names = [device.name for device in devices if device]
+    return len(names) == 2 and names[0] == names[1]
+
+
+def baseline(facts: Facts, figure: Figure) -> float | None:
+    """What this very GPU reached when its baseline was saved."""
+    known = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
+    try:
+        return facts.baseline.get(known.uuid, {}).get(figure.what) if known else None
+    except Skip:
+        return None
