@@ -1,0 +1,75 @@
+"""Each GPU's memory is as fast as its datasheet lets expect, and what is read from it is right.
+
+What it means
+Most work on a GPU waits for its memory: so does each word that a language model writes. Memory that is slower than that of its
+kind makes all of that slower.
+
+How it is judged
+Kernels of gpudoctor's own, through the driver alone, read, write, copy and combine (saxpy, triad) buffers far larger than the
+cache, and every element of the result is verified. Each counts, against the datasheet times the share that healthy
+GPUs reach, against the median of the same GPUs in this machine, and against its own saved baseline. The clocks, power, heat
+and other processes that were seen meanwhile say why a slow one is slow.
+
+Known exceptions
+A GPU that is in no table is judged by its own memory clock and width, and the report says so. A MIG slice has a part of the
+memory's width that it does not tell: only its siblings and its baseline count. ECC costs some percent on GPUs with GDDR memory.
+
+References
+https://github.com/te42kyfo/gpu-benches/tree/master/gpu-stream
+https://www.cs.virginia.edu/stream/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.measured import Run
+from gpudoctor.judging import expect, faults, slowness
+from gpudoctor.model import Check, Figure, Finding
+
+WORKLOAD = "memory-bandwidth"
+KERNELS = ("read", "write", "copy", "memcpy", "saxpy", "triad")
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    for run in facts.measured.runs(WORKLOAD):
+        yield from figures_of(facts, run)
+
+
+def figures_of(facts: Facts, run: Run) -> Iterator[Figure]:
+    assert run.gpu is not None
+    expected = expect.memory_gb_per_s(facts, run.gpu)
+    for name, result in ((name, run.values[name]) for name in KERNELS if name in run.values):
+        count = result["wrong_elements"]
+        yield Figure(
+            f"memory {name}",
+            result["gb_per_s"],
+            "GB/s",
+            run.gpu,
+            expected.value,
+            expected.rule,
+            wrong=f"{count} wrong elements" if count else "",
+            during=result.get("during", {}),
+        )
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from slowness.judge(facts, figures(facts))
+
+
+def summary(facts: Facts) -> str:
+    speeds = [figure.value for figure in figures(facts)]
+    return f"{min(speeds):.0f} to {max(speeds):.0f} GB/s, every element right"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    area="compute",
+    problems=faults.ALL,
+    needs=("cuda-context",),
+    level="standard",
+    workloads=(WORKLOAD,),
+    figures=figures,
+)

@@ -1,0 +1,100 @@
+"""Work on two streams at once: a copy hidden behind a computation, and small kernels side by side.
+
+This file travels (standard library only, Python 3.8).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from typing import Any, Callable, Dict, List
+
+from gpudoctor.measuring.bench import Bench, Workload
+from gpudoctor.measuring.driver import Driver, Module
+from gpudoctor.workloads.host_transfers import FIRST, OLD, Ends
+
+BYTES = 8 << 20  # of one copy; as many as take as long as the computation
+MILLISECONDS = 10  # of the computation
+REPEATS = 3
+KERNELS, KERNEL_MILLISECONDS = 8, 2
+WARP = 32
+
+
+def run(bench: Bench) -> None:
+    """Each direction: {"hidden": share of the shorter that the other hides, "copy_milliseconds", "compute_milliseconds",
+    "both_milliseconds", "wrong_words"}; "concurrent kernels": {"kernels", "one_milliseconds", "all_milliseconds"}."""
+    bench.near()
+    bench.step("context")
+    driver = Driver(bench.gpu)
+    bench.step("compiling PTX")
+    module = driver.module()
+    bench.keep("engines", copy=driver.attribute("async_engines"), concurrent_kernels=driver.attribute("concurrent_kernels"))
+    with driver.pinned(BYTES) as host, driver.buffer(BYTES) as gpu:
+        ends = Ends(driver, module, host, gpu, BYTES)
+        ends.fill(FIRST)
+        with bench.section("from GPU") as values:
+            values.update(overlap(driver, module, ends.from_gpu))
+        ends.fill(OLD)
+        with bench.section("to GPU") as values:
+            values.update(overlap(driver, module, ends.to_gpu))
+            values["wrong_words"] = ends.wrong_words(FIRST)
+    if driver.attribute("concurrent_kernels"):
+        with bench.section("concurrent kernels") as values:
+            values.update(side_by_side(driver, module))
+
+
+def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict[str, float]:
+    copies, computing = driver.stream(), driver.stream()
+    count = max(1, round(MILLISECONDS / statistics.median(driver.milliseconds(lambda: copy(copies), 3, 1, copies))))
+    blocks, cycles = driver.attribute("multiprocessors"), cycles_of(driver, MILLISECONDS)
+
+    def copy_all() -> None:
+        for _ in range(count):
+            copy(copies)
+
+    def compute() -> None:
+        spin(module, cycles, blocks, computing)
+
+    copy_time = duration(driver, copy_all)
+    compute_time = duration(driver, compute)
+    both = duration(driver, compute, copy_all)  # the kernel first: a launch that blocks must not look like overlap
+    hidden = (copy_time + compute_time - both) / min(copy_time, compute_time)
+    times = {"copy_milliseconds": copy_time, "compute_milliseconds": compute_time, "both_milliseconds": both}
+    return {"hidden": hidden, **times}
+
+
+def side_by_side(driver: Driver, module: Module) -> Dict[str, Any]:
+    streams = [driver.stream() for _ in range(KERNELS)]
+    cycles = cycles_of(driver, KERNEL_MILLISECONDS)
+    works = [lambda stream=stream: spin(module, cycles, 1, stream) for stream in streams]
+    return {
+        "kernels": KERNELS,
+        "one_milliseconds": duration(driver, works[0]),
+        "all_milliseconds": duration(driver, *works),
+    }
+
+
+def cycles_of(driver: Driver, milliseconds: int) -> ctypes.c_longlong:
+    """At the GPU's highest clock, which takes the driver half a millisecond to tell."""
+    return ctypes.c_longlong(driver.attribute("clock_khz") * milliseconds)
+
+
+def spin(module: Module, cycles: ctypes.c_longlong, blocks: int, stream: Any) -> None:
+    """Keeps so many multiprocessors busy for a while."""
+    module("spin", cycles, stream=stream, grid=blocks, threads=WARP)
+
+
+def duration(driver: Driver, *works: Callable[[], None]) -> float:
+    """Milliseconds from the first call until all is done: the median, without the first time."""
+    times: List[float] = []
+    for _ in range(REPEATS + 1):
+        began = time.perf_counter()
+        for work in works:
+            work()
+        driver.synchronize()
+        times.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(times[1:])
+
+
+WORKLOAD = Workload(run, typical_seconds=0.7)
