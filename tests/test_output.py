@@ -115,12 +115,12 @@ def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "30")
     with output.progress() as tell:
-        tell(("nvml", "cuda"))
-        tell(("a-probe-with-a-long-name",))
+        tell("Asking nvml, cuda")
+        tell("Asking a-probe-with-a-very-long-name")
     assert terminal.getvalue().split(output._ERASE_LINE) == [
         "",
-        "Asking (0 s): nvml, cuda",
-        "Asking (0 s): a-probe-with-a-",
+        "0 s  Asking nvml, cuda",
+        "0 s  Asking a-probe-with-a-ve",
         "",
     ]
 

@@ -10,7 +10,20 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpudoctor.model import REPORT_SCHEMA, Action, Confidence, Coverage, Diagnosis, Fix, Report, Result, Status
+from gpudoctor.model import (
+    REPORT_SCHEMA,
+    Action,
+    Confidence,
+    Coverage,
+    Diagnosis,
+    Figure,
+    Fix,
+    Measurements,
+    Model,
+    Report,
+    Result,
+    Status,
+)
 from gpudoctor.report import findings, markdown, schema, terminal, words
 from gpudoctor.report import json as json_format
 
@@ -125,7 +138,27 @@ REPORT = Report(
         Result("memlock", Status.ERROR, "gpudoctor's own bug, please report it: KeyError: 'soft' " * 2, area="limits"),
         Result("weather", Status.PASS, "the sun shines", area="elsewhere"),
     ),
-    measured={},
+    measured=Measurements(
+        {
+            "gemm": (
+                Figure("GEMM bf16", 693.0, "TFLOP/s", 0, 692.3, "70% of the datasheet's 989"),
+                Figure("GEMM bf16", 512.0, "TFLOP/s", 1, 692.3, "70% of the datasheet's 989"),
+            ),
+            "memory-bandwidth": (
+                Figure("memory read", 3050.0, "GB/s", 0, 2948.0, "88% of 3350"),
+                Figure("memory copy", 3017.0, "GB/s", 0),
+            ),
+            "kernel-launch": (Figure("launch", 9.7, "µs", 0, 50.0, "any machine", less_is_better=True),),
+        },
+        (
+            Model("7B", "fp16", 14.0, 1, 4.59),
+            Model("7B", "int4", 3.5, 1, 1.15),
+            Model("70B", "fp16", 140.0, None, None),
+            Model("70B", "int4", 35.0, 1, 11.5),
+            Model("405B", "fp16", 810.0, None, None),
+            Model("405B", "int4", 202.5, None, None),
+        ),
+    ),
     facts={
         "driver_version": "999.88.77",
         "gpus": [{"index": index, "name": "NVIDIA H100 80GB HBM3"} for index in range(3)],
@@ -288,7 +321,7 @@ def test_worst_status_of_an_area(statuses: tuple[Status, ...], worst: Status) ->
 
 
 def test_nothing_known_is_said() -> None:
-    bare = Report(REPORT_SCHEMA, "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), {}, {})
+    bare = Report(REPORT_SCHEMA, "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), Measurements(), {})
     rendered = terminal.render(bare)
     assert "GPU     not known" in rendered
     assert "Python  not known" in rendered

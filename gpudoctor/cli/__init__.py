@@ -16,6 +16,7 @@ from gpudoctor.errors import UserError, WorkError
 
 COMMANDS = {
     "check": "Say what is wrong with this machine, and how to fix it.",
+    "baseline": "Keep what the GPUs reached when all was well, to compare with later.",
     "explain": "Say what a check or a problem means, and how to fix it.",
     "list": "List the checks: what each reads, at which level it runs, what it needs.",
     "schema": "Print the JSON Schema of the JSON report.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS, completion
+from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
     from gpudoctor.model import Check, Report, Snapshot
+    from gpudoctor.target import Interpreter
 
 _PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
   gpudoctor check                                  this machine, this Python
+  gpudoctor check --level quick                    without measuring, in a second
   gpudoctor check --python ~/train/.venv           somebody's environment
   gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
   gpudoctor check --format markdown -o report.md   for a ticket
@@ -45,6 +49,20 @@ class Options:
     fail_on: str
     timeout: float
     verbose: bool
+    gpus: tuple[int, ...]
+    force: bool
+    measure_timeout: float | None
+    baseline: Path | None
+
+
+def indices(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """`--gpus 0,2` is 0, 2."""
+    if value is None:
+        return ()
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and part.isascii() for part in parts):
+        raise click.BadParameter(f"{value!r} is no list of GPU numbers such as 0,2.")
+    return tuple(dict.fromkeys(map(int, parts)))
 
 
 def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,7 +79,7 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="How much to look at.",
+    help="quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.",
 )
 @click.option(
     "--only",
@@ -69,12 +87,14 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     multiple=True,
     callback=names,
     shell_complete=completion.checks,
-    help="Run these checks only, and those they need.",
+    help="Run these checks only, of whatever level, and those they need.",
 )
 @click.option(
     "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
 )
 @click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
+@click.option("--gpus", metavar="N,…", callback=indices, help="Measure these GPUs only, as nvidia-smi numbers them.")
+@click.option("--force", is_flag=True, help="Measure GPUs that others are using, too.")
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="How many GPUs there should be.")
 @click.option(
     "--format",
@@ -98,6 +118,13 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     show_default=True,
     help="Seconds for all questions together.",
 )
+@click.option(
+    "--measure-timeout",
+    metavar="S",
+    type=click.FloatRange(1, 36000),
+    help="Seconds for all measurements together.  [default: 240; with --level full 1200]",
+)
+@click.option("--baseline", metavar="FILE", type=_PATH, help="Compare with this baseline (see: gpudoctor baseline).")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
@@ -110,16 +137,19 @@ def command(context: click.Context, /, **given: Any) -> None:
         _selected(options)
     for path in filter(None, (options.destination, options.save)):
         output.must_be_writable(path)
-    taken = _replayed(options) if options.replay else _collected(options)
+    taken, cut_off_by = (_replayed(options), 0) if options.replay else _taken(options)
     if options.save:
         output.write(options.save, snapshot.dump(taken))
     report = _judged(taken, options)
     _deliver(report, options)
-    context.exit(exit_code(report, options.fail_on))
+    if cut_off_by:
+        click.echo("Interrupted: the report holds what was measured until then.", err=True)
+    context.exit(128 + cut_off_by if cut_off_by else exit_code(report, options.fail_on))
 
 
 def _forbid_contradictions(options: Options) -> None:
-    for name, value in (("--save", options.save), ("--python", options.python)):
+    asking = {"--save": options.save, "--python": options.python, "--gpus": options.gpus, "--force": options.force}
+    for name, value in asking.items():
         if options.replay and value:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
     if options.destination and options.destination in (options.save, options.replay):
@@ -146,17 +176,53 @@ def _replayed(options: Options) -> Snapshot:
     from gpudoctor import snapshot
 
     taken = snapshot.load(str(options.replay))
-    return replace(taken, expected={**taken.expected, **_expected(options)})
+    baseline = _baseline(options) if options.baseline else taken.baseline
+    return replace(taken, expected={**taken.expected, **_expected(options)}, baseline=baseline)
 
 
-def _collected(options: Options) -> Snapshot:
+def _taken(options: Options) -> tuple[Snapshot, int]:
+    """Collected and measured, and the signal (0: none) that cut the measuring off."""
     from gpudoctor import target
     from gpudoctor.cli import output
     from gpudoctor.collect import collect
 
     where = target.Interpreter(options.python) if options.python else target.this_interpreter()
+    baseline = _baseline(options)
     with output.progress() as tell:
-        return collect(where, options.timeout, _expected(options), tell)
+
+        def asking(names: tuple[str, ...]) -> None:
+            tell(f"Asking {', '.join(names)}" if names else "")
+
+        taken = replace(collect(where, options.timeout, _expected(options), asking), baseline=baseline)
+        return _measured(taken, options, where, tell)
+
+
+def _measured(taken: Snapshot, options: Options, where: Interpreter, tell: Callable[[str], None]) -> tuple[Snapshot, int]:
+    from gpudoctor import measure
+
+    planned = measure.plan(taken, _selected(options), options.gpus, options.force)
+    if not planned.workloads:
+        return taken, 0
+    seconds = options.measure_timeout or measure.SECONDS.get(options.level, measure.SECONDS["standard"])
+
+    def progress(running: tuple[str, ...], left: float) -> None:
+        tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
+
+    measured, cut_off_by = measure.measure(where, planned, options.level, seconds, progress)
+    return replace(taken, measured=measured), cut_off_by
+
+
+def _baseline(options: Options) -> dict[str, dict[str, float]]:
+    """One that was not asked for, and cannot be read, must not cost the report."""
+    from gpudoctor import baseline
+
+    try:
+        return baseline.load(options.baseline)
+    except UserError as error:
+        if options.baseline:
+            raise
+        click.echo(f"Warning: {error}. It is not used; save another with gpudoctor baseline save.", err=True)
+        return {}
 
 
 def _expected(options: Options) -> dict[str, int]:

@@ -21,6 +21,13 @@ _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise WorkError(f"cannot make the folder {path}: {failure.strerror}") from None
+
+
 def must_be_writable(path: Path) -> None:
     """Says before the work, not after it, that its result would have no place."""
     try:
@@ -106,16 +113,16 @@ def _discard_the_rest() -> None:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[tuple[str, ...]], None]]:
-    """A line on stderr that says what is being asked, while stderr is a terminal; gone at the end."""
+def progress() -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says what is being done, while stderr is a terminal; gone at the end."""
     stream = sys.stderr
     if stream is None or not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda names: None
+        yield lambda doing: None
         return
     started = time.monotonic()
 
-    def tell(names: tuple[str, ...]) -> None:
-        line = f"Asking ({time.monotonic() - started:.0f} s): {', '.join(names)}" if names else ""
+    def tell(doing: str) -> None:
+        line = f"{time.monotonic() - started:.0f} s  {doing}" if doing else ""
         stream.write(_ERASE_LINE + _encodable(line[: shutil.get_terminal_size().columns - 1], stream.encoding))
         stream.flush()
 

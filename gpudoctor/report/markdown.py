@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor.model import Fix, Report, Result, Status
-from gpudoctor.report import findings, heading, words
+from gpudoctor.report import figures, findings, heading, words
 
 _LONGEST_VALUE = 400
 _SHOWN = 3  # messages of healthy checks in a row of the summary
@@ -34,6 +34,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _problem(number, group)
     yield text(report.coverage.sentence)
     yield ""
+    yield from _measured(report)
     yield from _every_check(report.checks)
 
 
@@ -46,7 +47,8 @@ def _areas(report: Report) -> Iterator[tuple[str, ...]]:
 def _summary(status: Status, results: Sequence[Result]) -> str:
     shown = [result.message for result in results if result.status is status and result.message]
     if status not in (Status.PASS, Status.SKIP):
-        return words.counts(results)
+        names = [result.id for result in results if result.status in (Status.FAIL, Status.ERROR, Status.WARN)]
+        return (f"{', '.join(names)}: " if names else "") + words.counts(results)
     more = f"; {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return "; ".join(shown[:_SHOWN]) + more
 
@@ -80,6 +82,20 @@ def _fix(word: str, fix: Fix) -> Iterator[str]:
         yield "Check that it worked:"
         yield ""
         yield from fenced(fix.verify)
+
+
+def _measured(report: Report) -> Iterator[str]:
+    if rows := figures.rows(report, all=True):
+        yield "<details>"
+        yield "<summary>Measured</summary>"
+        yield ""
+        yield from _table(figures.HEADINGS, (tuple(map(text, row)) for row in rows))
+        if models := list(figures.models(report)):
+            yield "Least time per token that the measured memory bandwidth allows, one answer at a time:"
+            yield ""
+            yield from _table(figures.model_headings(report), models)
+        yield "</details>"
+        yield ""
 
 
 def _every_check(results: Sequence[Result]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report, Result, Skip, Status
-from gpudoctor.report import heading, words
+from gpudoctor.report import figures, heading, words
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
 
@@ -18,6 +18,7 @@ _NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
 _DETAIL = " " * 4
 _LISTED = 3  # names of blocked checks in an area's line; -v shows all
 _STATUS, _AREA = 10, 22  # where the columns of an area's line end
+_MODELS = "Least time per token that the measured memory bandwidth allows, one answer at a time:"
 _UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN)
 
 
@@ -47,8 +48,33 @@ def _lines(page: Page, report: Report) -> Lines:
         yield from _area(page, area, results)
     yield Text()
     yield from diagnosis(page, report)
+    yield from _measured(page, report)
     yield Text()
     yield from page.paragraph(report.coverage.sentence)
+
+
+def _measured(page: Page, report: Report) -> Lines:
+    """The numbers that something is expected of, or all; then what they mean for language models."""
+    rows = figures.rows(report, all=page.verbose)
+    if rows:
+        yield Text()
+        first, *rest = figures.columns([figures.HEADINGS, *rows])
+        yield Text(first, "bold")
+        yield from map(Text, rest)
+        took = f"Measured in {report.measured.seconds:.1f} s. Healthy is what such a GPU or link usually reaches."
+        yield from page.paragraph(took)
+        yield from page.paragraph(figures.judged_by_itself(report))
+    for title, matrix in figures.matrices(report) if page.verbose else ():
+        yield Text()
+        yield Text(title, "bold")
+        yield from map(Text, figures.columns(matrix))
+    models = list(figures.models(report))
+    if models:
+        yield Text()
+        yield from page.paragraph(_MODELS)
+        first, *rest = figures.columns([figures.model_headings(report), *models])
+        yield Text(first, "bold")
+        yield from map(Text, rest)
 
 
 def _area(page: Page, name: str, results: Sequence[Result]) -> Lines:

@@ -102,14 +102,20 @@ def headline(report: Report) -> str:
     parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
     if parts:
         return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".")
-    return _without_diagnosis(Counter(result.status for result in report.checks))
+    statuses_of_checks: Counter[str] = Counter(result.status for result in report.checks)
+    return _without_diagnosis(statuses_of_checks + Counter(result.reason for result in report.checks if result.reason))
 
 
-def _without_diagnosis(number: Mapping[Status, int]) -> str:
+def _without_diagnosis(number: Mapping[str, int]) -> str:
+    """number: how many checks have a status, or a reason for being skipped."""
     if broke := number[Status.ERROR]:
         return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke: see above."
     if not number[Status.PASS]:
         return "Nothing could be checked here: each check says why below its area (-v)."
+    if missing := number["cut off"]:
+        return f"Nothing wrong was found until the run was cut off: {_count(missing, 'check')} could not look."
+    if unseen := number["not measured"] + number["busy"] + number["no answer"]:
+        return f"Nothing wrong was found, but {_count(unseen, 'check')} could not look: -v says which, and why."
     return "Nothing is wrong: all that was checked is healthy."
 
 

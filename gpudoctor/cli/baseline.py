@@ -1,0 +1,67 @@
+"""`gpudoctor baseline save|show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpudoctor.cli import COMMANDS
+from gpudoctor.errors import UserError
+
+_PATH = click.Path(path_type=Path)
+_FILE = click.option(
+    "--file", metavar="FILE", type=_PATH, help="The baseline.  [default: ~/.local/state/gpudoctor/baseline.json]"
+)
+
+
+@click.group(help=COMMANDS["baseline"])
+def command() -> None:
+    pass
+
+
+@command.command()
+@click.argument("snapshot", type=_PATH)
+@_FILE
+@click.option("--force", is_flag=True, help="Save it although measurements found something wrong.")
+def save(snapshot: Path, file: Path | None, force: bool) -> None:
+    """Save what the GPUs reached in SNAPSHOT.
+
+    SNAPSHOT is a file of `gpudoctor check --save`, taken when all was well. Later runs of `gpudoctor check` on this machine
+    are compared with it, GPU by GPU. GPUs that are not in it keep what they had.
+    """
+    from gpudoctor import baseline, catalog, doctor
+    from gpudoctor import snapshot as snapshots
+    from gpudoctor.cli import output
+
+    taken = snapshots.load(str(snapshot))
+    checks = doctor.select(catalog.checks(), "full")
+    report = doctor.judge(taken, checks)
+    measured = {id for id, check in checks.items() if check.workloads}
+    sick = sorted({entry.problem for entry in report.diagnosis if measured & {entry.check, *entry.explains}})
+    if sick and not force:
+        raise UserError(f"this run found something wrong: {', '.join(sick)}; --force saves it all the same")
+    path = file or baseline.default_path()
+    new = baseline.of(taken, report)
+    if file is None:
+        output.make_folder(path.parent)
+    output.must_be_writable(path)
+    output.write(path, baseline.dump(baseline.merged(baseline.kept(path), new)))
+    figures = sum(len(saved.figures) for saved in new.gpus.values())
+    gpus = "1 GPU" if len(new.gpus) == 1 else f"{len(new.gpus)} GPUs"
+    output.show(f"Saved {figures} figures of {gpus} in {path}.\n")
+
+
+@command.command()
+@_FILE
+def show(file: Path | None) -> None:
+    """Show the baseline that runs on this machine are compared with."""
+    from gpudoctor import baseline
+    from gpudoctor.cli import output
+
+    found = baseline.read(file)
+    if not found.gpus:
+        raise UserError(
+            "no baseline was saved yet: gpudoctor check --save FILE on a healthy machine, then gpudoctor baseline save FILE"
+        )
+    output.show(baseline.as_text(found))

@@ -1,0 +1,95 @@
+"""What was measured, in rows of a table: the same figure of several GPUs is one row, from the lowest to the highest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from gpudoctor.model import Figure, Model, Report
+
+PAIR = re.compile(r"^(?P<before>.*)GPU (?P<one>\d+) (?P<way>to|and) (?P<other>\d+)(?P<after>.*)$")
+HEADINGS = ("Measured", "Value", "Unit", "Healthy", "Share")
+Row = tuple[str, ...]
+
+
+def rows(report: Report, all: bool = False) -> list[Row]:
+    """One row per figure; without `all` only those of which something is expected. All pairs of GPUs are one row."""
+    figures = [figure for each in report.measured.figures.values() for figure in each]
+    ordered: dict[tuple[str, str], list[Figure]] = {}
+    for figure in figures:
+        ordered.setdefault((_of_all_pairs(figure.what), figure.unit), []).append(figure)
+    return [_row(what, found) for (what, _), found in ordered.items() if all or any(figure.expected for figure in found)]
+
+
+def _of_all_pairs(what: str) -> str:
+    """`copy GPU 0 to 1, 4 B` is `copy GPU to GPU, 4 B`."""
+    pair = PAIR.match(what)
+    return f"{pair['before']}GPU {pair['way']} GPU{pair['after']}" if pair else what
+
+
+def matrices(report: Report) -> Iterator[tuple[str, list[Row]]]:
+    """What was measured from each GPU to each other: a title with the unit, and a table with a row for each first GPU."""
+    found: dict[str, dict[tuple[int, int], str]] = {}
+    for figure in (figure for each in report.measured.figures.values() for figure in each):
+        pair = PAIR.match(figure.what)
+        if pair and pair["way"] == "to":
+            title = f"{_of_all_pairs(figure.what)} ({figure.unit})"
+            found.setdefault(title, {})[int(pair["one"]), int(pair["other"])] = _number(figure.value)
+    for title, cells in found.items():
+        indices = sorted({index for pair in cells for index in pair})
+        rows = [(f"GPU {one}", *(cells.get((one, other), "-") for other in indices)) for one in indices]
+        yield title, [("", *(f"GPU {other}" for other in indices)), *rows]
+
+
+def judged_by_itself(report: Report) -> str:
+    """Which GPUs are in no table, and what they were judged by; "" if there is none."""
+    rules = (figure.rule for each in report.measured.figures.values() for figure in each)
+    if not any("in no table" in rule for rule in rules):
+        return ""
+    return "This GPU is in no table: it is judged by its own clocks and widths, which promise less than a datasheet."
+
+
+def _row(what: str, figures: Sequence[Figure]) -> Row:
+    first = figures[0]
+    values = [figure.value for figure in figures]
+    shares = [figure.share for figure in figures if figure.share is not None]
+    expected = max((figure.expected for figure in figures if figure.expected), default=None)
+    healthy = "" if expected is None else f"under {_number(expected)}" if first.less_is_better else _number(expected)
+    share = f"{min(shares):.0%}" if shares and not first.less_is_better else ""
+    return what, _range(values), first.unit, healthy, share
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = _number(min(values)), _number(max(values))
+    return low if low == high else f"{low}–{high}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def models(report: Report) -> Iterator[Row]:
+    """One row per size, with its precisions side by side; sizes of which none fits are left out."""
+    for size, found in groupby(report.measured.models, lambda model: model.size):
+        each = list(found)
+        if any(model.gpus for model in each):
+            yield (size, *(_model(model) for model in each))
+
+
+def model_headings(report: Report) -> Row:
+    return ("Model", *dict.fromkeys(model.precision for model in report.measured.models))
+
+
+def _model(model: Model) -> str:
+    if model.gpus is None:
+        return "does not fit"
+    on = f" on {model.gpus} GPUs" if model.gpus > 1 else ""
+    return f"{_number(model.least_milliseconds or 0)} ms{on}"
+
+
+def columns(table: Iterable[Row]) -> list[str]:
+    """The rows as lines with aligned columns."""
+    rows = list(table)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

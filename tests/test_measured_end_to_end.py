@@ -1,0 +1,102 @@
+"""The whole program on a libcuda that works without a GPU: what is measured is in the report, also of a run that was cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubs import HERE
+
+COMMAND = [sys.executable, "-m", "gpudoctor", "check", "--format", "json"]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("working")
+    flags = ("-std=gnu11", "-O1", "-shared", "-fPIC")
+    subprocess.run(["gcc", *flags, "-o", directory / "libcuda.so.1", HERE / "working_cuda.c"], check=True)
+    return directory
+
+
+@pytest.fixture
+def environment(library: Path, tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "LD_LIBRARY_PATH": str(library), "TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+
+
+def runs(report: Any) -> dict[str, Any]:
+    found: dict[str, Any] = report["measured"]["runs"]
+    return found
+
+
+def workload(name: str, folder: Path, seconds: float = 30) -> None:
+    """Waits until a workload runs: its results have a file."""
+    end = time.monotonic() + seconds
+    while not list(folder.glob(f"gpudoctor-*/measured/{name}-gpu0")):
+        assert time.monotonic() < end, f"{name} never began"
+        time.sleep(0.01)
+
+
+def test_what_is_measured_is_in_the_report(environment: dict[str, str]) -> None:
+    done = subprocess.run([*COMMAND, "--only", "kernel-launch,allocation"], capture_output=True, text=True, env=environment)
+    report = json.loads(done.stdout)
+    assert "single" in runs(report)["kernel-launch:gpu0"]
+    assert set(runs(report)) == {"kernel-launch:gpu0", "allocation:gpu0"}
+
+
+def test_a_quick_check_measures_nothing(environment: dict[str, str]) -> None:
+    done = subprocess.run([*COMMAND, "--level", "quick"], capture_output=True, text=True, env=environment)
+    assert runs(json.loads(done.stdout)) == {}
+
+
+def test_a_gpu_that_is_not_there_cannot_be_measured(environment: dict[str, str]) -> None:
+    done = subprocess.run([*COMMAND, "--gpus", "3"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stderr == "Error: --gpus 3: the GPUs that CUDA lists are 0\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_cut_off_reports_what_it_has(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+    saved = tmp_path / "cut.json"
+    with subprocess.Popen([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        workload("host-transfers", tmp_path)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert "kernel-launch:gpu0" in runs(json.loads(output))
+    measured = json.loads(saved.read_text())["measured"]
+    assert measured["host-transfers:gpu0"]["status"] == "cut"
+    assert not list(tmp_path.glob("gpudoctor-*"))
+
+
+def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path: Path) -> None:
+    saved = tmp_path / "cut.json"
+    start = time.monotonic()
+    subprocess.run([*COMMAND, "--measure-timeout", "1", "--save", str(saved)], stdout=subprocess.DEVNULL, env=environment)
+    assert time.monotonic() - start < 12
+    cut = [reply["detail"] for reply in json.loads(saved.read_text())["measured"].values() if reply["status"] == "cut"]
+    assert any("--measure-timeout" in detail for detail in cut)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--gpus", "a"], "is no list of GPU numbers"),
+        (["--gpus", ","], "is no list of GPU numbers"),
+        (["--measure-timeout", "0"], "--measure-timeout"),
+        (["--baseline", "/nonexistent"], "/nonexistent cannot be read"),
+        (["--replay", "x", "--force"], "it goes without --force"),
+        (["--replay", "x", "--gpus", "0"], "it goes without --gpus"),
+    ],
+)
+def test_wrong_arguments_get_one_clear_line(environment: dict[str, str], arguments: list[str], words: str) -> None:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
