@@ -1,9 +1,11 @@
 """Fake machines: a folder of tests/machines is a real snapshot, or a base machine with some replies changed.
 
 machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
-the base's first), `replies` (question -> what it answers here), `expect_gpus`, and `problems` (what must be diagnosed, written
-by hand). A reply that is a mapping is merged into the base's; `!only` replaces
-it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died` and `!error` are replies without a value.
+the base's first), `replies` (question -> what it answers here), `measured` (likewise for runs of workloads), `baseline`,
+`expect_gpus`, and `problems` (what must be diagnosed, written by hand). A reply that is a mapping is merged into the base's;
+`!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
+`!stopped` and `!cut` are replies of that status, with a detail, or with {detail, value}. A folder may hold the runs of workloads
+in a file of its own, measured.json.
 """
 
 from __future__ import annotations
@@ -41,12 +43,13 @@ def _plain(loader: Any, node: Any) -> Any:
     return construct(node, deep=True)
 
 
-def _without_value(loader: Any, node: Any) -> Reply:
-    return Reply(node.tag[1:], None, _plain(loader, node))
+def _other_than_ok(loader: Any, node: Any) -> Reply:
+    told = _plain(loader, node)
+    return Reply(node.tag[1:], **told) if isinstance(told, dict) else Reply(node.tag[1:], None, told)
 
 
-for tag in ("!missing", "!denied", "!timeout", "!died", "!error"):
-    Loader.add_constructor(tag, _without_value)
+for tag in ("!missing", "!denied", "!timeout", "!died", "!error", "!skipped", "!stopped", "!cut"):
+    Loader.add_constructor(tag, _other_than_ok)
 Loader.add_constructor("!only", lambda loader, node: Only(_plain(loader, node)))
 Loader.add_constructor("!append", lambda loader, node: Append(_plain(loader, node)))
 
@@ -70,10 +73,14 @@ def load(case: str) -> Snapshot:
     replies = _renamed(taken.replies, description.get("rename", {}))
     if "gpus" in description:
         multiply(replies, description["gpus"])
-    for question, change in description.get("replies", {}).items():
-        replies[question] = _changed(replies.get(question), change)
+    own = MACHINES / case / "measured.json"
+    measured = msgspec.json.decode(own.read_bytes(), type=dict[str, Reply]) if own.exists() else dict(taken.measured)
+    for known, changes in ((replies, description.get("replies", {})), (measured, description.get("measured", {}))):
+        for question, change in changes.items():
+            known[question] = _changed(known.get(question), change)
     expected = {"gpus": description["expect_gpus"]} if "expect_gpus" in description else taken.expected
-    return replace(taken, replies=replies, expected=expected)
+    baseline = description.get("baseline", taken.baseline)
+    return replace(taken, replies=replies, measured=measured, expected=expected, baseline=baseline)
 
 
 def _renamed(replies: dict[str, Reply], names: dict[str, str]) -> dict[str, Reply]:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpudoctor import catalog, doctor, snapshot
-from gpudoctor.model import Report, Skip, Status
+from gpudoctor.model import Report, Skip, Snapshot, Status
 
 
 def verdict(report: Report) -> dict[str, Any]:
@@ -45,7 +45,12 @@ def verdict(report: Report) -> dict[str, Any]:
 
 @functools.cache
 def report_of(case: str) -> Report:
-    return doctor.judge(machine.load(case), doctor.select(catalog.checks(), "full"))
+    taken = machine.load(case)
+    return doctor.judge(taken, doctor.select(catalog.checks(), level(taken)))
+
+
+def level(taken: Snapshot) -> str:
+    return "full" if taken.measured else "quick"
 
 
 @pytest.mark.parametrize("case", machine.cases())
@@ -92,5 +97,5 @@ def test_no_check_breaks(case: str) -> None:
 @pytest.mark.parametrize("case", machine.cases())
 def test_replay_of_a_saved_snapshot_gives_the_same_report(case: str) -> None:
     again = snapshot.parse(snapshot.dump(machine.load(case)), case)
-    checks = doctor.select(catalog.checks(), "full")
+    checks = doctor.select(catalog.checks(), level(again))
     assert msgspec.json.encode(doctor.judge(again, checks)) == msgspec.json.encode(report_of(case))
