@@ -52,7 +52,7 @@ def test_every_command_is_in_the_readme() -> None:
         assert f"gpudoctor {command}" in README
 
 
-@pytest.mark.parametrize("line", re.findall(r"^gpudoctor (?:check|list|explain|schema).*$", README, re.M))
+@pytest.mark.parametrize("line", re.findall(r"^gpudoctor (?:check|baseline|list|explain|schema).*$", README, re.M))
 def test_every_command_line_parses(line: str) -> None:
     command, *arguments = shlex.split(line, comments=True)[1:]
     known = gpudoctor(command, "--help")
