@@ -23,7 +23,7 @@ from triton.testing import do_bench
 found = {}
 def product(dtype, tf32=False, size=8192):
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    a, b = (torch.randn(size, size, device="cuda", dtype=torch.float64).to(dtype) for _ in "ab")
+    a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in "ab")
     return 2 * size**3 / do_bench(lambda: a @ b, return_mode="median", warmup=500, rep=500) / 1e9
 found["GEMM fp64"] = product(torch.float64)
 found["GEMM fp32"] = product(torch.float32)

@@ -93,6 +93,7 @@ def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path
         (["--baseline", "/nonexistent"], "/nonexistent cannot be read"),
         (["--replay", "x", "--force"], "it goes without --force"),
         (["--replay", "x", "--gpus", "0"], "it goes without --gpus"),
+        (["--replay", "x", "--measure-timeout", "5"], "it goes without --measure-timeout"),
     ],
 )
 def test_wrong_arguments_get_one_clear_line(environment: dict[str, str], arguments: list[str], words: str) -> None:
