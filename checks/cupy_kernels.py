@@ -84,7 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def summary(facts: Facts) -> str:
     cold = [run.values[name]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) for name, *_ in PARTS if name in run.values]
     speeds = [f"{figure.value:.1f} TFLOP/s in fp32" for figure in figures(facts) if figure.unit == "TFLOP/s"]
-    return ", ".join([*dict.fromkeys(speeds), f"compiles within {max(cold, default=0):.1f} s", "every result right"])
+    return "CuPy: " + ", ".join([*dict.fromkeys(speeds), f"compiles within {max(cold, default=0):.1f} s", "every result right"])
 
 
 CHECK = Check(

@@ -86,7 +86,7 @@ def summary(facts: Facts) -> str:
     for figure in figures(facts):
         name = figure.what.removeprefix("GEMM ").partition(" ")[0]
         best[name] = min(best.get(name, figure.value), figure.value)
-    return ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + " TFLOP/s, every result right"
+    return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; every result right"
 
 
 CHECK = Check(

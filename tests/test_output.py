@@ -120,7 +120,7 @@ def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) ->
     assert terminal.getvalue().split(output._ERASE_LINE) == [
         "",
         "0 s  Asking nvml, cuda",
-        "0 s  Asking a-probe-with-a-ve",
+        "0 s  Asking a-probe-with-a-v…",
         "",
     ]
 

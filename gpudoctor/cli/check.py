@@ -148,8 +148,13 @@ def command(context: click.Context, /, **given: Any) -> None:
 
 
 def _forbid_contradictions(options: Options) -> None:
-    asking = {"--save": options.save, "--python": options.python, "--gpus": options.gpus, "--force": options.force}
-    asking["--measure-timeout"] = options.measure_timeout
+    asking: dict[str, object] = {
+        "--save": options.save,
+        "--python": options.python,
+        "--gpus": options.gpus,
+        "--force": options.force,
+        "--measure-timeout": options.measure_timeout,
+    }
     for name, value in asking.items():
         if options.replay and value:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")

@@ -123,7 +123,9 @@ def progress() -> Iterator[Callable[[str], None]]:
 
     def tell(doing: str) -> None:
         line = f"{time.monotonic() - started:.0f} s  {doing}" if doing else ""
-        stream.write(_ERASE_LINE + _encodable(line[: shutil.get_terminal_size().columns - 1], stream.encoding))
+        room = shutil.get_terminal_size().columns - 1
+        line = line if len(line) <= room else line[: room - 1] + "…"
+        stream.write(_ERASE_LINE + _encodable(line, stream.encoding))
         stream.flush()
 
     try:

@@ -42,6 +42,11 @@ def matrices(report: Report) -> Iterator[tuple[str, list[Row]]]:
         yield title, [("", *(f"GPU {other}" for other in indices)), *rows]
 
 
+def telling(report: Report) -> set[str]:
+    """The checks whose numbers say most about a machine: those of which something is expected."""
+    return {id for id, each in report.measured.figures.items() if any(figure.expected for figure in each)}
+
+
 def judged_by_itself(report: Report) -> str:
     """Which GPUs are in no table, and what they were judged by; "" if there is none."""
     rules = (figure.rule for each in report.measured.figures.values() for figure in each)

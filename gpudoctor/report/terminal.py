@@ -44,8 +44,9 @@ def _lines(page: Page, report: Report) -> Lines:
     yield from page.paragraph(heading.gpus(report), "GPU     ", " " * 8)
     yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
     yield Text()
+    telling = figures.telling(report)
     for area, results in words.by_area(report.checks).items():
-        yield from _area(page, area, results)
+        yield from _area(page, area, sorted(results, key=lambda result: result.id not in telling))
     yield Text()
     yield from diagnosis(page, report)
     yield from _measured(page, report)
@@ -132,7 +133,7 @@ def _every_check(page: Page, results: Sequence[Result]) -> Lines:
     longest = max(len(result.id) for result in results)
     timed = any(result.seconds for result in results)
     for result in results:
-        seconds = f"{result.seconds:6.2f} s  " if timed else ""
+        seconds = (f"{result.seconds:6.2f} s  " if result.seconds else " " * 10) if timed else ""
         start = f"{_DETAIL}{words.label(result.status):<{_STATUS}} {result.id:<{longest}}  {seconds}"
         yield from signed(result.status, page.wrap(_said(result), start, _DETAIL * 4))
 
