@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The Python whose environment is examined: the one you would type.
 PYTHON ?= $(shell command -v python3)
-DEMO := tests/machines/h100/snapshot.json
+DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-gpu lint kernels format clean

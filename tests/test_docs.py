@@ -47,6 +47,17 @@ def test_the_example_is_what_the_program_prints() -> None:
     assert block("example") == terminal.render(report, width=80)
 
 
+def measured() -> str:
+    """What a report says of the measurements, without what stands before and after."""
+    report = doctor.judge(machine.load("h100-measured"), doctor.select(catalog.checks(), "standard"))
+    text = terminal.render(report, width=80)
+    return text[text.index("Measured ") : text.rindex("\n\n")] + "\n"
+
+
+def test_the_measured_example_is_what_the_program_prints() -> None:
+    assert block("measured") == measured()
+
+
 def test_every_command_is_in_the_readme() -> None:
     for command in COMMANDS:
         assert f"gpudoctor {command}" in README
