@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.shell_completion import BashComplete
 from stand_in import CHECKS, few_checks, run
 
+from gpudoctor.cli import explain, main
 from gpudoctor.cli import list as list_command
-from gpudoctor.cli import main
 
 pytestmark = pytest.mark.usefixtures("catalog_of_two")
 
@@ -89,3 +90,10 @@ def test_only_completes_the_last_of_a_list() -> None:
 def complete(args: list[str], typed: str, offered: list[str]) -> None:
     found = BashComplete(main, {}, "gpudoctor", "_GPUDOCTOR_COMPLETE").get_completions(args, typed)
     assert [item.value for item in found] == offered
+
+
+def test_a_problem_that_several_checks_find_names_them_all() -> None:
+    battery = CHECKS["battery"]
+    first, *rest = explain.of_problem([battery, replace(battery, id="engine")], battery.problems[0])
+    assert first == "battery-flat: a problem that several checks find: battery, engine"
+    assert "How it is judged" not in rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ def command(id: str) -> None:
     if id in checks:
         lines = of_check(checks[id])
     elif id in problems:
-        lines = of_problem(*problems[id])
+        finders = [check for check in checks.values() if any(problem.id == id for problem in check.problems)]
+        lines = of_problem(finders, problems[id][1])
     else:
         from gpudoctor import doctor
 
@@ -52,13 +53,17 @@ def of_check(check: Check) -> Iterator[str]:
         yield from _problem(problem)
 
 
-def of_problem(check: Check, problem: Problem) -> Iterator[str]:
-    yield f"{problem.id}: a problem that the check {check.id} finds"
+def of_problem(finders: Sequence[Check], problem: Problem) -> Iterator[str]:
+    """finders: the checks that find it; how they judge is told where it is one."""
+    names = ", ".join(check.id for check in finders)
+    found = f"the check {names} finds" if len(finders) == 1 else f"several checks find: {names}"
+    yield from _wrapped(f"{problem.id}: a problem that {found}")
     yield ""
     yield from _problem(problem)
-    yield ""
-    yield "How it is judged"
-    yield from _prose(_section(check.explanation, "How it is judged"))
+    if len(finders) == 1:
+        yield ""
+        yield "How it is judged"
+        yield from _prose(_section(finders[0].explanation, "How it is judged"))
     if problem.references:
         yield ""
         yield "References"
