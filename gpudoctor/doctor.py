@@ -147,7 +147,8 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     figures = {id: figures for id, figures in found.items() if figures}
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
     table = models(facts, [figure for each in figures.values() for figure in each])
-    return Measurements(figures, table, runs, facts.measured.total_seconds)
+    left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
+    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone)
 
 
 def _diagnosis(findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts) -> tuple[Diagnosis, ...]:

@@ -126,7 +126,10 @@ def measure(where: Interpreter, plan: Plan, level: str, seconds: float, progress
     if not plan.gpus or not plan.workloads:
         return measured, 0
 
+    heard: dict[str, Any] = {}
+
     def hear(message: dict[str, Any]) -> None:
+        heard.update(message)
         if "measured" in message:
             measured[message["measured"]] = Reply(**message["reply"])
         if "running" in message:
@@ -136,6 +139,8 @@ def measure(where: Interpreter, plan: Plan, level: str, seconds: float, progress
     job = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}
     signal_number = where.run(job, hear, patience=PATIENCE_SECONDS)
     measured["plan"] = Reply("ok", plan.as_value(), seconds=round(time.monotonic() - start, 2))
+    if not signal_number and "end" not in heard:  # on some GPUs a workload may be missing that others have
+        measured["all-measurements:all"] = Reply("died", None, "the process that runs them ended before its work did")
     for id in missing(plan, measured):
         measured[id] = Reply("cut", None, "the run was cut off")
     return measured, signal_number

@@ -332,13 +332,15 @@ class Model:
 class Measurements:
     """All that was measured, in `seconds`.
 
-    figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> what the workload gave.
+    figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> what the workload gave. left_alone: why GPUs were not
+    measured although others were.
     """
 
     figures: Dict[str, Tuple[Figure, ...]] = field(default_factory=dict)
     models: Tuple[Model, ...] = ()
     runs: Dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    left_alone: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from test_judging import memory, taken
 from gpudoctor import baseline, catalog, doctor, measure, snapshot
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.report import words
+from gpudoctor.report import markdown, terminal, words
 
 CHECKS = {id: check for id, check in catalog.checks().items() if id == "memory-bandwidth"}
 
@@ -98,6 +98,34 @@ def test_a_busy_machine_is_skipped_naming_the_process() -> None:
     assert row.reason == "busy"
     assert "pid 77" in row.message
     assert "not on a busy GPU" in report.coverage.sentence
+
+
+def test_a_gpu_that_was_left_alone_beside_others_is_said() -> None:
+    """That the others are healthy says nothing about it."""
+    both = taken(memory(), memory(), replies={"nvml:gpu1": {"ComputeRunningProcesses": process(500)}})
+    plan = measure.plan(both, CHECKS)
+    measured = {"plan": Reply("ok", plan.as_value()), "memory-bandwidth:gpu0": both.measured["memory-bandwidth:gpu0"]}
+    checks = doctor.select(catalog.checks(), "standard", ["memory-bandwidth"])
+    report = doctor.judge(replace(both, measured=measured), checks)
+    assert "Not everything was measured" in words.headline(report)
+    for rendered in (terminal.render(report), markdown.render(report)):
+        assert "Not measured: GPU 1 is busy" in rendered
+
+
+class Dying:
+    """A target whose process ends after a first result."""
+
+    def run(self, job: dict[str, Any], hear: Any, patience: float) -> int:
+        hear({"measured": "memory-bandwidth:gpu0", "reply": {"status": "ok", "value": memory()}})
+        return 0
+
+
+def test_a_worker_that_ends_early_is_a_finding() -> None:
+    plan = measure.plan(pair(), CHECKS)
+    target: Any = Dying()
+    measured, _ = measure.measure(target, plan, "standard", 10, lambda running, left: None)
+    report = doctor.judge(replace(pair(), measured=measured), doctor.select(catalog.checks(), "standard", ["measurements"]))
+    assert [entry.problem for entry in report.diagnosis] == ["measurement-crashed"]
 
 
 def test_what_a_cut_off_run_left_out_is_said() -> None:

@@ -85,6 +85,9 @@ def _fix(word: str, fix: Fix) -> Iterator[str]:
 
 
 def _measured(report: Report) -> Iterator[str]:
+    for why in report.measured.left_alone:
+        yield f"Not measured: {text(why)}"
+        yield ""
     if rows := figures.rows(report, all=True):
         yield "<details>"
         yield "<summary>Measured</summary>"

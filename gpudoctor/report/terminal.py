@@ -69,6 +69,8 @@ def _measured(page: Page, report: Report) -> Lines:
         yield Text()
         yield Text(title, "bold")
         yield from map(Text, figures.columns(matrix))
+    for why in report.measured.left_alone:
+        yield from page.paragraph(why, "Not measured: ", "  ")
     models = list(figures.models(report))
     if models:
         yield Text()

@@ -103,7 +103,8 @@ def headline(report: Report) -> str:
     if parts:
         return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".")
     statuses_of_checks: Counter[str] = Counter(result.status for result in report.checks)
-    return _without_diagnosis(statuses_of_checks + Counter(result.reason for result in report.checks if result.reason))
+    said = _without_diagnosis(statuses_of_checks + Counter(result.reason for result in report.checks if result.reason))
+    return said + (" Not everything was measured: see below." if report.measured.left_alone else "")
 
 
 def _without_diagnosis(number: Mapping[str, int]) -> str:
