@@ -12,11 +12,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpudoctor import knowledge
-from gpudoctor.knowledge import cuda, errors, gpus, health, performance, wheels, xids
+from gpudoctor.knowledge import cuda, errors, gpus, health, images, performance, wheels, xids
 from gpudoctor.knowledge.gpus import Gpu
 from gpudoctor.knowledge.tables import Table
 
-TABLES = {module.__name__.rpartition(".")[2]: module.table for module in (cuda, errors, gpus, health, performance, wheels, xids)}
+TABLES = {
+    module.__name__.rpartition(".")[2]: module.table for module in (cuda, errors, gpus, health, images, performance, wheels, xids)
+}
 GPUS = {gpu.name: gpu for gpu in gpus.gpus()}
 
 XID_PROBLEMS = {

@@ -1,0 +1,161 @@
+"""`gpudoctor images show`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli import container_options
+from gpudoctor.cli.images import COMMANDS
+
+if TYPE_CHECKING:
+    from gpudoctor.containers.images import Image
+    from gpudoctor.containers.known import Known
+
+_WIDTH = 80
+_MARGIN = 14
+_WORDS = {"yes": "yes", "minor": "yes", "compat": "yes", "no": "no", "unknown": "not known"}
+_NAMES = {
+    "cuda": "CUDA",
+    "torch": "PyTorch",
+    "python": "Python",
+    "ubuntu": "Ubuntu",
+    "cudnn": "cuDNN",
+    "nccl": "NCCL",
+    "cublas": "cuBLAS",
+    "tensorrt": "TensorRT",
+    "triton": "Triton",
+}
+
+
+@click.command(help=COMMANDS["show"] + " NAME is one of the list, or a reference in full.")
+@click.argument("name", shell_complete=container_options.complete)
+@container_options.registry
+@container_options.form
+def command(name: str, registry: str, form: str) -> None:
+    from gpudoctor.cli import output
+    from gpudoctor.containers import images, known
+
+    found = known.look(images.resolve(name, registry))
+    output.show(json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found))
+
+
+def as_object(found: Known) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from gpudoctor.containers import preflight
+
+    image = found.image
+    return {
+        "name": image.name,
+        "reference": image.reference,
+        "family": image.family,
+        "title": image.title,
+        "versions": dict(image.versions),
+        "needs": asdict(found.needs),
+        "least_driver": preflight.least_driver(found.needs, found.machine.is_wsl),
+        "runs": found.verdict.runs,
+        "why": found.verdict.why,
+        "on_disk": found.on_disk,
+        "disk_bytes": found.disk_bytes,
+        "registry_bytes": found.registry_bytes,
+        "pinned": found.pinned,
+        "built_here": image.recipe is not None,
+        "verified": image.verified,
+        "unverified": image.unverified,
+        "source": image.source,
+    }
+
+
+def as_text(found: Known) -> str:
+    image = found.image
+    lines = [image.name + (f": {image.title}" if image.title else "")]
+    for label, paragraphs in _about(found):
+        for number, text in enumerate(filter(None, paragraphs)):
+            lines += _wrapped("" if number else label, text)
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    first, others = f"  {label:<{_MARGIN - 2}}", " " * _MARGIN
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
+    """What is printed, as label and paragraphs; what is not known is left out."""
+    from gpudoctor.containers import images
+    from gpudoctor.containers.pulling import gigabytes
+
+    image = found.image
+    family = images.families().get(image.family)
+    yield "runs here", [f"{_WORDS[found.verdict.runs]}: {found.verdict.why}"]
+    yield "reference", [image.reference]
+    if image.recipe:
+        yield "built by", [f"gpudoctor images build {image.name}", f"from {image.recipe}"]
+    yield "inside", [", ".join(_version(image, name, value) for name, value in image.versions.items())]
+    yield "driver", _drivers(found)
+    yield "GPUs", [_gpus(found)]
+    yield "on disk", [found.disk_words]
+    yield "size", [f"{gigabytes(found.registry_bytes)} to pull" if found.registry_bytes else family.size if family else ""]
+    yield "pinned", [found.pinned or ""]
+    yield "digest", [f"{image.digest} when the table was written" if image.digest else ""]
+    yield "about", [family.about if family else ""]
+    yield "names", [family.naming if family else ""]
+    yield "note", [image.note]
+    yield "sources", [*image.source, "" if image.verified else "These were not enough to verify it."]
+
+
+def _version(image: Image, name: str, value: str) -> str:
+    return f"{_NAMES.get(name, name)} {value}{_doubt(image, name)}"
+
+
+def _doubt(image: Image, field: str) -> str:
+    return " (from memory)" if field in image.unverified else ""
+
+
+def _drivers(found: Known) -> Iterator[str]:
+    from gpudoctor.containers import preflight
+
+    image, needs = found.image, found.needs
+    least = preflight.least_driver(needs, found.machine.is_wsl)
+    if needs.driver is None:
+        return
+    yield f"{needs.driver} or newer"
+    if least and least != needs.driver:
+        yield f"{least} or newer by minor-version compatibility, which does not cover PTX that the driver has to compile"
+    if branches := forward_branches(found):
+        listed = ", ".join(f"R{branch}" for branch in branches)
+        yield f"{listed} by forward compatibility: on data-centre GPUs, with the image's own libraries of {needs.compat}"
+    if image.printed_driver:
+        yield f"The release notes ask for R{image.printed_driver}{_doubt(image, 'printed_driver')}."
+
+
+def _gpus(found: Known) -> str:
+    from gpudoctor.containers import gpu_code
+
+    needs = found.needs
+    if needs.architectures:
+        return f"built for {' '.join(needs.architectures)}"
+    if needs.cuda is None:
+        return ""
+    known = [(int(name[3:-1]), int(name[-1])) for name in gpu_code.cuda_architectures(needs.cuda)]
+    oldest = max(needs.least or known[0], known[0])
+    return "compute capability {}.{} to {}.{}".format(*oldest, *known[-1]) + (_doubt(found.image, "least") if needs.least else "")
+
+
+def forward_branches(found: Known) -> list[int]:
+    """The driver branches on which NVIDIA supports the image's cuda-compat, or the image itself names it."""
+    from gpudoctor import knowledge
+    from gpudoctor.knowledge import cuda
+
+    needs = found.needs
+    if needs.cuda is None or needs.compat is None:
+        return []
+    listed = {row.number for row in cuda.table().branches if knowledge.forward_compatible(needs.cuda, row.number) == "compatible"}
+    return sorted(listed | {branch for branch in needs.branches if branch < int(needs.compat.split(".")[0])})

@@ -1,0 +1,1 @@
+"""Container images and the engines that run them."""

@@ -1,0 +1,269 @@
+"""A container engine, asked through its own command: Docker, or Podman where that is the only one.
+
+The command knows contexts, DOCKER_HOST, ssh, rootless sockets and credential helpers; whoever speaks to the daemon by
+another way may speak to another daemon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.errors import UserError, WorkError
+
+PROGRAMS = ("docker", "podman")
+SECONDS = 30.0  # for a question; a pull or a build has no limit
+INFO_SECONDS = 10.0
+MOST_LINES = 20  # of what an engine says
+HERE = re.compile(r"unix://|/|npipe://|tcp://(localhost|127\.[\d.]+|\[::1\])(:|$)")  # addresses of daemons on this machine
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that answers. info: its own description, as `docker info` or `podman info` gives it."""
+
+    program: str  # docker or podman: what is typed
+    info: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def is_podman(self) -> bool:
+        """Also where `docker` is Podman's script of that name."""
+        return "host" in self.info
+
+    @property
+    def version(self) -> str:
+        return str(self.info.get("ServerVersion") or self.info.get("version", {}).get("Version", ""))
+
+    @property
+    def name(self) -> str:
+        return "Podman" if self.is_podman else "Docker"
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        return tuple(self.info.get("Runtimes") or ())
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The CDI devices that the daemon has found: nvidia.com/gpu=0, nvidia.com/gpu=all. Docker tells since 28.2."""
+        return tuple(device.get("ID", "") for device in self.info.get("DiscoveredDevices") or ())
+
+    @property
+    def security_options(self) -> tuple[str, ...]:
+        return tuple(option.removeprefix("name=").split(",")[0] for option in self.info.get("SecurityOptions") or ())
+
+    @property
+    def is_rootless(self) -> bool:
+        security = self.info.get("host", {}).get("security", {})
+        return "rootless" in self.security_options or bool(security.get("rootless"))
+
+    @property
+    def has_selinux(self) -> bool:
+        security = self.info.get("host", {}).get("security", {})
+        return "selinux" in self.security_options or bool(security.get("selinuxEnabled"))
+
+    @cached_property
+    def endpoint(self) -> str:
+        """Where Docker's daemon is asked: DOCKER_HOST, else what the context in use says; "" for the usual place."""
+        context = (self.info.get("ClientInfo") or {}).get("Context", "default")
+        if host := os.environ.get("DOCKER_HOST"):
+            return host
+        return (
+            ""
+            if context == "default"
+            else self.ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}", context).strip()
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its containers see the files and devices of this machine: not behind ssh, or tcp to another one."""
+        if self.is_podman:
+            return not self.info["host"].get("serviceIsRemote")
+        return not self.endpoint or bool(HERE.match(self.endpoint))
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.info.get("MemTotal") or self.info.get("host", {}).get("memTotal") or 0)
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [self.program, *arguments]
+
+    def ask(self, *arguments: str, seconds: float = SECONDS) -> str:
+        """What the engine prints; raises what `error` makes of it where it refuses."""
+        done = run(self.argv(*arguments), seconds)
+        if done.returncode:
+            raise error(self.program, done.stderr)
+        return done.stdout
+
+    def image(self, reference: str, seconds: float = SECONDS) -> dict[str, Any] | None:
+        """What `image inspect` says of an image that is there: Id, RepoDigests, Size, Config; None where it is not."""
+        done = run(self.argv("image", "inspect", "--", reference), seconds)
+        if done.returncode == 0:
+            return _object(done.stdout)
+        if re.search(r"(?i)no such image|image not known|no such object", done.stderr):
+            return None
+        raise error(self.program, done.stderr)
+
+    def container(self, name: str) -> dict[str, Any]:
+        """What `container inspect` says; UserError where there is none of that name."""
+        done = run(self.argv("container", "inspect", "--", name), SECONDS)
+        if done.returncode:
+            if re.search(r"(?i)no such container", done.stderr):
+                raise UserError(f"no container is called {name!r}: {self.program} ps shows those that run")
+            raise error(self.program, done.stderr)
+        return _object(done.stdout)
+
+    def remove(self, container: str) -> bool:
+        """Kills and removes a container; whether it is gone. Podman would give it ten seconds to end by itself."""
+        at_once = ("--time=0",) if self.is_podman else ()
+        done = run(self.argv("rm", "--force", "--volumes", *at_once, container), SECONDS)
+        return done.returncode == 0 or bool(re.search(r"(?i)no such container|already in progress", done.stderr))
+
+
+def find(program: str | None = None, seconds: float = INFO_SECONDS) -> Engine:
+    """`program`, else GPUDOCTOR_ENGINE, else Docker where it is installed, else Podman; an error where it does not answer.
+
+    A Docker that does not answer is not replaced by Podman, which has other images and other containers.
+    """
+    wanted = program or os.environ.get("GPUDOCTOR_ENGINE") or ""
+    if wanted and wanted not in PROGRAMS:
+        raise UserError(f"the engine is docker or podman, not {wanted!r}")
+    there = [name for name in PROGRAMS if shutil.which(name)]
+    chosen = wanted or next(iter(there), "")
+    if chosen not in there:
+        raise WorkError(
+            f"{wanted or 'neither docker nor podman'} is{' not' * bool(wanted)} installed: without it there are no containers"
+        )
+    try:
+        return Engine(chosen, _info(chosen, seconds))
+    except (UserError, WorkError) as failure:
+        if wanted or len(there) == 1:
+            raise
+        line, *words = str(failure).splitlines()
+        raise type(failure)("\n".join([f"{line} (Podman is here, too: --engine podman)", *words])) from None
+
+
+def _info(program: str, seconds: float) -> dict[str, Any]:
+    done = run([program, "info", "--format", "{{json .}}"], seconds)
+    info = _object(done.stdout)
+    words = "\n".join(info.get("ServerErrors") or ()) or (done.stderr if done.returncode or not info else "")
+    if words:
+        raise error(program, words)
+    return info
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The first object of what was printed, where a wrapper may have said something before; empty where there is none."""
+    for start in re.finditer(r"(?m)^\[?\s*(?=\{)", text):
+        with contextlib.suppress(ValueError):
+            found: dict[str, Any] = json.JSONDecoder().raw_decode(text, start.end())[0]
+            return found
+    return {}
+
+
+def run(argv: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    """A command of an engine, with what it prints; WorkError where it does not answer in time."""
+    try:
+        with subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except BaseException as failure:
+                with contextlib.suppress(OSError):  # also what it started: a wrapper's own child would be left
+                    os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(failure, subprocess.TimeoutExpired):
+                    raise
+                asked = f"`{' '.join(argv[:3])}`"
+                raise WorkError(f"{argv[0]} gave no answer to {asked} in {seconds:g} s: is its daemon stuck?") from None
+            return subprocess.CompletedProcess(argv, process.returncode, out, err)
+    except OSError as failure:
+        raise WorkError(f"{argv[0]} cannot be run: {failure.strerror}") from None
+
+
+def error(program: str, words: str) -> UserError | WorkError:
+    """One clear line about what an engine said, its own words below it."""
+    for pattern, kind, line in _SAID:
+        if found := re.search(pattern, words):
+            return kind(with_words(line.format(program=program, **_host(), **found.groupdict()), words))
+    return WorkError(with_words(f"{program} refused", words))
+
+
+def _host() -> dict[str, str]:
+    """Where a variable that is set decides which daemon is asked, it is the first to be suspected."""
+    names = [name for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST") if os.environ.get(name)]
+    because = f" ({names[0]} is set to {os.environ[names[0]]})" if names else ""
+    return {"because": because, "start": "" if because else ". Start it: sudo systemctl start docker"}
+
+
+def with_words(line: str, words: str) -> str:
+    """One clear line, and below it what the engine said."""
+    said = [text.rstrip() for text in words.strip().splitlines() if text.strip()][:MOST_LINES]
+    return "\n".join([line, *(f"  {text}" for text in said)])
+
+
+# What engines and registries say -> whose fault it is, and one line. The first that fits decides.
+_SAID: tuple[tuple[str, type[UserError] | type[WorkError], str], ...] = (
+    (
+        r"(?i)permission denied.*(docker\.sock|daemon socket|podman\.sock)",
+        WorkError,
+        "you may not talk to the Docker daemon{because}. Join its group, knowing that who is in it can become root: "
+        "sudo usermod -aG docker $USER, then log in again; or run this with sudo",
+    ),
+    (
+        r"(?i)unable to parse docker host|invalid (bind address|proto)|unsupported protocol scheme|context .* not found"
+        r"|context \S+: not found|invalid context",
+        UserError,
+        "that is no address of a daemon{because}",
+    ),
+    (
+        r"(?i)cannot connect to the docker daemon at (?P<where>\S+?)\.? |cannot connect to podman|error during connect"
+        r"|failed to connect to the docker api at (?P<api>\S+)",
+        WorkError,
+        "no {program} daemon answers{because}{start}",
+    ),
+    (
+        r"(?i)no space left on device",
+        WorkError,
+        "the disk is full. What can go: {program} system df; what nobody uses goes with: {program} system prune",
+    ),
+    (
+        r"(?i)unauthorized|authentication required|denied: requested access|pull access denied|no basic auth credentials",
+        UserError,
+        "the registry gives this image to nobody, or not without a login: is it spelt right? else {program} login REGISTRY",
+    ),
+    (
+        r"(?i)manifest unknown|manifest for \S+ not found|not found: manifest|name unknown|repository \S+ not found"
+        r"|: not found$",
+        UserError,
+        "the registry has no such image or tag",
+    ),
+    (r"(?i)toomanyrequests", WorkError, "the registry limits how often one may pull: {program} login, or wait"),
+    (r"(?i)no matching manifest for", UserError, "the registry has this image, but not for this processor or system"),
+    (
+        r"(?i)http: server gave HTTP response to HTTPS client",
+        WorkError,
+        "the registry speaks plain HTTP. If it is to be trusted with that, name it in insecure-registries of the daemon.json of "
+        "Docker, or in registries.conf of Podman",
+    ),
+    (
+        r"(?i)connection refused|no such host|i/o timeout|TLS handshake timeout|network is unreachable|connection reset"
+        r"|server misbehaving|Client\.Timeout exceeded|certificate",
+        WorkError,
+        "the registry cannot be reached",
+    ),
+)
