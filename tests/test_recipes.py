@@ -1,0 +1,106 @@
+"""The images that gpudoctor builds itself: their recipes keep the rules, and the doctor is built and examined."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lab_images
+import own_registry
+import pytest
+import yaml
+from lab import need
+from lab_registry import Registry
+from packaging.requirements import Requirement
+
+from gpudoctor.containers import building, images
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("cupy", "doctor", "numba")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_keep_the_rules(name: str) -> None:
+    folder = ROOT / "images" / name
+    text = (folder / "Dockerfile").read_text()
+    about = yaml.safe_load((folder / "image.yaml").read_text())
+    assert about["base"] == building.base_of(images.resolve(name))
+    assert not re.search(r"^# *syntax=", text, re.MULTILINE)  # it would be pulled from Docker Hub
+    assert text.count("FROM ${BASE}") == 2
+    assert re.findall(r"^USER (\d+):", text, re.MULTILINE)[-1] != "0"
+    pins = dict(line.split("==") for line in (folder / "requirements.txt").read_text().splitlines() if not line.startswith("#"))
+    for package, version in about.get("versions", {}).items():
+        assert version in (pins.get(package), pins.get(f"{package}-cuda12x"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hadolint_finds_nothing(name: str) -> None:
+    hadolint = shutil.which("hadolint", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    if not hadolint:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([hadolint, ROOT / "images" / name / "Dockerfile"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_doctor_has_what_gpudoctor_requires() -> None:
+    lines = (ROOT / "images/doctor/requirements.txt").read_text().splitlines()
+    pins = {pin.name: pin for line in lines if not line.startswith("#") for pin in [Requirement(line)]}
+    wanted = re.search(r"^dependencies = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert wanted
+    for requirement in map(Requirement, re.findall('"(.+?)"', wanted[1])):
+        version = str(pins[requirement.name].specifier).removeprefix("==")
+        assert requirement.specifier.contains(version), f"{requirement} is not {version}"
+
+
+UBUNTU = "gpudoctor-test:ubuntu-apt"
+
+
+@pytest.fixture(scope="module")
+def ubuntu(registry: Registry) -> str:
+    """A stand-in for nvidia/cuda:…-ubuntu24.04, with apt and this machine's certificate authorities; it stays here."""
+    need("mmdebstrap")
+    with lab_images.locked("ubuntu-apt"):
+        if subprocess.run(["docker", "image", "inspect", UBUNTU], capture_output=True).returncode:
+            make_ubuntu()
+    return registry.push(UBUNTU, "nvidia/cuda:12.9.1-base-ubuntu24.04")
+
+
+def make_ubuntu() -> None:
+    authorities = os.environ.get("PIP_CERT") or "/etc/ssl/certs/ca-certificates.crt"
+    options = ["--quiet", "--mode=root", "--variant=apt", "--include=passwd,python3-venv"]
+    changes = []
+    if Path(authorities).is_file():
+        options.append(f"--customize-hook=upload {authorities} /authorities.crt")
+        changes = ["--change", "ENV PIP_CERT=/authorities.crt"]
+    mirror = "deb [trusted=yes] http://archive.ubuntu.com/ubuntu noble main universe"
+    with subprocess.Popen(["mmdebstrap", *options, "noble", "-", mirror], stdout=subprocess.PIPE) as made:
+        subprocess.run(["docker", "import", *changes, "-", UBUNTU], stdin=made.stdout, check=True, capture_output=True)
+    if made.returncode:
+        subprocess.run(["docker", "image", "rm", UBUNTU], check=True, capture_output=True)
+        pytest.fail("mmdebstrap could not make an Ubuntu")
+
+
+@pytest.mark.docker
+def test_the_doctor_is_built_and_works(ubuntu: str, registry: Registry) -> None:
+    tag = "gpudoctor-test-build/doctor:1"
+    command = [sys.executable, "-m", "gpudoctor", "images", "build", "doctor", f"--tag={tag}", f"--registry={registry.host}"]
+    command += ["--engine=docker", "--", "--network=host"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{tag} sha256:")
+        assert done.stderr == ""
+        run = ["docker", "run", "--rm", "--network=none", tag]
+        checked = subprocess.run([*run, "check", "--level", "quick"], capture_output=True, text=True)
+        assert checked.returncode == 1, checked.stderr
+        assert "There is no NVIDIA GPU on this machine" in checked.stdout
+        whoami = subprocess.run([*run[:-1], "--entrypoint=id", tag, "-u"], capture_output=True, text=True)
+        assert whoami.stdout == "10001\n"
+    finally:
+        subprocess.run(["docker", "image", "rm", "--force", tag], capture_output=True)
+        own_registry.prune("io.gpudoctor.stage=build")
+        own_registry.forget(f"{registry.host}/nvidia/cuda")
