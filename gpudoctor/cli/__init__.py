@@ -3,8 +3,6 @@
 # No builtin `list` in this file: importing the command of that name makes it an attribute of this package.
 from __future__ import annotations
 
-import difflib
-import importlib
 import os
 import traceback
 from typing import Any, NoReturn
@@ -12,10 +10,14 @@ from typing import Any, NoReturn
 import click
 
 from gpudoctor import __version__
+from gpudoctor.cli import ending
+from gpudoctor.cli.lazy import LazyGroup
 from gpudoctor.errors import UserError, WorkError
 
 COMMANDS = {
-    "check": "Say what is wrong with this machine, and how to fix it.",
+    "check": "Say what is wrong with this machine or container, and how to fix it.",
+    "run": "Run a container of an image, with the GPUs and what they need.",
+    "images": "Look up, pull, build, pin and lint container images.",
     "baseline": "Keep what the GPUs reached when all was well, to compare with later.",
     "explain": "Say what a check or a problem means, and how to fix it.",
     "list": "List the checks: what each reads, at which level it runs, what it needs.",
@@ -32,34 +34,18 @@ Shell completion, for example in ~/.bashrc:
   eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"
 (zsh_source and fish_source are there too.)
 """
-Args = list[str]
 
 
-class Commands(click.Group):
-    """The commands by name; `--help` needs none of their modules."""
+class Commands(LazyGroup):
+    """gpudoctor's commands, and how each of them may end."""
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        return [*COMMANDS]
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"gpudoctor.cli.{name}").command
-        return command
-
-    def resolve_command(self, context: click.Context, args: Args) -> tuple[str | None, click.Command | None, Args]:
-        if args[0] not in COMMANDS and not context.resilient_parsing:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            context.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(context, args)
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items()])
+    package = "gpudoctor.cli"
+    helps = COMMANDS
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with ending.by_signal():
+                return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:

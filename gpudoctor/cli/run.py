@@ -1,0 +1,249 @@
+"""`gpudoctor run`: a container of an image, with the GPUs, as `docker run` would start it if one knew all its options."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli import COMMANDS, container_options
+from gpudoctor.containers import gpus, profiles
+
+if TYPE_CHECKING:
+    from gpudoctor.containers.command import Command
+    from gpudoctor.containers.engine import Engine
+    from gpudoctor.containers.gpus import Access
+    from gpudoctor.containers.images import Image
+    from gpudoctor.containers.running import Ended
+
+_PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles.PROFILES.items())
+_HELP = f"""{COMMANDS["run"]}
+
+NAME is one of `gpudoctor images list`, or any reference of an image. Without a command, a shell. The `docker run` that does
+the same is shown on standard error, without the values of tokens, keys and the like; what it has beyond the wish for GPUs is
+explained here, and can be changed.
+
+Always: --rm (--keep: leave the container), --init (ends what is left running inside; off: --docker-option --init=false),
+-i and -t where this is a terminal (off: --docker-option --tty=false).
+
+Where the image does not set it and the GPUs do not come by CDI: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility, the parts of
+the driver that CUDA and nvidia-smi need (others: the same with -e).
+
+Where SELinux is on, and for GPUs by Podman: --security-opt=label=disable, since SELinux keeps a container from the GPUs and
+from mounted folders.
+
+What --for adds:
+
+{_PROFILES}
+"""
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor run --image pytorch-24.08                    a shell in it
+  gpudoctor run --image pytorch-24.08 -- python train.py
+  gpudoctor run --image pytorch-24.08 --gpus 0,2 --for training -- torchrun …
+  gpudoctor run --image pytorch-24.08 --user me          files belong to you
+  gpudoctor run --image cuda-12.6-devel --dry-run        only say how
+  gpudoctor run --image repository/name:tag --docker-option --cpus=4
+\b
+Exit code: that of the command inside; 125, 126 or 127 where the engine could
+not start it, as docker has it; 2 wrong usage, 3 no engine, no image.
+"""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What was asked for, beside what becomes a word of docker's command."""
+
+    image: str
+    gpus: str
+    gpu_mode: str
+    engine: str | None
+    registry: str
+    locked: bool
+    force: bool
+    dry_run: bool
+    quiet: bool
+
+
+def _profiles(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--for a,b --for c` is a, b, c."""
+    names = [name.strip() for value in values for name in value.split(",") if name.strip()]
+    for name in names:
+        if name not in profiles.PROFILES:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(profiles.PROFILES)}.")
+    if values and not names:
+        raise click.BadParameter("it names nothing.")
+    return tuple(dict.fromkeys(names))
+
+
+def _selection(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value != "auto":
+        gpus.parse(value)
+    return value
+
+
+@click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--image",
+    metavar="NAME",
+    required=True,
+    shell_complete=container_options.complete,
+    help="The image: a name of the catalog, or any reference.",
+)
+@click.option(
+    "--gpus",
+    metavar="WHICH",
+    default="auto",
+    callback=_selection,
+    help="all, none, 0,2 (numbers as nvidia-smi has them), a UUID of a GPU or MIG instance, 0:1 (GPU and MIG instance), "
+    "count=2 (any two).  [default: all, on a machine that has any]",
+)
+@click.option(
+    "--gpu-mode",
+    type=click.Choice(gpus.MODES),
+    default="auto",
+    show_default=True,
+    help="How to ask for them. auto: by CDI where Docker knows the devices, else by the runtime nvidia, else by --gpus.",
+)
+@click.option(
+    "--for", "profiles", metavar="WORK,…", multiple=True, callback=_profiles, help="Options for a kind of work; see above."
+)
+@click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Set a variable; without VALUE, as it is here.")
+@click.option("-v", "--volume", "volumes", metavar="HERE:THERE", multiple=True, help="Mount a folder or file.")
+@click.option(
+    "--mount/--no-mount",
+    default=True,
+    help="Mount the current folder as /workspace/host and start there; NVIDIA's images have their own in /workspace.  [default]",
+)
+@click.option("-w", "--workdir", metavar="PATH", default="", help="Start in this folder of the container.")
+@click.option(
+    "-u",
+    "--user",
+    metavar="USER",
+    default="",
+    help="me: your numbers, name and groups, with a home that can be written to, so that new files are yours. Or as docker has "
+    "it.  [default: the image's, mostly root]",
+)
+@click.option(
+    "--cache/--no-cache",
+    default=True,
+    help="Keep downloads (Hugging Face, torch, pip) and compiled kernels (CUDA, Triton, Inductor, CuPy, Numba) in "
+    "~/.cache/gpudoctor/containers; compiled ones for each image by itself.  [default]",
+)
+@click.option(
+    "--shm-size", metavar="SIZE", default="", help="Shared memory.  [default: half of the memory, 16g at most; docker: 64m]"
+)
+@click.option("--ipc", metavar="MODE", default="", help="host: the host's shared memory, of any size.")
+@click.option(
+    "--ulimit",
+    "ulimits",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Limits in place of memlock=-1 (pinned memory, RDMA) and stack=67108864, which are left out where the engine may not "
+    "give them. none: no limits are set.",
+)
+@click.option("--network", metavar="NAME", default="", help="host: for work on several machines. Or any network.")
+@click.option(
+    "-p", "--publish", "ports", metavar="PORT", multiple=True, help="Publish a port; 127.0.0.1:8888:8888 for this machine alone."
+)
+@click.option("--name", metavar="NAME", default="", help="Name the container.")
+@click.option("--keep", is_flag=True, help="Do not remove the container when it has ended.")
+@container_options.docker_option
+@container_options.engine
+@container_options.registry
+@click.option("--locked", is_flag=True, help="Take the image that gpudoctor.lock names.")
+@click.option("--force", is_flag=True, help="Pull the image although it cannot run here.")
+@click.option("--dry-run", is_flag=True, help="Only print the docker command; pull and start nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show the docker command.")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
+@click.pass_context
+def command(context: click.Context, /, **given: Any) -> None:
+    from gpudoctor.containers import command as commands
+    from gpudoctor.containers import engine as engines
+    from gpudoctor.containers import images, lock, place
+    from gpudoctor.containers.running import Run
+
+    ours = Ours(**{field.name: given.pop(field.name) for field in fields(Ours)})
+    options = commands.Options(**given)
+    image = images.resolve(ours.image, ours.registry)
+    reference = lock.pinned(image, ours.locked)
+    engine = engines.find(ours.engine)
+    access = gpus.access(engine, ours.gpus, ours.gpu_mode)
+    about = _image(engine, image, reference, ours)
+    where = place.here(engine, profiles.of(options.profiles).devices)
+    if ours.dry_run and sys.stdin is not None:  # the output may go to a file, and what is in it then to a terminal
+        where = replace(where, has_terminal=sys.stdin.isatty())
+    built = commands.build(engine, reference, about, access, options, where)
+    if ours.dry_run:
+        click.echo(built.shown())
+        return
+    if built.caches and (why := built.caches.prepare()):
+        _tell(f"no caches are kept: {why}")
+        built = commands.build(engine, reference, about, access, replace(options, cache=False), where)
+    _announce(built, access, ours)
+    ended = Run(engine, built, access.mode != "none", _tell).wait()
+    context.exit(_finish(engine, access, ended))
+
+
+def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str, Any]:
+    from gpudoctor.containers import pulling
+
+    if ours.dry_run:
+        return engine.image(reference) or {}
+    return pulling.ensure(engine, image, reference, force=ours.force)
+
+
+def _announce(built: Command, access: Access, ours: Ours) -> None:
+    if access.mode == "none" and ours.gpus == "auto":
+        _tell(f"Warning: the container gets no GPU, since {access.why} (--gpus all asks for them all the same)")
+    elif access.mode != "none" and not ours.quiet:
+        _tell(f"GPUs by {gpus.WAYS[access.mode]}: {access.why}")
+    if ours.gpus.isdecimal() and ours.gpus != "0":
+        _tell(f"--gpus {ours.gpus} is the GPU of that number; for any {ours.gpus} of them say --gpus count={ours.gpus}")
+    for note in built.notes:
+        _tell(note)
+    if not ours.quiet:
+        _write(built.shown(less_private=True))
+
+
+def _finish(engine: Engine, access: Access, ended: Ended) -> int:
+    if ended.detached:
+        _tell(f"it still runs: {engine.program} attach {ended.detached}; {engine.program} rm --force {ended.detached} ends it")
+    if ended.refusal:
+        _write(_why(engine, access, ended))
+    elif ended.code > 0 and not ended.has_looked:
+        _tell("it ended before one could see whether a GPU had arrived in it")
+    return ended.code if ended.code >= 0 else 128 - ended.code
+
+
+def _why(engine: Engine, access: Access, ended: Ended) -> str:
+    """What the engine's own words mean, with what this machine says to them."""
+    from gpudoctor.containers import dissect
+
+    start = dissect.Start(
+        engine="podman" if engine.is_podman else "docker",
+        version=engine.version,
+        image=ended.command.image,
+        mode=access.mode,
+        arguments=access.arguments,
+        message=ended.refusal,
+        code=ended.code,
+    )
+    return dissect.text(dissect.explain(start)).rstrip()
+
+
+def _tell(line: str) -> None:
+    _write(f"gpudoctor: {line}")
+
+
+def _write(text: str) -> None:
+    """Also while a program inside has the terminal to itself, which then does not go back to the start of a line."""
+    if not text:
+        return
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    with contextlib.suppress(OSError):  # the terminal has gone
+        click.echo(text.replace("\n", "\r\n") + "\r" if is_terminal else text, err=True)
