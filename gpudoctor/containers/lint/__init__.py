@@ -1,0 +1,1 @@
+"""GPU faults in Dockerfiles, compose files and devcontainer.json, found without an engine."""

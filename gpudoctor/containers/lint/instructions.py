@@ -1,0 +1,163 @@
+"""Dockerfile text -> instructions with their lines: continuations, comments between them, heredocs, the escape directive.
+
+Not `dockerfile-parse`: it reads the body of a heredoc as instructions. Not `dockerfile`: it has no wheel for aarch64.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_NAMES = re.compile(
+    "ADD|ARG|CMD|COPY|ENTRYPOINT|ENV|EXPOSE|FROM|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|RUN|SHELL|STOPSIGNAL|USER|VOLUME|WORKDIR"
+)
+_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][\w-]*)\s*=\s*(\S+)\s*$")
+_HEREDOC = re.compile(r"(?:^|(?<=[\s\d;&|(]))<<(-?)(['\"]?)([A-Za-z_]\w*)\2")
+_FLAG = re.compile(r"--([a-z][\w-]*)(?:=((?:\"[^\"]*\"|\S)*))?(\s+|$)")
+
+
+class NoDockerfile(Exception):
+    """The text is no Dockerfile: the line (0: all of it) and why."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that remembers from which lines it was put together."""
+
+    text: str
+    starts: tuple[tuple[int, int], ...]  # (offset, line), ascending
+
+    def line(self, offset: int) -> int:
+        return self.starts[max(bisect_right(self.starts, (offset, 1 << 60)) - 1, 0)][1]
+
+    def after(self, offset: int) -> Text:
+        """What follows `offset`."""
+        later = tuple((start - offset, line) for start, line in self.starts if start > offset)
+        return Text(self.text[offset:], ((0, self.line(offset)), *later))
+
+
+@dataclass(frozen=True)
+class Heredoc:
+    """A file within the file; `quoted`: the shell fills in no variables."""
+
+    body: Text
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: its flags (`--from=x`), then the rest as written."""
+
+    name: str
+    line: int
+    end: int
+    flags: dict[str, str]
+    body: Text
+    heredocs: tuple[Heredoc, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parsed:
+    instructions: tuple[Instruction, ...]
+    escape: str
+
+
+def parse(text: str) -> Parsed:
+    lines = text.removeprefix("\ufeff").splitlines()
+    directives = _directives(lines)
+    escape = directives.get("escape", "\\")
+    own_syntax = "docker/dockerfile" not in directives.get("syntax", "docker/dockerfile")
+    found = []
+    for instruction in _instructions(lines, escape if escape in "\\`" else "\\"):
+        if not _NAMES.fullmatch(instruction.name) and not own_syntax:
+            raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is no instruction of a Dockerfile")
+        found.append(instruction)
+    if not found:
+        raise NoDockerfile(0, "it has no instruction")
+    if not any(instruction.name == "FROM" for instruction in found):
+        raise NoDockerfile(0, "it has no FROM")
+    return Parsed(tuple(found), escape)
+
+
+def _directives(lines: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in lines:
+        directive = _DIRECTIVE.match(line.strip())
+        if not directive:
+            break
+        found.setdefault(directive[1].lower(), directive[2])
+    return found
+
+
+def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
+    goes_on = re.compile(re.escape(escape) + r"[ \t]*$")
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip() or lines[at].lstrip().startswith("#"):
+            at += 1
+            continue
+        first = at
+        pieces: list[tuple[int, str]] = []
+        while at < len(lines):
+            line = lines[at]
+            at += 1
+            if pieces and (not line.strip() or line.lstrip().startswith("#")):
+                continue
+            pieces.append((at, goes_on.sub("", line)))
+            if not goes_on.search(line):
+                break
+        whole = _joined(pieces)
+        if not whole.text.strip():
+            continue
+        name, body = _split(whole)
+        heredocs: tuple[Heredoc, ...] = ()
+        if name in ("RUN", "COPY", "ADD"):
+            heredocs, at = _heredocs(body.text, lines, at)
+        flags, rest = _flags(body)
+        yield Instruction(name, first + 1, at, flags, rest, heredocs)
+
+
+def _joined(pieces: list[tuple[int, str]]) -> Text:
+    starts, length = [], 0
+    for line, piece in pieces:
+        starts.append((length, line))
+        length += len(piece)
+    return Text("".join(piece for _, piece in pieces), tuple(starts))
+
+
+def _split(whole: Text) -> tuple[str, Text]:
+    found = re.match(r"\s*(\S+)\s*", whole.text)
+    assert found
+    return found[1].upper(), whole.after(found.end())
+
+
+def _flags(body: Text) -> tuple[dict[str, str], Text]:
+    flags: dict[str, str] = {}
+    at = 0
+    while found := _FLAG.match(body.text, at):
+        # Several --mount=… are one flag to the rules: they only look for words in it.
+        flags[found[1]] = " ".join(filter(None, (flags.get(found[1], ""), found[2] or "")))
+        at = found.end()
+    return flags, body.after(at)
+
+
+def _heredocs(text: str, lines: list[str], at: int) -> tuple[tuple[Heredoc, ...], int]:
+    found: list[Heredoc] = []
+    for dash, quote, name in _HEREDOC.findall(text):
+        body = []
+        for place in range(at, len(lines)):
+            line = lines[place].lstrip("\t") if dash else lines[place]
+            if line == name:
+                break
+            body.append((place + 1, line + "\n"))
+        else:
+            return tuple(found), at  # nothing ends it: not meant as one
+        found.append(Heredoc(_joined(body) if body else Text("", ((0, at + 1),)), bool(quote)))
+        at += len(body) + 1
+    return tuple(found), at

@@ -1,0 +1,6 @@
+FROM nvidia/cuda:12.9.1-runtime-ubuntu24.04
+ENV NVIDIA_DRIVER_CAPABILITIES=${NVIDIA_DRIVER_CAPABILITIES},video
+ENV NVIDIA_DRIVER_CAPABILITIES=all
+FROM ubuntu:24.04
+# OpenGL alone needs no CUDA.
+ENV NVIDIA_DRIVER_CAPABILITIES=graphics,utility,display
