@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.facts.docker import Docker, daemon_json_of, version_of
 from gpudoctor.facts.replies import Replies
-from gpudoctor.facts.runtime import Docker, Runtime, daemon_json_of, version_of
+from gpudoctor.facts.runtime import Runtime
 from gpudoctor.model import Reply, Skip, Unavailable
 
 SECCOMP = "name=seccomp,profile=default"
@@ -212,6 +213,7 @@ def test_toolkit_version() -> None:
         ({}, {"currentContext": "desktop-linux"}, "desktop-linux"),
         ({"DOCKER_CONTEXT": "rootless"}, {"currentContext": "desktop-linux"}, "rootless"),
         (Reply("timeout"), {"currentContext": "desktop-linux"}, "desktop-linux"),
+        ({"DOCKER_HOST": "ssh://gpubox", "DOCKER_CONTEXT": "rootless"}, {"currentContext": "desktop-linux"}, None),
     ],
 )
 def test_context(environment: Any, settings: Any, context: str | None) -> None:
@@ -272,3 +274,40 @@ def test_configuration_files() -> None:
     assert facts.cdi_written == {"/var/run/cdi/nvidia.yaml": 5.0}
     assert facts.kubernetes_node
     assert facts.toolkit_config is None
+
+
+@pytest.mark.parametrize(
+    ("host", "endpoint", "elsewhere"),
+    [
+        ("ssh://jane@gpubox", "ssh://", True),
+        ("tcp://gpubox:2376", "tcp://", True),
+        ("gpubox:2375", "tcp://", True),
+        ("tcp://localhost:2375", "tcp://localhost", False),
+        ("unix:///run/user/1000/docker.sock", "unix:///run/user/1000/docker.sock", False),
+    ],
+)
+def test_docker_host_goes_before_every_context(host: str, endpoint: str, elsewhere: bool) -> None:
+    answers: dict[str, Any] = {
+        "environment": {"DOCKER_HOST": host},
+        "docker-context": {"currentContext": "lab", "endpoint": None},
+    }
+    facts = runtime(**answers)
+    assert (facts.endpoint, facts.daemon_is_elsewhere, facts.context_is_missing) == (endpoint, elsewhere, False)
+
+
+@pytest.mark.parametrize(
+    ("config", "mode"),
+    [
+        ('[nvidia-container-runtime]\nmode = "cdi"\n', "cdi"),
+        ('[nvidia-container-runtime]\n#mode = "cdi"\nlog-level = "info"\n', "auto"),
+        ('[other]\nmode = "cdi"\n[nvidia-container-runtime]\nmode = "legacy"\n[nvidia-container-runtime.modes.cdi]\n', "legacy"),
+        (MISSING, "auto"),
+    ],
+)
+def test_toolkit_mode(config: str | Reply, mode: str) -> None:
+    answers: dict[str, Any] = {"file:/etc/nvidia-container-runtime/config.toml": config}
+    assert runtime(**answers).toolkit_mode == mode
+
+
+def test_without_a_start_there_is_none() -> None:
+    assert runtime().start is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
+from gpudoctor.facts.container_start import Start, start_of
+from gpudoctor.facts.docker import Docker, daemon_json_of, docker_of, version_of
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Unavailable
 
@@ -22,52 +23,8 @@ CONTAINERD_FILES = (
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
     "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl",
 )
+HERE = ("localhost", "127.0.0.1", "::1")
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-container-runtime")
-
-
-@dataclass(frozen=True)
-class Docker:
-    """A Docker daemon; where it is not reachable, only `endpoint` and `error` mean anything."""
-
-    reachable: bool
-    error: str | None = None
-    endpoint: str = ""
-    version: str = ""
-    api_version: str = ""
-    runtimes: tuple[str, ...] = ()
-    default_runtime: str = ""
-    cgroup_driver: str = ""
-    cgroup_version: str = ""
-    operating_system: str = ""
-    kernel: str = ""
-    root_dir: str = ""
-    security_options: tuple[str, ...] = ()
-    cdi_spec_dirs: tuple[str, ...] = ()
-    discovered_devices: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    components: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def rootless(self) -> bool:
-        return self.has_option("rootless")
-
-    @property
-    def uses_user_namespaces(self) -> bool:
-        """userns-remap: root in a container is not root on the host."""
-        return self.has_option("userns")
-
-    @property
-    def is_desktop(self) -> bool:
-        """Docker Desktop, whose daemon runs in a virtual machine."""
-        return "Docker Desktop" in self.operating_system
-
-    @property
-    def is_podman(self) -> bool:
-        """Podman behind Docker's interface, which accepts a request for GPUs and gives none."""
-        return any("Podman" in name for name in self.components)
-
-    def has_option(self, name: str) -> bool:
-        return any(option.split(",")[0] in (name, f"name={name}") for option in self.security_options)
 
 
 class Runtime:
@@ -127,15 +84,53 @@ class Runtime:
         except Unavailable:
             return None
 
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return dict(self._replies.starting_with("environment").get("environment", Reply("missing")).value or {})
+
+    @cached_property
+    def docker_host(self) -> str | None:
+        """DOCKER_HOST, which goes before every context."""
+        return self._environment.get("DOCKER_HOST") or None
+
     @cached_property
     def context(self) -> str | None:
         """The docker command's context: DOCKER_CONTEXT, else its configuration's; None is the default one."""
-        environment = self._replies.starting_with("environment").get("environment", Reply("missing"))
-        if name := (environment.value or {}).get("DOCKER_CONTEXT"):
+        if self.docker_host:
+            return None
+        if name := self._environment.get("DOCKER_CONTEXT"):
             return str(name)
         settings = self._replies.optional("docker-context") or {}
         current: str | None = settings.get("currentContext")
         return current or None
+
+    @cached_property
+    def context_is_missing(self) -> bool:
+        """A context is chosen that does not exist, so that every docker command fails."""
+        if not self.context:
+            return False
+        settings = self._replies.optional("docker-context") or {}
+        return "endpoint" in settings and settings["endpoint"] is None
+
+    @cached_property
+    def endpoint(self) -> str:
+        """Where the docker command's daemon is: unix://PATH, ssh://, tcp:// (another machine), tcp://localhost."""
+        if host := self.docker_host:
+            name = urlsplit(host if "://" in host else "tcp://" + host)
+            return host if name.scheme == "unix" else f"{name.scheme}://" + "localhost" * (name.hostname in HERE)
+        settings = (self._replies.optional("docker-context") or {}) if self.context else {}
+        return str(settings.get("endpoint") or "")
+
+    @property
+    def daemon_is_elsewhere(self) -> bool:
+        """The docker command talks to a daemon on another machine, so that nothing of this one says how it is set up."""
+        return self.endpoint.startswith(("ssh://", "tcp://", "http")) and not self.endpoint.endswith("://localhost")
+
+    @cached_property
+    def start(self) -> Start | None:
+        """How the container that was to be looked at was started; None where none was."""
+        reply = self._replies.starting_with("container-start").get("container-start")
+        return start_of(reply.value) if reply else None
 
     @cached_property
     def daemon_json_path(self) -> str:
@@ -186,6 +181,24 @@ class Runtime:
         return self._replies.file("/etc/nvidia-container-runtime/config.toml")
 
     @cached_property
+    def toolkit_mode(self) -> str:
+        """How the toolkit brings in a GPU: auto (also where nothing is said), legacy, cdi, csv, jit-cdi."""
+        table = re.search(r"(?ms)^\s*\[nvidia-container-runtime\]\s*$(.*?)(?=^\s*\[|\Z)", self.toolkit_config or "")
+        mode = re.search(r'(?m)^\s*mode\s*=\s*"([\w-]+)"', table[1] if table else "")
+        return mode[1] if mode else "auto"
+
+    @cached_property
+    def podman_version(self) -> tuple[int, ...] | None:
+        """None where Podman is not installed."""
+        return self._version("podman --version")
+
+    @cached_property
+    def containers_may_use_devices(self) -> bool:
+        """SELinux's switch container_use_devices."""
+        text = self._replies.value("file:/sys/fs/selinux/booleans/container_use_devices")
+        return bool(text.split()[:1] == ["1"])
+
+    @cached_property
     def cdi_specs(self) -> dict[str, str]:
         """Path -> text of the device specifications in /etc/cdi and /var/run/cdi."""
         return {spec["path"]: spec["text"] for spec in self._replies.value("cdi")}
@@ -225,44 +238,3 @@ class Runtime:
         started = self.daemon_started()
         written = self._replies.value("runtime-file-times").get(self.daemon_json_path)
         return None if started is None or written is None else written > started
-
-
-def docker_of(value: Mapping[str, Any]) -> Docker:
-    """The daemon's answers to GET /info and GET /version."""
-    info, version = value.get("info") or {}, value.get("version") or {}
-    return Docker(
-        reachable=True,
-        endpoint=value.get("endpoint", ""),
-        version=info.get("ServerVersion") or version.get("Version", ""),
-        api_version=version.get("ApiVersion", ""),
-        runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        default_runtime=info.get("DefaultRuntime") or "",
-        cgroup_driver=info.get("CgroupDriver") or "",
-        cgroup_version=str(info.get("CgroupVersion") or ""),
-        operating_system=info.get("OperatingSystem") or "",
-        kernel=info.get("KernelVersion") or "",
-        root_dir=info.get("DockerRootDir") or "",
-        security_options=tuple(info.get("SecurityOptions") or ()),
-        cdi_spec_dirs=tuple(info.get("CDISpecDirs") or ()),
-        discovered_devices=tuple(info.get("DiscoveredDevices") or ()),
-        warnings=tuple(info.get("Warnings") or ()),
-        components=dict(version.get("Components") or {}),
-    )
-
-
-def daemon_json_of(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """The settings, or what is wrong with them; an empty file is an empty configuration, as it is for dockerd."""
-    text = text.lstrip("\ufeff")
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as failure:
-        return None, f"{failure.msg}: line {failure.lineno} column {failure.colno}"
-    if not isinstance(settings, dict):
-        return None, "it is not a JSON object"
-    return settings, None
-
-
-def version_of(text: str) -> tuple[int, ...] | None:
-    """The first dotted version of a text: "NVIDIA Container Toolkit CLI version 1.17.8" -> (1, 17, 8)."""
-    version = re.search(r"\b\d+(?:\.\d+)+", text)
-    return tuple(map(int, version[0].split("."))) if version else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import http.client
 import json
 import os
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import time
 from functools import partial
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import urlsplit
 
 from gpudoctor.probes.machine import Answer, Machine
@@ -43,6 +44,8 @@ PROGRAMS = (
 )
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
 SOCKET = "/var/run/docker.sock"
+SELINUX = "/sys/fs/selinux/booleans/container_use_devices"
+HERE = ("localhost", "127.0.0.1", "::1")
 INFO_KEYS = (
     "ServerVersion",
     "Driver",
@@ -76,11 +79,13 @@ def ask(machine: Machine) -> Iterator[Answer]:
     yield machine.ask("runtime-file-times", lambda: _times(machine))
     yield machine.ask("cdi", lambda: _cdi(machine))
     yield machine.ask("docker-context", lambda: _context(machine))
+    yield machine.file(SELINUX)
     yield machine.ask("kubernetes-marks", lambda: {path: os.path.lexists(machine.path(path)) for path in KUBERNETES})
     yield machine.ask("runtime-programs", lambda: _programs(machine))
     yield machine.ask("runtime-processes", lambda: _daemons(machine))
     yield machine.command("nvidia-ctk", "--version", timeout=1.0)
     yield machine.command("nvidia-container-cli", "--version", timeout=1.0)
+    yield machine.command("podman", "--version", timeout=1.0)
     yield machine.ask("docker", lambda: _docker(machine))
 
 
@@ -125,9 +130,44 @@ def _cdi(machine: Machine) -> List[Dict[str, Any]]:
 
 
 def _context(machine: Machine) -> Dict[str, Any]:
-    """Which daemon the docker command talks to by default; the rest of its file is nobody's business."""
-    settings = json.loads(machine.read(_expanded(machine, "~/.docker/config.json")))
-    return {"currentContext": settings.get("currentContext")}
+    """Which daemon the docker command talks to by default; the rest of its files is nobody's business.
+
+    "endpoint": where the context that is in force leads to, None where there is no such context.
+    """
+    named = _variable(machine, "DOCKER_CONTEXT")
+    try:
+        current = json.loads(machine.read(_docker_file(machine, "config.json"))).get("currentContext")
+    except FileNotFoundError:
+        if not named:
+            raise
+        current = None
+    name = named or current
+    if not name or name == "default":
+        return {"currentContext": current}
+    host = _host_of(machine, name)
+    return {"currentContext": current, "endpoint": host and _shown(host)}
+
+
+def _docker_file(machine: Machine, *names: str) -> str:
+    return os.path.join(_variable(machine, "DOCKER_CONFIG") or _expanded(machine, "~/.docker"), *names)
+
+
+def _host_of(machine: Machine, context: str) -> Optional[str]:
+    """The address of a context's daemon; None where there is no such context."""
+    folder = hashlib.sha256(context.encode()).hexdigest()
+    try:
+        about = json.loads(machine.read(_docker_file(machine, "contexts", "meta", folder, "meta.json")))
+    except FileNotFoundError:
+        return None
+    return str(about["Endpoints"]["docker"].get("Host") or "unix://" + SOCKET)
+
+
+def _shown(endpoint: str) -> str:
+    """An address without names: of another machine only how it is reached."""
+    scheme = endpoint.partition("://")[0]
+    if scheme == "unix":
+        return _without_home(endpoint)
+    return scheme + "://" + ("localhost" if urlsplit(endpoint).hostname in HERE else "")
 
 
 def _programs(machine: Machine) -> Dict[str, Dict[str, Any]]:
@@ -173,24 +213,33 @@ def _daemons(machine: Machine) -> Dict[str, Any]:
 def _docker(machine: Machine) -> Dict[str, Any]:
     endpoint, deadline = _endpoint(machine), time.monotonic() + DOCKER_SECONDS
     scheme = endpoint.partition("://")[0]
-    if scheme == "ssh" or (scheme == "tcp" and _variable(machine, "DOCKER_TLS_VERIFY")):
-        return {"endpoint": scheme + "://", "not_asked": f"a Docker daemon behind {scheme}:// with a key is not asked"}
+    if _has_key(machine, scheme):
+        return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon behind {scheme}:// with a key is not asked"}
     try:
         info = _get(machine, endpoint, "/info", deadline)
         version = _get(machine, endpoint, "/version", deadline)
     except socket.timeout:
         raise subprocess.TimeoutExpired("GET", DOCKER_SECONDS) from None  # what Machine.call knows as a timeout
-    shown = _without_home(endpoint) if scheme == "unix" else "tcp://"
-    return {"endpoint": shown, "info": _reduced_info(info), "version": _reduced_version(version)}
+    return {"endpoint": _shown(endpoint), "info": _reduced_info(info), "version": _reduced_version(version)}
 
 
 def _endpoint(machine: Machine) -> str:
-    """DOCKER_HOST, else the rootless daemon's socket where there is no other, else the usual one."""
+    """DOCKER_HOST, else the context's, else the rootless daemon's socket where there is no other, else the usual one."""
     host, folder = _variable(machine, "DOCKER_HOST"), _variable(machine, "XDG_RUNTIME_DIR")
     if host:
         return host if "://" in host else "tcp://" + host
+    name = _variable(machine, "DOCKER_CONTEXT") or (machine.call(lambda: _context(machine)).value or {}).get("currentContext")
+    of_context = machine.call(lambda: _host_of(machine, name)).value if name and name != "default" else None
+    if of_context:
+        return str(of_context)
     rootless = folder + SOCKET.replace("/var/run", "")
     return "unix://" + (rootless if folder and os.path.exists(rootless) and not os.path.exists(SOCKET) else SOCKET)
+
+
+def _has_key(machine: Machine, scheme: str) -> bool:
+    """Whether only the docker command can speak to this daemon, with keys that are not ours."""
+    keys = _variable(machine, "DOCKER_TLS_VERIFY") or machine.matching(_docker_file(machine, "contexts", "tls", "*"))
+    return scheme == "ssh" or (scheme == "tcp" and bool(keys))
 
 
 class _UnixConnection(http.client.HTTPConnection):

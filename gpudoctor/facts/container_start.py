@@ -1,0 +1,129 @@
+"""How a container was started, or what its engine said when it did not start it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What wraps the words that matter: by whom and at which step they were passed on.
+_WRAPPERS = re.compile(
+    r"(?m:^\S*docker(?:-current)?: |^Error: |^ERROR: (?:for \S+ +)?|^FATA\[\d+\] |^FATAL: )"
+    r"|Error response from daemon: |Unable to find image '[^']*' locally\s+|(?i:oci runtime error: )"
+    r"|Cannot (?:start|create) (?:container for )?service \S+: (?:: )?|rpc error: code = \w+ desc = "
+    r"|failed to (?:create|start) (?:containerd )?(?:shim )?task(?: for container)?: |failed to create shim: "
+    r"|OCI runtime create failed: |Failed to initialize: unable to resolve docker endpoint: "
+    r"|unable to retrieve OCI runtime error \([^)]*\): |\S* did not terminate succ?ess?fully: (?:exit status \d+: )?"
+    r"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR: )?|unable to start container \"[0-9a-f]+\": "
+    r"|\S*\b(?:runc|crun): (?=runc|crun|[A-Z])|(?:runc|crun) create failed: "
+    r"|unable to start container process: (?!exec)|error during container init: (?!exec)|(?:container|process)_linux\.go:\d+: "
+    r"|starting container process caused:?(?: \"?(?!\"?exec)|$)|container init caused:? \"?"
+    r"|(?:error running|Running|running) (?:prestart |createRuntime |createContainer |startContainer )?hook #?\d+"
+    r"(?::+ | caused:? \"?|(?= exit status))|error running hook: "
+    r"|\s*exit status \d+, stdout: ?, stderr: ?|exec command: \[[^\]]*\]\s*|Auto-detected mode as '(?:legacy|nvml|jit-cdi)'\s+"
+    r"|driver failed programming external connectivity on endpoint \S+ \(\w+\): |Error starting userland proxy: "
+)
+_ENDINGS = re.compile(
+    r"(?:\s*(?:Run 'docker run --help' for more information|See 'docker run --help'\.?|(?m:^Error: failed to start "
+    r"containers: .*)"
+    r"|(?m:^ERROR: Encountered errors while bringing up the project\.)|: OCI runtime error"
+    r"|: OCI (?:permission denied|runtime attempted to invoke a command that was not found)|: unknown\.?)|\n[\s\"]*|\"{2,}\s*)$"
+)
+# What engines write in the form of their logs: with an escaped text, and remarks beside the error.
+_JSON = re.compile(r'\{[^{}]*"msg"\s*:\s*"((?:[^"\\]|\\.)*)"[^{}]*\}')
+_LOGGED = re.compile(r'time="[^"]*" level=(\w+) msg="((?:[^"\\]|\\.)*)"(?: \w+=\S+)*')
+_REMARK = re.compile(r"^(?:(?:WARN|INFO|DEBU|ERRO)\[\d+\] ?|\[\+\] Running|\s*[✔✘\u2800-\u28ff] )")
+_WAITING = "error waiting for container"
+
+
+@dataclass(frozen=True)
+class Start:
+    """An attempt to start a container. mode: how a GPU was asked for: cdi, runtime, gpus, podman, devices or none.
+
+    arguments: what asked for it. message: all that the engine said, "" where it started. code: its exit code.
+    """
+
+    engine: str
+    version: str
+    image: str
+    mode: str
+    arguments: tuple[str, ...]
+    message: str
+    code: int | None = None
+    started: bool = False
+
+    @property
+    def asked_for_gpu(self) -> bool:
+        return self.mode != "none"
+
+    @property
+    def is_podman(self) -> bool:
+        return self.engine == "podman"
+
+    @property
+    def is_nerdctl(self) -> bool:
+        """Which answers behind Docker's interface, without a daemon of its own."""
+        return bool(re.search(r"(?m)^FATA\[\d+\]", self.message))
+
+    @property
+    def name(self) -> str:
+        return " ".join(filter(None, ("Podman" if self.is_podman else "Docker", self.version)))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The engine's version: (28, 5, 2); empty where it is not known."""
+        found = re.match(r"\d+(?:\.\d+)*", self.version)
+        return tuple(map(int, found[0].split("."))) if found else ()
+
+    @property
+    def words(self) -> str:
+        """The message in one line, without what only says by whom it was passed on."""
+        text = _ends_cut(_plain(self.message))
+        lines = [line.strip() for line in _ends_cut(_WRAPPERS.sub("", text) or text).splitlines()]
+        return " ".join(" ".join(dict.fromkeys(lines)).split())
+
+
+def _plain(message: str) -> str:
+    """Quotes and line ends as they were before each step of the way quoted the text of the step before."""
+    text = _JSON.sub(_unescaped, message)
+    if '\\"' in text and not _LOGGED.search(text):
+        text = re.sub(r'\\+"', '"', re.sub(r"\\+n", "\n", text))
+    text = _JSON.sub(_unescaped, _LOGGED.sub(_logged, text))
+    lines = text.splitlines()
+    said = [line for line in lines if not _REMARK.match(line)]
+    if not "".join(said).strip():
+        said = [_REMARK.sub("", line) for line in lines if _WAITING not in line or len(lines) == 1]
+    return "\n".join(said)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[1].replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def _logged(found: re.Match[str]) -> str:
+    """The text of an error; a remark keeps a mark, so that it is left out where anything else was said."""
+    level, text = found[1], found[2].replace("\\n", "\n").replace('\\"', '"')
+    remark = level in ("warning", "info", "debug") or _WAITING in text
+    return f"WARN[0000] {text}" if remark else text
+
+
+def _ends_cut(text: str) -> str:
+    text = text.strip()
+    while (shorter := _ENDINGS.sub("", text)) != text:
+        text = shorter
+    return text.removesuffix('"') if text.count('"') % 2 else text
+
+
+def start_of(value: Mapping[str, Any]) -> Start:
+    """The reply `container-start`."""
+    return Start(
+        engine=value["engine"],
+        version=value["version"],
+        image=value["image"],
+        mode=value["mode"],
+        arguments=tuple(value["arguments"]),
+        message=value["message"],
+        code=value["code"],
+        started=value["started"],
+    )
