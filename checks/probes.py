@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Skip, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Status
 
 PREFIX = "probe:"
 JUDGED_ELSEWHERE = ("nvml", "cuda")
@@ -46,7 +46,7 @@ NO_ANSWER = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     probes = asked(facts)
     if not probes:
-        raise Skip("this snapshot was not made by gpudoctor's probes", Skip.NO_ANSWER)
+        facts.replies.get("probe:system")  # raises, and says why
     for name, reply in probes.items():
         if reply.status in WORDS:
             words = f"{name} {WORDS[reply.status]}" + f": {reply.detail}" * bool(reply.detail)

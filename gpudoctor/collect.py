@@ -9,12 +9,12 @@ from typing import Any
 from gpudoctor import __version__, snapshot
 from gpudoctor.errors import WorkError
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.target import Interpreter
+from gpudoctor.target import Target
 
 Progress = Callable[[tuple[str, ...]], None]
 
 
-def collect(where: Interpreter, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
+def collect(where: Target, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
     """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that."""
     replies: dict[str, Reply] = {}
 

@@ -13,6 +13,7 @@ from gpudoctor import __version__, catalog
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import overview, readable, target
+from gpudoctor.judging import beside_host
 from gpudoctor.judging.models import models
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -67,6 +68,22 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 
 def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report, on any machine."""
+    if not _has_come_up(taken):
+        return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
+    report = _judge(taken, checks)
+    if not taken.host:
+        return report
+    of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={})
+    return beside_host.joined(report, _judge(of_host, beside_host.checks(checks)), Facts(taken))
+
+
+def _has_come_up(taken: Snapshot) -> bool:
+    """Of a container that did not, only its host can be judged."""
+    start = taken.replies.get("container-start")
+    return not start or bool(start.value["started"])
+
+
+def _judge(taken: Snapshot, checks: Checks) -> Report:
     facts = Facts(taken)
     results: dict[str, Result] = {}
     findings: dict[str, list[Finding]] = {}
@@ -216,10 +233,10 @@ def _is_same(one: Finding, other: Finding) -> bool:
     return (one.problem.id, one.gpu) == (other.problem.id, other.gpu)
 
 
-def _with(finding: Finding, measured: Mapping[str, list[str]]) -> Finding:
-    """A finding with what was measured because of it."""
-    messages = [message for found in measured.values() for message in found]
-    return replace(finding, evidence={**finding.evidence, "measured": messages}) if messages else finding
+def _with(finding: Finding, effects: Mapping[str, list[str]]) -> Finding:
+    """A finding with what follows from it."""
+    messages = [message for found in effects.values() for message in found]
+    return replace(finding, evidence={**finding.evidence, "effects": messages}) if messages else finding
 
 
 def _entry(

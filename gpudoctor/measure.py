@@ -12,7 +12,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.model import Check, Reply, Skip, Snapshot
-from gpudoctor.target import Interpreter
+from gpudoctor.target import Target
 
 SECONDS = {"standard": 240, "full": 1200}  # for all measurements together
 PATIENCE_SECONDS = 8  # how long a run that is cut off may take to hand over what it has
@@ -120,7 +120,7 @@ def _held(mib: int | None) -> str:
     return "memory" if mib is None else f"{mib} MiB"
 
 
-def measure(where: Interpreter, plan: Plan, level: str, seconds: float, progress: Progress) -> tuple[dict[str, Reply], int]:
+def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Progress) -> tuple[dict[str, Reply], int]:
     """Runs the plan in the target: what was measured, and the signal (0: none) that cut it off."""
     measured: dict[str, Reply] = {"plan": Reply("ok", plan.as_value())}
     if not plan.gpus or not plan.workloads:

@@ -271,7 +271,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that was asked of a machine and what it answered; a file that can be judged again anywhere."""
+    """Everything that was asked of a machine and what it answered; a file that can be judged again anywhere.
+
+    host: of a container that gpudoctor looked into from outside, what the machine around it answered.
+    """
 
     schema: str
     version: str
@@ -280,6 +283,7 @@ class Snapshot:
     expected: Dict[str, int] = field(default_factory=dict)
     measured: Dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
     baseline: Dict[str, Dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
+    host: Dict[str, Reply] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One root cause, with everything it explains."""
+    """One root cause, with everything it explains. on_host: it is on the host of the container that was examined."""
 
     problem: str
     title: str
@@ -312,6 +316,17 @@ class Diagnosis:
     explains: Tuple[str, ...]
     fixes: Tuple[Fix, ...]
     references: Tuple[str, ...] = ()
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing as the host and as the container see it; `differs` where that is not the same."""
+
+    what: str
+    host: str
+    container: str
+    differs: bool
 
 
 @dataclass(frozen=True)
@@ -355,7 +370,10 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict on one machine."""
+    """The verdict on one machine, or on a container and its host.
+
+    host: the checks that were judged on the host of a container. comparison: what both see.
+    """
 
     schema: str
     version: str
@@ -366,3 +384,5 @@ class Report:
     checks: Tuple[Result, ...]
     measured: Measurements
     facts: Dict[str, Any]
+    host: Tuple[Result, ...] = ()
+    comparison: Tuple[Difference, ...] = ()

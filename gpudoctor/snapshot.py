@@ -17,7 +17,8 @@ SCHEMA = "gpudoctor.snapshot/1"
 def dump(snapshot: Snapshot) -> bytes:
     """JSON, one question a line; fields of a reply that say nothing are left out."""
     plain = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
-    plain["replies"] = {question: _short(reply) for question, reply in sorted(snapshot.replies.items())}
+    for replies in ("replies", "host"):
+        plain[replies] = {question: _short(reply) for question, reply in sorted(plain[replies].items())}
     return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
 
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gpudoctor.errors import UserError
 
@@ -30,6 +30,7 @@ PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not w
 REMOVALS, REMOVAL_SECONDS = 5, 0.02  # a folder that is written to cannot be removed at once
 MOST_WORDS = 120  # of what a program says that is no Python
 TRAVELLING = ("probes", "measuring", "workloads")
+CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOO_OLD = 79  # a code that no Python exits with by itself
 
 # Parses on every Python, so that an old one can say that it is too old.
@@ -40,8 +41,12 @@ if sys.version_info < (3, 8):
 import json, os, shutil, signal, tempfile
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
 sys.dont_write_bytecode = True
-job = json.loads(sys.stdin.read())
-job["folder"] = os.path.join(tempfile.gettempdir(), "gpudoctor-" + job["marker"])
+job = json.loads(sys.stdin.readline())
+try:
+    place = tempfile.gettempdir()
+except OSError:
+    place = "/dev/shm"
+job["folder"] = os.path.join(place, "gpudoctor-" + job["marker"])
 try:
     os.mkdir(job["folder"], 0o700)
     for name, text in job.pop("sources").items():
@@ -53,6 +58,7 @@ try:
     from gpudoctor import worker
     worker.main(job)
 finally:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would cut this off
     shutil.rmtree(job["folder"], ignore_errors=True)
 """
 
@@ -67,6 +73,16 @@ def travelling_sources() -> dict[str, str]:
     if binding and binding.origin:
         sources["pynvml.py"] = Path(binding.origin).read_text()
     return sources
+
+
+class Target(Protocol):
+    """Where jobs run. path: how messages call it."""
+
+    path: str
+
+    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = ..., patience: float = ...) -> int:
+        """As Interpreter.run."""
+        ...
 
 
 class Interpreter:
@@ -86,11 +102,12 @@ class Interpreter:
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr, ending.on_signals():
             stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
             stdin.seek(0)
-            process = ending.process = self._start(stdin, stderr)
+            process = self._start(stdin, stderr)
+            ending.stop = process.terminate
             heard: dict[str, Any] = {}
             try:
                 meanwhile()
-                for message in messages(process, marker, ending):
+                for message in messages(process, marker, ending, "end"):
                     heard.update(message)
                     hear(message)
             finally:
@@ -99,7 +116,7 @@ class Interpreter:
                 remove(heard.get("folder", ""))
             if "hello" not in heard and not ending.signal:
                 stderr.seek(0)
-                raise UserError(self._refusal(process.returncode, stderr.read().decode("utf-8", "replace")))
+                raise UserError(refusal(self.path, process.returncode, stderr.read().decode("utf-8", "replace")))
             return ending.signal
 
     def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
@@ -109,26 +126,33 @@ class Interpreter:
             )
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
-        assert process.stdout
-        with contextlib.suppress(OSError):  # a user has only so much room in pipes; without it the worker waits for us
-            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        widen(process)
         return process
 
-    def _refusal(self, code: int | None, stderr: str) -> str:
-        if code == TOO_OLD:
-            return f"{self.path} is older than Python 3.8, the oldest that gpudoctor can look into"
-        lines = stderr.strip().splitlines()
-        words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
-        return f"{self.path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
+
+def refusal(path: str, code: int | None, stderr: str) -> str:
+    """Why a Python did not take a job."""
+    if code == TOO_OLD:
+        return f"{path} is older than Python 3.8, the oldest that gpudoctor can look into"
+    lines = stderr.strip().splitlines()
+    words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
+    return f"{path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
+
+
+def widen(process: subprocess.Popen[bytes]) -> None:
+    """Gives the pipe of what a process says as much room as there is."""
+    assert process.stdout
+    with contextlib.suppress(OSError):  # a user has only so much room in pipes; without it the worker waits for us
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 class Ending:
-    """When a job has to be over: after its time, or soon after somebody cut it off."""
+    """When a job has to be over: after its time, or soon after somebody cut it off. stop: what asks it to end."""
 
     def __init__(self, seconds: float, patience: float) -> None:
         self.patience = patience
         self.deadline = time.monotonic() + seconds + patience
-        self.process: subprocess.Popen[bytes] | None = None
+        self.stop: Callable[[], None] | None = None
         self.signal = 0
         self.is_over = False
 
@@ -138,7 +162,8 @@ class Ending:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._cut_off) for number in (signal.SIGINT, signal.SIGTERM)}
+        heeded = [number for number in CUTTING_OFF if signal.getsignal(number) != signal.SIG_IGN]  # as nohup has it
+        before = {number: signal.signal(number, self._cut_off) for number in heeded}
         try:
             yield
         finally:
@@ -148,31 +173,37 @@ class Ending:
     def _cut_off(self, number: int, frame: Any) -> None:
         if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
             return
-        if self.signal or not self.patience or not self.process:
-            raise KeyboardInterrupt
+        if self.signal or not self.patience or not self.stop:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         self.signal = number
         self.deadline = time.monotonic() + self.patience
-        self.process.terminate()
+        self.stop()
 
 
-def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending) -> Iterator[dict[str, Any]]:
-    """The JSON behind the marker of every line that the process writes, until it ends or has to be over."""
+def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last: str) -> Iterator[dict[str, Any]]:
+    """The JSON behind the marker of every line that the process writes, until the one with `last`, or until it has to be over."""
+    prefix = marker.encode()
+    for line in lines(process, ending):
+        if line.startswith(prefix):
+            with contextlib.suppress(ValueError):  # one that a kill cut off
+                message: dict[str, Any] = json.loads(line[len(prefix) :])
+                yield message
+                if last in message:
+                    return
+
+
+def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
+    """Every line that the process writes, until it ends or has to be over."""
     assert process.stdout
-    prefix, rest = marker.encode(), b""
+    rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := ending.deadline - time.monotonic()) > 0:
             if not selector.select(min(left, POLL_SECONDS)):
                 continue
             data = os.read(process.stdout.fileno(), 1 << 16)
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if line.startswith(prefix):
-                    with contextlib.suppress(ValueError):  # one that a kill cut off
-                        message: dict[str, Any] = json.loads(line[len(prefix) :])
-                        yield message
-                        if "end" in message:
-                            return
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
             if not data:
                 return
 

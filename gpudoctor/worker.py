@@ -152,7 +152,7 @@ def main(job: Dict[str, Any]) -> None:
     channel = Channel(os.dup(1), job["marker"])
     os.dup2(2, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may have it ignored, and so could not be told of any child
-    channel.send(hello=sys.version_info[:3], folder=job["folder"])
+    channel.send(hello=sys.version_info[:3], folder=job["folder"], pid=os.getpid())
     try:
         if "workloads" in job:
             from gpudoctor.measuring import schedule

@@ -2,10 +2,10 @@
 
 machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
 the base's first), `replies` (question -> what it answers here), `measured` (likewise for runs of workloads), `baseline`,
-`expect_gpus`, and `problems` (what must be diagnosed, written by hand). A reply that is a mapping is merged into the base's;
-`!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
-`!stopped` and `!cut` are replies of that status, with a detail, or with {detail, value}. A folder may hold the runs of workloads
-in a file of its own, measured.json.
+`expect_gpus`, `host` (the machine around a container: base, rename, gpus, replies likewise), and `problems` (what must be
+diagnosed, written by hand). A reply that is a mapping is merged into the base's; `!only` replaces it, `!append` adds to a list
+or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`, `!stopped` and `!cut` are replies of that status,
+with a detail, or with {detail, value}. A folder may hold the runs of workloads in a file of its own, measured.json.
 """
 
 from __future__ import annotations
@@ -67,20 +67,24 @@ def describe(case: str) -> dict[str, Any]:
 @functools.cache
 def load(case: str) -> Snapshot:
     """The snapshot of a case."""
-    file = MACHINES / case / "snapshot.json"
-    description = describe(case)
+    return _built(describe(case), MACHINES / case)
+
+
+def _built(description: dict[str, Any], folder: Path) -> Snapshot:
+    file = folder / "snapshot.json"
     taken = snapshot.load(str(file)) if file.exists() else load(description["base"])
     replies = _renamed(taken.replies, description.get("rename", {}))
     if "gpus" in description:
         multiply(replies, description["gpus"])
-    own = MACHINES / case / "measured.json"
+    own = folder / "measured.json"
     measured = msgspec.json.decode(own.read_bytes(), type=dict[str, Reply]) if own.exists() else dict(taken.measured)
     for known, changes in ((replies, description.get("replies", {})), (measured, description.get("measured", {}))):
         for question, change in changes.items():
             known[question] = _changed(known.get(question), change)
     expected = {"gpus": description["expect_gpus"]} if "expect_gpus" in description else taken.expected
     baseline = description.get("baseline", taken.baseline)
-    return replace(taken, replies=replies, measured=measured, expected=expected, baseline=baseline)
+    host = _built(description["host"], folder / "host").replies if "host" in description else taken.host
+    return replace(taken, replies=replies, measured=measured, expected=expected, baseline=baseline, host=host)
 
 
 def _renamed(replies: dict[str, Reply], names: dict[str, str]) -> dict[str, Reply]:

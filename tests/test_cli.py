@@ -17,7 +17,7 @@ from test_report import HEALTHY, REPORT
 import gpudoctor
 from gpudoctor import doctor, snapshot
 from gpudoctor import model as m
-from gpudoctor.cli import COMMANDS, check, main
+from gpudoctor.cli import COMMANDS, check, check_options, main
 from gpudoctor.errors import UserError, WorkError
 
 
@@ -92,7 +92,7 @@ def test_defaults(stub: Doctor) -> None:
 
 def test_only_and_skip_take_lists() -> None:
     context, parameter = main.make_context("x", ["list"]), check.command.params[0]
-    assert check.names(context, parameter, ("a, b", "c,", "")) == ("a", "b", "c")
+    assert check_options.names(context, parameter, ("a, b", "c,", "")) == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(

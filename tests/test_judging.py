@@ -143,7 +143,7 @@ def test_what_another_check_explains_is_told_there() -> None:
     entry = only(taken(slow, replies={"nvml:gpu0": busy}))
     assert entry.problem == "other-process-using-gpu"
     assert entry.explains == ("memory-bandwidth",)
-    assert "and 4 more figures" in entry.evidence["measured"][0]
+    assert "and 4 more figures" in entry.evidence["effects"][0]
 
 
 def test_an_unknown_gpu_is_judged_by_its_own_attributes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import json
 import os
@@ -283,5 +284,43 @@ def test_cdi_specifications_from_their_start(write: Write) -> None:
 def test_of_dockers_own_settings_only_the_context(write: Write) -> None:
     secret = {"auths": {"registry.example.org": {"auth": "aHVudGVyMg=="}}, "currentContext": "desktop-linux"}
     replies = asked(runtime.ask(write({"/root/.docker/config.json": json.dumps(secret)})))
-    assert replies["docker-context"].value == {"currentContext": "desktop-linux"}
+    assert replies["docker-context"].value == {"currentContext": "desktop-linux", "endpoint": None}
     assert "aHVudGVyMg" not in str(replies)
+
+
+def context(name: str, host: str) -> dict[str, str | bytes]:
+    """What docker context create writes, and docker context use."""
+    about = {"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}}
+    folder = "/root/.docker/contexts/meta/" + hashlib.sha256(name.encode()).hexdigest()
+    return {"/root/.docker/config.json": json.dumps({"currentContext": name}), folder + "/meta.json": json.dumps(about)}
+
+
+@pytest.mark.parametrize(
+    ("host", "shown", "elsewhere"),
+    [
+        ("ssh://jane@gpubox.example.org", "ssh://", True),
+        ("tcp://192.0.2.7:2376", "tcp://", True),
+        ("tcp://127.0.0.1:2375", "tcp://localhost", False),
+        ("unix:///home/jane/.docker/desktop/docker.sock", "unix://~/.docker/desktop/docker.sock", False),
+    ],
+)
+def test_where_a_context_leads(write: Write, host: str, shown: str, elsewhere: bool) -> None:
+    machine = write(context("lab", host))
+    name, reply = next(answer for answer in runtime.ask(machine) if answer[0] == "docker-context")
+    assert reply.value == {"currentContext": "lab", "endpoint": shown}
+    facts = Runtime(Replies({name: reply}))
+    assert (facts.endpoint, facts.daemon_is_elsewhere, facts.context_is_missing) == (shown, elsewhere, False)
+    for private in ("jane", "example.org", "192.0.2.7"):
+        assert private not in str(reply)
+
+
+def test_the_daemon_of_the_context_is_the_one_that_is_asked(write: Write) -> None:
+    reply = docker_reply(write(context("lab", "ssh://jane@gpubox")))
+    assert reply.value == {"endpoint": "ssh://", "not_asked": "a Docker daemon behind ssh:// with a key is not asked"}
+
+
+def test_a_context_that_does_not_exist(write: Write) -> None:
+    machine = write({"/root/.docker/config.json": json.dumps({"currentContext": "gone"})})
+    facts = Runtime(Replies(asked(runtime.ask(machine))))
+    assert facts.context_is_missing
+    assert not facts.daemon_is_elsewhere

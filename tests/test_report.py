@@ -205,11 +205,12 @@ def test_schema_refuses_another_shape() -> None:
 
 def test_json_names_are_the_contract() -> None:
     plain = json.loads(json_format.render(REPORT))
-    assert [*plain] == ["schema", "version", "status", "target", "coverage", "diagnosis", "checks", "measured", "facts"]
+    first = ["schema", "version", "status", "target", "coverage", "diagnosis", "checks", "measured", "facts"]
+    assert [*plain] == [*first, "host", "comparison"]
     entry = plain["diagnosis"][0]
     assert {*entry} == {
         *("problem", "title", "message", "action", "confidence", "check", "gpu", "evidence", "explains", "fixes"),
-        *("why", "status", "references"),
+        *("why", "status", "references", "on_host"),
     }
     assert {*entry["fixes"][0]} == {"title", "command", "risk", "needs", "verify"}
     assert {*plain["checks"][0]} == {"id", "status", "message", "seconds", "blocked_by", "reason", "area"}

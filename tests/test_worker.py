@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import os
 import re
 import shutil
@@ -202,3 +203,25 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
             time.sleep(tenths / 12)
             process.send_signal(signal.SIGINT)
         assert list(tmp_path.glob("gpudoctor-*")) == []
+
+
+def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
+    """Removing what was carried must not be cut off: nobody may be there any more to do it."""
+    sources = {f"gpudoctor/filler/{number}.py": "" for number in range(3000)} | {
+        "gpudoctor/__init__.py": "",
+        "gpudoctor/worker.py": "",
+    }
+    job = tmp_path / "job"
+    job.write_text(json.dumps({"sources": sources, "marker": "of-this-test"}))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with job.open() as stdin:
+        process = subprocess.Popen(
+            [sys.executable, "-c", target.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
+        )
+    until = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < until:
+        if (tmp_path / "gpudoctor-of-this-test" / "gpudoctor" / "filler" / "2999.py").exists():
+            process.terminate()
+        time.sleep(0.001)
+    process.wait(30)
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]

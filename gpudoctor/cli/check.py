@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion
+from gpudoctor.cli import COMMANDS, completion, container_options
+from gpudoctor.cli.check_options import Options, forbid_contradictions, names
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
+    from gpudoctor.containers.examine import Request
     from gpudoctor.model import Check, Report, Snapshot
-    from gpudoctor.target import Interpreter
+    from gpudoctor.target import Target
 
 _PATH = click.Path(path_type=Path)
 _EPILOG = """\
@@ -27,50 +30,12 @@ Examples:
   gpudoctor check --format markdown -o report.md   for a ticket
   gpudoctor check --save machine.json              keep all that was asked
   gpudoctor check --replay machine.json            judge it again, anywhere
+  gpudoctor check --image pytorch-24.08            inside that image, and its host
+  gpudoctor check --container trainer              inside a running container
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found,
 2 wrong usage, 3 gpudoctor could not do its work.
 """
-
-
-@dataclass(frozen=True)
-class Options:
-    """What was asked for on the command line."""
-
-    level: str
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    python: str | None
-    expect_gpus: int | None
-    form: str
-    destination: Path | None
-    save: Path | None
-    replay: Path | None
-    fail_on: str
-    timeout: float
-    verbose: bool
-    gpus: tuple[int, ...]
-    force: bool
-    measure_timeout: float | None
-    baseline: Path | None
-
-
-def indices(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """`--gpus 0,2` is 0, 2."""
-    if value is None:
-        return ()
-    parts = [part.strip() for part in value.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() and part.isascii() for part in parts):
-        raise click.BadParameter(f"{value!r} is no list of GPU numbers such as 0,2.")
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
-def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """`--only a,b --only c` is a, b, c."""
-    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
-    if values and not found:
-        raise click.BadParameter("it names no check.")
-    return found
 
 
 @click.command(help=COMMANDS["check"], epilog=_EPILOG)
@@ -93,8 +58,14 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
 )
 @click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
-@click.option("--gpus", metavar="N,…", callback=indices, help="Measure these GPUs only, as nvidia-smi numbers them.")
-@click.option("--force", is_flag=True, help="Measure GPUs that others are using, too.")
+@click.option(
+    "--image", metavar="NAME", shell_complete=container_options.complete, help="Examine a container of this image, and its host."
+)
+@click.option("--container", metavar="ID", help="Examine this running container, and its host.")
+@click.option("--gpus", metavar="N,…", help="Measure these GPUs only, as nvidia-smi numbers them; with --image, give it these.")
+@click.option(
+    "--force", is_flag=True, help="Measure GPUs that others are using, too; start an image that this driver cannot run."
+)
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="How many GPUs there should be.")
 @click.option(
     "--format",
@@ -125,6 +96,17 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
     help="Seconds for all measurements together.  [default: 240; with --level full 1200]",
 )
 @click.option("--baseline", metavar="FILE", type=_PATH, help="Compare with this baseline (see: gpudoctor baseline).")
+@container_options.engine
+@container_options.docker_option
+@click.option(
+    "--gpu-mode",
+    type=click.Choice(["auto", "cdi", "runtime", "gpus", "none"]),
+    default="auto",
+    show_default=True,
+    help="How --image gets its GPUs.",
+)
+@container_options.registry
+@click.option("--locked", is_flag=True, help="Take the --image that gpudoctor.lock names.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
@@ -132,7 +114,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.cli import output
 
     options = Options(**given)
-    _forbid_contradictions(options)
+    forbid_contradictions(options)
     if options.only or options.skip:  # a misspelt name is said before the machine is asked
         _selected(options)
     for path in filter(None, (options.destination, options.save)):
@@ -145,25 +127,6 @@ def command(context: click.Context, /, **given: Any) -> None:
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
     context.exit(128 + cut_off_by if cut_off_by else exit_code(report, options.fail_on))
-
-
-def _forbid_contradictions(options: Options) -> None:
-    asking: dict[str, object] = {
-        "--save": options.save,
-        "--python": options.python,
-        "--gpus": options.gpus,
-        "--force": options.force,
-        "--measure-timeout": options.measure_timeout,
-    }
-    for name, value in asking.items():
-        if options.replay and value:
-            raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
-    if options.destination and options.destination in (options.save, options.replay):
-        raise click.UsageError("-o names the file of the snapshot.")
-    if options.python == "":
-        raise click.UsageError("--python is empty.")
-    if Path("-") in (options.destination, options.save, options.replay):
-        raise click.UsageError("- is no file: without -o the report goes to standard output.")
 
 
 def _selected(options: Options) -> dict[str, Check]:
@@ -188,25 +151,56 @@ def _replayed(options: Options) -> Snapshot:
 
 def _taken(options: Options) -> tuple[Snapshot, int]:
     """Collected and measured, and the signal (0: none) that cut the measuring off."""
-    from gpudoctor import target
     from gpudoctor.cli import output
-    from gpudoctor.collect import collect
 
-    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
     baseline = _baseline(options)
     with output.progress() as tell:
 
         def asking(names: tuple[str, ...]) -> None:
             tell(f"Asking {', '.join(names)}" if names else "")
 
-        taken = replace(collect(where, options.timeout, _expected(options), asking), baseline=baseline)
-        return _measured(taken, options, where, tell)
+        with _examined(options, asking) as (taken, where):
+            taken = replace(taken, baseline=baseline)
+            return _measured(taken, options, where, tell) if where else (taken, 0)
 
 
-def _measured(taken: Snapshot, options: Options, where: Interpreter, tell: Callable[[str], None]) -> tuple[Snapshot, int]:
+@contextlib.contextmanager
+def _examined(options: Options, asking: Callable[[tuple[str, ...]], None]) -> Iterator[tuple[Snapshot, Target | None]]:
+    """What the target answered, and the target as long as it can be measured; None where it cannot."""
+    if options.in_container:
+        from gpudoctor.containers import examine
+
+        with examine.examined(_request(options), options.timeout, _expected(options), asking) as examined:
+            yield examined
+        return
+    from gpudoctor import target
+    from gpudoctor.collect import collect
+
+    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
+    yield collect(where, options.timeout, _expected(options), asking), where
+
+
+def _request(options: Options) -> Request:
+    from gpudoctor.containers.examine import Request
+
+    return Request(
+        image=options.image or "",
+        container=options.container or "",
+        engine=options.engine,
+        registry=options.registry,
+        locked=options.locked,
+        force=options.force,
+        gpus=options.gpus or "auto",
+        mode=options.gpu_mode,
+        arguments=options.docker_options,
+        python=options.python or "",
+    )
+
+
+def _measured(taken: Snapshot, options: Options, where: Target, tell: Callable[[str], None]) -> tuple[Snapshot, int]:
     from gpudoctor import measure
 
-    planned = measure.plan(taken, _selected(options), options.gpus, options.force)
+    planned = measure.plan(taken, _selected(options), options.measured_gpus, options.force)
     if not planned.workloads:
         return taken, 0
     seconds = options.measure_timeout or measure.SECONDS.get(options.level, measure.SECONDS["standard"])
@@ -268,5 +262,5 @@ def exit_code(report: Report, fail_on: str) -> int:
     found = {entry.status for entry in report.diagnosis}
     if Status.FAIL in found or (found and fail_on == "warn"):
         return 1
-    looked = {result.status for result in report.checks}
+    looked = {result.status for result in (*report.checks, *report.host)}
     return 3 if Status.ERROR in looked or not looked & {Status.PASS, Status.WARN} else 0

@@ -22,7 +22,7 @@ from gpudoctor.facts.services import Services
 from gpudoctor.facts.system import System
 from gpudoctor.facts.toolchain import Toolchain
 from gpudoctor.facts.wsl import Wsl
-from gpudoctor.model import Snapshot
+from gpudoctor.model import Skip, Snapshot
 
 
 class Facts:
@@ -34,6 +34,14 @@ class Facts:
         self.replies = Replies(snapshot.replies)
         self.measured = Measured(snapshot.measured)
         self.baseline = snapshot.baseline
+        self._host = snapshot.host
+
+    @cached_property
+    def host(self) -> Facts:
+        """The facts of the machine around a container that was looked into from outside; a Skip everywhere else."""
+        if not self._host:
+            raise Skip("no container was looked into from its host")
+        return Facts(Snapshot("", "", self.taken, self._host))
 
     @cached_property
     def system(self) -> System:

@@ -32,9 +32,17 @@ class Container:
     @cached_property
     def engine(self) -> str | None:
         """docker, podman, kubernetes, apptainer, enroot, lxc or unknown; None on a host."""
+        if start := self._start:
+            return str(start["engine"])
         found = (name for name, is_it in self._signs.items() if is_it)
         engine = next(found, "unknown" if self._is_overlay and not self._sees_kernel_threads else None)
         return None if engine in ("docker", "unknown") and self._is_booted_image else engine
+
+    @property
+    def _start(self) -> Mapping[str, Any]:
+        """How gpudoctor came into it, where it did that from outside."""
+        reply = self._replies.starting_with("container-start").get("container-start")
+        return reply.value if reply and reply.value["started"] else {}
 
     @property
     def _signs(self) -> dict[str, bool]:

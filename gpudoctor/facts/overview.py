@@ -7,13 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.model import Skip
 
 
 def target(facts: Facts) -> dict[str, Any]:
     """What was examined: the interpreter and the system around it."""
     return readable(
         {
-            "kind": lambda: "interpreter",
+            "kind": lambda: _kind(facts),
+            "image": lambda: _start(facts)["image"],
+            "container_name": lambda: _start(facts)["container"],
+            "container_engine": lambda: f"{_start(facts)['engine']} {_start(facts)['version']}",
+            "gpu_mode": lambda: _start(facts)["mode"],
+            "entrypoint_left_out": lambda: _start(facts)["replaced"],
+            "host_not_asked": lambda: facts.replies.value("host-not-asked"),
+            "reduced": lambda: facts.replies.value("reduced"),
             "python": lambda: facts.python.executable,
             "python_version": lambda: ".".join(map(str, facts.python.version)),
             "platform": lambda: list(facts.system.platform),
@@ -24,6 +32,20 @@ def target(facts: Facts) -> dict[str, Any]:
             "container": lambda: facts.container.engine,
         }
     )
+
+
+def _start(facts: Facts) -> dict[str, Any]:
+    """How the container that was examined came up."""
+    return dict(facts.replies.value("container-start"))
+
+
+def _kind(facts: Facts) -> str:
+    """What was examined. A container that did not start was not: its host was."""
+    try:
+        start = _start(facts)
+    except Skip:
+        return "interpreter"
+    return ("container" if start["container"] else "image") if start["started"] else "host"
 
 
 def overview(facts: Facts) -> dict[str, Any]:

@@ -21,6 +21,8 @@ class Replies:
         try:
             return self._replies[question]
         except KeyError:
+            if "reduced" in self._replies:
+                raise Unavailable("only a shell was asked") from None
             raise Unavailable(f"{question} was not asked") from None
 
     def value(self, question: str) -> Any:

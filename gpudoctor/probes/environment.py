@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Mapping
 
 from gpudoctor.model import Reply
 from gpudoctor.probes.machine import Answer, Machine
@@ -42,7 +42,7 @@ _SLURM = re.compile(r"SLURM_(JOB_?ID|\w*GPU\w*)")
 _PRESENCE = ("KUBERNETES_SERVICE_HOST", "WSL_DISTRO_NAME")
 # Secrets and addresses. Kubernetes sets NAME_SERVICE_HOST and NAME_PORT for every service, also for one named "triton":
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
-_PRIVATE = re.compile(
+PRIVATE = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|CREDENTIAL|_ADDR|_SERVICE_|_PORT(_|$)|NCCL_COMM_ID|NCCL_HOSTID|TF_CONFIG$"
 )
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
@@ -50,21 +50,22 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 def ask(machine: Machine) -> Iterator[Answer]:
     """`environment`: name -> value of the variables that matter; "present" where only that is asked."""
-    yield "environment", machine.call(_variables)
+    yield "environment", machine.call(lambda: variables(os.environ))
     yield machine.file("/etc/nccl.conf")
     yield "file:~/.nccl.conf", _in_home(machine, ".nccl.conf")
     if os.environ.get("NCCL_CONF_FILE"):
         yield machine.file(os.environ["NCCL_CONF_FILE"])
 
 
-def _variables() -> Dict[str, str]:
-    present = {name: "present" for name in _PRESENCE if name in os.environ}
-    values = {name: _USER_IN_URL.sub("", value) for name, value in os.environ.items() if _matters(name)}
+def variables(every: Mapping[str, str]) -> Dict[str, str]:
+    """Those of an environment that matter to GPU programs, without what is private."""
+    present = {name: "present" for name in _PRESENCE if name in every}
+    values = {name: _USER_IN_URL.sub("", value) for name, value in every.items() if _matters(name)}
     return dict(sorted({**values, **present}.items()))
 
 
 def _matters(name: str) -> bool:
-    if _PRIVATE.search(name.upper()):
+    if PRIVATE.search(name.upper()):
         return False
     return name in _NAMES or name.startswith(_PREFIXES) or bool(_SLURM.fullmatch(name))
 

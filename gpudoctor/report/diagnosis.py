@@ -25,7 +25,8 @@ def diagnosis(page: Page, report: Report) -> Lines:
 
 def _problem(page: Page, number: int, group: findings.Group) -> Lines:
     first = group[0]
-    yield from (Text(line, "bold") for line in page.wrap(first.title, f"{number}. ", _INDENT))
+    title = ("On the host: " if first.on_host else "") + first.title
+    yield from (Text(line, "bold") for line in page.wrap(title, f"{number}. ", _INDENT))
     yield from signed(first.status, [_INDENT + words.to_do(first)])
     for entry in group:
         yield from page.paragraph(findings.seen(entry), f"{_INDENT}Seen: ", _DEEPER)

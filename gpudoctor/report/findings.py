@@ -17,9 +17,9 @@ Group = tuple[Diagnosis, ...]
 
 def groups(diagnosis: Iterable[Diagnosis]) -> list[Group]:
     """One entry per problem, however many GPUs have it, in the report's order."""
-    found: dict[tuple[str, Confidence], list[Diagnosis]] = {}
+    found: dict[tuple[str, Confidence, bool], list[Diagnosis]] = {}
     for entry in diagnosis:
-        found.setdefault((entry.problem, entry.confidence), []).append(entry)
+        found.setdefault((entry.problem, entry.confidence, entry.on_host), []).append(entry)
     return [tuple(group) for group in found.values()]
 
 

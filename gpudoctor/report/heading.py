@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpudoctor.containers.gpus import WAYS
 from gpudoctor.model import Report
 
 
@@ -16,6 +17,33 @@ def system(report: Report) -> str:
     if engine := target.get("container"):
         parts.append("in a container" if engine == "unknown" else f"in a {engine} container")
     return ", ".join(parts)
+
+
+def container(report: Report) -> str:
+    """The image or container that was looked into, and how it came to its GPUs; "" for a machine."""
+    target = report.target
+    if target.get("kind") not in ("image", "container", "host"):
+        return ""
+    name = target.get("container_name") or ""
+    said = f"{name} of the image {target['image']}" if name else str(target["image"])
+    said += f", by {target['container_engine']}" + _mode(str(target["gpu_mode"]))
+    if target["kind"] == "host":
+        return f"{said}: it did not start, so what follows is this host"
+    if replaced := target.get("entrypoint_left_out"):
+        said += f", without its entrypoint {replaced}"
+    said += f"; its host was not looked at: {target['host_not_asked']}" if target.get("host_not_asked") else ""
+    return said + (f"; {target['reduced']}" if target.get("reduced") else "")
+
+
+_MODES = {
+    **{mode: f" with its GPUs by {way}" for mode, way in WAYS.items()},
+    "devices": " with devices named one by one",
+    "none": " without a GPU",
+}
+
+
+def _mode(mode: str) -> str:
+    return _MODES.get(mode, "")
 
 
 def gpus(report: Report) -> str:

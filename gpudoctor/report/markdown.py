@@ -20,12 +20,17 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield f"## gpudoctor: {words.label(report.status)}"
     yield ""
+    if examined := heading.container(report):
+        yield f"- Image: {text(examined)}"
     yield f"- System: {text(heading.system(report))}"
     yield f"- GPU: {text(heading.gpus(report))}"
     yield f"- Python: {text(heading.python(report))}"
     yield f"- gpudoctor {text(report.version)}" + (f", {report.target['taken']}" if "taken" in report.target else "")
     yield ""
     yield from _table(("Status", "Area", "What was seen"), _areas(report))
+    if report.comparison:
+        seen = ((text(row.what), text(row.host), text(row.container), "differs" * row.differs) for row in report.comparison)
+        yield from _table(("", "Host", "Container", ""), seen)
     yield "### Diagnosis"
     yield ""
     yield text(words.headline(report))
@@ -35,13 +40,19 @@ def _lines(report: Report) -> Iterator[str]:
     yield text(report.coverage.sentence)
     yield ""
     yield from _measured(report)
-    yield from _every_check(report.checks)
+    yield from _every_check("All", report.checks)
+    if report.host:
+        yield ""
+        yield from _every_check("On the host:", report.host)
 
 
 def _areas(report: Report) -> Iterator[tuple[str, ...]]:
     for area, results in words.by_area(report.checks).items():
         status = words.worst(results)
         yield words.label(status), text(area), text(_summary(status, results))
+    if report.host:
+        status = words.worst(report.host)
+        yield words.label(status), "on the host", text(_summary(status, report.host))
 
 
 def _summary(status: Status, results: Sequence[Result]) -> str:
@@ -55,7 +66,7 @@ def _summary(status: Status, results: Sequence[Result]) -> str:
 
 def _problem(number: int, group: findings.Group) -> Iterator[str]:
     first = group[0]
-    yield f"#### {number}. {text(first.title)}"
+    yield f"#### {number}. {'On the host: ' if first.on_host else ''}{text(first.title)}"
     yield ""
     yield f"{words.to_do(first)}. {text(findings.doubt(first))}".rstrip()
     yield ""
@@ -101,9 +112,9 @@ def _measured(report: Report) -> Iterator[str]:
         yield ""
 
 
-def _every_check(results: Sequence[Result]) -> Iterator[str]:
+def _every_check(which: str, results: Sequence[Result]) -> Iterator[str]:
     yield "<details>"
-    yield f"<summary>All {len(results)} checks</summary>"
+    yield f"<summary>{which} {len(results)} checks</summary>"
     yield ""
     rows = ((words.label(result.status), code(result.id), _seconds(result), text(_said(result))) for result in results)
     yield from _table(("Status", "Check", "Seconds", "What was seen"), rows)

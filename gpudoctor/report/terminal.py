@@ -41,17 +41,32 @@ def render(report: Report, width: int = 80, colours: bool = False, verbose: bool
 
 def _lines(page: Page, report: Report) -> Lines:
     yield from page.paragraph(f"gpudoctor {report.version} on {heading.system(report)}", rest="  ")
+    yield from page.paragraph(heading.container(report), "Image   ", " " * 8)
     yield from page.paragraph(heading.gpus(report), "GPU     ", " " * 8)
-    yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
+    if report.target.get("kind") != "host":
+        yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
     yield Text()
     telling = figures.telling(report)
     for area, results in words.by_area(report.checks).items():
         yield from _area(page, area, sorted(results, key=lambda result: result.id not in telling))
+    if report.host:
+        yield from _area(page, "on the host", report.host)
+    yield from _comparison(page, report)
     yield Text()
     yield from diagnosis(page, report)
     yield from _measured(page, report)
     yield Text()
     yield from page.paragraph(report.coverage.sentence)
+
+
+def _comparison(page: Page, report: Report) -> Lines:
+    """What the host and the container see that is not the same; all of it if everything was asked for."""
+    rows = [(row.what, row.host, row.container) for row in report.comparison if row.differs or page.verbose or row.what == "GPUs"]
+    if rows:
+        yield Text()
+        first, *rest = figures.columns([("", "Host", "Container"), *rows])
+        yield Text(first, "bold")
+        yield from map(Text, rest)
 
 
 def _measured(page: Page, report: Report) -> Lines:

@@ -1,0 +1,101 @@
+"""What was asked for on the command line of `gpudoctor check`, and what of it goes together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for on the command line."""
+
+    level: str
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    python: str | None
+    expect_gpus: int | None
+    form: str
+    destination: Path | None
+    save: Path | None
+    replay: Path | None
+    fail_on: str
+    timeout: float
+    verbose: bool
+    gpus: str | None
+    force: bool
+    measure_timeout: float | None
+    baseline: Path | None
+    image: str | None
+    container: str | None
+    engine: str | None
+    docker_options: tuple[str, ...]
+    gpu_mode: str
+    registry: str
+    locked: bool
+
+    @property
+    def measured_gpus(self) -> tuple[int, ...]:
+        """`--gpus 0,2` is 0, 2; a container of an image has no others than those that were asked for, so all of them."""
+        return () if self.image or self.gpus is None else indices(self.gpus)
+
+    @property
+    def in_container(self) -> bool:
+        return bool(self.image or self.container)
+
+
+def indices(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and part.isascii() for part in parts):
+        raise click.UsageError(f"--gpus: {text!r} is no list of GPU numbers such as 0,2.")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--only a,b --only c` is a, b, c."""
+    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    if values and not found:
+        raise click.BadParameter("it names no check.")
+    return found
+
+
+def forbid_contradictions(options: Options) -> None:
+    asking: dict[str, object] = {
+        "--save": options.save,
+        "--python": options.python,
+        "--gpus": options.gpus,
+        "--force": options.force,
+        "--measure-timeout": options.measure_timeout,
+        "--image": options.image,
+        "--container": options.container,
+    }
+    for name, value in asking.items():
+        if options.replay and value:
+            raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
+    if options.destination and options.destination in (options.save, options.replay):
+        raise click.UsageError("-o names the file of the snapshot.")
+    for name, value in {"--python": options.python, "--image": options.image, "--container": options.container}.items():
+        if value == "":
+            raise click.UsageError(f"{name} is empty.")
+    if options.image and options.container:
+        raise click.UsageError("--image starts a container and --container enters one that runs: give one of them.")
+    _forbid_without_container(options)
+    _ = options.measured_gpus
+    if Path("-") in (options.destination, options.save, options.replay):
+        raise click.UsageError("- is no file: without -o the report goes to standard output.")
+
+
+def _forbid_without_container(options: Options) -> None:
+    of_image: dict[str, object] = {
+        "--docker-option": options.docker_options,
+        "--gpu-mode": options.gpu_mode != "auto",
+        "--registry": options.registry,
+        "--locked": options.locked,
+    }
+    for name, value in of_image.items():
+        if value and not options.image:
+            raise click.UsageError(f"{name} is about an image: it goes with --image.")
+    if options.engine and not options.in_container:
+        raise click.UsageError("--engine is about a container: it goes with --image or --container.")
