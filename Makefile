@@ -18,7 +18,7 @@ check: $(VENV)/installed ## Say what is wrong with this machine and how to fix i
 	  "$(BIN)/gpudoctor check --replay $(DEMO)"
 
 test: $(VENV)/installed-dev ## Run the tests
-	$(BIN)/pytest -n auto -q
+	$(BIN)/pytest -n auto -q --dist loadgroup
 
 test-gpu: $(VENV)/installed-dev ## Run the tests that need a GPU, on a machine that has one
 	$(BIN)/pytest -m gpu

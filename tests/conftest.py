@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,10 +12,66 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import lab_leftovers
+from lab import (  # noqa: F401
+    _cdi_daemon,
+    _gpu_daemon,
+    _machine,
+    _podman,
+    bare,
+    bookworm,
+    cdi_daemon,
+    gpu_daemon,
+    is_required,
+    lab_image,
+    lab_machine,
+    ngc,
+    nothing_left,
+    podman,
+    registry,
+)
 
+DAEMONS = ("gpu_daemon", "cdi_daemon", "podman")  # each takes seconds to start: its tests go to one worker
+
+
+THERE = pytest.StashKey[frozenset[str]]()
+LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[THERE] = lab_leftovers.of_all()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Once, when all workers have ended."""
+    if hasattr(session.config, "workerinput"):
+        return
+    left = lab_leftovers.new_since(session.config.stash[THERE], lab_leftovers.of_all)
+    session.config.stash[LEFT] = left
+    if left and is_required():  # else somebody may be at work beside us
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(LEFT, []):
+        terminalreporter.section("left behind, by these tests or by somebody beside them")
+        for what in left:
+            terminalreporter.line(what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "xdist_group: tests of one worker, where pytest-xdist has them in groups")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     missing = {"gpu": _no_gpu(), "docker": _no_docker()}
     for item in items:
+        for daemon in DAEMONS:
+            if daemon in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(daemon))
+                break
         for marker, reason in missing.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
@@ -27,7 +82,7 @@ def _no_gpu() -> str:
 
 
 def _no_docker() -> str:
-    if os.environ.get("GPUDOCTOR_TEST_DOCKER") == "required":
+    if is_required():
         return ""
     if not shutil.which("docker"):
         return "docker is not installed"

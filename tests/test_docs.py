@@ -58,12 +58,23 @@ def test_the_measured_example_is_what_the_program_prints() -> None:
     assert block("measured") == measured()
 
 
+def compared() -> str:
+    """What a report on a container says of the difference to its host, and what follows from it."""
+    report = doctor.judge(machine.load("image-with-seven-of-eight-gpus"), doctor.select(catalog.checks(), "quick"))
+    text = terminal.render(report, width=80)
+    return text[text.index("✓ pass     on the host") : text.rindex("\n\n")] + "\n"
+
+
+def test_the_example_of_a_container_is_what_the_program_prints() -> None:
+    assert block("container") == compared()
+
+
 def test_every_command_is_in_the_readme() -> None:
     for command in COMMANDS:
         assert f"gpudoctor {command}" in README
 
 
-@pytest.mark.parametrize("line", re.findall(r"^gpudoctor (?:check|baseline|list|explain|schema).*$", README, re.M))
+@pytest.mark.parametrize("line", re.findall(r"^gpudoctor (?:check|run|baseline|list|explain|schema).*$", README, re.M))
 def test_every_command_line_parses(line: str) -> None:
     command, *arguments = shlex.split(line, comments=True)[1:]
     known = gpudoctor(command, "--help")
