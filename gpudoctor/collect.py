@@ -14,8 +14,13 @@ from gpudoctor.target import Target
 Progress = Callable[[tuple[str, ...]], None]
 
 
-def collect(where: Target, seconds: float, expected: Mapping[str, int], progress: Progress) -> Snapshot:
-    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that."""
+def collect(
+    where: Target, seconds: float, expected: Mapping[str, int], progress: Progress, known: Mapping[str, str] | None = None
+) -> Snapshot:
+    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that.
+
+    known: what the probes are told beforehand.
+    """
     replies: dict[str, Reply] = {}
 
     def hear(message: dict[str, Any]) -> None:
@@ -24,7 +29,7 @@ def collect(where: Target, seconds: float, expected: Mapping[str, int], progress
         if "asking" in message:
             progress(tuple(message["asking"]))
 
-    where.run({"seconds": seconds}, hear, meanwhile=_load_what_judges)
+    where.run({"seconds": seconds, "known": dict(known or {})}, hear, meanwhile=_load_what_judges)
     if not replies:
         raise WorkError(f"{where.path} started but answered nothing")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

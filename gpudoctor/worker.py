@@ -145,7 +145,7 @@ class Round:
 
 
 def main(job: Dict[str, Any]) -> None:
-    """Does a job {"marker", "seconds", "root"}, or one of measuring/schedule.py, which has "workloads" besides.
+    """Does a job {"marker", "seconds", "root", "known"}, or one of measuring/schedule.py, which has "workloads" besides.
 
     fd 1 is the way back, and from here on prints go to fd 2.
     """
@@ -159,6 +159,8 @@ def main(job: Dict[str, Any]) -> None:
 
             schedule.main(job, channel.send)
         else:
-            Round(channel, job.get("root", "/"), job["seconds"], PROBES).run()
+            asking = Round(channel, job.get("root", "/"), job["seconds"], PROBES)
+            asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
+            asking.run()
     finally:
         channel.send(end=True)

@@ -179,3 +179,10 @@ def test_process_of_unknown_size_and_name(library: Path) -> None:
     known = {"nvml:gpu0": gpu(uuid=UUID, free_mib=5, processes=({"pid": 7, "name": None, "usedGpuMemory": None},))}
     (device,) = facts(ask("cuda", library, known=known)).devices
     assert device.context_skipped == "busy: 7 of another container holds ? MiB, 5 MiB free"
+
+
+def test_a_gpu_that_is_left_to_a_container(library: Path) -> None:
+    asked = ask("cuda", library, known={"gpus-left-alone": "left to the container that is examined"})
+    (device,) = facts(asked).devices
+    assert device.context_skipped == "left to the container that is examined"
+    assert "cuDevicePrimaryCtxRetain on device 0" not in [step for _, step in asked.steps]

@@ -20,6 +20,7 @@ from gpudoctor.containers.inside import Inside
 from gpudoctor.containers.start import DidNotStart, Image, Started, enter
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.model import Reply, Snapshot
+from gpudoctor.probes.cuda import LEFT_ALONE
 from gpudoctor.target import Target, this_interpreter
 
 START, NOT_ASKED = "container-start", "host-not-asked"
@@ -82,7 +83,9 @@ class Host:
         try:
             if not seconds:
                 raise WorkError("the container runs on another machine")
-            self._taken.set_result(collect(this_interpreter(), seconds, {}, lambda names: None))
+            # A process of ours on a GPU would make it look busy from inside.
+            alone = {LEFT_ALONE: "left to the container that is examined"}
+            self._taken.set_result(collect(this_interpreter(), seconds, {}, lambda names: None, alone))
         except BaseException as failure:
             self._taken.set_exception(failure)
 

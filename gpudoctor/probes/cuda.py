@@ -15,6 +15,7 @@ from gpudoctor.probes.machine import Answer, Machine
 
 LIBRARY = "libcuda.so.1"
 SUCCESS = 0
+LEFT_ALONE = "gpus-left-alone"  # known, with the reason, where no memory of a GPU is to be taken
 MIB = 1 << 20
 ENOUGH_MIB = 1024  # a context takes several hundred MiB of GPU memory
 
@@ -197,7 +198,8 @@ class Cuda:
         handle = device.get("handle")
         if not isinstance(handle, int):
             return {"skipped": "cuDeviceGet gave no device"}
-        busy = _busy(self.machine, device)
+        alone = self.machine.known.get(LEFT_ALONE)
+        busy = alone.value if alone else _busy(self.machine, device)
         if busy:
             return {"skipped": busy}
         context = ctypes.c_void_p()
