@@ -20,6 +20,7 @@ from lab import (  # noqa: F401
     _podman,
     bare,
     bookworm,
+    builds_alone,
     cdi_daemon,
     gpu_daemon,
     is_required,

@@ -116,6 +116,13 @@ def lab_image() -> Callable[[str], str]:
     return lab_images.make
 
 
+@pytest.fixture
+def builds_alone() -> Iterator[None]:
+    """One build at a time: whoever prunes what a build leaves takes the layers of another one that is not done."""
+    with lab_images.locked("builds"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def bookworm(lab_image: Callable[[str], str]) -> str:
     return lab_image("bookworm")

@@ -21,6 +21,8 @@ from gpudoctor.containers.engine import Engine
 from gpudoctor.containers.images import Image
 from gpudoctor.errors import UserError, WorkError
 
+pytestmark = pytest.mark.usefixtures("builds_alone")
+
 TAG = "gpudoctor-test-build/image:1"
 LABEL = "io.gpudoctor.test=building"
 

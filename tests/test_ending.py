@@ -17,12 +17,15 @@ import own_registry
 import pytest
 
 SLEEP_SECONDS = f"300.{os.getpid()}"  # to be told from others
+pytestmark = pytest.mark.usefixtures("builds_alone")
+
 LABEL = "io.gpudoctor.test=ending"
 BUILD = """\
 import sys
 from pathlib import Path
 from gpudoctor.cli import ending
 from gpudoctor.containers import building, engine, images
+
 base = building.Base("base", "", sys.argv[1])
 image = images.Image("recipe", sys.argv[2], recipe=Path(sys.argv[3]))
 with ending.by_signal():
@@ -70,6 +73,7 @@ def recipe(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     (folder / "Dockerfile").write_text(f"ARG BASE=base\nFROM ${{BASE}}\nLABEL {LABEL}\nRUN exec sleep {SLEEP_SECONDS}\n")
     yield folder
+    time.sleep(1)  # a daemon may still keep a layer of the build that was ended
     own_registry.prune(LABEL)
 
 

@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 
 from gpudoctor.containers import building, images
 
+pytestmark = pytest.mark.usefixtures("builds_alone")
+
 ROOT = Path(__file__).parent.parent
 NAMES = ("cupy", "doctor", "numba")
 
