@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import socket
 import subprocess
 import tarfile
@@ -177,6 +178,7 @@ def changed(host: str, repository: str, tag: str, **settings: str) -> None:
 @contextmanager
 def tiny_images(repository: str) -> Iterator[tuple[str, str]]:
     """Two images of one file each, in the machine's daemon."""
+    repository += f"-{os.getpid()}"  # each worker imports its own, which are never the same twice
     names = (f"{repository}:1", f"{repository}:2")
     for name in names:
         tar = io.BytesIO()
