@@ -103,9 +103,9 @@ class Interpreter:
             stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
             stdin.seek(0)
             process = self._start(stdin, stderr)
-            ending.stop = process.terminate
             heard: dict[str, Any] = {}
             try:
+                ending.may_stop(process.terminate)
                 meanwhile()
                 for message in messages(process, marker, ending, "end"):
                     heard.update(message)
@@ -113,7 +113,7 @@ class Interpreter:
             finally:
                 ending.is_over = True
                 end(process)
-                remove(heard.get("folder", ""))
+                remove(heard.get("folder") or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
             if "hello" not in heard and not ending.signal:
                 stderr.seek(0)
                 raise UserError(refusal(self.path, process.returncode, stderr.read().decode("utf-8", "replace")))
@@ -147,14 +147,21 @@ def widen(process: subprocess.Popen[bytes]) -> None:
 
 
 class Ending:
-    """When a job has to be over: after its time, or soon after somebody cut it off. stop: what asks it to end."""
+    """When a job has to be over: after its time, or soon after somebody cut it off."""
 
     def __init__(self, seconds: float, patience: float) -> None:
         self.patience = patience
         self.deadline = time.monotonic() + seconds + patience
         self.stop: Callable[[], None] | None = None
+        self.early = 0
         self.signal = 0
         self.is_over = False
+
+    def may_stop(self, stop: Callable[[], None]) -> None:
+        """The job has started and is asked to end by `stop`. What cut it off before is heeded now: nobody could have ended it."""
+        self.stop = stop
+        if self.early:
+            self._cut_off(self.early, None)
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -173,7 +180,10 @@ class Ending:
     def _cut_off(self, number: int, frame: Any) -> None:
         if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
             return
-        if self.signal or not self.patience or not self.stop:
+        if not self.stop:
+            self.early = number
+            return
+        if self.signal or not self.patience:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         self.signal = number
         self.deadline = time.monotonic() + self.patience

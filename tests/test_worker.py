@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,23 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
             time.sleep(tenths / 12)
             process.send_signal(signal.SIGINT)
         assert list(tmp_path.glob("gpudoctor-*")) == []
+
+
+def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = []
+
+    def interrupt(process: subprocess.Popen[bytes]) -> None:
+        started.append(process)
+        time.sleep(0.3)  # by now it has made its folder
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(target, "widen", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+    assert started[0].returncode is not None
+    assert list(tmp_path.glob("gpudoctor-*")) == []
 
 
 def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Inside:
         """As Interpreter.run."""
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
         heard: dict[str, Any] = {}
-        ending.stop = lambda: self._execute(f"kill -TERM {heard['pid']}") if "pid" in heard else None
+        ending.may_stop(lambda: self._execute(f"kill -TERM {heard['pid']}") if "pid" in heard else None)
         self._folder = f"/tmp/gpudoctor-{self.marker}"
         with ending.on_signals():
             self.say("job", json.dumps({"sources": travelling_sources(), **job, "marker": self.marker}), ending=ending)
