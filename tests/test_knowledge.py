@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -11,35 +12,25 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpudoctor import knowledge
-from gpudoctor.knowledge import cuda, errors, gpus, health, images, performance, wheels, xids
+from gpudoctor import catalog, knowledge
+from gpudoctor.knowledge import cuda, errors, gpus, health, rm, version, wheels, xids
 from gpudoctor.knowledge.gpus import Gpu
 from gpudoctor.knowledge.tables import Table
+from gpudoctor.model import Action
 
-TABLES = {
-    module.__name__.rpartition(".")[2]: module.table for module in (cuda, errors, gpus, health, images, performance, wheels, xids)
-}
+TABLES = version.TABLES
 GPUS = {gpu.name: gpu for gpu in gpus.gpus()}
 
-XID_PROBLEMS = {
-    13: "xid-13-graphics-exception",
-    32: "xid-32-pbdma",
-    46: "xid-46-gpu-timeout",
-    48: "xid-48-double-bit-ecc",
-    61: "xid-61-pmu-breakpoint",
-    62: "xid-62-pmu-halt",
-    63: "xid-63-row-remap-pending",
-    64: "xid-64-row-remap-failure",
-    69: "xid-69-class-error",
-    74: "xid-74-nvlink-error",
-    79: "xid-79-fallen-off-bus",
-    94: "xid-94-contained-ecc",
-    95: "xid-95-uncontained-ecc",
-    109: "xid-109-ctxsw-timeout",
-    119: "xid-119-gsp-rpc-timeout",
-    120: "xid-120-gsp-error",
-    140: "xid-140-ecc-unrecovered",
-    143: "xid-143-gpu-init-error",
+# What NVIDIA's tokens ask for, where that is one thing to do.
+NVIDIA_ASKS = {
+    "IGNORE": Action.NONE,
+    "RESTART_APP": Action.RESTART_APP,
+    "RESET_GPU": Action.RESET_GPU,
+    "RESTART_BM": Action.REBOOT,
+    "RESTART_VM": Action.REBOOT,
+    "UPDATE_SWFW": Action.INSTALL,
+    "CHECK_MECHANICALS": Action.REPLACE_HARDWARE,
+    "CONTACT_SUPPORT": Action.WATCH,
 }
 
 
@@ -60,6 +51,28 @@ def test_every_row_has_a_known_source(name: str) -> None:
     for rows in table.rows().values():
         assert rows
         assert all(row.source and len(table.references(row)) == len(row.source) for row in rows)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_source_says_where_and_when(name: str) -> None:
+    for key, source in TABLES[name]().sources.items():
+        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", key), key
+        assert source.url or source.what, key
+        assert not source.url or re.fullmatch(r"https://\S+", source.url), key
+        assert date(2026, 1, 1) <= source.read <= date(2099, 1, 1), key
+    for rows in TABLES[name]().rows().values():
+        assert all(TABLES[name]().read(row) for row in rows)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_problem_that_is_named_exists(name: str) -> None:
+    rows = [row for rows in TABLES[name]().rows().values() for row in rows]
+    named = {getattr(row, "problem", None) for row in rows} | {cause for row in rows for cause in getattr(row, "causes", ())}
+    assert named - {None} <= set(catalog.problems())
+    for row in rows:
+        causes = getattr(row, "causes", ())
+        assert unique(causes)
+        assert getattr(row, "problem", None) not in causes
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -121,9 +134,37 @@ def test_host_compilers_never_go_backwards() -> None:
 
 
 def test_codes_are_unique() -> None:
-    for rows in (errors.table().nvml, errors.table().cuda, xids.table().xids, xids.table().sxids):
-        codes = [row.code for row in rows]
+    of_errors = list(errors.table().rows().values())
+    for rows in (*of_errors, xids.table().xids, xids.table().sxids, rm.table().statuses):
+        codes = [row.code for row in rows]  # type: ignore[attr-defined]
         assert codes == sorted(set(codes))
+
+
+def test_names_of_codes_are_unique() -> None:
+    for rows in (errors.table().nvml, errors.table().cudnn, errors.table().cublas, rm.table().statuses, xids.table().xids):
+        assert unique(getattr(row, "mnemonic", "") or row.name for row in rows)
+    cuda_names = [name for row in errors.table().cuda for name in {row.name, row.runtime} - {""}]
+    assert unique(cuda_names)
+
+
+def test_texts_are_those_of_the_runtime() -> None:
+    """Word by word, since that is what people paste."""
+    texts = {row.code: row.text for row in errors.table().cuda}
+    assert texts[802] == "system not yet initialized"
+    assert texts[803] == "system has unsupported display driver / cuda driver combination"
+    assert texts[209] == "no kernel image is available for execution on the device"
+    assert texts[911] == "an async error has occured in external entity outside of CUDA"  # NVIDIA's spelling
+    assert {code for code, text in texts.items() if not text} == {47, 202, 916}  # only in the driver's API
+
+
+def test_several_causes_come_with_the_command_that_decides() -> None:
+    for rows in errors.table().rows().values():
+        for row in rows:
+            assert isinstance(row, errors.Error)
+            assert row.decide or len(row.causes) < 2, row.name
+            assert not row.cause or row.meaning, row.name
+    for failure in rm.table().failures:
+        assert failure.decide or failure.confidence != "unknown", failure.words
 
 
 @pytest.mark.parametrize("code", [3, 34, 46, 100, 209, 214, 222, 802, 803, 804, 999])
@@ -135,9 +176,27 @@ def test_codes_that_a_machine_can_cause_say_why_and_what_to_do(code: int) -> Non
     assert row.fix
 
 
-def test_xids_lead_to_their_problems() -> None:
-    assert {row.code: row.problem for row in xids.table().xids if row.problem} == XID_PROBLEMS
+def test_every_xid_is_there() -> None:
     assert [row.code for row in xids.table().xids] == list(range(1, 177))
+    assert len(xids.table().sxids) == 399
+
+
+@pytest.mark.parametrize("row", xids.table().xids, ids=lambda row: str(row.code))
+def test_what_to_do_is_nvidias_action_or_says_why_not(row: xids.Xid) -> None:
+    assert row.why or row.ours is NVIDIA_ASKS[row.action]
+    if row.problem:
+        assert catalog.problems()[row.problem][1].action is row.ours
+    else:
+        assert row.ours in (Action.NONE, Action.WATCH)
+    order = list(Action)
+    assert row.again is None or order.index(row.again) >= order.index(row.ours)
+    assert not row.again or row.severity == "fatal" or row.code == 94
+
+
+def test_echoes_are_never_what_a_gpu_is_reset_for() -> None:
+    echoes = {row.code: row for row in xids.table().xids if row.follows}
+    assert {43, 45, 154} <= set(echoes)
+    assert all(row.severity != "fatal" and not row.again for row in echoes.values())
 
 
 def test_xids_that_matter_are_explained() -> None:
@@ -255,3 +314,34 @@ def test_package_rows_are_unique() -> None:
 def test_health_rows_are_unique() -> None:
     assert unique((row.group, row.value) for row in health.table().modes)
     assert sum(row.bit for row in health.table().clock_reasons if row.benign is False) == 0xE8
+
+
+def test_steps_of_the_initialisation_do_not_overlap() -> None:
+    for code in {step.code for step in rm.table().steps}:
+        for branch in (515, 525, 535, 550, 560, 580, 595):
+            assert sum(step.code == code and step.is_of(branch) for step in rm.table().steps) <= 1
+    assert rm.rm_status(0xFFFFFFFF) == rm.rm_status(0xFFFF)
+
+
+@pytest.mark.parametrize("failure", rm.table().failures, ids=lambda failure: failure.words[:40])
+def test_failures_name_a_step_or_a_status_or_a_message(failure: rm.Failure) -> None:
+    assert failure.log or failure.step is not None or failure.status is not None
+    assert not failure.log or re.compile(failure.log)
+    assert failure.step is None or rm.rm_step(failure.step)
+    assert failure.status is None or rm.rm_status(failure.status)
+    assert failure.confidence != "confirmed" or failure.log  # numbers alone prove nothing
+
+
+def test_no_failure_hides_behind_a_more_general_one() -> None:
+    rows = rm.table().failures
+    for place, row in enumerate(rows):
+        if not row.log:
+            step, status = row.step if row.step is not None else 0x40, row.status if row.status is not None else 0x01
+            assert rm.rm_failure(step, status) is row or row in rows[:place], row.words
+
+
+def test_the_version_tells_the_newest_source_and_the_content() -> None:
+    newest = max(count.newest for count in version.counts() if count.newest)
+    assert re.fullmatch(rf"{newest}-[0-9a-f]{{8}}", version.version())
+    assert {count.table for count in version.counts()} >= set(TABLES)
+    assert all(sum(count.rows.values()) for count in version.counts())

@@ -26,6 +26,7 @@ from gpudoctor.knowledge.gpus import (
 )
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
 from gpudoctor.knowledge.performance import nvlink_shares, operations_per_clock, pcie_share, reachable_share
+from gpudoctor.knowledge.rm import rm_failure, rm_status, rm_step
 from gpudoctor.knowledge.wheels import (
     packages,
     runs_on,
@@ -61,6 +62,9 @@ __all__ = [
     "pcie_gb_per_s",
     "pcie_share",
     "reachable_share",
+    "rm_failure",
+    "rm_status",
+    "rm_step",
     "runs_on",
     "shipped_driver",
     "sxid",

@@ -1,4 +1,4 @@
-"""Return codes of NVML and CUDA: `errors.yaml`."""
+"""Codes that people quote: NVML, CUDA, nvidia-smi, NCCL, cuDNN, cuBLAS, exit codes of containers: `errors.yaml`."""
 
 from __future__ import annotations
 
@@ -7,32 +7,46 @@ from functools import cache
 from gpudoctor.knowledge.tables import Row, Table, load
 
 
-class NvmlError(Row, frozen=True):
-    """`cause_verified` is False where cause and fix are experience, not read in a source."""
+class Error(Row, frozen=True):
+    """One code. text: what the library prints for it, verbatim.
+
+    meaning, cause and fix are given where a machine or an environment can be the cause; `cause_verified` is False where cause and
+    fix are experience. problem: what it usually is; causes: what else gives it, in the order in which to rule them out; decide:
+    the command that tells them apart.
+    """
 
     code: int
     name: str
-    meaning: str
-    cause: str = ""
-    fix: str = ""
-    cause_verified: bool = True
-
-
-class CudaError(Row, frozen=True):
-    """`name` is the driver API's where it has one; `meaning` is empty where only a program can be wrong."""
-
-    code: int
-    name: str
-    runtime: str = ""
+    text: str = ""
     meaning: str = ""
     cause: str = ""
     fix: str = ""
     cause_verified: bool = True
+    problem: str | None = None
+    causes: tuple[str, ...] = ()
+    decide: str = ""
+
+
+class CudaError(Error, frozen=True):
+    """`name` is the driver API's where it has one."""
+
+    runtime: str = ""
+
+
+class CudnnStatus(Error, frozen=True):
+    """`old_code` is the number before cuDNN 9."""
+
+    old_code: int | None = None
 
 
 class ErrorTable(Table, frozen=True):
-    nvml: tuple[NvmlError, ...]
+    nvml: tuple[Error, ...]
     cuda: tuple[CudaError, ...]
+    smi: tuple[Error, ...]
+    nccl: tuple[Error, ...]
+    cudnn: tuple[CudnnStatus, ...]
+    cublas: tuple[Error, ...]
+    exits: tuple[Error, ...]
 
 
 @cache
@@ -40,7 +54,7 @@ def table() -> ErrorTable:
     return load("errors", ErrorTable)
 
 
-def nvml_error(code: int) -> NvmlError | None:
+def nvml_error(code: int) -> Error | None:
     return next((row for row in table().nvml if row.code == code), None)
 
 

@@ -1,13 +1,25 @@
-"""Loading of the YAML tables: rows are validated against their type, each with its sources."""
+"""Loading of the YAML tables: rows are validated against their type, each with its sources and the day they were read."""
 
 from __future__ import annotations
 
+from datetime import date
 from importlib.resources import files
 from typing import TypeVar
 
 import msgspec
 
 Loaded = TypeVar("Loaded", bound="Table")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where something was read, and when: an address, or in words where there is none, or both."""
+
+    read: date
+    url: str = ""
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.what})" if self.url and self.what else self.url or self.what
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One YAML file: the sources by short key, then the rows."""
 
-    sources: dict[str, str]
+    sources: dict[str, Source]
 
     def rows(self) -> dict[str, tuple[Row, ...]]:
         """Name of each list of the file -> its rows."""
@@ -29,7 +41,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def references(self, row: Row) -> tuple[str, ...]:
         """Where a row of this table was read, spelled out."""
-        return tuple(self.sources[key] for key in row.source)
+        return tuple(str(self.sources[key]) for key in row.source)
+
+    def read(self, row: Row) -> date:
+        """The day on which the newest source of a row was read."""
+        return max(self.sources[key].read for key in row.source)
 
 
 def load(name: str, kind: type[Loaded]) -> Loaded:

@@ -65,11 +65,20 @@ class Package(Row, frozen=True):
     requires_python: str | None = None
 
 
+class Assembler(Row, frozen=True):
+    """The CUDA release of the ptxas in a minor release of Triton; `blackwell`: of its second one, for GPUs from 10.0 on."""
+
+    triton: Pair
+    ptxas: Pair
+    blackwell: Pair | None = None
+
+
 class WheelTable(Table, frozen=True):
     torch: tuple[TorchRelease, ...]
     torch_architectures: tuple[TorchArchitectures, ...]
     variants: tuple[Variant, ...]
     packages: tuple[Package, ...]
+    triton: tuple[Assembler, ...]
 
 
 @cache
@@ -80,6 +89,15 @@ def table() -> WheelTable:
 def packages(name: str) -> tuple[Package, ...]:
     """The known releases of a package such as "tensorflow" or "jax-cuda12-plugin", newest first."""
     return tuple(row for row in table().packages if row.package == name)
+
+
+def assembler(triton: str, compute_capability: Pair) -> Pair | None:
+    """The CUDA release of the ptxas that this Triton takes for a GPU; None where it is not known."""
+    wanted = _public(triton)
+    row = next((row for row in table().triton if wanted and row.triton == wanted.release[:2]), None)
+    if row is None:
+        return None
+    return (row.blackwell if compute_capability >= (10, 0) else None) or row.ptxas
 
 
 def variant(name: str) -> Variant | None:

@@ -1,0 +1,134 @@
+"""The row of a table that a code means; UserError, with the range and the nearest ones, where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from gpudoctor import catalog
+from gpudoctor.codes.forms import Code, Kind, in_sentence, number_alone
+from gpudoctor.errors import UserError
+from gpudoctor.knowledge import errors, rm, xids
+
+NAMES = {
+    "xid": "Xid",
+    "sxid": "SXid",
+    "cuda": "CUDA error",
+    "nvml": "NVML error",
+    "nvidia-smi": "nvidia-smi exit code",
+    "nccl": "NCCL result",
+    "cudnn": "cuDNN status",
+    "cublas": "cuBLAS status",
+    "exit": "exit code",
+}
+SPOKEN: tuple[Kind, ...] = ("xid", "cuda", "nvml", "nvidia-smi", "nccl", "sxid", "exit")
+NEAREST = 2
+Named = TypeVar("Named")
+
+
+class Coded(Protocol):
+    """A row that has a number."""
+
+    @property
+    def code(self) -> int: ...
+
+
+Numbered = TypeVar("Numbered", bound=Coded)
+
+
+def title(code: Code, row: errors.Error) -> str:
+    """ "CUDA error 802: CUDA_ERROR_SYSTEM_NOT_READY, cudaErrorSystemNotReady"."""
+    runtime = f", {row.runtime}" if isinstance(row, errors.CudaError) and row.runtime else ""
+    old = f" ({row.old_code} before cuDNN 9)" if isinstance(row, errors.CudnnStatus) and row.old_code else ""
+    return f"{NAMES[code.kind]} {row.code}{old}: {row.name}{runtime}"
+
+
+def shown(code: Code) -> str:
+    """ "CUDA error 802", as it is typed."""
+    return f"{NAMES[code.kind]} {code.number}"
+
+
+def of_number(text: str) -> list[Code]:
+    """The known codes that a number which does not say whose it is can be; none for any other text."""
+    number = number_alone(text)
+    codes = () if number is None else (Code(kind, number) for kind in SPOKEN)
+    return [code for code in codes if _is_known(code)]
+
+
+def mentioned(text: str) -> list[Code]:
+    """The known codes that a sentence names."""
+    return [code for code in in_sentence(text) if _is_known(code)]
+
+
+def _is_known(code: Code) -> bool:
+    try:
+        if code.kind == "status":
+            return bool(status(code))
+        if code.kind in ("xid", "sxid"):
+            return any(row.code == code.number for row in getattr(xids.table(), f"{code.kind}s"))
+        return bool(error(code))
+    except UserError:
+        return False
+
+
+def error(code: Code) -> errors.Error:
+    rows = _rows(code)
+    if code.number is None:
+        return _named(NAMES[code.kind], {name: row for row in rows for name in _names(row)}, code.name)
+    if code.kind == "cudnn":  # releases before 9 counted from 1 to 14
+        old = [row for row in errors.table().cudnn if row.old_code == code.number]
+        if old:
+            return old[0]
+    return numbered(NAMES[code.kind], rows, code)
+
+
+def status(code: Code) -> rm.DriverStatus:
+    rows = rm.table().statuses
+    if code.number is None:
+        return _named("status of the driver", {row.name: row for row in rows}, code.name)
+    return numbered("status of the driver", rows, code, "0x{:x}")
+
+
+def steps(code: Code) -> list[rm.Step]:
+    """A number that has moved between branches has several."""
+    numbered("step of RmInitAdapter", rm.table().steps, code, "0x{:x}")
+    return [row for row in rm.table().steps if row.code == code.number]
+
+
+def numbered(name: str, rows: Sequence[Numbered], code: Code, form: str = "{}") -> Numbered:
+    number = code.number or 0
+    found = next((row for row in rows if row.code == number), None)
+    if found is not None:
+        return found
+    codes = sorted({row.code for row in rows})
+    near = sorted(sorted(codes, key=lambda known: abs(known - number))[:NEAREST])
+    nearest, first, last = " and ".join(map(form.format, near)), form.format(codes[0]), form.format(codes[-1])
+    raise UserError(f"no {name} {form.format(number)} is known; known are {first} to {last}, the nearest {nearest}")
+
+
+def _rows(code: Code) -> Sequence[errors.Error]:
+    table = errors.table()
+    return {
+        "cuda": table.cuda,
+        "nvml": table.nvml,
+        "nvidia-smi": table.smi,
+        "nccl": table.nccl,
+        "cudnn": table.cudnn,
+        "cublas": table.cublas,
+        "exit": table.exits,
+    }[code.kind]
+
+
+def _names(row: errors.Error) -> Iterable[str]:
+    yield row.name
+    if isinstance(row, errors.CudaError) and row.runtime:
+        yield row.runtime
+
+
+def _named(kind: str, rows: dict[str, Named], name: str) -> Named:
+    """By name, whatever its case."""
+    found = next((row for known, row in rows.items() if known.lower() == name.lower()), None)
+    if found is not None:
+        return found
+    near = catalog.nearest(name, rows)
+    raise UserError(f"no {kind} is called {name}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
