@@ -6,8 +6,9 @@ marked for replacement by a spare one (63), no spare left (64), and whether one 
 
 How it is judged
 The Xids of the kernel log. One bad row makes the driver write several of them: the gravest stands for all, in the order 64,
-95, 140, 48, 94, 63. Where the log shows that the driver asked for a recovery (154), and NVML now asks for none, the error is
-over and only warns. Where NVML asks for a recovery, that is what has to be done.
+95, 140, 48, 94, 63. Where the log shows that the driver asked for a recovery (154), and now asks for none, the error is
+over and only warns. Where the driver asks for a recovery, that is what has to be done. What comes back after a reset or in
+another boot is a board to be replaced; what only an earlier boot of the log had warns.
 
 Known exceptions
 Xid 63 is over as soon as NVML says that no row or page waits for a reset. Of a GPU that has fallen off the bus (79) nothing
@@ -27,7 +28,17 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.xids import FALLEN_OFF, MEMORY_ERRORS, GpuXids, is_row_pending, log_span, xids_by_gpu
+from gpudoctor.facts.xids import (
+    FALLEN_OFF,
+    MEMORY_ERRORS,
+    GpuXids,
+    is_in_windows,
+    is_row_pending,
+    log_span,
+    past_xids_by_gpu,
+    xids_by_gpu,
+)
+from gpudoctor.judging import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 REFERENCES = (
@@ -116,23 +127,42 @@ PROBLEMS = {
     94: CONTAINED,
     63: REMAP_PENDING,
 }
+LOST_DATA = (95, 140, 48, 171, 172)  # one fault of the memory, told in several ways
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    if facts.system.wsl:
+    if is_in_windows(facts):
         raise Skip("under WSL the driver's messages are in Windows")
+    present = {}
     for gpu in xids_by_gpu(facts):
+        present[gpu.pci] = worst_of(gpu)
         yield from judge_gpu(gpu)
+    for past in past_xids_by_gpu(facts):
+        code = worst_of(past)
+        if code not in (None, 63) and not present.get(past.pci):
+            told = history.before(PROBLEMS[code], past, kin_of(code))
+            yield told.problem.found(past.words([code]) + told.words, past.evidence([code]), past.index)
+
+
+def worst_of(gpu: GpuXids) -> int | None:
+    return None if FALLEN_OFF in gpu.codes else next((code for code in MEMORY_ERRORS if code in gpu.codes), None)
+
+
+def kin_of(code: int) -> tuple[int, ...]:
+    return LOST_DATA if code in LOST_DATA else (code,)
 
 
 def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
-    worst = next((code for code in MEMORY_ERRORS if code in gpu.codes), None)
-    if worst is None or FALLEN_OFF in gpu.codes or (worst == 63 and gpu.gpu and is_activated(gpu.gpu)):
+    worst = worst_of(gpu)
+    if worst is None or (worst == 63 and gpu.gpu and is_activated(gpu.gpu)):
         return
     problem, message = PROBLEMS[worst], gpu.words([worst])
+    told = history.again(problem, gpu, kin_of(worst), is_memory=True)
     if worst != 63 and gpu.gpu and is_row_pending(gpu.gpu):
         message += "; a bad row waits for its replacement"
-    if gpu.recovered and problem.action is Action.RESET_GPU:
+    if told.words:
+        problem, message = told.problem, message + told.words
+    elif gpu.recovered and problem.action is Action.RESET_GPU:
         problem, message = replace(problem, status=Status.WARN), message + "; the driver asks for no recovery any more"
     if gpu.recovery not in (None, "none"):
         problem, message = as_driver_asks(problem, gpu.recovery), f"{message}; the driver asks for {gpu.recovery}"

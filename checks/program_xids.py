@@ -6,7 +6,7 @@ A program that reads a wrong address or runs an illegal instruction on the GPU i
 
 How it is judged
 The Xids of the kernel log for which NVIDIA's catalogue says: restart the application. These warn, since the cause is nearly
-always the program. Xid 43 and 45, which follow, are not counted.
+always the program. Xid 45 is not counted, nor is 43 where another one came with it. What only an earlier boot had warns too.
 
 Known exceptions
 Where the same GPU reported an error of its hardware or memory, that is the cause, and programs are not blamed. The log is
@@ -18,12 +18,13 @@ https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.facts.xids import MEMORY_ERRORS, GpuXids, log_span, xids_by_gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+from gpudoctor.facts.xids import GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
+from gpudoctor.judging import history
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = ("https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",)
 RESTART = Fix("Start the program again; the GPU is usable")
@@ -72,29 +73,39 @@ APPLICATION_ERROR = problem(
     SANITIZE,
     TEST,
 )
-OWN = {13: EXCEPTION, 32: PUSH_BUFFER, 69: CLASS_ERROR}
+PROBLEMS = {problem.id: problem for problem in (EXCEPTION, PUSH_BUFFER, CLASS_ERROR, APPLICATION_ERROR)}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    if facts.system.wsl:
+    if is_in_windows(facts):
         raise Skip("under WSL the driver's messages are in Windows")
-    for gpu in xids_by_gpu(facts):
-        yield from judge_gpu(gpu)
+    present = xids_by_gpu(facts)
+    for gpu in present:
+        for problem, codes in problems_of(gpu).items():
+            yield problem.found(gpu.words(codes), gpu.evidence(codes), gpu.index, confidence(codes))
+    for past in past_xids_by_gpu(facts):
+        if not any(gpu.pci == past.pci for gpu in present):
+            for problem, codes in problems_of(past).items():
+                told = history.before(problem, past, codes)
+                yield told.problem.found(past.words(codes) + told.words, past.evidence(codes), past.index, confidence(codes))
 
 
-def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
-    if any(is_of_the_gpu(code) for code in gpu.codes):
-        return
+def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
+    """What stopped programs on a GPU that is not broken itself."""
     problems: dict[Problem, list[int]] = {}
-    for code in filter(is_of_a_program, gpu.codes):
-        problems.setdefault(OWN.get(code, APPLICATION_ERROR), []).append(code)
-    for problem, codes in problems.items():
-        yield problem.found(gpu.words(codes), gpu.evidence(codes), gpu.index)
+    if not any(is_of_the_gpu(code) for code in gpu.codes):
+        for code in gpu.faults:
+            known = knowledge.xid(code)
+            problem = PROBLEMS.get(known.problem or "") if known else None
+            if problem:
+                problems.setdefault(problem, []).append(code)
+    return problems
 
 
-def is_of_a_program(code: int) -> bool:
-    known = knowledge.xid(code)
-    return known is not None and known.action == "RESTART_APP" and known.severity == "error" and code not in MEMORY_ERRORS
+def confidence(codes: Iterable[int]) -> Confidence:
+    """An echo that stands alone has lost what it echoes."""
+    rows = [knowledge.xid(code) for code in codes]
+    return Confidence.LIKELY if all(row and row.follows for row in rows) else Confidence.CONFIRMED
 
 
 def is_of_the_gpu(code: int) -> bool:
@@ -110,6 +121,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
-    problems=(EXCEPTION, PUSH_BUFFER, CLASS_ERROR, APPLICATION_ERROR),
+    problems=tuple(PROBLEMS.values()),
     needs=("gpu-on-bus",),
 )

@@ -5,7 +5,8 @@ After an error the driver itself decides what a GPU needs before it can be trust
 drained. nvidia-smi shows it as "GPU Recovery Action". Programs often still start, so that nobody looks.
 
 How it is judged
-NVML's recovery action of each GPU, even where everything else looks healthy; anything but none fails.
+NVML's recovery action of each GPU, even where everything else looks healthy; anything but none fails. Of a GPU that NVML does
+not know, and where only a log is known: the last action that the driver wrote there (Xid 154).
 
 Known exceptions
 Drivers before R565 do not have it. Where the kernel log has the Xid behind it, the check of that Xid tells it, with
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes
+from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes, xids_by_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
 ROW_MARKED = 63
@@ -79,6 +80,7 @@ PROBLEMS = {
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    yield from judge_log(facts)
     told = None
     for finding in for_each(facts.nvml.reachable.values(), judge_gpu):
         if is_told(facts, facts.nvml.gpus[finding.gpu or 0]):
@@ -94,6 +96,18 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     if action != "none":
         message = f"GPU {gpu.index}: the driver's recovery action is {action}"
         yield PROBLEMS.get(action, RESET).found(message, {"address": gpu.bus_id, "action": action}, gpu.index)
+
+
+def judge_log(facts: Facts) -> Iterator[Finding]:
+    """GPUs of which only the log tells, and of which it does not tell why."""
+    try:
+        gpus = [gpu for gpu in xids_by_gpu(facts) if gpu.gpu is None and gpu.recovery not in (None, "none")]
+    except Skip:
+        return
+    for gpu in gpus:
+        if set(gpu.codes).isdisjoint(MEMORY_ERRORS) and not any(map(is_fatal, gpu.codes)):
+            message = f"{gpu.name}: the driver's recovery action is {gpu.recovery}, and the log does not say why"
+            yield PROBLEMS.get(gpu.recovery or "", RESET).found(message, {"address": f"{gpu.pci}.0", "action": gpu.recovery})
 
 
 def is_told(facts: Facts, gpu: Gpu) -> bool:

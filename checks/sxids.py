@@ -6,7 +6,8 @@ SXids; after a fatal one its links are down and every job that uses several GPUs
 
 How it is judged
 SXid lines of the kernel log, one finding for each switch. A line that says Fatal fails. A line that says Non-fatal warns if
-NVIDIA's Fabric Manager guide counts the code among those that are always or potentially fatal.
+NVIDIA's Fabric Manager guide or driver counts the code among those that are always or potentially fatal. One that comes back in
+another boot is graver; what only an earlier boot of the log had warns.
 
 Known exceptions
 Corrected errors and single link errors (11012, 20009 and the like) are no finding. Xid 74 of the GPUs that follow is part of
@@ -20,11 +21,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import Sxid
-from gpudoctor.facts.xids import log_span, xids_by_gpu
+from gpudoctor.facts.xids import is_in_windows, log_span, xids_by_gpu
+from gpudoctor.judging import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LINK = re.compile(r"on link (\d+)")
@@ -61,11 +64,13 @@ NON_FATAL = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    if facts.system.wsl:
+    if is_in_windows(facts):
         raise Skip("under WSL the driver's messages are in Windows")
     sxids = read(facts)
-    for pci in dict.fromkeys(sxid.pci for sxid in sxids):
+    switches = list(dict.fromkeys(sxid.pci for sxid in sxids))
+    for pci in switches:
         yield from judge_switch(facts, [sxid for sxid in sxids if sxid.pci == pci])
+    yield from judge_past(facts, switches)
 
 
 def read(facts: Facts) -> tuple[Sxid, ...]:
@@ -76,9 +81,16 @@ def read(facts: Facts) -> tuple[Sxid, ...]:
         if facts.pci.nvswitches:
             raise
         sxids = ()
-    if not (sxids or facts.pci.nvswitches):
+    if not (sxids or has_past(facts) or facts.pci.nvswitches):
         raise Skip("there is no NVSwitch on this machine's bus")
     return sxids
+
+
+def has_past(facts: Facts) -> bool:
+    try:
+        return any(facts.kernel_log.earlier_sxids)
+    except Skip:
+        return False
 
 
 def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
@@ -86,10 +98,25 @@ def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
     risky = [sxid for sxid in sxids if is_risky(sxid.code)]
     if fatal:
         ends = other_ends(facts)
-        message = words(fatal) + (f"; the other end: {'; '.join(ends)}" if ends else "")
-        yield FATAL.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
+        boots = sum(any(is_same(sxid, fatal) for sxid in boot) for boot in facts.kernel_log.earlier_sxids)
+        problem, again = history.of_switch(FATAL, boots)
+        message = words(fatal) + again + (f"; the other end: {'; '.join(ends)}" if ends else "")
+        yield problem.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
     elif risky:
         yield NON_FATAL.found(words(risky), evidence(risky))
+
+
+def is_same(sxid: Sxid, others: list[Sxid]) -> bool:
+    return sxid.is_fatal and any((sxid.pci, sxid.code) == (other.pci, other.code) for other in others)
+
+
+def judge_past(facts: Facts, switches: list[str]) -> Iterator[Finding]:
+    """Fatal errors of earlier boots, of switches that report nothing now."""
+    past = [sxid for boot in facts.kernel_log.earlier_sxids for sxid in boot] if has_past(facts) else []
+    for pci in dict.fromkeys(sxid.pci for sxid in past if sxid.is_fatal and sxid.pci not in switches):
+        fatal = [sxid for sxid in past if sxid.pci == pci and sxid.is_fatal]
+        message = f"{words(fatal)}; that was before the last boot, and has not come back since"
+        yield replace(FATAL, action=Action.WATCH, status=Status.WARN).found(message, evidence(fatal))
 
 
 def other_ends(facts: Facts) -> list[str]:
@@ -112,7 +139,7 @@ def down(facts: Facts) -> dict[str, list[int]]:
 
 def is_risky(code: int) -> bool:
     known = knowledge.sxid(code)
-    return known is not None and known.fatal != "other"
+    return known is not None and known.is_risky
 
 
 def words(sxids: list[Sxid]) -> str:

@@ -7,8 +7,9 @@ the bus (79), a link (74), the firmware (119, 120), the power controller (62), a
 How it is judged
 The Xids of the kernel log, grouped by GPU and problem. Follow-ups (43, 45, 154) are never a cause: what came before them is.
 After Xid 79 the others of that GPU mean nothing; 119 and 120 follow from 62 and from one another. Xids without a problem of
-their own are judged by the action that NVIDIA names. Where the log shows that the driver asked for a recovery (154), and NVML
-now asks for none, the error is over and only warns. Errors of programs and of memory have checks of their own.
+their own are judged by the action that NVIDIA names. Where the log shows that the driver asked for a recovery (154), and
+now asks for none, the error is over and only warns. What comes back after a reset or in another boot is graver; what only an
+earlier boot of the log had warns. Errors of programs and of memory have checks of their own.
 
 Known exceptions
 Xids that NVIDIA marks as unused or to be ignored, and non-fatal errors of NVLink 5, are no finding. Xid 74 beside a fatal
@@ -21,12 +22,13 @@ https://docs.nvidia.com/health-validation/reference/checks/xid.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.facts.xids import FALLEN_OFF, MEMORY_ERRORS, GpuXids, log_span, xids_by_gpu
+from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
+from gpudoctor.judging import history
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -185,29 +187,36 @@ CONTACT_SUPPORT = problem(
     action=Action.WATCH,
     status=Status.WARN,
 )
-BY_ACTION = {"RESET_GPU": NEEDS_RESET, "RESTART_BM": NEEDS_REBOOT, "RESTART_VM": NEEDS_REBOOT, "WORKFLOW_NVLINK5_ERR": NVLINK}
+PROBLEMS = {problem.id: problem for problem in (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT)}
 OVER = "; the driver asks for no recovery any more"
 CAUSED_BY = {119: (62, 120), 120: (62, 119)}
 NVLINK5 = range(144, 151)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    if facts.system.wsl:
+    if is_in_windows(facts):
         raise Skip("under WSL the driver's messages are in Windows")
     links: list[GpuXids] = []
+    present: set[tuple[str, Problem]] = set()
     for gpu in xids_by_gpu(facts):
         for problem, codes in problems_of(gpu).items():
+            present.add((gpu.pci, problem))
             if problem is NVLINK:
                 links.append(gpu)
             else:
                 yield found(problem, gpu, codes)
     if links and not any(sxid.is_fatal for sxid in facts.kernel_log.sxids):
         yield nvlink(links)
+    for past in past_xids_by_gpu(facts):
+        for problem, codes in problems_of(past).items():
+            if (past.pci, problem) not in present:
+                told = history.before(problem, past, codes)
+                yield told.problem.found(past.words(codes) + told.words, past.evidence(codes), past.index)
 
 
 def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
     """Every problem of a GPU with its codes, without those that follow from others."""
-    codes = (FALLEN_OFF,) if FALLEN_OFF in gpu.codes else gpu.codes
+    codes = (FALLEN_OFF,) if FALLEN_OFF in gpu.codes else gpu.faults
     problems: dict[Problem, list[int]] = {}
     for place, code in enumerate(codes):
         problem = problem_of(code)
@@ -219,15 +228,7 @@ def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
 def problem_of(code: int) -> Problem | None:
     """None for what is judged elsewhere (memory, programs) or not at all."""
     known = knowledge.xid(code)
-    if code == 74 or code in OWN:
-        return NVLINK if code == 74 else OWN[code]
-    if known is None:
-        return CONTACT_SUPPORT
-    if code in MEMORY_ERRORS or known.severity not in ("error", "fatal"):
-        return None
-    if known.action in BY_ACTION or known.action in ("IGNORE", "RESTART_APP"):
-        return BY_ACTION.get(known.action)
-    return NEEDS_RESET if known.severity == "fatal" else CONTACT_SUPPORT
+    return PROBLEMS.get(known.problem or "") if known else CONTACT_SUPPORT
 
 
 def is_harmless_link_error(gpu: GpuXids, code: int) -> bool:
@@ -236,13 +237,13 @@ def is_harmless_link_error(gpu: GpuXids, code: int) -> bool:
     return all("nonfatal" in xid.text.lower() for xid in gpu.all if xid.code == code)
 
 
-def found(problem: Problem, gpu: GpuXids, codes: list[int]) -> Finding:
+def found(problem: Problem, gpu: GpuXids, codes: Sequence[int]) -> Finding:
+    told, words = history.again(problem, gpu, codes)
     over = gpu.recovered and problem.status is Status.FAIL
-    message = gpu.words(codes) + (OVER if over else "")
-    known = problem is not CONTACT_SUPPORT
-    return (replace(problem, status=Status.WARN) if over else problem).found(
-        message, gpu.evidence(codes), gpu.index, Confidence.CONFIRMED if known else Confidence.UNKNOWN
-    )
+    if over and not words:
+        told, words = replace(problem, status=Status.WARN), OVER
+    confidence = Confidence.UNKNOWN if problem is CONTACT_SUPPORT else Confidence.CONFIRMED
+    return told.found(gpu.words(codes) + words, gpu.evidence(codes), gpu.index, confidence)
 
 
 def nvlink(gpus: list[GpuXids]) -> Finding:
@@ -266,7 +267,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
-    problems=(*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT),
+    problems=tuple(PROBLEMS.values()),
     needs=("gpu-on-bus",),
     explained_by=("gpu-on-bus",),
 )

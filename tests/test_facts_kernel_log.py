@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpudoctor.facts.kernel_log import KernelLog, Sxid, Xid
+from gpudoctor.facts.kernel_log import KernelLog, Sxid, Xid, boots_of, log_line
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Skip, Unavailable
 from gpudoctor.probes import kernel_log
@@ -123,11 +124,11 @@ def test_sxids_without_their_follow_up_lines() -> None:
         "[38889.018130] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20009, Non-fatal, Link 04 RX Short Error Rate",
         "[38889.018131] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20009, Severity 0 Engine instance 04 Sub-engine instance 00",
         "[38889.018132] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20009, Data {0x0000003c, 0x0000003c}",
-        "[ 1108.858286] nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)",
+        "[39108.858286] nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)",
     ).sxids
     assert found == (
         Sxid("0000:06:00", 20009, "Non-fatal, Link 04 RX Short Error Rate", 38889.018130, False, 4),
-        Sxid("0000:c3:00", 24007, "Fatal, Link 28 sourcetrack timeout error (First)", 1108.858286, True, 28),
+        Sxid("0000:c3:00", 24007, "Fatal, Link 28 sourcetrack timeout error (First)", 39108.858286, True, 28),
     )
 
 
@@ -269,3 +270,12 @@ def test_the_journal_comes_without_the_host_name(tmp_path: Path, monkeypatch: py
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert kernel_log._journal(Machine()) == [f"[    3.141592] {FELL_OFF.replace(chr(39), '')}"]
+
+
+def test_a_log_of_very_many_boots_is_read_in_time() -> None:
+    """Each time that the clock goes back another boot begins; what two of them tell alike is told once."""
+    lines = [log_line(f"[{(i * 7919) % 100000:10d}.{i:06d}] NVRM: Xid (PCI:0000:65:00): 31, pid={i}") for i in range(60000)]
+    began = time.monotonic()
+    boots = boots_of([*lines, *lines])
+    assert sum(map(len, boots)) == len(lines)
+    assert time.monotonic() - began < 10

@@ -247,6 +247,21 @@ def test_an_empty_root_answers_without_an_error(probe: Any, tmp_path: Path) -> N
     assert {question for question, reply in ask(probe, tmp_path).items() if reply.status == "error"} == set()
 
 
+def test_xids_of_earlier_boots_come_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    entries = [("a" * 32, "NVRM: Xid (PCI:0000:65:00): 79, lost"), ("b" * 32, "NVRM: Xid (PCI:0000:65:00): 48, DBE")]
+    told = [*entries, (now, "NVRM: Xid (of now")]
+    lines = [json.dumps({"_BOOT_ID": boot, "MESSAGE": message}) for boot, message in told]
+    journal = tmp_path / "journalctl"
+    journal.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    journal.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(kernel_log, "_kernel_log", lambda machine: {"lines": ["NVRM: Xid (PCI:0000:65:00): 79, lost"]})
+    assert ask(kernel_log)["kernel-log-earlier"].value == [[entries[0][1]], [entries[1][1]]]
+    monkeypatch.setattr(kernel_log, "_kernel_log", lambda machine: {"lines": ["nvidia: loading"]})
+    assert set(ask(kernel_log)) == {"kernel-log"}
+
+
 def old_python() -> str | None:
     found = sorted(Path.home().glob(".pyenv/versions/3.8.*/bin/python"))
     return str(found[0]) if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,6 +30,10 @@ _XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d+)(?:, *(.*))?")
 _SXID = re.compile(rf"SXid \({_PCI}\): (\d+), *((Non-fatal|Fatal)\b.*)")
 _WHO = re.compile(r"(?:pid='?(?P<pid>[^,']*)'?,? *)?(?:name=(?P<name>[^,]*),? *)?")
 _LINK = re.compile(r"\bLink (\d+)")
+# Where another boot begins: the kernel's first message, or what journalctl puts between two.
+_BEGINS = re.compile(r"Linux version \d")
+_BETWEEN = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --")
+_BACK_SECONDS = 5.0  # messages of several processors are not quite in order
 
 
 @dataclass(frozen=True)
@@ -86,11 +91,17 @@ class KernelLog:
     @property
     def complete(self) -> bool:
         """Whether the log reaches back to the boot; where it does not, what is not in it may have happened."""
-        return bool(self._answer["complete"])
+        return bool(self._answer["complete"]) or len(self.boots) > 1
 
     @cached_property
+    def boots(self) -> tuple[tuple[LogLine, ...], ...]:
+        """The log of each boot, the last one last; a log that was given as evidence may hold several."""
+        return boots_of(map(log_line, self._answer["lines"]))
+
+    @property
     def lines(self) -> tuple[LogLine, ...]:
-        return tuple(map(log_line, self._answer["lines"]))
+        """Those of the last boot, which is the machine's present state."""
+        return self.boots[-1]
 
     @cached_property
     def xids(self) -> tuple[Xid, ...]:
@@ -99,6 +110,25 @@ class KernelLog:
     @cached_property
     def sxids(self) -> tuple[Sxid, ...]:
         return tuple(sxid for line in self.lines if (sxid := sxid_of(line)))
+
+    @cached_property
+    def earlier_xids(self) -> tuple[tuple[Xid, ...], ...]:
+        """The Xids of each boot before the last one."""
+        return tuple(tuple(xid for line in boot if (xid := xid_of(line))) for boot in (*self._journal, *self.boots[:-1]))
+
+    @cached_property
+    def earlier_sxids(self) -> tuple[tuple[Sxid, ...], ...]:
+        return tuple(tuple(sxid for line in boot if (sxid := sxid_of(line))) for boot in (*self._journal, *self.boots[:-1]))
+
+    @cached_property
+    def _journal(self) -> tuple[tuple[LogLine, ...], ...]:
+        """What earlier boots reported that this one reports too, from the journal: what has not come back is of no concern."""
+        try:
+            boots = self._replies.value("kernel-log-earlier")
+        except Unavailable:
+            return ()
+        now = {(xid.pci, xid.code) for xid in self.xids} | {(sxid.pci, sxid.code) for sxid in self.sxids}
+        return tuple(tuple(line for line in map(log_line, boot) if _code_of(line) in now) for boot in boots)
 
     def matching(self, regex: str) -> tuple[LogLine, ...]:
         """The lines in which the expression is found, whatever its case."""
@@ -122,6 +152,41 @@ def log_line(raw: str) -> LogLine:
         seconds = float(match["seconds"]) if match["seconds"] else seconds
         raw = raw[match.end() :]
     return LogLine(seconds, raw.strip())
+
+
+def boots_of(lines: Iterable[LogLine]) -> tuple[tuple[LogLine, ...], ...]:
+    """A log split where a boot begins: by the kernel's first message, by journalctl's mark, or where the time goes back.
+
+    The same boot told twice, by dmesg and by the journal, counts once.
+    """
+    boots: list[list[LogLine]] = [[]]
+    last = 0.0
+    for line in lines:
+        is_back = line.seconds is not None and line.seconds < last - _BACK_SECONDS
+        if boots[-1] and (is_back or _BEGINS.search(line.text) or _BETWEEN.search(line.text)):
+            boots.append([])
+            last = 0.0
+        if not _BETWEEN.search(line.text):
+            boots[-1].append(line)
+        last = last if line.seconds is None else max(last, line.seconds)
+    return tuple(tuple(boot) for boot in _told_once(boots))
+
+
+def _told_once(boots: list[list[LogLine]]) -> list[list[LogLine]]:
+    """No two boots have the same message at the same microsecond, but for those of the very beginning."""
+    told: dict[int, list[LogLine]] = {}
+    boot_of: dict[LogLine, int] = {}
+    for number, boot in enumerate(boots):
+        stamped = {line for line in boot if (line.seconds or 0.0) > 1.0}
+        same = min((boot_of[line] for line in stamped & boot_of.keys()), default=None)
+        if same is not None:
+            earlier = told.pop(same)
+            known = set(earlier)
+            boot = [*earlier, *(line for line in boot if line not in known)]
+            stamped |= {line for line in earlier if (line.seconds or 0.0) > 1.0}
+        told[number] = boot
+        boot_of |= dict.fromkeys(stamped, number)
+    return list(told.values())
 
 
 def xid_of(line: LogLine) -> Xid | None:
@@ -150,6 +215,11 @@ def sxid_of(line: LogLine) -> Sxid | None:
     link = _LINK.search(text)
     slot = pci_slot(domain, bus_device)
     return Sxid(slot, int(code), text, line.seconds, severity == "Fatal", int(link[1]) if link else None)
+
+
+def _code_of(line: LogLine) -> tuple[str, int] | None:
+    found = xid_of(line) or sxid_of(line)
+    return (found.pci, found.code) if found else None
 
 
 def pci_slot(domain: str | None, bus_device: str) -> str:

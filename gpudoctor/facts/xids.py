@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import knowledge
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.kernel_log import Xid
+from gpudoctor.facts.nvml_values import RECOVERY_ACTIONS
 from gpudoctor.model import Skip
 
 if TYPE_CHECKING:
@@ -21,30 +23,55 @@ RECOVERY_CHANGED = 154
 # What one bad word or row of memory makes the driver write, the gravest first.
 MEMORY_ERRORS = (64, 95, 140, 48, 172, 171, 94, 63)
 LONGEST_TEXT = 160
+_CHANGE = re.compile(r"changed from 0x[0-9a-f]+ \([^)]*\) to (0x[0-9a-f]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class GpuXids:
     """The Xids of one GPU in the order of the log.
 
-    gpu: NVML's answers about it, None where NVML does not know it; recovery: the recovery action that NVML asks for now, None
-    where it does not say.
+    gpu: NVML's answers about it, None where NVML does not know it; recovery: the recovery action that NVML asks for now, or the
+    log, None where neither says. earlier: what it reported in each boot before this one.
     """
 
     pci: str
     gpu: Gpu | None
     all: tuple[Xid, ...]
     recovery: str | None
+    earlier: tuple[tuple[Xid, ...], ...] = ()
 
     @cached_property
     def codes(self) -> tuple[int, ...]:
         """Every code once, in the order in which they first came."""
         return tuple(dict.fromkeys(xid.code for xid in self.all))
 
+    @cached_property
+    def faults(self) -> tuple[int, ...]:
+        """The codes without those that only follow from others of this GPU."""
+        alone = all(_follows(code) for code in self.codes)
+        return tuple(code for code in self.codes if not _follows(code) or (alone and _follows(code) != "always"))
+
     @property
     def recovered(self) -> bool:
-        """The log shows that the driver asked for a recovery, and NVML asks for none now."""
+        """The log shows that the driver asked for a recovery, and it asks for none now."""
         return RECOVERY_CHANGED in self.codes and self.recovery == "none"
+
+    def boots_with(self, codes: Collection[int]) -> int:
+        """In how many earlier boots it reported any of these."""
+        return sum(any(xid.code in codes for xid in boot) for boot in self.earlier)
+
+    def came_back(self, codes: Collection[int]) -> bool:
+        """Whether it reported one of these again after a reset in this boot: the driver had asked for no recovery any more."""
+        seen = False
+        healed = False
+        for xid in self.all:
+            if xid.code in codes:
+                if healed:
+                    return True
+                seen = True
+            elif xid.code == RECOVERY_CHANGED and seen:
+                healed = _asked(xid) == "none"
+        return False
 
     @property
     def index(self) -> int | None:
@@ -66,6 +93,7 @@ class GpuXids:
     def evidence(self, codes: Collection[int]) -> dict[str, Any]:
         first = next(xid for xid in self.all if xid.code in codes)
         changes = [xid.text for xid in self.all if xid.code == RECOVERY_CHANGED]
+        earlier = self.boots_with(codes)
         values = {
             "address": f"{self.pci}.0",
             "xids": [code for code in self.codes if code in codes],
@@ -77,6 +105,7 @@ class GpuXids:
             "pid": first.pid,
             "recovery_change": changes[-1] if changes else None,
             "recovery_action": self.recovery,
+            "earlier_boots": earlier or None,
         }
         return {name: value for name, value in values.items() if value not in (None, [], "")}
 
@@ -87,6 +116,25 @@ def xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
     A container sees the kernel log of its host: the Xids of GPUs that it was not given are not its own.
     """
     slots = dict.fromkeys(xid.pci for xid in facts.kernel_log.xids)
+    return _known(facts, slots)
+
+
+def past_xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
+    """The GPUs that reported any Xid in a boot before the last one, with all of those as theirs."""
+    slots = dict.fromkeys(xid.pci for boot in facts.kernel_log.earlier_xids for xid in boot)
+    past = (replace(gpu, all=tuple(xid for boot in gpu.earlier for xid in boot), recovery=None) for gpu in _known(facts, slots))
+    return tuple(past)
+
+
+def is_in_windows(facts: Facts) -> bool:
+    """Whether the driver's messages are in Windows. Where only a log is known, it is one of Linux."""
+    try:
+        return bool(facts.system.wsl)
+    except Skip:
+        return False
+
+
+def _known(facts: Facts, slots: Iterable[str]) -> tuple[GpuXids, ...]:
     return tuple(gpu for gpu in (_of(facts, slot) for slot in slots) if gpu.gpu or not has_all_that_it_was_given(facts))
 
 
@@ -134,10 +182,28 @@ def _is_fatal(code: int) -> bool:
     return known is not None and known.severity == "fatal"
 
 
+def _follows(code: int) -> str:
+    known = knowledge.xid(code)
+    return known.follows if known else ""
+
+
 def _of(facts: Facts, slot: str) -> GpuXids:
     found = tuple(xid for xid in facts.kernel_log.xids if xid.pci == slot)
+    earlier = tuple(tuple(xid for xid in boot if xid.pci == slot) for boot in facts.kernel_log.earlier_xids)
     gpu = _gpu_at(facts, slot)
-    return GpuXids(slot, gpu, found, _recovery(gpu) if gpu else None)
+    return GpuXids(slot, gpu, found, _recovery(gpu) if gpu else _asked_in_log(found), earlier)
+
+
+def _asked_in_log(xids: Sequence[Xid]) -> str | None:
+    """The recovery that the driver wanted at last."""
+    changes = [xid for xid in xids if xid.code == RECOVERY_CHANGED]
+    return _asked(changes[-1]) if changes else None
+
+
+def _asked(change: Xid) -> str | None:
+    """As NVML names it: "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"."""
+    match = _CHANGE.search(change.text)
+    return RECOVERY_ACTIONS.get(int(match[1], 16)) if match else None
 
 
 def _gpu_at(facts: Facts, slot: str) -> Gpu | None:

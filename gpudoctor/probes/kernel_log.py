@@ -5,6 +5,7 @@ This file travels (standard library only, Python 3.8).
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -36,6 +37,9 @@ JOURNAL_HOST = re.compile(r"^(\[\s*\d+\.\d+\]) \S+ kernel: ")
 FIRST_SECONDS = re.compile(r"^(?:<\d+>)?\[\s*(\d+)\.\d+\]")
 MAXIMUM_LINES = 4000
 MAXIMUM_JOURNAL_LINES = 50000
+EARLIER = ("--since=-60d", "--lines=2000", "--grep=Xid [(]")
+EARLIER_SECONDS = 2.0
+EARLIER_BOOTS = 5
 JOURNAL_SECONDS = 3.0
 BOOT_SECONDS = 30  # a log whose first line is older than this reaches back to the boot
 SYSLOG_ACTION_READ_ALL = 3
@@ -43,7 +47,10 @@ SYSLOG_ACTION_SIZE_BUFFER = 10
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    yield machine.ask("kernel-log", lambda: _kernel_log(machine))
+    question, reply = machine.ask("kernel-log", lambda: _kernel_log(machine))
+    yield question, reply
+    if reply.status == "ok" and any("Xid (" in line for line in reply.value["lines"]):  # does it happen again and again?
+        yield machine.ask("kernel-log-earlier", lambda: _earlier_boots(machine))
 
 
 def _kernel_log(machine: Machine) -> Dict[str, Any]:
@@ -125,3 +132,17 @@ def _journal(machine: Machine) -> List[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [JOURNAL_HOST.sub(r"\1 ", line) for line in done.stdout.decode("utf-8", "replace").splitlines()]
+
+
+def _earlier_boots(machine: Machine) -> List[List[str]]:
+    """The Xids of the boots before this one that the journal still has, the oldest boot first."""
+    current = machine.read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    argv = ("journalctl", "_TRANSPORT=kernel", *EARLIER, "--no-pager", "--quiet", "--output=json", "--output-fields=MESSAGE")
+    done = machine.run(argv, EARLIER_SECONDS)
+    if done["code"] not in (0, 1):  # 1: nothing matched
+        raise OSError(done["err"].strip() or "journalctl gave no reason")
+    boots: Dict[str, List[str]] = {}
+    for entry in map(json.loads, done["out"].splitlines()):
+        if entry.get("_BOOT_ID") != current and isinstance(entry.get("MESSAGE"), str):
+            boots.setdefault(entry["_BOOT_ID"], []).append(entry["MESSAGE"])
+    return list(boots.values())[-EARLIER_BOOTS:]
