@@ -1,0 +1,32 @@
+"""Runs of pytest in which nothing failed: their logs quote the errors that the tests provoke."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_BEGINS = re.compile(
+    r"^=+ test session starts =+|(?:^|[$#>!] ?|python3? -m |uv run )pytest(?: |$)|^[.sxXFE]+ +\[ *\d+%\]$|^=+ PASSES =+$"
+)
+_SECTION = re.compile(r"^={3,} .+ ={3,}$")
+_WARNINGS = re.compile(r"^=+ warnings summary ")
+_SUMMARY = re.compile(r"^(?:=+ )?(?P<counts>(?:\d+ [a-z]+,? )+)in [\d.]+s\b|^=+ no tests ran ")
+_BAD = re.compile(r"\b(?:failed|errors?)\b")
+
+
+def spans(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+    """First and last line of each, without the warnings, which tell of the machine and not of the tests."""
+    first: int | None = None
+    parts: list[tuple[int, int]] = []
+    for number, line in lines:
+        if summary := _SUMMARY.match(line):
+            counts = summary["counts"] or ""
+            parts += [(first, number)] if first is not None else []
+            if "passed" in counts and not _BAD.search(counts):
+                yield from parts
+            first, parts = None, []
+        elif first is not None and _WARNINGS.match(line):
+            parts.append((first, number))
+            first = None
+        elif first is None and (_BEGINS.search(line) or (parts and _SECTION.match(line))):
+            first = number

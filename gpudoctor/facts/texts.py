@@ -1,0 +1,89 @@
+"""The texts that somebody gave as evidence: logs, tracebacks, what other tools printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts import passed_tests
+from gpudoctor.facts.kernel_log import log_line
+from gpudoctor.facts.replies import Replies
+
+PREFIX = "text:"
+EMPTY_LINES = 2  # which are not kept, and do not end a passage
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Lines that follow one another, joined; `first` is the number of the first in its text."""
+
+    first: int
+    text: str
+
+    def line_of(self, position: int) -> int:
+        return self.first + self.text.count("\n", 0, position)
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was kept of a text. kinds: what gpudoctor recognised in it."""
+
+    name: str
+    kinds: tuple[str, ...]
+    total_lines: int
+    left_out: int
+    lines: tuple[tuple[int, str], ...]
+
+    @property
+    def is_documentation(self) -> bool:
+        """It quotes messages, and tells of no machine."""
+        return "documentation" in self.kinds
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """Without what a logger put before the kernel's messages."""
+        return tuple(_passages(self.lines))
+
+    @cached_property
+    def of_passed_tests(self) -> tuple[tuple[int, int], ...]:
+        """First and last lines of the output of tests that passed: an error in it was expected."""
+        return tuple(passed_tests.spans(self.lines)) if "pytest output" in self.kinds else ()
+
+
+class Texts:
+    """All texts of a snapshot, in the order in which they were given."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def all(self) -> tuple[Text, ...]:
+        found = self._replies.starting_with(PREFIX)
+        return tuple(_text(name.removeprefix(PREFIX), reply.value) for name, reply in found.items() if reply.status == "ok")
+
+    @property
+    def alone(self) -> bool:
+        """Whether no machine was looked at beside them."""
+        return bool(self.all) and not self._replies.starting_with("identity")
+
+
+def _text(name: str, value: dict[str, Any]) -> Text:
+    lines = tuple((number, text) for number, text in value["lines"])
+    return Text(name, tuple(value["kinds"]), value["total_lines"], value["left_out"], lines)
+
+
+def _passages(lines: tuple[tuple[int, str], ...]) -> Iterator[Passage]:
+    joined: list[str] = []
+    first = following = 0
+    for number, text in lines:
+        if joined and number - following > EMPTY_LINES:
+            yield Passage(first, "\n".join(joined))
+            joined = []
+        joined += [""] * (number - following if joined else 0)
+        first = first if joined else number
+        joined.append(log_line(text).text if "kernel" in text or text.lstrip().startswith(("[", "<")) else text)
+        following = number + 1
+    if joined:
+        yield Passage(first, "\n".join(joined))

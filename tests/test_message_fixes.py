@@ -1,0 +1,24 @@
+"""Messages of the driver, the kernel, installers and containers: their words alone give a fix that can be pasted as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpudoctor import catalog, doctor, evidence
+from gpudoctor.knowledge import messages
+
+TOPICS = ("nvidia_smi", "kernel", "driver", "installers", "containers", "apptainer", "wsl", "vgpu")
+ROWS = [row for topic in TOPICS for row in messages.tables()[topic].messages if not row.clue]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_words_alone_give_a_line_to_paste(row: messages.Message) -> None:
+    checks = doctor.select(catalog.checks(), "quick")
+    for sample in row.samples:
+        diagnosis = doctor.judge(evidence.snapshot_of(evidence.of_text(sample)), checks).diagnosis
+        assert diagnosis[0].problem in (row.problem, *row.causes)
+        lines = [line for fix in diagnosis[0].fixes for line in (fix.command, fix.verify)]
+        assert any(lines)
+        assert not [line for line in lines if re.search(r"<[a-z_]+>", line)]
