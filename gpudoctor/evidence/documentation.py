@@ -1,0 +1,65 @@
+"""Whether a text is documentation, a list of changes or a page: it quotes messages that nobody had just now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+KIND = "documentation"
+LEAST_MARKS, LEAST_SHARE, LEAST_LINES = 5, 0.1, 8
+MOST_LOGGED = 0.12  # of the lines outside of code blocks
+_MARK = re.compile(
+    r"^\s*(?:#{2,6} [A-Z`]|[*•] [A-Z`\[\"(a-z]|- (?![^:]{1,50}: \S)(?:[A-Z`\[\"(]|\*\*)|\.\. [\w-]+::)"
+    r"|^\s*<(?:p|h[1-6]|li|ul|div|a|td|tr|section|pre|code|img)\b"
+    r"|^(?:commit [0-9a-f]{7,40}|Author: |Date: |    Signed-off-by: )|\]\(\S+\)|`[^`\s][^`]*`_"
+    r"|^\d{4}-\d\d-\d\d  .*<\S+@|^ -- .*<\S+@\S+>  |^[\w.+-]+ \(\S+\) [\w-]+; urgency=|^\.[A-Z]{2} "
+)
+_RULE = re.compile(r"^([=~^\"*-])\1{3,}\s*$")
+_LOGGED = re.compile(
+    r"^\s*\[?\s*\d+\.\d{4,}|^\[?\d{4}-\d\d-\d\d[ T]\d\d:|^[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d |^Traceback \(|^\s+File \""
+    r"|^(?:[^\s`#]\S*)?[$#] [a-z]|^\(\w+\) |^\S+@\S+[:~]|^\[?(?:ERROR|WARNING|INFO|E|W|I)\b|^\w*(?:Error|Exception): "
+    r"|^\| +NVIDIA-SMI|^\| .*\d+W / |\S \.{3,} \S"
+)
+# The forms that people fill in when they report a fault.
+_HEADING = r"(?mi)^\s*(?:#+ *|\*\*)\S{0,4} ?"
+_REPORT = re.compile(
+    _HEADING
+    + r"(?:describe (?:the|your) |to reproduce|steps to reproduce|expected (?:behaviou?r|results?)|actual (?:behaviou?r|results?)"
+    r"|what (?:happened|i did)|bug (?:description|report)|your current environment)"
+)
+_PART_OF_REPORT = re.compile(
+    _HEADING + r"(?:environment\b|reproduc|what version|system info|error (?:log|message|logs)|(?:relevant )?log(?:s| output)\b"
+    r"|versions?\b|(?:the )?(?:problem|issue)\b|additional context)"
+)
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+
+
+def is_documentation(lines: Sequence[str]) -> bool:
+    """By the form of its lines, without those of code blocks. A report of a fault is none, however well it is written."""
+    prose = list(_outside(lines))
+    marks = sum(bool(_MARK.search(line)) for line in prose) + sum(map(_is_heading, prose, prose[1:]))
+    if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < LEAST_SHARE * len(prose) or _is_report("\n".join(prose)):
+        return False
+    if any(line.startswith("Traceback (most recent call last)") for line in prose):
+        return False
+    return sum(bool(_LOGGED.search(line)) for line in prose) <= MOST_LOGGED * len(prose)
+
+
+def _is_heading(line: str, rule: str) -> bool:
+    """A line that is underlined from end to end."""
+    return bool(_RULE.match(rule)) and abs(len(rule.rstrip()) - len(line.rstrip())) <= 1
+
+
+def _is_report(text: str) -> bool:
+    return bool(_REPORT.search(text)) or len(_PART_OF_REPORT.findall(text)) > 1
+
+
+def _outside(lines: Sequence[str]) -> list[str]:
+    kept = []
+    inside = False
+    for line in lines:
+        if _FENCE.match(line):
+            inside = not inside
+        elif line.strip() and not inside:
+            kept.append(line)
+    return kept

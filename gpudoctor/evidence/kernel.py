@@ -1,0 +1,93 @@
+"""The kernel's messages among the lines of a text, as the probe `kernel-log` would have answered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpudoctor.facts.kernel_log import boots_of, log_line
+from gpudoctor.model import Reply
+from gpudoctor.probes.kernel_log import PRIVATE, RELEVANT
+
+if TYPE_CHECKING:
+    from gpudoctor.evidence.scan import Excerpt
+
+# Literal parts of what the probe keeps.
+ANCHORS = (
+    *("NVRM", "nvidia", "nouveau", "nova_core", "Xid", "vfio-pci", "nvswitch", "Linux version", "-- Boot ", "-- Reboot --"),
+    *(
+        "AER:",
+        "PCIe Bus Error",
+        "DPC:",
+        "pciehp",
+        "Hardware Error",
+        "limited by",
+        "BAR ",
+        "bridge window",
+        "request_free_mem_region",
+    ),
+    *(
+        "module verification failed",
+        "Lockdown:",
+        "unsigned module",
+        "Key was rejected",
+        "PKCS#7",
+        "taints kernel",
+        "unavailable key",
+    ),
+    *(
+        "PM: suspend",
+        "PM: hibernation",
+        "dxgk",
+        "hv_dxg",
+        "avc:",
+        "oom-kill",
+        "Out of memory",
+        "out of memory",
+        "blocked for more",
+    ),
+    *("segfault", "general protection", "trap invalid", "DMAR:", "IO_PAGE_FAULT", "Machine check"),
+)
+_BY_KERNEL = re.compile(
+    r"^\s*(?:<\d+>)?\[\s*\d+\.\d+\]|^\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4}\]|\bkernel(?:\[\d*\])?: "
+    r"|^(?:kern|user)\s*:\w+\s*:|\bNVRM: |\bnvidia-nvswitch\d*: SXid|\bXid \(PCI"
+)
+_REBOOT = "-- Reboot --"
+_BOOT = re.compile(r"Linux version \d|-- (?:Boot [0-9a-f]{32}|Reboot) --")
+_OTHER_FILE = re.compile(r"Linux version ")  # as /proc/version begins: no line of a log
+
+
+def reply(excerpt: Excerpt) -> Reply | None:
+    """None where no line was written by a kernel."""
+    by_kernel = [text for _, text in sorted(excerpt.lines.items()) if _is_of_log(text)]
+    lines = [text for text in by_kernel if (RELEVANT.search(text) and not PRIVATE.search(text)) or _BOOT.search(text)]
+    if not any(RELEVANT.search(line) for line in lines):
+        return None
+    complete = bool(_BOOT.search(by_kernel[0])) and not excerpt.left_out
+    return Reply("ok", {"source": "text", "lines": lines, "complete": complete, "total": len(by_kernel)})
+
+
+def _is_of_log(text: str) -> bool:
+    return bool(_BY_KERNEL.search(text) or (_BOOT.search(text) and not _OTHER_FILE.match(text)))
+
+
+def joined(known: Reply | None, more: Reply) -> Reply:
+    """Two logs that were given, the older one first: a line that both have counts once, but for what separates boots."""
+    if known is None or known.status != "ok":
+        return more
+    told = set(known.value["lines"])
+    lines = [*known.value["lines"], *(line for line in more.value["lines"] if line not in told or _BOOT.search(line))]
+    total = known.value["total"] + more.value["total"]
+    return Reply("ok", {"source": known.value["source"], "lines": lines, "complete": known.value["complete"], "total": total})
+
+
+def beside(live: Reply | None, given: Reply) -> Reply:
+    """A machine's own log with one that was given: its last boot counts as this one, those before it are history."""
+    if live is None or live.status != "ok":
+        return given
+    boots = boots_of(map(log_line, given.value["lines"]))
+    known = {log_line(line).text for line in live.value["lines"]}
+    before = [line for boot in boots[:-1] for line in (_REBOOT, *(line.text for line in boot))]
+    now = [line.text for line in boots[-1] if line.text not in known and not _BOOT.search(line.text)]
+    return replace(live, value={**live.value, "lines": [*before, *[_REBOOT] * bool(before), *live.value["lines"], *now]})

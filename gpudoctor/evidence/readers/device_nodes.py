@@ -1,0 +1,46 @@
+"""`ls -l /dev/nvidia*`: the nodes, their modes and their owners."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+_NODE = re.compile(
+    r"^\s*(c|d)([rwxsStT-]{9})[.+]?\s+\d+\s+(\S+)\s+(\S+)\s+(?:(\d+),\s*(\d+)|\d+)\s+.*?\s(/dev/(?:nvidia\S+|dxg)|nvidia[\w-]+)\s*$"
+)
+_BITS = (0o400, 0o200, 0o100, 0o040, 0o020, 0o010, 0o004, 0o002, 0o001)
+
+
+def read(text: str) -> dict[str, Reply] | None:
+    nodes = dict(_node(match) for match in map(_NODE.match, text.splitlines()) if match)
+    return {"devices": Reply("ok", nodes)} if nodes else None
+
+
+def _node(match: re.Match[str]) -> tuple[str, dict[str, Any]]:
+    """Whether it can be opened is not told, only whether everybody may."""
+    kind, letters, user, group, major, minor, path = match.groups()
+    mode = sum(bit for bit, letter in zip(_BITS, letters, strict=True) if letter not in "-ST")
+    return path if path.startswith("/") else f"/dev/{path}", {
+        "type": "character" if kind == "c" else "directory",
+        "mode": mode,
+        "uid": 0 if user == "root" else -1,
+        "gid": 0 if group == "root" else -1,
+        "major": int(major or 0),
+        "minor": int(minor or 0),
+        "access": mode & 0o006 == 0o006,
+        "opened": False,
+        "open_error": None,
+    }
+
+
+READER = Reader(
+    kind="ls -l /dev/nvidia*",
+    anchors=("/dev/nvidia", " nvidiactl"),
+    begins=_NODE,
+    ends=re.compile(r"^(?!\s*[cdbl-][rwxsStT-]{9}|\s*$|total \d|/dev/nvidia-caps:)"),
+    read=read,
+    most_lines=500,
+)

@@ -1,0 +1,114 @@
+"""`lspci`, with -nn and -k or -v: NVIDIA's functions on the bus."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+_FUNCTION = re.compile(r"^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([A-Z0-9][^:\[]*?)(?: \[([0-9a-f]{4})\])?: (.+)$")
+_IDS = re.compile(r"\[(?:([0-9a-f]{4}):)([0-9a-f]{4})\]")
+_DETAIL = re.compile(r"^\s+(Kernel driver in use|Subsystem|NUMA node|LnkCap|LnkSta|IOMMU group):\s*(.*)$")
+_LINK = re.compile(r"Speed ([\d.]+) ?GT/s.*?Width x(\d+)")
+_CLASSES = {"VGA compatible controller": 0x030000, "3D controller": 0x030200, "Display controller": 0x038000}
+_OTHERS = {"Audio device": 0x040300, "Bridge": 0x068000, "USB controller": 0x0C0330, "Serial bus controller": 0x0C8000}
+# Every whole listing has one of these; one that grep made has none.
+_WHOLE = re.compile(r" (?:Host bridge|ISA bridge|PCI bridge)\b")
+
+Function = dict[str, Any]
+
+
+def read(text: str) -> dict[str, Reply] | None:
+    """Nothing where the listing is a part and has no NVIDIA function in it."""
+    lines = text.splitlines()
+    functions: dict[str, Function | None] = {}
+    others = []
+    for head, below in _functions(lines):
+        match = _FUNCTION.match(head)
+        ids = _IDS.search(match[4]) if match else None
+        if match and "NVIDIA" in match[4]:
+            functions[_address(match[1])] = _function(match, ids, below)
+        elif match and match[2] in _CLASSES and ids:
+            others.append(f"{ids[1]}:{ids[2]}")
+    if any(function is None for function in functions.values()):
+        return None  # without -nn a listing does not tell which devices these are
+    if not functions and not any(_WHOLE.search(line) for line in lines):
+        return None
+    return {"pci": Reply("ok", {"functions": functions, "bridges": {}, "other_display": others})}
+
+
+def details(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Address -> the lines below it."""
+    for head, below in _functions(lines):
+        match = _FUNCTION.match(head)
+        if match:
+            yield _address(match[1]), below
+
+
+def told(below: Sequence[str]) -> Function:
+    """What -k, -v or -vv says of a function."""
+    said = {found[1]: found[2] for found in map(_DETAIL.match, below) if found}
+    subsystem = _IDS.search(said.get("Subsystem", ""))
+    now, most = (_LINK.search(said.get(name, "")) for name in ("LnkSta", "LnkCap"))
+    function = {
+        "subsystem_vendor": int(subsystem[1], 16) if subsystem else None,
+        "subsystem_device": int(subsystem[2], 16) if subsystem else None,
+        "numa_node": said.get("NUMA node"),
+        **_speed("current", now),
+        **_speed("max", most),
+        "iommu_group": said.get("IOMMU group"),
+    }
+    # A device without a driver has other lines below it.
+    return {**function, "driver": said.get("Kernel driver in use")} if below else function
+
+
+def _speed(which: str, link: re.Match[str] | None) -> Function:
+    speed = f"{link[1]} GT/s PCIe" if link else None
+    return {f"{which}_link_speed": speed, f"{which}_link_width": link[2] if link else None}
+
+
+def _functions(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    head: str = ""
+    below: list[str] = []
+    for line in lines:
+        if _FUNCTION.match(line):
+            if head:
+                yield head, below
+            head, below = line, []
+        elif line.strip():
+            below.append(line)
+    if head:
+        yield head, below
+
+
+def _address(short: str) -> str:
+    return short if short.count(":") == 2 else f"0000:{short}"
+
+
+def _function(match: re.Match[str], ids: re.Match[str] | None, below: Sequence[str]) -> Function | None:
+    if ids is None:
+        return None
+    return {
+        "vendor": 0x10DE,
+        "device": int(ids[2], 16),
+        "class": int(match[3], 16) << 8 if match[3] else {**_CLASSES, **_OTHERS}.get(match[2], 0),
+        "resource": [],
+        "all_ones": True if "(rev ff)" in match[4] else None,
+        "iommu_group_type": None,
+        "virtual_function": False,
+        "parents": [],
+        **told(below),
+    }
+
+
+READER = Reader(
+    kind="lspci",
+    anchors=("NVIDIA Corporation", "Host bridge", "00:00.0 "),
+    begins=_FUNCTION,
+    ends=re.compile(r"^(?!\s)(?!(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] )\S"),
+    read=read,
+    most_lines=5000,
+)

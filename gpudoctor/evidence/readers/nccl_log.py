@@ -1,0 +1,61 @@
+"""What NCCL says of itself with NCCL_DEBUG=INFO, in the log of a job."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.measuring import nccl_log
+from gpudoctor.model import Reply
+
+BY_NCCL = re.compile(r"NCCL (?:INFO|WARN) ", re.M)
+DRIVER = re.compile(r"NCCL INFO cudaDriverVersion (\d+)")
+COMMUNICATOR = re.compile(r"NCCL INFO comm \w+ rank \d+ n[rR]anks (\d+) nNodes (\d+)")
+STARTED = re.compile(r"n[rR]anks (\d+) cudaDev .* Init (?:START|COMPLETE)")
+NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
+INTERFACE = re.compile(r"NCCL INFO (?:Bootstrap ?: Using |NET/Socket : Using .*?\[\d+\])([\w.-]+):")
+ADAPTERS = re.compile(r"NCCL INFO NET/IB : Using (\[\d+\]\S+.*?)(?: ?; OOB| \[RO\]|$)", re.M)
+NO_LIBRARY = re.compile(r"NCCL INFO Failed to open libibverbs\.so|NCCL INFO NET/IB : No device found")
+OTHERS = ("NCCL INFO Channel ", "NCCL INFO Using network", "NCCL INFO NET/", "NCCL INFO Connected all", "NCCL WARN ")
+
+
+def read(text: str) -> dict[str, Reply] | None:
+    """`nccl-log`, and which CUDA the driver runs. None where it is not NCCL that speaks."""
+    if not BY_NCCL.search(text):
+        return None
+    found = {"nccl-log": Reply("ok", value(text))}
+    driver = DRIVER.search(text)
+    if driver and int(driver[1]):
+        found["cuda"] = Reply("ok", {"library": "libcuda.so.1", "load_error": "", "driver_version": int(driver[1])})
+    return found
+
+
+def value(text: str) -> dict[str, Any]:
+    """As measuring/nccl_log.py tells it, with "ranks" and "nodes" of the largest group, "network", "interfaces", "adapters".
+
+    without_infiniband: NCCL says that it found no adapter, or no library for it. completed: some group could start.
+    """
+    found = nccl_log.parsed(text)
+    groups = [(int(match[1]), int(match[2])) for match in COMMUNICATOR.finditer(text)]
+    ranks = [ranks for ranks, _ in groups] + [int(match[1]) for match in STARTED.finditer(text)]
+    if ranks:
+        found["ranks"] = max(ranks)
+    if groups:
+        found["nodes"] = max(nodes for _, nodes in groups)
+    networks = [match[1].strip() for match in NETWORK.finditer(text)]
+    if networks:
+        found["network"] = networks[-1]
+    found["interfaces"] = sorted({match[1] for match in INTERFACE.finditer(text)})
+    found["adapters"] = sorted({name for match in ADAPTERS.finditer(text) for name in re.findall(r"\[\d+\]([\w:/]+)", match[1])})
+    found["without_infiniband"] = bool(NO_LIBRARY.search(text))
+    found["completed"] = "Init COMPLETE" in text
+    return found
+
+
+READER = Reader(
+    kind="NCCL_DEBUG log",
+    anchors=("cudaDriverVersion", "set by environment to", "NCCL INFO Bootstrap", "NCCL INFO comm ", "Init START", *OTHERS),
+    begins=BY_NCCL,
+    read=read,
+)

@@ -1,0 +1,52 @@
+"""The matrix of `nvidia-smi topo -m`, and of `nvidia-smi topo -p2p r`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+# https://docs.nvidia.com/deploy/nvidia-smi/index.html: what a path goes through, and why there is no peer access
+TOPOLOGY = {"PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
+P2P = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5, "U": 6}
+_HEAD = re.compile(r"^\s*GPU0\s+GPU1\b")
+_ROW = re.compile(r"^\s*GPU(\d+)\s+(\S.*)$")
+
+
+def read(text: str) -> dict[str, Reply] | None:
+    head, *rows = text.splitlines()
+    count = len(re.findall(r"\bGPU\d+\b", head))
+    cells = {pair: word for row in rows for pair, word in _cells(row, count)}
+    topology = {pair: TOPOLOGY[word] for pair, word in cells.items() if word in TOPOLOGY and _is_upper(pair)}
+    access = {pair: P2P[word] for pair, word in cells.items() if word in P2P}
+    # A pair with NVLink (NV18) does not say what lies on the PCIe path between them.
+    known = {name: pairs for name, pairs in (("topology", topology), ("p2p", access)) if len(pairs) == len(cells) / _PARTS[name]}
+    return {"nvml:peers": Reply("ok", known)} if cells and known else None
+
+
+_PARTS = {"topology": 2, "p2p": 1}  # a pair's path is told twice
+
+
+def _cells(row: str, count: int) -> Iterator[tuple[str, str]]:
+    match = _ROW.match(row)
+    words = match[2].split()[:count] if match else []
+    for column, word in enumerate(words):
+        if match and int(match[1]) != column:
+            yield f"{match[1]},{column}", word
+
+
+def _is_upper(pair: str) -> bool:
+    one, other = map(int, pair.split(","))
+    return one < other
+
+
+READER = Reader(
+    kind="nvidia-smi topo",
+    anchors=("GPU0\tGPU1", "GPU0 "),
+    begins=_HEAD,
+    ends=re.compile(r"^\s*(?!GPU\d|NIC\d|mlx|CPU\d)\S|^\s*$"),
+    read=read,
+    most_lines=200,
+)

@@ -1,0 +1,108 @@
+"""`pip list`, `pip freeze`, `uv pip list` and `conda list`: what is installed in a Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.facts.packages import normalized
+from gpudoctor.model import Reply
+
+_FROZEN = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:==|@)\s*(\S+)\s*$")
+_COLUMNS = re.compile(r"^\s*([A-Za-z][\w.-]*)\s+(v?\d\S*)(?:\s+(\S+))?(?:\s+(\S+))?\s*$")
+_CUDA_TAG = re.compile(r"\+cu(\d+)(\d)\b")
+_CONDA_BUILD = re.compile(r"cuda_?(\d+)\.(\d+)|cuda(\d{2})(\d)")
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+FEWEST = 3  # one pinned line is a wish, not a list of what is there
+
+
+class Installed(NamedTuple):
+    """One line of a list; build and channel are conda's."""
+
+    name: str
+    version: str
+    build: str = ""
+    channel: str = ""
+
+
+def read(text: str) -> dict[str, Reply] | None:
+    lines = text.splitlines()
+    is_conda = any("packages in environment at" in line or re.match(r"#\s+Name\s+Version\s+Build", line) for line in lines[:5])
+    listed = list(installed(lines, is_conda))
+    return replies(listed) if len(listed) >= FEWEST else None
+
+
+def installed(lines: Iterable[str], is_conda: bool = False) -> Iterator[Installed]:
+    for line in lines:
+        if match := _FROZEN.match(line):
+            version = match[2] if "://" not in match[2] else _version_in(match[2])
+            if version:
+                yield Installed(match[1], version)
+        elif match := _COLUMNS.match(line):
+            yield Installed(*(part or "" for part in match.groups())) if is_conda else Installed(match[1], match[2])
+
+
+def _version_in(url: str) -> str:
+    """Of a wheel's file name: torch @ https://…/torch-2.8.0%2Bcu128-cp312-….whl"""
+    match = re.search(r"/[\w.]+-(\d[^/-]*)-[^/]*\.whl", url)
+    return match[1].replace("%2B", "+") if match else ""
+
+
+def replies(listed: Iterable[Installed], cuda: str | None = "") -> dict[str, Reply]:
+    """cuda: what torch was built with, "" where nobody said, None of a build for the CPU."""
+    every = list(listed)
+    of_pip = {normalized(one.name): one for one in every if one.channel in ("", "pypi")}
+    of_conda = [one for one in every if one.channel not in ("", "pypi")]
+    for one in of_conda:  # conda's packages of Python are in its site-packages, too
+        name = {"pytorch": "torch"}.get(one.name, normalized(one.name))
+        of_pip.setdefault(name, one._replace(name=name))
+    records = [{"name": one.name, "version": one.version, "location": ""} for one in of_pip.values()]
+    found = {"packages": Reply("ok", records)}
+    listed_by_conda = [one._asdict() for one in of_conda]
+    found["conda"] = Reply("ok", listed_by_conda) if of_conda else Reply("missing", detail="no package of conda is listed")
+    if "torch" in of_pip:
+        found["torch"] = torch(of_pip["torch"].version, _built_with(of_pip, of_conda) if cuda == "" else cuda)
+    python = next((one for one in of_conda if one.name == "python"), None)
+    if python:
+        found["interpreter"] = Reply("ok", {"version": [int(part) for part in re.findall(r"\d+", python.version)[:3]]})
+    return found
+
+
+def torch(version: str, cuda: str | None) -> Reply:
+    """The part of torch/version.py that is known; cuda is "" where it is not."""
+    tag = _CUDA_TAG.search(version)
+    if cuda == "" and tag:
+        cuda = f"{tag[1]}.{tag[2]}"
+    elif cuda == "" and version.endswith("+cpu"):
+        cuda = None
+    lines = [f"__version__ = {version!r}", *([] if cuda == "" else [f"cuda: Optional[str] = {cuda!r}"])]
+    return Reply("ok", {"version_py": "".join(f"{line}\n" for line in lines)})
+
+
+def _built_with(of_pip: dict[str, Installed], of_conda: Iterable[Installed]) -> str | None:
+    """CUDA of torch, from conda's build or from the wheel of the runtime that a build of PyPI asks for."""
+    for one in of_conda:
+        if one.name == "pytorch":
+            match = _CONDA_BUILD.search(one.build)
+            if match:
+                return ".".join(filter(None, match.groups()))
+            return None if "cpu" in one.build else ""
+    runtime = next((one for name, one in of_pip.items() if _RUNTIME.fullmatch(name)), None)
+    if runtime and "+" not in of_pip["torch"].version:
+        return ".".join(runtime.version.split(".")[:2])
+    return ""
+
+
+_BEGINS = r"(?:torch|tensorflow|jax|nvidia-cublas(?:-cu\d+)?|cupy-cuda\d+x?)(?:==| @ )\S+"
+READER = Reader(
+    kind="list of Python packages",
+    anchors=("Package ", "torch==", "# packages in environment at", "nvidia-cublas", "tensorflow==", "jax==", "cupy-cuda"),
+    begins=re.compile(rf"^\s*Package\s+Version\b|^# packages in environment at|^{_BEGINS}\s*$"),
+    ends=re.compile(
+        r"^(?!\s*[A-Za-z][\w.-]*\s*(?:==|@)\s*\S+\s*$|\s*[A-Za-z_][\w.-]*\s+v?\d\S*(?:\s+\S+){0,3}\s*$|\s*---|#|-e |\s*Package\s)"
+    ),
+    read=read,
+    most_lines=3000,
+)

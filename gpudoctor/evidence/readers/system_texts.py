@@ -1,0 +1,117 @@
+"""Texts about a Linux system that people paste: files of /proc and /etc, uname, lsmod, env, nvcc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+from gpudoctor.probes import environment
+
+# How a distribution's pretty name begins -> ID, ID_LIKE
+_DISTRIBUTIONS = {
+    "Ubuntu": ("ubuntu", "debian"),
+    "Debian": ("debian", ""),
+    "Linux Mint": ("linuxmint", "ubuntu debian"),
+    "Pop!_OS": ("pop", "ubuntu debian"),
+    "Red Hat Enterprise": ("rhel", "fedora"),
+    "CentOS": ("centos", "rhel fedora"),
+    "Rocky": ("rocky", "rhel centos fedora"),
+    "AlmaLinux": ("almalinux", "rhel centos fedora"),
+    "Oracle Linux": ("ol", "fedora"),
+    "Amazon Linux": ("amzn", "centos rhel fedora"),
+    "Fedora": ("fedora", ""),
+    "openSUSE Leap": ("opensuse-leap", "suse opensuse"),
+    "openSUSE Tumbleweed": ("opensuse-tumbleweed", "opensuse suse"),
+    "SUSE Linux": ("sles", "suse"),
+    "Arch Linux": ("arch", ""),
+    "Manjaro": ("manjaro", "arch"),
+    "EndeavourOS": ("endeavouros", "arch"),
+}
+_UNAME = re.compile(r"^\s*Linux \S+ (\d+\.\d+\S*) #.*?\b(x86_64|aarch64|ppc64le)\b.*$")
+
+
+def os_release(name: str) -> str | None:
+    """What /etc/os-release would say of a distribution by its pretty name; None for one that is not known."""
+    known = next((ids for begin, ids in _DISTRIBUTIONS.items() if name.startswith(begin)), None)
+    if known is None:
+        return None
+    pretty = re.sub(r" \((?:x86_64|aarch64|ppc64le)\)$", "", name.strip())
+    match = re.search(r"\d+(?:\.\d+)?", pretty)
+    version = [f'VERSION_ID="{match[0]}"'] if match else []
+    lines = [f'PRETTY_NAME="{pretty}"', f"ID={known[0]}", *([f'ID_LIKE="{known[1]}"'] if known[1] else []), *version]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def uname(text: str) -> dict[str, Reply] | None:
+    match = _UNAME.match(text)
+    return {"uname": Reply("ok", {"release": match[1], "machine": match[2], "sysname": "Linux"})} if match else None
+
+
+def _file(path: str) -> Callable[[str], dict[str, Reply]]:
+    return lambda text: {f"file:{path}": Reply("ok", text)}
+
+
+def _modules(text: str) -> dict[str, Reply] | None:
+    """lsmod has a heading that /proc/modules lacks."""
+    lines = [line for line in text.splitlines()[1:] if re.match(r"^\w+\s+\d+\s+\d+", line)]
+    return {"file:/proc/modules": Reply("ok", "".join(f"{line}\n" for line in lines))} if len(lines) >= _FEWEST_MODULES else None
+
+
+_FEWEST_MODULES = 30  # fewer are what grep left of it
+
+
+def _environment(text: str) -> dict[str, Reply] | None:
+    pairs = (re.match(r"^\s*(?:export )?([A-Z]\w+)=(.*)$", line) for line in text.splitlines())
+    variables = environment.variables({match[1]: match[2].strip().strip("\"'") for match in pairs if match})
+    return {"environment": Reply("ok", variables)} if variables else None
+
+
+def _nvcc(text: str) -> dict[str, Reply] | None:
+    """The compiler that a shell finds; where it lies is not told."""
+    if not re.search(r"release \d+\.\d+, V\d", text):
+        return None
+    return {"toolchain": Reply("ok", {"programs": {"nvcc": ["nvcc"]}, "versions": {"nvcc": text}})}
+
+
+_VARIABLES = ("LD_LIBRARY_PATH=", "CUDA_HOME=", "CUDA_VISIBLE_DEVICES=", "NCCL_DEBUG=", "NVIDIA_VISIBLE_DEVICES=", "CUDA_PATH=")
+READERS = (
+    Reader(
+        "/proc/driver/nvidia/version",
+        ("NVRM version:",),
+        re.compile(r"^\s*NVRM version: NVIDIA"),
+        _file("/proc/driver/nvidia/version"),
+        re.compile(r"^\s*(?!NVRM version|GCC version)\S|^\s*$"),
+        3,
+    ),
+    Reader("uname -a", (" SMP ",), _UNAME, uname, re.compile(""), 1),
+    Reader(
+        "/proc/version", ("Linux version ",), re.compile(r"^Linux version \d\S+ \("), _file("/proc/version"), re.compile(""), 1
+    ),
+    Reader(
+        "/etc/os-release",
+        ("PRETTY_NAME=",),
+        re.compile(r"^(?:PRETTY_)?NAME="),
+        _file("/etc/os-release"),
+        re.compile(r"^(?![A-Z_]+=)"),
+        40,
+    ),
+    Reader(
+        "nvcc --version",
+        ("nvcc: NVIDIA (R) Cuda compiler driver",),
+        re.compile(r"^\s*nvcc: NVIDIA \(R\) Cuda compiler driver"),
+        _nvcc,
+        re.compile(r"^\s*(?!Copyright|Built on|Cuda compilation|Build cuda)\S"),
+        6,
+    ),
+    Reader("lsmod", ("Used by",), re.compile(r"^Module\s+Size\s+Used by"), _modules, re.compile(r"^(?!\w+\s+\d+\s+\d+)")),
+    Reader(
+        "environment variables",
+        _VARIABLES,
+        re.compile(rf"^\s*(?:export )?(?:{'|'.join(_VARIABLES)})\S*\s*$"),
+        _environment,
+        re.compile(r"^(?!\s*(?:export )?[A-Z]\w*=)"),
+        400,
+    ),
+)

@@ -1,0 +1,146 @@
+"""Reads a text of any size once, and keeps the lines that matter and the blocks that a reader knows.
+
+A line matters if a literal part of a message's pattern, or of a reader's first line, is in it. A small text is kept whole. What
+is kept does not depend on the pieces in which the text came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+from gpudoctor.evidence import kernel
+from gpudoctor.evidence.blocks import Block, Blocks
+from gpudoctor.evidence.lines import Kept, chunks, clean
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.evidence.search import Search
+from gpudoctor.knowledge import messages
+
+WHOLE_BYTES = 1 << 18
+MOST = 200  # of the lines with one anchor, at the beginning and again at the end
+OF_KERNEL = 10  # times as many, of those that a kernel log is made of
+OF_READERS = 1000  # lines of one chunk in which a block may begin, at either end
+
+
+@dataclass
+class Excerpt:
+    """What was kept of a text: lines by number (the first is 1), blocks; its size; how many hits, at least, were left out."""
+
+    lines: dict[int, str] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    total_lines: int = 0
+    bytes: int = 0
+    left_out: int = 0
+
+    def value(self) -> dict[str, Any]:
+        """As it is kept in a snapshot."""
+        lines = [[number, text] for number, text in sorted(self.lines.items())]
+        return {"bytes": self.bytes, "total_lines": self.total_lines, "left_out": self.left_out, "lines": lines}
+
+
+class _Anchor(NamedTuple):
+    """A literal, and the readers whose text may begin with it. most: how many of its lines are kept, at either end."""
+
+    text: str
+    readers: tuple[int, ...]
+    most: int
+
+
+def scan(beginning: bytes, rest: Iterable[bytes], readers: Sequence[Reader]) -> Excerpt:
+    """The text in pieces -> what matters of it, in memory that does not grow with the text."""
+    return _Scanner(tuple(readers)).run(chain((beginning,), rest))
+
+
+class _Scanner:
+    def __init__(self, readers: tuple[Reader, ...]) -> None:
+        self.anchors = _anchors(readers)
+        self.search = Search([anchor.text for anchor in self.anchors], [anchor.most for anchor in self.anchors])
+        self.blocks = [Blocks(reader) for reader in readers]
+        self.of_readers = [
+            [index for index, anchor in enumerate(self.anchors) if place in anchor.readers] for place in range(len(readers))
+        ]
+        self.kept = Kept([anchor.most for anchor in self.anchors])
+        self.waiting: tuple[bytes, int, list[list[int]]] | None = (
+            None  # a chunk whose lines are kept when it is known what follows
+        )
+        self.lines = self.bytes = self.hits = 0
+
+    def run(self, pieces: Iterable[bytes]) -> Excerpt:
+        whole = b""
+        for chunk in chunks(pieces):
+            self._take(chunk)
+            whole = whole + chunk if self.bytes <= WHOLE_BYTES else b""
+        self._keep([0] * len(self.anchors))
+        every = {number: text for number, line in enumerate(whole.split(b"\n"), 1) if (text := clean(line)).strip()}
+        return Excerpt(
+            lines={**every, **self.kept.shown()},
+            blocks=sorted((block for blocks in self.blocks for block in blocks.all()), key=lambda block: block.first),
+            total_lines=self.lines,
+            bytes=self.bytes,
+            left_out=0 if every else self.hits - self.kept.kept(),
+        )
+
+    def _take(self, chunk: bytes) -> None:
+        places, first = self.search.find(chunk), self.lines + 1
+        self._keep([len(found) for found in places])
+        self.waiting = chunk, first, places
+        for place, blocks in enumerate(self.blocks):
+            if blocks.is_done:
+                continue
+            starts = sorted({line for index in self.of_readers[place] for line in _starts(chunk, places[index])})
+            if starts or blocks.open:
+                blocks.take(chunk, first, _numbered(chunk, first, starts))
+        self.hits += sum(map(len, places))
+        self.bytes += len(chunk)
+        self.lines += chunk.count(b"\n")
+
+    def _keep(self, following: Sequence[int]) -> None:
+        """Keeps lines of the chunk that waits: of an anchor that stands in thousands of lines the first and the last."""
+        if self.waiting is None:
+            return
+        chunk, first, places = self.waiting
+        chosen: list[tuple[int, int]] = []
+        for index, found in enumerate(places):
+            if found:
+                most, room = self.kept.limits[index], self.kept.room(index)
+                kept = found[:room] + (found[room:][-most:] if following[index] < most else [])
+                chosen += ((place, index) for place in kept)
+        self.kept.take(chunk, first, _hits(chunk, first, sorted(chosen)))
+
+
+def _starts(chunk: bytes, places: list[int]) -> Iterator[int]:
+    """The lines of a chunk in which a block may begin."""
+    for place in places if len(places) <= 2 * OF_READERS else places[:OF_READERS] + places[-OF_READERS:]:
+        yield chunk.rfind(b"\n", 0, place) + 1
+
+
+def _numbered(chunk: bytes, number: int, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    at = 0
+    for start in starts:
+        number += chunk.count(b"\n", at, start)
+        at = start
+        yield number, start
+
+
+def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """Of each (place, anchor): the number of its line, where that starts, the place, and the anchor."""
+    at = 0
+    for place, index in chosen:
+        start = chunk.rfind(b"\n", at, place) + 1 or at
+        number += chunk.count(b"\n", at, start)
+        at = start
+        yield number, start, place, index
+
+
+@cache
+def _anchors(readers: tuple[Reader, ...]) -> tuple[_Anchor, ...]:
+    of_readers: dict[str, tuple[int, ...]] = {}
+    for place, reader in enumerate(readers):
+        for text in reader.anchors:
+            of_readers[text] = (*of_readers.get(text, ()), place)
+    of_kernel = set(kernel.ANCHORS)
+    texts = dict.fromkeys((*of_readers, *kernel.ANCHORS, *messages.anchors()))
+    return tuple(_Anchor(text, of_readers.get(text, ()), MOST * (OF_KERNEL if text in of_kernel else 1)) for text in texts)

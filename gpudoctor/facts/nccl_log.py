@@ -1,0 +1,51 @@
+"""What NCCL said of itself in a log that was given as evidence."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+
+
+class NcclLog:
+    """Empty where no such log was given."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        found = self._replies.starting_with("nccl-log").get("nccl-log")
+        return dict(found.value) if found and found.status == "ok" else {}
+
+    @property
+    def version(self) -> str | None:
+        return self.values.get("version")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables that NCCL says it obeys."""
+        return dict(self.values.get("settings", {}))
+
+    @property
+    def connections(self) -> dict[str, int]:
+        """`P2P/CUMEM` ... -> how many channels of all ranks take it."""
+        return dict(self.values.get("connections", {}))
+
+    @property
+    def ranks(self) -> int | None:
+        return self.values.get("ranks")
+
+    @property
+    def nodes(self) -> int | None:
+        return self.values.get("nodes")
+
+    @property
+    def network(self) -> str | None:
+        """Socket, IB or the name of a plugin."""
+        return self.values.get("network")
+
+    @property
+    def found_no_infiniband(self) -> bool:
+        return bool(self.values.get("without_infiniband"))
