@@ -1,0 +1,40 @@
+"""Pasted texts: each case's diagnosis is what its author says, and none of its look-alikes is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import machine
+import pytest
+import yaml
+
+from gpudoctor import catalog, doctor, evidence
+from gpudoctor.model import Report
+
+CASES = sorted((Path(__file__).parent / "texts").glob("*.yaml"))
+
+
+def report_of(case: dict[str, Any]) -> Report:
+    told = evidence.of_text(case["text"])
+    if "machine" in case:
+        taken = evidence.added(replace(machine.load(case["machine"]), measured={}), told)
+    else:
+        taken = evidence.snapshot_of(told)
+    return doctor.judge(taken, doctor.select(catalog.checks(), "quick"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_diagnosis_is_what_the_author_says(path: Path) -> None:
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    report = report_of(case)
+    found = [entry.problem for entry in report.diagnosis]
+    assert found == case["problems"]
+    assert not set(found) & set(case.get("never", ()))
+    if found and "confidence" in case:
+        assert report.diagnosis[0].confidence.value == case["confidence"]
+    if "fix" in case:
+        said = [f"{fix.title} {fix.command}" for fix in report.diagnosis[0].fixes]
+        assert any(case["fix"] in words for words in said), said
+    assert not [result for result in report.checks if result.status.value == "error"]
