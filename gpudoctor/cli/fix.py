@@ -1,0 +1,269 @@
+"""`gpudoctor fix`: the fixes of this machine as a shell script, or run step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudoctor.cli import COMMANDS, completion
+from gpudoctor.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from gpudoctor.fixes.plan import Step
+    from gpudoctor.model import Report, Snapshot
+
+_PATH = click.Path(path_type=Path)
+_LISTED = 6
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor fix                          a script of all fixes, to read first
+  gpudoctor fix no-driver-found          of one problem only
+  gpudoctor fix -o fix.sh                into a file; then: sh fix.sh
+  gpudoctor fix --run                    ask before each step, and run it
+  gpudoctor fix --replay machine.json    for the machine of a snapshot
+\b
+--run never reboots and never resets a GPU; it says what to type. It leaves a
+GPU alone on which somebody works, and stops at the first step that fails.
+\b
+Exit code: 0 printed, or all is well now; 1 a step failed or a problem is left;
+2 wrong usage; 3 gpudoctor could not do its work; 130 interrupted.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for on the command line."""
+
+    problems: tuple[str, ...]
+    python: str | None
+    replay: Path | None
+    logs: tuple[str, ...]
+    destination: Path | None
+    run: bool
+    journal: Path | None
+    timeout: float
+
+
+@click.command(help=COMMANDS["fix"], epilog=_EPILOG)
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
+@click.option("--python", metavar="PATH", type=click.Path(), help="Of this interpreter or environment.")
+@click.option("--replay", metavar="FILE", type=_PATH, help="Of the machine of a saved snapshot; this one is not touched.")
+@click.option("--log", "logs", metavar="FILE", multiple=True, help="With what a log or a traceback tells (- is standard input).")
+@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the script here.")
+@click.option("--run", is_flag=True, help="Ask before each step, then run it.")
+@click.option(
+    "--journal", metavar="FILE", type=_PATH, help="Where --run writes what it did.  [default: in ~/.local/state/gpudoctor]"
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(1, 3600),
+    default=20,
+    show_default=True,
+    help="Seconds for all questions together.",
+)
+@click.pass_context
+def command(context: click.Context, /, **given: object) -> None:
+    options = Options(**given)  # type: ignore[arg-type]
+    _forbid_contradictions(options)
+    _must_be_known(options.problems)
+    from gpudoctor.cli import output
+
+    if options.destination:
+        output.must_be_writable(options.destination)
+    taken = _taken(options)
+    report = _judged(taken)
+    steps, notes = _steps(options, taken, report)
+    if not steps:
+        output.show(f"# {_nothing(report)} There is nothing to fix.\n")
+    elif options.run:
+        context.exit(_run(options, steps, notes, report))
+    else:
+        _print(options, steps, notes, report)
+
+
+def _forbid_contradictions(options: Options) -> None:
+    if options.replay and options.python:
+        raise click.UsageError("--replay reads a snapshot and asks no machine: it goes without --python.")
+    if options.journal and not options.run:
+        raise click.UsageError("--journal goes with --run.")
+    if not options.run:
+        return
+    for name, value in {"--replay": options.replay, "-o": options.destination}.items():
+        if value:
+            raise click.UsageError(f"--run works on this machine, at a terminal: it goes without {name}.")
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        raise click.UsageError("--run asks before each step: it needs a terminal. Without --run the script is printed.")
+
+
+def _must_be_known(names: tuple[str, ...]) -> None:
+    from gpudoctor import catalog, doctor
+    from gpudoctor.report import words
+
+    known, checks = catalog.problems(), catalog.checks()
+    for name in names:
+        if name in checks and name not in known:
+            found = words.listed([problem.id for problem in checks[name].problems], _LISTED)
+            raise UserError(f"{name} is a check; name one of the problems that it finds: {found} (gpudoctor explain {name})")
+        if name not in known:
+            raise UserError(doctor.unknown("problem", name, known))
+
+
+def _taken(options: Options) -> Snapshot:
+    from gpudoctor import evidence, snapshot
+
+    told = evidence.gather(options.logs) if options.logs else None
+    taken = snapshot.load(str(options.replay)) if options.replay else _asked(options)
+    return evidence.added(taken, told) if told else taken
+
+
+def _asked(options: Options) -> Snapshot:
+    from gpudoctor import target
+    from gpudoctor.cli import output
+    from gpudoctor.collect import collect
+
+    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
+    with output.progress() as tell:
+        return collect(where, options.timeout, {}, lambda names: tell(f"Asking {', '.join(names)}" if names else ""))
+
+
+def _judged(taken: Snapshot) -> Report:
+    from gpudoctor import catalog, doctor
+
+    return doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick"))
+
+
+def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step], list[str]]:
+    """Of all that was found, or of the problems that were named: those that are not here have their general fixes."""
+    from gpudoctor import catalog, fixes
+    from gpudoctor.facts import Facts
+    from gpudoctor.fixes import plan
+
+    wanted = [entry for entry in report.diagnosis if not options.problems or entry.problem in options.problems]
+    steps = plan.of_report(wanted)
+    absent = [name for name in dict.fromkeys(options.problems) if name not in {entry.problem for entry in wanted}]
+    for name in absent:
+        problem = catalog.problems()[name][1]
+        steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.here(Facts(taken)), {}))
+    notes = [f"{name} was not found here: these are its general fixes for this platform." for name in absent]
+    return plan.ordered(steps), notes
+
+
+def _nothing(report: Report) -> str:
+    from gpudoctor.report import words
+
+    return words.headline(report)
+
+
+def _print(options: Options, steps: Sequence[Step], notes: Sequence[str], report: Report) -> None:
+    from gpudoctor.cli import output
+    from gpudoctor.fixes import script
+
+    text = script.render(steps, str(report.target.get("distribution", "")), notes)
+    if options.destination:
+        output.write(options.destination, text.encode("utf-8", "replace"))
+        click.echo(f"Written: {options.destination}. Read it, then: sh {options.destination}", err=True)
+    else:
+        output.show(text)
+
+
+def _run(options: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
+    from gpudoctor.fixes import asking
+    from gpudoctor.fixes.running import Failed, Quit, Runner
+
+    path = options.journal or _default_journal()
+    with _opened(path) as journal:
+        runner = Runner(asking.ask, journal, _busy)
+        for note in notes:
+            click.echo(note)
+        try:
+            runner.run(steps)
+            failed = False
+        except Failed:
+            failed = True
+        except Quit:
+            failed = False
+        except (KeyboardInterrupt, asking.Ended, SystemExit) as ending:
+            click.echo("\nInterrupted." if isinstance(ending, SystemExit) else "\nInterrupted by you.")
+            _said(runner, path)
+            return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
+    _said(runner, path)
+    if not _has_run(runner):
+        return _compared("Nothing has changed:", before, before, failed, runner.reboots)
+    return _compared("Looked again:", before, _judged(_taken(options)), failed, runner.reboots)
+
+
+def _said(runner: object, path: Path) -> None:
+    from gpudoctor.fixes.running import Runner
+
+    assert isinstance(runner, Runner)
+    click.echo("")
+    for line in runner.done:
+        click.echo(line[0].upper() + line[1:])
+    if not _has_run(runner):
+        click.echo("Nothing was run.")
+    if runner.for_later:
+        click.echo("Left to you:")
+        click.echo(
+            "".join(f"  {line}\n" for command in dict.fromkeys(runner.for_later) for line in command.splitlines()), nl=False
+        )
+    if runner.reboots:
+        click.echo("Now reboot, when all work is saved; that is not done for you: sudo reboot")
+    if _has_run(runner):
+        click.echo(f"All commands with their output are in {path}")
+
+
+def _has_run(runner: object) -> bool:
+    from gpudoctor.fixes.running import Runner
+
+    assert isinstance(runner, Runner)
+    return any("was left out" not in line for line in runner.done)
+
+
+def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:
+    """Says what became of each problem."""
+    from gpudoctor.model import Status
+
+    was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
+    click.echo(f"\n{heading}")
+    for problem, entry in {**was, **now}.items():
+        state = "fixed" if problem not in now else "still there" if problem in was else "new"
+        click.echo(f"  {state + ':':<13}{entry.title} ({problem})")
+    if waits_for_boot and now:
+        click.echo("What is still there may need the reboot.")
+    left = any(entry.status is Status.FAIL for entry in after.diagnosis)
+    return 1 if failed or (left and not waits_for_boot) else 0
+
+
+def _busy() -> list[str]:
+    from gpudoctor.facts import Facts
+    from gpudoctor.fixes import busy
+
+    return busy.users(Facts(_asked(Options((), None, None, (), None, False, None, 20))))
+
+
+def _default_journal() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gpudoctor"
+    from gpudoctor.cli import output
+
+    output.make_folder(state)
+    return state / f"fix-{datetime.now():%Y-%m-%d-%H%M%S}.log"
+
+
+@contextlib.contextmanager
+def _opened(path: Path):  # type: ignore[no-untyped-def]
+    """Commands may print secrets: only its owner reads it."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as journal:
+            yield journal
+    except OSError as failure:
+        raise WorkError(f"cannot write {path}: {failure.strerror}") from None

@@ -1,0 +1,119 @@
+"""The ways out of a problem on one machine: its packages, its Python environment, its place.
+
+A fix names a recipe where the line depends on the distribution's version, on where the driver came from or on the GPUs.
+https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.overview import readable
+from gpudoctor.fixes import driver, environment, undoing
+from gpudoctor.fixes.engines import for_engine
+from gpudoctor.fixes.environment import Environment
+from gpudoctor.fixes.host import Host, host, known
+from gpudoctor.model import Fix
+
+RECIPES: dict[str, Callable[..., Iterator[Fix]]] = {
+    "driver": driver.install,
+    "module": driver.module,
+    "module-at-boot": driver.module_at_boot,
+    "without-runfile": driver.without_runfile,
+    "one-source": driver.one_source,
+    "reinstall": driver.reinstall,
+    "libraries": driver.libraries,
+    "fabric-manager": driver.fabric_manager,
+    "toolkit": driver.toolkit,
+    "sign": driver.sign,
+}
+FAMILY = {"debian": "Debian and Ubuntu", "rhel": "RHEL and Fedora", "suse": "SUSE", "arch": "Arch"}
+ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
+
+
+@dataclass(frozen=True)
+class Here:
+    """One machine as far as fixes depend on it. platform: the tags of `Fix.on`. values: what any fix may name."""
+
+    platform: tuple[str, ...]
+    machine: Host = field(default_factory=Host)
+    python: Environment = field(default_factory=Environment)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    engine: str | None = None  # of the container that this is
+
+
+def here(facts: Facts) -> Here:
+    return Here(
+        facts.system.platform, host(facts), environment.of(facts), general(facts), known(lambda: facts.container.engine, None)
+    )
+
+
+def fitting(fixes: tuple[Fix, ...], where: Here, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
+    """The ways out here, with the evidence filled in. A container cannot boot its host, whose distribution it does not know."""
+    values = {**where.values, **evidence}
+    made = (replace(fix.filled(values), on=(), recipe="") for fix in _made(fixes, where, values))
+    suited = [
+        undoing.known(translated, where.machine.packages)
+        for fix in made
+        for translated in environment.translated(fix, where.python)
+    ]
+    if "container" not in where.platform:
+        return tuple(suited)
+    inside = [for_engine(_in_container(fix, values), where.engine) for fix in suited if "reboot" not in fix.needs]
+    return (*inside, *(ON_THE_HOST for _ in suited[:1] if len(inside) < len(suited)))
+
+
+def _made(fixes: tuple[Fix, ...], where: Here, values: Mapping[str, Any]) -> Iterator[Fix]:
+    """A recipe that can be made here stands for all fixes that name it; else the fix of the platform counts."""
+    done: set[tuple[str, str]] = set()
+    for fix in fixes:
+        key = fix.title, fix.recipe
+        if key in done:
+            continue
+        made = tuple(recipe(fix.filled(values), where.machine)) if fix.recipe else ()
+        if made:
+            done.add(key)
+            yield from made
+        elif fix.suits(where.platform):
+            yield _named(fix, where.platform)
+
+
+def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
+    """Where the distribution is not known, a line for one family says so."""
+    families = [FAMILY[tag] for tag in fix.on if tag in FAMILY]
+    if FAMILY.keys() <= set(platform) and families and len(families) < len(FAMILY):
+        return replace(fix, title=f"On {' and '.join(families)}: {fix.title[0].lower()}{fix.title[1:]}")
+    return fix
+
+
+def recipe(fix: Fix, machine: Host) -> Iterator[Fix]:
+    """`driver 580`: a name and what it wants to be told."""
+    name, *arguments = fix.recipe.split()
+    return RECIPES[name](machine, fix, *arguments)
+
+
+def _in_container(fix: Fix, values: Mapping[str, Any]) -> Fix:
+    """Images have no sudo, and their user is mostly root already; a line for the host keeps it."""
+    if not values.get("is_root") or re.search(r"\bhost\b", fix.title):
+        return fix
+    needs = tuple(need for need in fix.needs if need != "root")
+    return replace(fix, command=fix.command.replace("sudo ", ""), needs=needs, undo=fix.undo.replace("sudo ", ""))
+
+
+def general(facts: Facts) -> dict[str, Any]:
+    """What any fix may name: <branch>, <driver>, <kernel>, <python>, <python_version>."""
+    values = readable(
+        {
+            "branch": lambda: facts.driver.branch,
+            "driver": lambda: facts.driver.module_version,
+            "kernel": lambda: facts.system.kernel,
+            "python": lambda: facts.python.executable,
+            "python_version": lambda: "{}.{}".format(*facts.python.version),
+            "is_root": lambda: facts.devices.identity.is_root,
+        }
+    )
+    return {"python": "python", **{name: value for name, value in values.items() if value is not None}}

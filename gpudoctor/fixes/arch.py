@@ -1,0 +1,54 @@
+"""The driver on Arch Linux, which has one release: the newest. Older branches are in the AUR.
+
+https://archlinux.org/news/nvidia-590-driver-drops-pascal-support-main-packages-switch-to-open-kernel-modules/
+"""
+
+from __future__ import annotations
+
+from gpudoctor.fixes.host import Host, Lines
+
+READY_MADE = {"linux": "nvidia-open", "linux-lts": "nvidia-open-lts"}
+OLD = "sudo pacman -U /var/cache/pacman/pkg/PACKAGE-OLD_VERSION.pkg.tar.zst"
+
+
+def kernel_package(host: Host) -> str:
+    return f"linux-{host.flavour}" if host.flavour in ("lts", "zen", "hardened", "rt") else "linux"
+
+
+def install(host: Host, branch: int) -> Lines:
+    kernel = kernel_package(host)
+    if not host.wants_open(branch):
+        names = f"nvidia-{branch}xx-dkms nvidia-{branch}xx-utils"
+        return Lines(f"sudo pacman -Syu {kernel}-headers && yay -S {names}", f"sudo pacman -Rns {names}")
+    module = READY_MADE.get(kernel, f"nvidia-open-dkms {kernel}-headers")
+    if host.has("^nvidia-open-dkms$"):
+        module = f"nvidia-open-dkms {kernel}-headers"
+    return Lines(f"sudo pacman -Syu {module} nvidia-utils", OLD if host.source else f"sudo pacman -Rns {module} nvidia-utils")
+
+
+def module(host: Host) -> Lines:
+    """Kernel and module are only made for each other in one state of the repositories: nothing less than a full upgrade."""
+    if host.has("dkms"):
+        return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall && sudo modprobe nvidia")
+    return Lines("sudo pacman -Syu && sudo reboot", OLD)
+
+
+def reinstall(host: Host) -> Lines:
+    names = sorted(name for name in host.packages if name.startswith("nvidia") and "container" not in name)
+    return Lines(f"sudo pacman -Syu {' '.join(names) or 'nvidia-open nvidia-utils'}")
+
+
+def libraries(host: Host) -> Lines:
+    return Lines("sudo pacman -Syu nvidia-utils", OLD)
+
+
+def fabric_manager(host: Host) -> Lines:
+    return Lines("")
+
+
+def toolkit(host: Host, release: str) -> Lines:
+    return Lines("sudo pacman -Syu cuda", "sudo pacman -Rns cuda")
+
+
+def sign(host: Host) -> Lines:
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

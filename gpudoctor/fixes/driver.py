@@ -1,0 +1,215 @@
+"""Recipes for the driver, its kernel module and what belongs to exactly its release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+from gpudoctor.fixes import arch, debian, redhat, rpmfusion, runfile, suse, ubuntu
+from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.knowledge import last_branch
+from gpudoctor.knowledge.cuda import table
+from gpudoctor.model import Fix
+
+NONE_LAST = 9999
+KEEP = "No newer driver supports the GPU here: R{} is its last branch; keep it, and use software that it runs"
+NO_PACKAGE = "{}: {} {} has no package of R{}; download it from https://www.nvidia.com/drivers"
+TOGETHER = "{}; where apt has that release no more: newer, with all of the driver"
+NEWEST_KERNEL = "Where apt has nothing for this kernel any more: the newest kernel with its module, then reboot"
+LONG_TERM = 580  # the branch that supports the most GPUs of those that are maintained
+REBOOT, LOAD = " && sudo reboot", " && sudo modprobe nvidia"
+ENABLE, RESTART = "sudo systemctl enable nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"
+UBUNTU = Fix(
+    "Let Ubuntu choose the driver, then reboot",
+    "sudo apt install ubuntu-drivers-common && sudo ubuntu-drivers install && sudo reboot",
+)
+IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never a driver inside WSL"
+ENROL = "Secure Boot is on: enrol the key that signs the module; at the next boot choose 'Enroll MOK' and give the password again"
+FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch}
+
+
+def of(host: Host) -> ModuleType:
+    """The package source that the driver of this machine comes from, or would come from."""
+    if host.source == "runfile":
+        return runfile
+    if host.is_ubuntu:
+        return ubuntu
+    if host.source == "rpmfusion" or (host.distribution == "fedora" and not host.source):
+        return rpmfusion
+    return FAMILIES.get(host.family, runfile)
+
+
+def elsewhere(host: Host, fix: Fix, what: str) -> Iterator[Fix]:
+    """Under WSL2 and in a container there is nothing to install: the driver is that of Windows, or of the host."""
+    if host.place == "wsl2":
+        yield replace(fix, title=IN_WINDOWS, command="", risk="safe", needs=(), undo="", on=(), recipe="")
+    elif host.place == "container":
+        yield replace(
+            fix, title=f"On the host: {what}; never in the image", command="", risk="safe", needs=(), undo="", recipe=""
+        )
+
+
+def install(host: Host, fix: Fix, branch: str = "") -> Iterator[Fix]:
+    """The driver of a branch, in the flavour that these GPUs need."""
+    wanted = int(number[0]) if (number := re.match(r"\d+", branch)) else recommended(host)
+    if host.place != "host":
+        yield from elsewhere(host, fix, f"install a driver of branch {wanted} or newer")
+        return
+    if last_of(host) < wanted:
+        yield Fix(KEEP.format(last_of(host)))
+        return
+    source = of(host)
+    if source is runfile and host.source != "runfile" and host.family != "other":
+        return
+    made: Lines = source.install(host, wanted)
+    titled = replace(fix, title=NO_PACKAGE.format(fix.title, host.distribution.title(), host.version, wanted))
+    yield from _made(titled if ".run" in made.command and source is not runfile else fix, made, REBOOT)
+    if host.is_ubuntu and not (host.source or host.driver) and ".run" not in made.command:
+        yield replace(UBUNTU, verify=fix.verify)
+    if host.secure_boot and (source is not ubuntu or ubuntu.uses_dkms(host)):
+        yield from _made(replace(fix, title=ENROL), source.sign(host), REBOOT)
+    yield from of_cloud(host, fix)
+
+
+def recommended(host: Host) -> int:
+    """The branch with long-term support, where that is installed the next one, or the last that supports the oldest GPU here."""
+    kept = (row.number for row in table().branches if row.kind in ("production", "long-term support"))
+    newer = min((number for number in kept if number > (host.branch or 0)), default=LONG_TERM)
+    return min(max(LONG_TERM, newer), last_of(host))
+
+
+def last_of(host: Host) -> int:
+    """The last branch that supports all GPUs here; a number that none reaches where the newest still does."""
+    last = (branch for generation in host.generations if generation and (branch := last_branch(generation)))
+    return min(last, default=NONE_LAST)
+
+
+CLOUDS = {
+    "gcp": (
+        "On Google Cloud: Google's installer, which chooses the driver for this machine type",
+        "curl -fsSL https://storage.googleapis.com/compute-gpu-installation-us/installer/latest/cuda_installer.pyz "
+        "-o cuda_installer.pyz && sudo python3 cuda_installer.pyz install_driver",
+    ),
+    "azure": (
+        "On Azure, with its command line: the GPU driver extension, which also knows the GRID driver of NV sizes",
+        "az vm extension set --publisher Microsoft.HpcCompute --name NvidiaGpuDriverLinux --resource-group GROUP --vm-name NAME",
+    ),
+    "aws": ("On AWS: start the instance from a Deep Learning Base GPU AMI, which brings driver and Fabric Manager", ""),
+}
+
+
+def of_cloud(host: Host, fix: Fix) -> Iterator[Fix]:
+    if host.cloud in CLOUDS:
+        title, command = CLOUDS[host.cloud]
+        yield replace(
+            fix, title=title, command=command, risk="safe", needs=("network",) if command else (), undo="", on=(), recipe=""
+        )
+
+
+def module(host: Host, fix: Fix) -> Iterator[Fix]:
+    """The module for the running kernel, compiled or ready-made, as the installed driver comes."""
+    if host.place != "host":
+        return
+    source = of(host)
+    yield from _made(fix, source.module(host))
+    if source in (debian, ubuntu):
+        yield from _made(replace(fix, title=NEWEST_KERNEL), source.module_of_newest_kernel(host), REBOOT)
+
+
+def module_at_boot(host: Host, fix: Fix) -> Iterator[Fix]:
+    """After an upgrade that stopped half-way."""
+    if host.place != "host":
+        return
+    made: Lines = of(host).module(host)
+    before = "sudo apt install --fix-broken && " if host.family == "debian" and made.command else ""
+    command = made.command.removesuffix(LOAD).removesuffix(REBOOT)
+    yield from _made(fix, Lines(before + command if command else "", made.undo), REBOOT)
+    if host.family == "debian" and of(host) is not runfile:
+        yield from _made(replace(fix, title=NEWEST_KERNEL), of(host).module_of_newest_kernel(host), REBOOT)
+
+
+def without_runfile(host: Host, fix: Fix) -> Iterator[Fix]:
+    """Takes a .run installation out from under the packages, which then put back the files that it took with it."""
+    if host.place == "host" and of(host) is not runfile:
+        made: Lines = of(host).reinstall(host)
+        yield from _made(fix, Lines("sudo nvidia-uninstall && " + made.command if made.command else ""), REBOOT)
+
+
+DRIVER = '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|cuda-toolkit"))'
+REMOVE = {
+    "debian": f"sudo apt purge '{DRIVER}'",
+    "rhel": "sudo dnf remove --noautoremove 'kmod-nvidia*' 'akmod-nvidia*' 'nvidia-driver*' 'xorg-x11-drv-nvidia*'",
+}
+
+
+IGNORED = Fix(
+    "See what pacman leaves out: the driver's packages must not be in IgnorePkg", "grep -n '^IgnorePkg' /etc/pacman.conf"
+)
+
+
+def one_source(host: Host, fix: Fix, newest: str = "") -> Iterator[Fix]:
+    """Where packages of two sources are mixed: all of them out, then the driver from one, NVIDIA's where that is set up."""
+    if host.place != "host":
+        return
+    if host.family == "debian" and host.has("^cuda-(keyring|drivers)"):
+        host = replace(host, source="nvidia")
+    wanted = min(max(recommended(host), int(newest) if newest.isdigit() else 0), last_of(host))
+    made: Lines = of(host).install(host, wanted)
+    before = f"{REMOVE[host.family]} && " if host.family in REMOVE else ""
+    if host.family == "arch":
+        yield IGNORED
+    fix = fix if before else replace(fix, title="Install one release of one source, then reboot")
+    yield from (replace(step, risk="disruptive") for step in _made(fix, Lines(before + made.command), REBOOT))
+
+
+def reinstall(host: Host, fix: Fix) -> Iterator[Fix]:
+    """The same release once more, with all of its files."""
+    if host.place == "host":
+        yield from _made(fix, of(host).reinstall(host))
+
+
+def libraries(host: Host, fix: Fix) -> Iterator[Fix]:
+    """The driver's libraries and tools, of the release of the module that runs."""
+    if host.place != "host":
+        return
+    source = of(host)
+    yield from _made(fix, source.libraries(host))
+    if source in (debian, ubuntu):
+        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), source.together(host), REBOOT)
+
+
+def fabric_manager(host: Host, fix: Fix) -> Iterator[Fix]:
+    if host.place != "host":
+        return
+    source = of(host)
+    made: Lines = source.fabric_manager(host)
+    changes_driver = bool(re.search(r"linux-headers|nvidia-driver-\d", made.command))
+    if changes_driver:
+        yield from _made(fix, made, f" && {ENABLE} && sudo reboot")
+    else:
+        yield from (replace(step, risk="disruptive") for step in _made(fix, made, f" && {ENABLE} && {RESTART}"))
+    if host.is_ubuntu and source is ubuntu and not changes_driver:
+        more = ubuntu.with_fabric_manager(host)
+        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), more, f" && {ENABLE} && sudo reboot")
+
+
+def toolkit(host: Host, fix: Fix, release: str = "") -> Iterator[Fix]:
+    if release and "<" not in release and of(host) is not runfile:
+        yield from _made(fix, of(host).toolkit(host, release))
+    elif release and "<" not in release and host.family != "other":
+        source = ubuntu if host.is_ubuntu else FAMILIES[host.family]
+        yield from _made(fix, source.toolkit(host, release))
+
+
+def sign(host: Host, fix: Fix) -> Iterator[Fix]:
+    """What makes Secure Boot accept the module."""
+    if host.place == "host":
+        made: Lines = of(host).sign(host)
+        yield from _made(fix, made, "" if made.command.endswith(LOAD) else REBOOT)
+
+
+def _made(fix: Fix, lines: Lines, then: str = "") -> Iterator[Fix]:
+    if lines.command:
+        yield Fix(fix.title, lines.command + then, "safe", ("network",), fix.verify, (), lines.undo)

@@ -1,0 +1,174 @@
+"""What a package source needs to know of a machine before it can name its packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from gpudoctor.facts import Facts
+from gpudoctor.knowledge import architecture, architecture_of_device, gpus_by_device_id
+from gpudoctor.model import Skip
+
+BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
+EITHER = ("Turing", "Ampere", "Ada", "Hopper")
+ONLY_OPEN_FROM = 590  # from here on every GPU that is still supported runs with the open module
+OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # between them the open module is for data centre boards, and on trial on others
+CLOUDS = {"amazon": "aws", "google": "gcp"}
+UBUNTU_CODENAMES = {"focal": "20.04", "jammy": "22.04", "noble": "24.04", "questing": "25.10", "resolute": "26.04"}
+Value = TypeVar("Value")
+
+
+class Lines(NamedTuple):
+    """What to type, and what takes it back."""
+
+    command: str
+    undo: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """place: host, wsl2 or container. source: where the installed driver came from, "" if none is. cloud: aws, gcp, azure."""
+
+    distribution: str = "linux"
+    version: str = ""
+    family: str = "other"
+    architecture: str = "x86_64"
+    kernel: str = ""
+    place: str = "host"
+    packages: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    driver: str = ""
+    generations: frozenset[str | None] = frozenset()
+    module_is_open: bool | None = None
+    is_server: bool = False
+    secure_boot: bool = False
+    cloud: str = ""
+
+    @property
+    def branch(self) -> int | None:
+        return int(self.driver.split(".")[0]) if self.driver else None
+
+    @property
+    def major(self) -> int:
+        """Of the distribution's version: 9 of 9.7; 0 of a rolling one."""
+        return int(re.match(r"\d*", self.version)[0] or 0)  # type: ignore[index]
+
+    @property
+    def is_ubuntu(self) -> bool:
+        return self.distribution == "ubuntu"
+
+    @property
+    def flavour(self) -> str:
+        """What the name of the kernel ends with: generic, aws, lts ..."""
+        return self.kernel.rsplit("-", 1)[-1] if "-" in self.kernel else ""
+
+    def has(self, pattern: str) -> bool:
+        return any(re.search(pattern, name) for name in self.packages)
+
+    def wants_open(self, branch: int) -> bool:
+        """Which of the two kernel modules these GPUs need; what is installed stays where they work with both."""
+        if branch < OPEN_SINCE or not self.generations.isdisjoint(BEFORE_TURING):
+            return False
+        if branch >= ONLY_OPEN_FROM or not self.generations <= {*EITHER, None}:
+            return True
+        return self.module_is_open is True or (self.module_is_open is None and branch >= OPEN_BY_DEFAULT_FROM)
+
+
+def host(facts: Facts) -> Host:
+    """What could not be read is as where nothing is installed."""
+    nothing: dict[str, str] = {}
+    no_device: set[int] = set()
+    packages = known(lambda: {package.name: package.version for package in facts.driver.packages}, nothing)
+    runfile = known(lambda: facts.driver.runfile_install, False)
+    kernel = known(lambda: facts.system.kernel, "")
+    distribution, version = named(facts)
+    devices = known(lambda: {gpu.device_id for gpu in facts.pci.gpus}, no_device)
+    return Host(
+        distribution=distribution,
+        version=version,
+        family=known(lambda: facts.system.family, "other"),
+        architecture=known(lambda: facts.system.architecture, "x86_64"),
+        kernel=kernel,
+        place=place(facts),
+        packages=packages,
+        source=source(packages, distribution) or ("runfile" if runfile else ""),
+        driver=known(lambda: facts.driver.module_version or facts.driver.library_version or "", ""),
+        generations=frozenset(map(architecture_of_device, devices)) | generations(facts),
+        module_is_open=known(lambda: facts.driver.module_is_open, None),
+        is_server=any(re.search(r"-server\b", name) for name in packages)
+        or (bool(devices) and all(map(is_for_servers, devices))),
+        secure_boot=bool(known(lambda: facts.system.secure_boot, None)),
+        cloud="azure" if kernel.endswith("-azure") else CLOUDS.get(known(lambda: facts.system.hypervisor, None) or "", ""),
+    )
+
+
+def generations(facts: Facts) -> frozenset[str | None]:
+    """Of the GPUs that the driver shows."""
+    nothing: set[tuple[int, int]] = set()
+    shown = known(lambda: {gpu.compute_capability for gpu in facts.nvml.reachable.values()}, nothing)
+    return frozenset(row.name for capability in shown if (row := architecture(capability)))
+
+
+def named(facts: Facts) -> tuple[str, str]:
+    """The distribution and its version; of one that is built on Ubuntu, those of that Ubuntu."""
+    no_name: tuple[str, ...] = ()
+    distribution, version = (
+        known(lambda: facts.system.distribution, "linux"),
+        known(lambda: facts.system.distribution_version, ""),
+    )
+    if distribution != "ubuntu" and "ubuntu" in known(lambda: facts.system.distribution_like, no_name):
+        return "ubuntu", UBUNTU_CODENAMES.get(known(lambda: facts.system.ubuntu_codename, ""), "")
+    return distribution, version
+
+
+def place(facts: Facts) -> str:
+    if known(lambda: facts.system.wsl, 0):
+        return "wsl2"
+    return "container" if known(lambda: facts.system.is_container, False) else "host"
+
+
+SOURCES = (
+    ("rpmfusion", r"^(akmod-nvidia|xorg-x11-drv-nvidia)", ""),
+    ("elrepo", r"^(nvidia-x11-drv|kmod-nvidia$)", ""),
+    ("nvidia", r"^(nvidia-open(-\d+)?|cuda-drivers(-\d+)?|kmod-nvidia-.*|nvidia-kmod-common|nvidia-driver-pinning.*)$", ""),
+    ("ppa", r"^(nvidia-driver|libnvidia-compute)", r"~gpu"),
+    ("distribution", r"^(nvidia-driver|nvidia-headless|libnvidia-compute|nvidia-dkms)-\d", r"ubuntu0\.\d"),
+    ("nvidia", r"^(nvidia-driver|libnvidia-compute|nvidia-dkms)", r"^\d+\.\d+(\.\d+)?-\d+(ubuntu\d+)?$"),
+    (
+        "distribution",
+        r"^(nvidia-driver|nvidia-kernel-dkms|libnvidia-compute|nvidia-open|nvidia-compute|nvidia-utils|nvidia-gl)",
+        "",
+    ),
+)
+
+
+def source(packages: Mapping[str, str], distribution: str) -> str:
+    """distribution, nvidia, ppa, rpmfusion or elrepo, by the names and versions of the driver's packages."""
+    if distribution == "arch" or distribution.startswith(("opensuse", "sle")):
+        return "distribution" if any(re.match(r"nvidia-(?!container)", name) for name in packages) else ""
+    for name, named_so, versioned_so in SOURCES:
+        found = (version for package, version in packages.items() if re.search(named_so, package))
+        if any(re.search(versioned_so, version) for version in found):
+            return name
+    return ""
+
+
+def is_server(packages: Mapping[str, str], devices: set[int]) -> bool:
+    """Whether Ubuntu's packages for servers are there, or none and only boards for servers."""
+    there = [name for name in packages if re.match(r"(nvidia-driver|libnvidia-compute|nvidia-dkms)-\d", name)]
+    return any("-server" in name for name in there) or (not there and bool(devices) and all(map(is_for_servers, devices)))
+
+
+def is_for_servers(device_id: int) -> bool:
+    """A board without an output for a screen."""
+    return any(gpu.segment == "data centre" for gpu in gpus_by_device_id(device_id))
+
+
+def known(read: Callable[[], Value], otherwise: Value) -> Value:
+    """What was read, or something else where it could not be: the lines of a fix must not cost a finding."""
+    try:
+        return read()
+    except Skip:
+        return otherwise

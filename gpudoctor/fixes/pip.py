@@ -1,0 +1,80 @@
+"""Calls of pip in a command line, taken apart and put together again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from gpudoctor.facts.packages import normalized
+
+_WITH_VALUE = ("--index-url", "-i", "--extra-index-url", "-f", "--find-links", "-c", "-r")
+_ANY_PIP = re.compile(r"^(?:(?P<python>\S+) -m )?pip3? (?P<verb>install|uninstall|check|show)\b(?P<rest>.*)$")
+
+
+@dataclass(frozen=True)
+class Call:
+    """verb: install, uninstall, check or show. options: those of `flags` without a value; index: of --index-url."""
+
+    python: str
+    verb: str
+    packages: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    index: str = ""
+    extra: tuple[str, ...] = ()  # options with their values, as they stood
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(map(name_of, self.packages))
+
+
+def parts(command: str) -> list[str]:
+    return command.split(" && ")
+
+
+def parsed(part: str) -> Call | None:
+    """None for what is no call of pip, or holds what only a person can fill in."""
+    match = _ANY_PIP.match(part.strip())
+    if not match or re.search(r"<[a-z_]+>", match["rest"]):
+        return None
+    words = _words(match["rest"])
+    if words is None:
+        return None
+    packages, flags, extra, index = [], [], [], ""
+    while words:
+        word = words.pop(0)
+        if word in ("--index-url", "-i"):
+            index = words.pop(0)
+        elif word in _WITH_VALUE:
+            extra += [word, words.pop(0)]
+        elif word.startswith("-"):
+            flags.append(word)
+        else:
+            packages.append(word)
+    return Call(match["python"] or "python", match["verb"], tuple(packages), tuple(flags), index, tuple(extra))
+
+
+def _words(text: str) -> list[str] | None:
+    """None for what is more than one command."""
+    try:
+        if any(set(word) <= set("();<>|&") for word in shlex.shlex(text, posix=False, punctuation_chars=True)):
+            return None
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def joined(*words: str | Iterable[str]) -> str:
+    """Words of a shell, quoted where they must be."""
+    flat = [word for group in words for word in ([group] if isinstance(group, str) else group)]
+    return " ".join(shlex.quote(word) for word in flat if word)
+
+
+def name_of(requirement: str) -> str:
+    try:
+        return normalized(Requirement(requirement).name)
+    except InvalidRequirement:
+        return normalized(requirement)

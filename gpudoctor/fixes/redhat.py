@@ -1,0 +1,111 @@
+"""The driver on Red Hat Enterprise Linux, its rebuilds and Amazon Linux, from NVIDIA's repository.
+
+https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html
+https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/advanced-options.html
+"""
+
+from __future__ import annotations
+
+from gpudoctor.fixes.host import Host, Lines
+
+REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
+BUILDER = "sudo dnf install dkms"
+EPEL = "https://dl.fedoraproject.org/pub/epel/epel-release-latest-{}.noarch.rpm"
+UNDO = "sudo dnf history undo last"
+MODULAR = (8, 9, 2023)  # later releases have no module streams
+
+
+def install(host: Host, branch: int) -> Lines:
+    name = "nvidia-open" if host.wants_open(branch) else "cuda-drivers"
+    return Lines(prepare(host) + select(host, branch) + f"sudo dnf install --allowerasing {name}", UNDO)
+
+
+def prepare(host: Host) -> str:
+    """The repositories, and what DKMS compiles with; nothing where NVIDIA's driver is installed from there already."""
+    if host.source == "nvidia":
+        return ""
+    return f"{repository(host)}{epel(host)}sudo dnf install dkms {headers(host)} && "
+
+
+def repository(host: Host) -> str:
+    folder = {"amzn": "amzn2023", "fedora": f"fedora{host.major}"}.get(host.distribution, f"rhel{host.major}")
+    machine = {"aarch64": "sbsa"}.get(host.architecture, "x86_64")
+    address = f"{REPOSITORY}/{folder}/{machine}/cuda-{folder}.repo"
+    if host.distribution == "fedora":
+        return f"sudo dnf install dnf5-plugins && sudo dnf config-manager addrepo --overwrite --from-repofile={address} && "
+    return f"sudo dnf install 'dnf-command(config-manager)' && sudo dnf config-manager --add-repo {address} && "
+
+
+def epel(host: Host) -> str:
+    """Where DKMS comes from; Amazon Linux and Fedora have it themselves."""
+    if host.distribution in ("amzn", "fedora") or host.has("^dkms$"):
+        return ""
+    if host.distribution == "rhel":
+        return f"sudo dnf install {EPEL.format(host.major)} && "
+    if host.distribution == "ol":
+        return f"sudo dnf install oracle-epel-release-el{host.major} && "
+    builders = "powertools" if host.major == 8 else "crb"
+    return f"sudo dnf config-manager --set-enabled {builders} && sudo dnf install epel-release && "
+
+
+def headers(host: Host) -> str:
+    """Of the running kernel; Oracle's own kernel has a package of its own."""
+    if "uek" in host.kernel:
+        return "kernel-uek-devel-$(uname -r)"
+    if host.distribution == "amzn":
+        return "kernel-devel-$(uname -r) kernel-modules-extra-$(uname -r)"
+    return "kernel-devel-$(uname -r) kernel-headers"
+
+
+def select(host: Host, branch: int) -> str:
+    """Keeps dnf to one branch."""
+    stream = f"nvidia-driver:{branch}-{'open' if host.wants_open(branch) else 'dkms'}"
+    if host.major not in MODULAR:
+        plugin = (
+            "" if host.distribution == "fedora" else "sudo dnf install 'dnf-command(versionlock)' && "
+        )  # DNF 5 has it built in
+        return f"{plugin}sudo dnf versionlock add '*nvidia*{branch}*' && "
+    if host.source == "nvidia":
+        return f"sudo dnf module switch-to {stream} --allowerasing && "
+    return f"sudo dnf module reset nvidia-driver && sudo dnf module enable {stream} && "
+
+
+def is_precompiled(host: Host) -> bool:
+    """Ready-made modules for single kernels: their package carries the branch in its name, and nothing builds."""
+    return host.has(r"^kmod-nvidia-(open-)?\d") and not host.has(r"^(kmod-nvidia-.*dkms|dkms)$")
+
+
+def module(host: Host) -> Lines:
+    if is_precompiled(host):
+        return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo modprobe nvidia", UNDO)
+    return Lines(f"sudo dnf install dkms {headers(host)} && sudo dkms autoinstall && sudo modprobe nvidia")
+
+
+def reinstall(host: Host) -> Lines:
+    return Lines("sudo dnf reinstall '*nvidia*'")
+
+
+def libraries(host: Host) -> Lines:
+    if not host.driver:
+        return Lines("")
+    names = ("nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml")
+    return Lines("sudo dnf install " + " ".join(f"{name}-{host.driver}" for name in names), UNDO)
+
+
+def fabric_manager(host: Host) -> Lines:
+    """Exactly of the driver's release, an older one too; libnvidia-nscq lets tools see the switches."""
+    if not host.driver:
+        return Lines("")
+    library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < 590 else "libnvidia-nscq"
+    names = f"nvidia-fabric-manager-{host.driver} {library}-{host.driver}"
+    return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}", UNDO)
+
+
+def toolkit(host: Host, release: str) -> Lines:
+    """Never `cuda`, which would change the driver too."""
+    known = "" if host.source == "nvidia" or host.has("^cuda-toolkit") else repository(host)
+    return Lines(f"{known}sudo dnf install cuda-toolkit-{release.replace('.', '-')}", UNDO)
+
+
+def sign(host: Host) -> Lines:
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

@@ -1,0 +1,52 @@
+"""The driver on Fedora from RPM Fusion, whose akmods compiles the module.
+
+https://rpmfusion.org/Howto/NVIDIA
+"""
+
+from __future__ import annotations
+
+from gpudoctor.fixes import redhat
+from gpudoctor.fixes.host import Host, Lines
+
+MIRRORS = "https://mirrors.rpmfusion.org"
+BUILD = "sudo akmods --force"
+DEVELOPMENT = '"kernel-devel-uname-r == $(uname -r)"'
+LEGACY = (470, 580)  # branches that have packages of their own: akmod-nvidia-580xx
+OPEN = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod && "
+UNDO = redhat.UNDO
+fabric_manager, toolkit = redhat.fabric_manager, redhat.toolkit
+
+
+def install(host: Host, branch: int) -> Lines:
+    legacy = f"-{branch}xx" if branch in LEGACY and not host.wants_open(branch) else ""
+    packages = f"akmod-nvidia{legacy} xorg-x11-drv-nvidia{legacy}-cuda {DEVELOPMENT}"
+    asked = OPEN if host.wants_open(branch) else ""
+    return Lines(f"{repositories(host)}{asked}sudo dnf install --refresh --allowerasing --best {packages} && {BUILD}", UNDO)
+
+
+def repositories(host: Host) -> str:
+    if host.source == "rpmfusion":
+        return ""
+    release = "fedora" if host.distribution == "fedora" else "el"
+    number = "$(rpm -E %fedora)" if release == "fedora" else "$(rpm -E %rhel)"
+    packages = " ".join(
+        f"{MIRRORS}/{kind}/{release}/rpmfusion-{kind}-release-{number}.noarch.rpm" for kind in ("free", "nonfree")
+    )
+    return f"sudo dnf install {packages} && "
+
+
+def module(host: Host) -> Lines:
+    return Lines(f"sudo dnf install {DEVELOPMENT} && {BUILD} && sudo modprobe nvidia")
+
+
+def reinstall(host: Host) -> Lines:
+    return Lines(f"sudo dnf reinstall 'akmod-nvidia*' 'xorg-x11-drv-nvidia*' && {BUILD} --rebuild")
+
+
+def libraries(host: Host) -> Lines:
+    legacy = f"-{host.branch}xx" if host.has(rf"nvidia-{host.branch}xx") else ""
+    return Lines(f"sudo dnf install xorg-x11-drv-nvidia{legacy}-cuda xorg-x11-drv-nvidia{legacy}-cuda-libs", UNDO)
+
+
+def sign(host: Host) -> Lines:
+    return Lines("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der")

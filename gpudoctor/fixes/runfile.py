@@ -1,0 +1,59 @@
+"""The driver from NVIDIA's .run installer, which no package manager knows of."""
+
+from __future__ import annotations
+
+from gpudoctor.fixes.host import Host, Lines
+
+DOWNLOADS = "https://us.download.nvidia.com/tesla"
+UNDO = "sudo nvidia-uninstall"
+ASKS_FROM = 560  # which of the two modules; before, the proprietary one unless told
+
+
+def file(host: Host, version: str) -> str:
+    return f"NVIDIA-Linux-{host.architecture}-{version}.run"
+
+
+def install(host: Host, branch: int) -> Lines:
+    """Which release of the branch is for the person who downloads it: https://www.nvidia.com/drivers."""
+    return Lines(f"sudo sh {file(host, f'{branch}.*')}{module_option(host, branch)}", UNDO)
+
+
+def module_option(host: Host, branch: int) -> str:
+    if branch < ASKS_FROM:
+        return " -m=kernel-open" if host.wants_open(branch) else ""
+    return " -M=open" if host.wants_open(branch) else " -M=proprietary"
+
+
+def again(host: Host, options: str = "") -> Lines:
+    """The release that is installed, once more."""
+    if not host.driver:
+        return Lines("")
+    name = file(host, host.driver)
+    return Lines(f"curl -fLO {DOWNLOADS}/{host.driver}/{name} && sudo sh {name}{options}", UNDO)
+
+
+def module(host: Host) -> Lines:
+    if host.has("^dkms$"):
+        return Lines("sudo dkms autoinstall && sudo modprobe nvidia")
+    made = again(host, " -K")
+    return Lines(f"{made.command} && sudo modprobe nvidia", made.undo) if made.command else made
+
+
+def reinstall(host: Host) -> Lines:
+    return again(host)
+
+
+def libraries(host: Host) -> Lines:
+    return again(host, " --no-kernel-module")
+
+
+def fabric_manager(host: Host) -> Lines:
+    return Lines("")
+
+
+def toolkit(host: Host, release: str) -> Lines:
+    return Lines("")
+
+
+def sign(host: Host) -> Lines:
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub" if host.has("^dkms$") else "")

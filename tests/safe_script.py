@@ -1,0 +1,35 @@
+"""What every script of `gpudoctor fix` must be: taken by shells, harmless by itself, in a safe order."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from gpudoctor.fixes import plan, script
+from gpudoctor.fixes.plan import Step
+from gpudoctor.model import Diagnosis
+
+SHELLS = tuple(filter(None, map(shutil.which, ("sh", "bash"))))
+
+
+def check(diagnosis: Sequence[Diagnosis]) -> None:
+    steps = plan.of_report(diagnosis)
+    if steps:
+        text = script.render(tuple(steps), "Ubuntu 24.04")
+        assert "\x1b" not in text
+        for shell in SHELLS:
+            assert subprocess.run([shell, "-n"], input=text, text=True, capture_output=True).stderr == ""
+    for step in filter(script.runs, steps):
+        _runs_nothing_that_disturbs(step)
+    assert [step.phase for step in steps] == sorted(step.phase for step in steps)
+    commands = [step.command for step in steps if step.command]
+    assert len(commands) == len(set(commands))
+
+
+def _runs_nothing_that_disturbs(step: Step) -> None:
+    assert not re.search(r"\breboot\b|gpu-reset|poweroff|shutdown", step.command)
+    assert not re.search(r"<[a-z_]+>|\bIMAGE\b|\bCONTAINER\b", step.command)
+    assert step.fix.risk != "destructive"
+    assert "drain" not in step.needs

@@ -1,0 +1,469 @@
+"""What to type on each platform: recipes by distribution, version, package source, GPUs and Python environment."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import machine
+import pytest
+
+from gpudoctor import catalog
+from gpudoctor.facts import Facts
+from gpudoctor.fixes import RECIPES, Here, environment, fitting, undoing
+from gpudoctor.fixes.environment import Environment
+from gpudoctor.fixes.host import Host, host, source
+from gpudoctor.model import Fix, Reply
+
+AMPERE, PASCAL, BLACKWELL = frozenset({"Ampere"}), frozenset({"Pascal"}), frozenset({"Blackwell"})
+NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos"
+NOBLE = Host("ubuntu", "24.04", "debian", kernel="6.8.0-60-generic", generations=AMPERE)
+OF_UBUNTU = replace(
+    NOBLE, packages={"nvidia-driver-580-open": "580.95.05-0ubuntu0.24.04.2"}, source="distribution", driver="580.95.05"
+)
+SERVER = replace(
+    OF_UBUNTU, packages={"nvidia-driver-580-server-open": "580.95.05-0ubuntu0.24.04.2"}, is_server=True, kernel="6.8.0-1024-aws"
+)
+DKMS = replace(OF_UBUNTU, packages={"nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.2"})
+OF_NVIDIA = replace(NOBLE, packages={"cuda-keyring": "1.1-1"}, source="nvidia", driver="580.95.05")
+BOOKWORM = Host("debian", "12", "debian", kernel="6.1.0-30-amd64", generations=AMPERE)
+ROCKY = Host("rocky", "9.7", "rhel", kernel="5.14.0-611.el9.x86_64", generations=AMPERE)
+OF_ROCKY = replace(ROCKY, source="nvidia", driver="570.124.06", packages={"kmod-nvidia-open-dkms": "3:570", "dkms": "3"})
+RHEL10 = Host("rhel", "10.1", "rhel", generations=AMPERE, source="nvidia", driver="580.95.05", packages={"dkms": "3"})
+AMAZON = Host("amzn", "2023", "rhel", kernel="6.12.1.amzn2023.x86_64", generations=AMPERE, cloud="aws")
+ORACLE = Host("ol", "9.5", "rhel", kernel="5.15.0-300.el9uek.x86_64", generations=AMPERE)
+FEDORA = Host("fedora", "43", "rhel", kernel="6.17.1-300.fc43.x86_64", generations=AMPERE)
+FUSION = replace(FEDORA, source="rpmfusion", driver="580.95.05")
+SLES = Host("sles", "15.6", "suse", kernel="6.4.0-150600.23-default", generations=AMPERE)
+LEAP = replace(
+    SLES,
+    distribution="opensuse-leap",
+    packages={"nvidia-compute-utils-G06": "580.95.05"},
+    driver="580.95.05",
+    source="distribution",
+)
+ARCH = Host("arch", "", "arch", kernel="6.17.1-arch1-1", generations=AMPERE)
+RUNFILE = replace(NOBLE, source="runfile", driver="580.95.05")
+
+COMMANDS = [
+    (NOBLE, "driver 580", "linux-image-generic linux-modules-nvidia-580-open-generic nvidia-driver-580-open"),
+    (NOBLE, "driver 590", "nvidia-driver-595-open"),
+    (replace(NOBLE, generations=PASCAL), "driver", "nvidia-driver-580 "),
+    (replace(NOBLE, module_is_open=False), "driver 570", "nvidia-driver-580 "),
+    (replace(NOBLE, module_is_open=False, generations=BLACKWELL), "driver 570", "nvidia-driver-580-open"),
+    (replace(NOBLE, generations=frozenset({"Kepler"})), "driver 470", "nvidia-driver-470 "),
+    (SERVER, "driver 595", "linux-image-aws linux-modules-nvidia-595-server-open-aws nvidia-driver-595-server-open"),
+    (DKMS, "driver 595", "linux-headers-generic nvidia-dkms-595-open nvidia-driver-595-open"),
+    (OF_NVIDIA, "driver 580", "apt install linux-image-generic linux-headers-generic nvidia-open-580"),
+    (
+        OF_NVIDIA,
+        "driver 595",
+        "apt install nvidia-driver-pinning-595 && sudo apt install linux-image-generic linux-headers-generic nvidia-open",
+    ),
+    (replace(OF_NVIDIA, generations=PASCAL), "driver 580", "cuda-drivers-580"),
+    (OF_UBUNTU, "driver", "nvidia-driver-595-open"),
+    (replace(OF_NVIDIA, driver="595.71.05"), "reinstall", """--reinstall '?installed?name("^(lib)?nvidia-")"""),
+    (OF_UBUNTU, "reinstall", """--reinstall '?installed?name("nvidia-.*-580")'"""),
+    (OF_UBUNTU, "module", "linux-modules-nvidia-580-open-$(uname -r)"),
+    (DKMS, "module", "apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall"),
+    (OF_UBUNTU, "libraries", "'libnvidia-compute-580=580.95.05-*' 'nvidia-utils-580=580.95.05-*'"),
+    (SERVER, "libraries", "'libnvidia-compute-580-server=580.95.05-*' 'nvidia-utils-580-server=580.95.05-*'"),
+    (SERVER, "fabric-manager", "'nvidia-fabricmanager-580=580.95.05-*' 'libnvidia-nscq-580=580.95.05-*'"),
+    (OF_UBUNTU, "fabric-manager", "nvidia-driver-580-server-open"),
+    (replace(OF_NVIDIA, driver="595.71.05"), "fabric-manager", "'nvidia-fabricmanager=595.71.05-*' 'libnvidia-nscq=595.71.05-*'"),
+    (NOBLE, "toolkit 12.8", f"{NVIDIA}/ubuntu2404/x86_64/cuda-keyring_1.1-1_all.deb"),
+    (replace(NOBLE, place="wsl2"), "toolkit 12.8", f"{NVIDIA}/wsl-ubuntu/x86_64/cuda-keyring_1.1-1_all.deb"),
+    (replace(NOBLE, architecture="aarch64"), "toolkit 12.8", f"{NVIDIA}/ubuntu2404/sbsa/"),
+    (OF_NVIDIA, "toolkit 12.8", "sudo apt update && sudo apt install cuda-toolkit-12-8"),
+    (DKMS, "sign", "update-secureboot-policy --enroll-key"),
+    (replace(NOBLE, kernel="6.17.0-42-generic"), "driver 580", "linux-modules-nvidia-580-open-generic-hwe-24.04"),
+    (replace(NOBLE, kernel="6.9.1-custom"), "driver 580", "apt install linux-headers-$(uname -r) nvidia-dkms-580-open"),
+    (replace(NOBLE, version="26.04", generations=frozenset({"Kepler"})), "driver 470", "NVIDIA-Linux-x86_64-470.*.run"),
+    (replace(OF_UBUNTU, driver="570.211.01"), "driver 580", "nvidia-driver-580-open"),
+    (OF_UBUNTU, "sign", "linux-modules-nvidia-580-open-generic"),
+    (DKMS, "without-runfile", "sudo nvidia-uninstall && sudo apt update && sudo apt install --reinstall"),
+    (BOOKWORM, "driver 535", "contrib non-free non-free-firmware/"),
+    (BOOKWORM, "driver 535", "linux-image-amd64 linux-headers-amd64 nvidia-driver"),
+    (replace(BOOKWORM, module_is_open=True), "driver 535", "nvidia-open-kernel-dkms nvidia-driver"),
+    (BOOKWORM, "driver 580", f"{NVIDIA}/debian12/x86_64/cuda-keyring"),
+    (BOOKWORM, "driver 580", "nvidia-driver-pinning-580"),
+    (replace(BOOKWORM, generations=frozenset({"Kepler"})), "driver 470", "nvidia-tesla-470-driver"),
+    (replace(BOOKWORM, kernel="6.12.95+deb12-amd64"), "driver 535", "linux-headers-amd64/bookworm-backports"),
+    (replace(BOOKWORM, kernel="6.1.0-30-cloud-amd64"), "driver 535", "linux-headers-cloud-amd64"),
+    (replace(BOOKWORM, version="13", generations=frozenset({"Kepler"})), "driver 470", "NVIDIA-Linux-x86_64-470.*.run"),
+    (
+        replace(BOOKWORM, driver="535.216.03", source="distribution"),
+        "fabric-manager",
+        "nvidia-fabricmanager-580 libnvidia-nscq-580",
+    ),
+    (BOOKWORM, "libraries", "libcuda1 libnvidia-ml1 nvidia-smi"),
+    (ROCKY, "driver 580", f"--add-repo {NVIDIA}/rhel9/x86_64/cuda-rhel9.repo"),
+    (ROCKY, "driver 580", "--set-enabled crb && sudo dnf install epel-release"),
+    (ROCKY, "driver 580", "dnf module enable nvidia-driver:580-open && sudo dnf install --allowerasing nvidia-open"),
+    (replace(ROCKY, generations=PASCAL), "driver 580", "nvidia-driver:580-dkms && sudo dnf install --allowerasing cuda-drivers"),
+    (replace(ROCKY, distribution="rhel"), "driver 580", "epel-release-latest-9.noarch.rpm"),
+    (OF_ROCKY, "driver 580", "dnf module switch-to nvidia-driver:580-open --allowerasing"),
+    (OF_ROCKY, "module", "kernel-devel-$(uname -r) kernel-headers && sudo dkms autoinstall"),
+    (replace(OF_ROCKY, packages={"kmod-nvidia-open-570": "1"}), "module", "dnf upgrade 'kmod-nvidia*' 'nvidia*'"),
+    (OF_ROCKY, "fabric-manager", "nvidia-fabric-manager-570.124.06 libnvidia-nscq-570-570.124.06"),
+    (OF_ROCKY, "toolkit 13.0", "sudo dnf install cuda-toolkit-13-0"),
+    (RHEL10, "driver 595", "dnf versionlock add '*nvidia*595*' && sudo dnf install --allowerasing nvidia-open"),
+    (AMAZON, "driver 580", f"{NVIDIA}/amzn2023/x86_64/cuda-amzn2023.repo"),
+    (AMAZON, "driver 580", "kernel-devel-$(uname -r) kernel-modules-extra-$(uname -r)"),
+    (AMAZON, "driver 580", "dnf module enable nvidia-driver:580-open"),
+    (ORACLE, "driver 580", "dnf install oracle-epel-release-el9 && sudo dnf install dkms kernel-uek-devel-$(uname -r)"),
+    (FEDORA, "driver", "rpmfusion-nonfree-release-$(rpm -E %fedora).noarch.rpm"),
+    (FEDORA, "driver", "akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+    (FEDORA, "driver", "/etc/rpm/macros.nvidia-kmod"),
+    (replace(FEDORA, generations=PASCAL), "driver 580", "akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx-cuda"),
+    (FUSION, "module", "sudo akmods --force && sudo modprobe nvidia"),
+    (FUSION, "sign", "/etc/pki/akmods/certs/public_key.der"),
+    (replace(FEDORA, source="nvidia", packages={"dkms": "3"}), "driver 595", "dnf versionlock add '*nvidia*595*'"),
+    (SLES, "driver 580", f"{NVIDIA}/sles15/x86_64/"),
+    (replace(SLES, version="16.0"), "driver 580", f"{NVIDIA}/suse16/x86_64/"),
+    (replace(SLES, distribution="opensuse-tumbleweed", version="20261101"), "driver 595", f"{NVIDIA}/suse16/x86_64/"),
+    (SLES, "driver 580", "zypper install nvidia-open-driver-G06-signed-cuda-kmp-default"),
+    (replace(SLES, generations=PASCAL), "driver 580", "nvidia-driver-G06-kmp-default"),
+    (replace(SLES, kernel="6.4.0-150600.8-azure"), "driver 580", "kmp-azure"),
+    (SLES, "driver 595", "nvidia-open-driver-G07-signed-cuda-kmp-default"),
+    (LEAP, "libraries", "'nvidia-compute-utils-G06=580.95.05'"),
+    (LEAP, "fabric-manager", "'nvidia-fabric-manager=580.95.05' 'libnvidia-nscq-580=580.95.05'"),
+    (ARCH, "driver", "pacman -Syu nvidia-open nvidia-utils"),
+    (replace(ARCH, kernel="6.12.9-1-lts"), "driver", "nvidia-open-lts"),
+    (replace(ARCH, kernel="6.17.1-zen1-1-zen"), "driver", "nvidia-open-dkms linux-zen-headers"),
+    (replace(ARCH, generations=PASCAL), "driver", "yay -S nvidia-580xx-dkms nvidia-580xx-utils"),
+    (RUNFILE, "driver 580", "sh NVIDIA-Linux-x86_64-580.*.run -M=open"),
+    (RUNFILE, "libraries", "NVIDIA-Linux-x86_64-580.95.05.run --no-kernel-module"),
+    (RUNFILE, "module", "tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run && sudo sh NVIDIA-Linux-x86_64-580.95.05.run -K"),
+    (replace(NOBLE, distribution="gentoo", family="other"), "driver 580", "sh NVIDIA-Linux-x86_64-580.*.run -M=open"),
+]
+
+
+def made(machine: Host, recipe: str, platform: tuple[str, ...] = ("host",)) -> tuple[Fix, ...]:
+    return fitting((Fix("Do it", "static", recipe=recipe),), Here(platform, machine), {})
+
+
+@pytest.mark.parametrize(("machine", "recipe", "expected"), COMMANDS)
+def test_the_line_of_a_platform(machine: Host, recipe: str, expected: str) -> None:
+    first = made(machine, recipe)[0]
+    assert expected in first.command
+    assert "root" in first.needs
+    assert subprocess.run(["sh", "-n"], input=first.command, text=True, capture_output=True).stderr == ""
+
+
+@pytest.mark.parametrize("recipe", ["driver 580", "module-at-boot", "without-runfile"])
+@pytest.mark.parametrize("machine", [DKMS, OF_ROCKY, FUSION, LEAP])
+def test_a_new_driver_counts_from_the_next_boot_on(machine: Host, recipe: str) -> None:
+    first = made(machine, recipe)[0]
+    assert first.command.endswith(" && sudo reboot")
+    assert (first.risk, "reboot" in first.needs) == ("disruptive", True)
+
+
+@pytest.mark.parametrize("machine", [NOBLE, OF_UBUNTU, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE])
+def test_what_a_driver_took_can_be_taken_back(machine: Host) -> None:
+    assert made(machine, "driver 580")[0].undo
+
+
+def test_under_wsl_and_in_a_container_nothing_is_installed() -> None:
+    [windows] = made(replace(NOBLE, place="wsl2"), "driver 580", ("debian", "wsl2"))
+    assert (windows.command, windows.title[:11]) == ("", "In Windows:")
+    [outside] = made(replace(NOBLE, place="container"), "driver 580", ("debian", "container"))
+    assert "On the host: install a driver of branch 580 or newer" in outside.title
+    assert made(replace(NOBLE, place="container"), "module", ("debian", "container"))[0].command == "static"
+
+
+def test_secure_boot_wants_a_key_for_what_is_built_here() -> None:
+    assert [fix.command for fix in made(replace(DKMS, secure_boot=True), "driver 580") if "mokutil" in fix.command]
+    assert not [fix for fix in made(replace(OF_UBUNTU, secure_boot=True), "driver 580") if "mokutil" in fix.command]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "expected"), [("gcp", "cuda_installer.pyz"), ("azure", "NvidiaGpuDriverLinux"), ("aws", "AMI")]
+)
+def test_a_cloud_has_a_way_of_its_own(cloud: str, expected: str) -> None:
+    last = made(replace(NOBLE, cloud=cloud), "driver 580")[-1]
+    assert expected in last.title + last.command
+
+
+def test_a_branch_without_packages_is_said() -> None:
+    [only] = made(replace(NOBLE, version="26.04", generations=frozenset({"Kepler"})), "driver 470")
+    assert only.title.startswith("Do it: Ubuntu 26.04 has no package of R470")
+
+
+def test_what_ubuntu_replaced_comes_back_from_the_cache_only() -> None:
+    replaced = replace(OF_UBUNTU, driver="570.211.01")
+    assert "/var/cache/apt/archives" in made(replaced, "driver 595")[0].undo
+    assert made(OF_UBUNTU, "driver 595")[0].undo.endswith("linux-modules-nvidia-580-open-generic nvidia-driver-580-open")
+
+
+def test_headless_machines_get_no_desktop() -> None:
+    headless = replace(SERVER, packages={"nvidia-headless-no-dkms-580-server-open": "580.95.05-0ubuntu0.24.04.2"})
+    assert "nvidia-headless-no-dkms-595-server-open nvidia-utils-595-server" in made(headless, "driver 595")[0].command
+
+
+@pytest.mark.parametrize(("machine", "recipe"), [(OF_UBUNTU, "module"), (OF_UBUNTU, "libraries"), (SERVER, "fabric-manager")])
+def test_where_apt_has_a_release_no_more_the_newest_goes_together(machine: Host, recipe: str) -> None:
+    _, newest = made(machine, recipe)
+    assert "no more" in newest.title or "any more" in newest.title
+    assert "linux-modules-nvidia-580" in newest.command
+    assert "reboot" in newest.needs
+
+
+def test_a_fabric_manager_goes_back_to_what_it_was() -> None:
+    before = {"nvidia-fabricmanager-580": "580.82.07-1", "libnvidia-nscq-580": "580.82.07-1"}
+    fix = made(replace(OF_NVIDIA, packages={**OF_NVIDIA.packages, **before}), "fabric-manager")[0]
+    assert fix.undo.endswith("'nvidia-fabricmanager-580=580.82.07-1' 'libnvidia-nscq-580=580.82.07-1'")
+    assert fix.risk == "disruptive"
+
+
+def test_no_way_back_takes_the_kernel_away() -> None:
+    for recipe in ("module", "driver 580", "sign", "libraries"):
+        for one in (NOBLE, OF_UBUNTU, SERVER, DKMS, BOOKWORM):
+            assert not any(re.search(r"remove [^&]*linux-image", fix.undo) for fix in made(one, recipe))
+
+
+@pytest.mark.parametrize("machine", [NOBLE, SERVER, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE, Host()])
+def test_every_problem_has_its_general_fixes_everywhere(machine: Host) -> None:
+    for _, problem in catalog.problems().values():
+        fitting(problem.fixes, Here(("debian", "host"), machine), {})
+
+
+def test_there_is_no_newer_driver_for_a_gpu_that_is_too_old() -> None:
+    [only] = made(replace(NOBLE, generations=frozenset({"Kepler"})), "driver 580")
+    assert "R470 is its last branch" in only.title
+
+
+def test_where_a_recipe_cannot_be_made_the_general_line_stays() -> None:
+    assert made(replace(NOBLE, driver=""), "libraries")[0].command == "static"
+    assert made(NOBLE, "toolkit <cuda>")[0].command == "static"
+
+
+def test_every_recipe_that_a_fix_names_exists() -> None:
+    named = {fix.recipe.split()[0] for _, problem in catalog.problems().values() for fix in problem.fixes if fix.recipe}
+    assert named <= set(RECIPES)
+    assert set(RECIPES) - named == set()
+
+
+SOURCES = [
+    ({"nvidia-driver-580-open": "580.95.05-0ubuntu0.24.04.2"}, "ubuntu", "distribution"),
+    ({"nvidia-driver-580": "580.95.05-0ubuntu1"}, "ubuntu", "nvidia"),
+    ({"nvidia-driver-580": "580.95.05-0ubuntu0~gpu24.04.1"}, "ubuntu", "ppa"),
+    ({"nvidia-driver": "535.247.01-1~deb12u1"}, "debian", "distribution"),
+    ({"nvidia-driver": "580.95.05-1"}, "debian", "nvidia"),
+    ({"nvidia-open": "590.48.01-1ubuntu1"}, "ubuntu", "nvidia"),
+    ({"akmod-nvidia": "3:580.95.05-1.fc43"}, "fedora", "rpmfusion"),
+    ({"kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}, "rocky", "nvidia"),
+    ({"nvidia-x11-drv": "580.95.05-1.el9.elrepo"}, "almalinux", "elrepo"),
+    ({"nvidia-open-driver-G06-signed-kmp-default": "580.95.05"}, "opensuse-leap", "distribution"),
+    ({"nvidia-open": "590.48.01-1"}, "arch", "distribution"),
+    ({"nvidia-container-toolkit": "1.18.2-1", "cuda-toolkit-13-0": "13.0.2-1"}, "ubuntu", ""),
+    ({}, "arch", ""),
+]
+
+
+@pytest.mark.parametrize(("packages", "distribution", "expected"), SOURCES)
+def test_the_source_of_the_driver(packages: dict[str, str], distribution: str, expected: str) -> None:
+    assert source(packages, distribution) == expected
+
+
+def facts(**changed: Any) -> Facts:
+    taken = machine.load("h100")
+    replies = {question.replace("__", ":"): Reply("ok", value) for question, value in changed.items()}
+    return Facts(replace(taken, replies={**taken.replies, **replies}))
+
+
+def test_a_distribution_that_is_built_on_ubuntu_takes_its_packages() -> None:
+    mint = 'ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22.2"\nUBUNTU_CODENAME=noble\n'
+    known = host(facts(**{"file:/etc/os-release": mint}))
+    assert (known.distribution, known.version, known.family) == ("ubuntu", "24.04", "debian")
+
+
+def test_what_cannot_be_read_costs_no_fix() -> None:
+    known = host(Facts(replace(machine.load("h100"), replies={})))
+    assert known == Host(family=known.family)
+
+
+PIP = "/opt/env/bin/python -m pip"
+WHEELS = "torch==2.8.0 torchvision --index-url https://download.pytorch.org/whl/cu128"
+PYTORCH = "https://download.pytorch.org/whl/cu128"
+INSTALL = f"<python> -m pip uninstall -y torch && <python> -m pip install {WHEELS}"
+ENVIRONMENTS = [
+    ("pip", "/opt/env", f"{PIP} uninstall -y torch && {PIP} install {WHEELS}"),
+    (
+        "uv",
+        "/opt/env",
+        f"uv pip uninstall --python /opt/env/bin/python torch && uv pip install --python /opt/env/bin/python {WHEELS}",
+    ),
+    (
+        "uv-project",
+        "/work/train/.venv",
+        "cp /work/train/pyproject.toml /work/train/pyproject.toml.before && "
+        f"uv add --project /work/train --frozen --index pytorch-cu128={PYTORCH} torch==2.8.0 torchvision && "
+        """sed -i '/^name = "pytorch-cu128"/a explicit = true' /work/train/pyproject.toml && uv sync --project /work/train""",
+    ),
+    (
+        "poetry",
+        "/work/train/.venv",
+        "cp /work/train/pyproject.toml /work/train/pyproject.toml.before && "
+        "cp /work/train/poetry.lock /work/train/poetry.lock.before && "
+        f"poetry -C /work/train source add --priority=explicit pytorch-cu128 {PYTORCH} && "
+        "poetry -C /work/train add --source pytorch-cu128 torch==2.8.0 'torchvision>=0'",
+    ),
+    ("pipenv", "/home/u/.local/share/virtualenvs/t-1", f"pipenv install --index {PYTORCH} torch==2.8.0 torchvision"),
+    (
+        "image",
+        "/usr",
+        f"{PIP} uninstall -y --break-system-packages torch && {PIP} install --break-system-packages {WHEELS}",
+    ),
+    (
+        "system",
+        "/usr",
+        f"/opt/env/bin/python -m venv ~/gpu-env && ~/gpu-env/bin/python -m pip install {WHEELS}",
+    ),
+    (
+        "bare",
+        "/opt/env",
+        f"/opt/env/bin/python -m ensurepip && {PIP} uninstall -y torch && {PIP} install {WHEELS}",
+    ),
+]
+
+
+def said(command: str, kind: str, prefix: str, **installed: str) -> Fix:
+    here = Environment(
+        kind, "/opt/env/bin/python", prefix, lambda name: installed.get(name.replace("-", "_"), "1" if name == "pip" else None)
+    )
+    fix = Fix("Do it", command, verify="<python> -c 'import torch'")
+    [made] = fitting((fix,), Here(("debian", "host"), python=here, values={"python": here.python}), {})
+    return made
+
+
+@pytest.mark.parametrize(("kind", "prefix", "expected"), ENVIRONMENTS)
+def test_packages_come_by_the_tool_of_the_environment(kind: str, prefix: str, expected: str) -> None:
+    assert said(INSTALL, kind, prefix).command == expected
+
+
+def test_the_check_of_a_new_environment_uses_its_python() -> None:
+    fix = said(INSTALL, "system", "/usr")
+    assert (fix.verify, fix.undo) == ("~/gpu-env/bin/python -c 'import torch'", "rm -r ~/gpu-env")
+    assert "this Python belongs to the system" in fix.title
+
+
+def test_undo_brings_back_what_is_installed_now() -> None:
+    fix = said(INSTALL, "pip", "/opt/env", torch="2.7.0+cu126")
+    index = "https://download.pytorch.org/whl/cu126"
+    assert fix.undo == f"{PIP} uninstall -y torch torchvision && {PIP} install torch==2.7.0+cu126 --index-url {index}"
+
+
+def test_undo_builds_again_what_was_built() -> None:
+    build = "<python> -m pip install --force-reinstall --no-deps --no-build-isolation flash-attn"
+    fix = said(f"{INSTALL} && {build}", "pip", "/opt/env", torch="2.9.1", flash_attn="2.8.3")
+    assert fix.undo.endswith(f"{PIP} install torch==2.9.1 && {PIP} install --no-deps --no-build-isolation flash-attn==2.8.3")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("uv-project", "mv /w/t/pyproject.toml.before /w/t/pyproject.toml && uv sync --project /w/t"),
+        ("poetry", "mv /w/t/poetry.lock.before /w/t/poetry.lock && poetry -C /w/t install"),
+    ],
+)
+def test_undo_of_a_project_brings_back_its_file(kind: str, expected: str) -> None:
+    assert said(INSTALL, kind, "/w/t/.venv", torch="2.9.1").undo.endswith(expected)
+
+
+def test_uv_takes_pytorch_by_its_own_word_where_other_indexes_count_too() -> None:
+    command = (
+        f"<python> -m pip install vllm==0.20.0 --extra-index-url https://wheels.vllm.ai/0.20.0/cu128 --extra-index-url {PYTORCH}"
+    )
+    assert said(command, "uv", "/opt/env").command.endswith("https://wheels.vllm.ai/0.20.0/cu128 --torch-backend=cu128")
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "expected"),
+    [
+        ("conda", "/opt/conda/envs/ml", "conda install -p /opt/conda/envs/ml -c conda-forge pytorch-gpu"),
+        ("pixi", "/work/train/.pixi/envs/default", "pixi add --manifest-path /work/train pytorch-gpu"),
+    ],
+)
+def test_conda_names_the_environment(kind: str, prefix: str, expected: str) -> None:
+    assert said("conda install -c conda-forge pytorch-gpu", kind, prefix).command == expected
+
+
+def test_conda_fills_no_venv() -> None:
+    here = Environment("pip", "/opt/env/bin/python", "/opt/env")
+    assert fitting((Fix("By conda", "conda install x"),), Here(("debian", "conda"), python=here), {}) == ()
+
+
+def interpreter(**changed: Any) -> dict[str, Any]:
+    return {**machine.load("h100").replies["interpreter"].value, **changed}
+
+
+NO_PIP = [{"name": "torch", "version": "2.8.0", "location": "/x", "installer": "uv"}]
+WITH_PIP = [*NO_PIP, {"name": "pip", "version": "25", "location": "/x"}]
+KINDS = [
+    ({"prefix": "/w/.venv", "venv_settings": ["home", "uv"]}, NO_PIP, "uv"),
+    ({"prefix": "/w/.venv", "venv_settings": ["home", "uv"], "project_files": ["uv.lock"]}, NO_PIP, "uv-project"),
+    ({"prefix": "/w/.venv", "venv_settings": ["home"]}, WITH_PIP, "pip"),
+    ({"prefix": "/w/.venv", "venv_settings": ["home"]}, NO_PIP, "bare"),
+    ({"prefix": "/w/.venv", "project_files": ["poetry.lock"]}, NO_PIP, "poetry"),
+    ({"prefix": "/h/.cache/pypoetry/virtualenvs/t-1-py3.12"}, NO_PIP, "poetry"),
+    ({"prefix": "/w/.venv", "project_files": ["Pipfile"]}, WITH_PIP, "pipenv"),
+    ({"prefix": "/w/.pixi/envs/default", "base_prefix": "/w/.pixi/envs/default", "conda_prefix": "/w"}, NO_PIP, "pixi"),
+    ({"prefix": "/opt/conda", "base_prefix": "/opt/conda", "conda_prefix": "/opt/conda"}, WITH_PIP, "conda"),
+    ({"prefix": "/usr", "base_prefix": "/usr", "externally_managed": False}, WITH_PIP, "pip"),
+]
+
+
+@pytest.mark.parametrize(("answers", "packages", "expected"), KINDS)
+def test_the_kind_of_environment(answers: dict[str, Any], packages: list[dict[str, str]], expected: str) -> None:
+    assert environment.of(facts(interpreter=interpreter(**answers), packages=packages)).kind == expected
+
+
+UNDO = [
+    ("sudo apt install gcc-12 && sudo dkms autoinstall", "sudo apt remove gcc-12"),
+    ("sudo apt install dkms linux-headers-$(uname -r) nvidia-utils-580", "sudo apt remove nvidia-utils-580"),
+    ("sudo apt install --allow-downgrades 'a=1-*' 'b=2'", "sudo apt remove a b"),
+    ("sudo apt install there", ""),
+    ("sudo dnf install akmod-nvidia && sudo akmods --force", "sudo dnf history undo last"),
+    (
+        "sudo sed -i.bak -E '/^x$/d' /etc/modprobe.d/a.conf && sudo modprobe nvidia",
+        "sudo mv /etc/modprobe.d/a.conf.bak /etc/modprobe.d/a.conf",
+    ),
+    (
+        "echo x | sudo tee /etc/modprobe.d/b.conf && sudo update-initramfs -u",
+        "sudo rm /etc/modprobe.d/b.conf && sudo update-initramfs -u",
+    ),
+    ("sudo systemctl enable --now nvidia-persistenced", "sudo systemctl disable --now nvidia-persistenced"),
+    ("sudo usermod -aG video $USER", "sudo gpasswd -d $USER video"),
+    ("sudo nvidia-smi -i 0 -lgc 300,1500", "sudo nvidia-smi -i 0 -rgc"),
+    ("sudo apt remove nvidia-cuda-toolkit", "sudo apt install nvidia-cuda-toolkit"),
+    ("sudo apt install linux-image-generic nvidia-dkms-580 nvidia-driver-580", "sudo apt remove nvidia-driver-580"),
+    (
+        "conda install -p /c -c conda-forge pytorch-gpu",
+        "conda list -p /c --revisions, then conda install -p /c --revision NUMBER, the one before",
+    ),
+    ("echo A=1 | sudo tee -a /etc/environment", "take the line out of /etc/environment again"),
+    ("nvidia-smi -q", ""),
+    ("sudo reboot", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "expected"), UNDO)
+def test_undo_is_read_off_the_command(command: str, expected: str) -> None:
+    assert undoing.of(command, {"there"}) == expected
+
+
+CHANGES = r"sudo (apt install (?!--)|pacman -S|systemctl (enable|mask)|sed -i\.bak)|tee (-a )?/etc/|nvidia-ctk runtime configure"
+
+
+def test_what_changes_a_machine_can_be_undone() -> None:
+    """Every fix, except for what apt only repairs or upgrades."""
+    fixes = [fix for _, problem in catalog.problems().values() for fix in problem.fixes if not fix.recipe]
+    changing = [fix for fix in fixes if re.search(CHANGES, fix.command) and "reboot" not in fix.needs]
+    assert len(changing) > 20
+    assert [fix.command for fix in changing if not undoing.known(fix).undo and not re.search(HARMLESS, fix.command)] == []
+
+
+HARMLESS = r"apt install (dkms|linux-headers)"
