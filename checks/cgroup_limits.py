@@ -33,6 +33,7 @@ MEMORY = Problem(
     "loads ('Killed', exit code 137).",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix(
             "Start the container with more (IMAGE: its image)",

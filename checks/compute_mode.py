@@ -5,7 +5,8 @@ An administrator can close a GPU to CUDA (prohibited) or let only one process at
 that does not get in says that all CUDA-capable devices are busy or unavailable.
 
 How it is judged
-NVML's compute mode of every GPU; where it is exclusive, whether a process of somebody else is on it.
+NVML's compute mode of every GPU; where it is exclusive, whether a process of somebody else is on it, or an
+MPS server that did not take this program.
 
 Known exceptions
 An exclusive GPU that is free, that one's own program uses, or that the MPS server shares, is as it should be.
@@ -49,6 +50,32 @@ BUSY = Problem(
     ),
 )
 
+HELD_BY_MPS = Problem(
+    id="exclusive-gpu-held-by-mps",
+    title="An MPS server has this exclusive GPU, and this program does not go through it",
+    why="In compute mode 'exclusive process' the MPS server is the one process that may use the GPU, for all of its clients. A "
+    "program that does not find the daemon's folder tries to be a second one, and is told that the device is busy (46).",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "See which folder the daemon has, and name it to the program",
+            "sudo cat /proc/$(pgrep -o -f nvidia-cuda-mps-control)/environ | tr '\\0' '\\n' | grep CUDA_MPS; "
+            "export CUDA_MPS_PIPE_DIRECTORY=FOLDER",
+            verify="echo get_server_list | nvidia-cuda-mps-control",
+        ),
+        Fix(
+            "If it is another user's: one server serves one user at a time; end MPS, or start it for all users",
+            "echo quit | sudo CUDA_MPS_PIPE_DIRECTORY=FOLDER nvidia-cuda-mps-control && sudo nvidia-cuda-mps-control "
+            "-d -multiuser-server",
+            risk="disruptive",
+            needs=("drain",),
+            on=("host",),
+        ),
+        OPEN_IT,
+    ),
+    references=("https://docs.nvidia.com/deploy/mps/",),
+)
+
 MPS = "nvidia-cuda-mps"
 UNAVAILABLE = 46  # CUDA: all CUDA-capable devices are busy or unavailable
 
@@ -63,12 +90,25 @@ def judge_gpu(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         yield PROHIBITED.found(f"GPU {gpu.index}: compute mode is prohibited", {"gpu": gpu.index}, gpu=gpu.index)
     elif mode.startswith("exclusive"):
         holders = [process for process in gpu.processes if holds(process)]
-        if is_refused(facts, gpu) or any(not process.ours for process in holders):
+        servers = [process for process in gpu.processes if (process.name or "").startswith(MPS)]
+        if servers and is_refused(facts, gpu):
+            yield held_by_mps(facts, gpu, servers[0])
+        elif is_refused(facts, gpu) or any(not process.ours for process in holders):
             yield from busy(gpu, mode, holders)
 
 
 def holds(process: Process) -> bool:
     return process.kind == "compute" and not (process.name or "").startswith(MPS)
+
+
+def held_by_mps(facts: Facts, gpu: Gpu, server: Process) -> Finding:
+    folder = facts.environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    return HELD_BY_MPS.found(
+        f"GPU {gpu.index} is in mode {gpu.compute_mode}, {server.name} (pid {server.pid}) has it, "
+        f"and CUDA_MPS_PIPE_DIRECTORY is {folder or 'not set'}",
+        {"gpu": gpu.index, "mode": gpu.compute_mode, "server": server.pid, "folder": folder, "ours": server.ours},
+        gpu=gpu.index,
+    )
 
 
 def is_refused(facts: Facts, gpu: Gpu) -> bool:
@@ -104,6 +144,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
-    problems=(PROHIBITED, BUSY),
+    problems=(PROHIBITED, BUSY, HELD_BY_MPS),
     needs=("nvml",),
 )

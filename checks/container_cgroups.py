@@ -34,6 +34,7 @@ LOST_AT_RELOAD = Problem(
     "it reloads its units it writes the rules anew, without the GPU.",
     action=Action.WATCH,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix("Start containers with CDI devices (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all IMAGE"),
         Fix(

@@ -20,6 +20,7 @@ https://github.com/ggml-org/llama.cpp/issues/11841
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor import knowledge
@@ -209,7 +210,8 @@ def is_virtual(refused: Refused) -> Finding | None:
     if refused.gpu.virtualization_mode != "vgpu":
         return None
     licences = [f"{licence.product}: {'licensed' if licence.licensed else 'no licence'}" for licence in refused.gpu.vgpu_licences]
-    return refused.found(BAD_STATE, "it is a vGPU", Confidence.LIKELY, licences=licences)
+    finding = refused.found(BAD_STATE, "it is a vGPU", Confidence.LIKELY, licences=licences)
+    return replace(finding, because="vgpu-unlicensed-throttled")
 
 
 def memory_error(refused: Refused) -> Finding:

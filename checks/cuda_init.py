@@ -27,12 +27,14 @@ from typing import Any
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.judging.address_space import LIMITED, limited
 from gpudoctor.model import NEW_INITRAMFS, Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
 
 LOG = "sudo dmesg | grep -iE 'nvrm|nvidia|xid' | tail -n 20"
 INIT = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\""
 VERIFY = INIT + "  # 0 is success"
 NO_DEVICE = 100
+BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowledge.xids.breaking_problems())
 UVM = "/dev/nvidia-uvm"
 NO_RANGE = r"devmem_alloc_pagemap.*request_free_mem_region\(\) err -34"
 RESUMED = r"PM: (suspend|hibernation) exit"
@@ -144,12 +146,10 @@ UNLICENSED = Problem(
 NO_MEMORY = Problem(
     id="cuda-init-out-of-memory",
     title="CUDA gets no memory to initialise with",
-    why="Not even the first call had enough: main memory is used up, the container's or the shell's limit is too low, or the "
-    "GPU's memory is full.",
+    why="Not even the first call had enough: main memory or the GPU's is full, or the container's limit is too low.",
     action=Action.RESTART_APP,
     fixes=(
         Fix("See what is left: of main memory, of the container's limit, of the GPU", "free -m; cat /sys/fs/cgroup/memory.max"),
-        Fix("Lift a limit on address space in this shell", "ulimit -v unlimited", verify=VERIFY),
     ),
 )
 
@@ -185,19 +185,20 @@ FAILED = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    died = facts.cuda.died
     try:
         code = facts.cuda.init_code
     except Unavailable as no_answer:
-        if died is None:
+        if facts.cuda.died is None:
             raise
-        yield HANGS.found(died) if facts.cuda.timed_out else DIED.found(no_answer.reason)
+        finding = HANGS.found(facts.cuda.died) if facts.cuda.timed_out else DIED.found(no_answer.reason)
+        yield replace(finding, causes=BROKEN_GPU)
         return
     if code == NO_DEVICE:
         skip_explained(facts)
     if code:
         otherwise = OTHERWISE.get(code, FAILED).found(said(facts), evidence(facts))
-        yield from first_cause(CAUSES.get(code, ()), facts, otherwise)
+        for finding in first_cause(CAUSES.get(code, ()), facts, otherwise):
+            yield finding if finding.confidence is Confidence.CONFIRMED else replace(finding, causes=BROKEN_GPU)
 
 
 def skip_explained(facts: Facts) -> None:
@@ -263,7 +264,7 @@ def by_code(problem: Problem) -> Cause:
 
 NO_ADDRESSES = Cause(HMM, no_range)
 CAUSES = {
-    2: (by_code(NO_MEMORY),),
+    2: (Cause(LIMITED, lambda facts: limited(facts, said(facts), evidence(facts))), by_code(NO_MEMORY)),
     3: (NO_ADDRESSES,),
     NO_DEVICE: (NO_ADDRESSES,),
     102: (by_code(UNLICENSED),),
@@ -278,15 +279,14 @@ OTHERWISE = {802: NOT_READY, 919: NOT_READY, 999: UNKNOWN_ERROR}
 
 
 def summary(facts: Facts) -> str:
-    version = "{}.{}".format(*facts.cuda.driver_version)
-    return f"CUDA {version}, {facts.cuda.init_seconds:.2f} s"
+    return f"CUDA {'.'.join(map(str, facts.cuda.driver_version))}, {facts.cuda.init_seconds:.2f} s"
 
 
 CHECK = Check(
     judge=judge,
     summary=summary,
     area="cuda",
-    problems=(DIED, HANGS, HMM, AFTER_SUSPEND, NOT_READY, UNLICENSED, NO_MEMORY, REFUSED, OLD_RUNTIME, FAILED),
+    problems=(DIED, HANGS, HMM, AFTER_SUSPEND, NOT_READY, UNLICENSED, LIMITED, NO_MEMORY, REFUSED, OLD_RUNTIME, FAILED),
     needs=(
         "cuda-library",
         "device-nodes",

@@ -6,11 +6,12 @@ in an old ~/.bashrc) replaces newer libraries of the same name: "undefined symbo
 
 How it is judged
 For PyTorch before 2.6, the libraries in LD_LIBRARY_PATH against the wheels that PyTorch came with: libnvJitLink, and before 2.1
-libcublas, libcusparse and libcudart too. Beyond that, no library of a toolkit in LD_LIBRARY_PATH hides a newer one of the same
-name that comes later in it.
+libcublas, libcusparse and libcudart too. Beyond that, no library of a toolkit in LD_LIBRARY_PATH is older than
+one of the same name that comes later in it or in the wheels of the Python environment.
 
 Known exceptions
-PyTorch from 2.6 on loads its own libraries by their full path, whatever LD_LIBRARY_PATH says. A library newer than the wheel's
+PyTorch from 2.6 on loads its own libraries by their full path, whatever LD_LIBRARY_PATH says; extensions and other packages may
+not. A library newer than the wheel's
 keeps all its functions. Libraries of different major versions (libcublas.so.11 and .12) do not replace each other. cuDNN and
 NCCL have checks of their own.
 
@@ -43,6 +44,7 @@ OLD_WHEELS = {
     "libcusparse": "cusparse",
     "libcudart": "cuda-runtime",
 }
+ALL_WHEELS = {**OLD_WHEELS, "libnvrtc": "cuda-nvrtc"}
 TOOLKIT = re.compile(r"lib(cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)")
 
 CLEAN = Fix(
@@ -78,6 +80,18 @@ HIDDEN = Problem(
 )
 
 
+BEFORE_WHEELS = Problem(
+    id="older-cuda-toolkit-before-wheels",
+    title="LD_LIBRARY_PATH puts an older CUDA toolkit before this environment's libraries",
+    why="This PyTorch loads its own libraries whatever the variable says. Extensions and packages that leave it to the loader "
+    "get the older ones, and may miss functions in them.",
+    action=Action.FIX_CONFIG,
+    fixes=(CLEAN,),
+    references=STALE.references,
+    status=Status.WARN,
+)
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
     found = [library for library in facts.libraries.all if library.via == "LD_LIBRARY_PATH" and library.size is not None]
     first: dict[str, Library] = {}
@@ -85,7 +99,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         first.setdefault(library.soname, library)
     stale = [finding for library in first.values() if (finding := _stale(facts, library))]
     hidden = [finding for library in found if (finding := _hides(facts, first[library.soname], library))]
-    yield from stale[:1] or hidden[:1]  # the others are the same folder's
+    before = [finding for library in first.values() if (finding := _before_wheel(facts, library))]
+    yield from stale[:1] or hidden[:1] or before[:1]  # the others are the same folder's
 
 
 def _stale(facts: Facts, library: Library) -> Finding | None:
@@ -113,6 +128,21 @@ def _wheel(facts: Facts, library: Library) -> Package | None:
     if library.name not in wheels or facts.python.torch_cuda.split(".")[0] != major:
         return None
     return facts.python.package(f"nvidia-{wheels[library.name]}-cu{major}")
+
+
+def _before_wheel(facts: Facts, library: Library) -> Finding | None:
+    """A toolkit's library, older than the wheel that some package of this environment wants."""
+    version, name = _version(library), ALL_WHEELS.get(library.name)
+    if name is None:
+        return None
+    of_cuda_12 = facts.python.package(f"nvidia-{name}-cu{library.soname.rpartition('.so.')[2]}")
+    package = of_cuda_12 or facts.python.package(f"nvidia-{name}")  # the wheels of CUDA 13 have no number in their names
+    if package is None or version is None or version >= Version(package.version):
+        return None
+    return BEFORE_WHEELS.found(
+        f"{library.path} is {version} and goes before {package.name} {package.version}",
+        {"library": library.path, "without_it": ":".join(_other_entries(facts, library))},
+    )
 
 
 def _hides(facts: Facts, first: Library, later: Library) -> Finding | None:
@@ -143,4 +173,4 @@ def summary(facts: Facts) -> str:
     return "LD_LIBRARY_PATH brings CUDA libraries of " + ", ".join(folders) if folders else "none come from LD_LIBRARY_PATH"
 
 
-CHECK = Check(judge=judge, summary=summary, area="libraries", problems=(STALE, HIDDEN))
+CHECK = Check(judge=judge, summary=summary, area="libraries", problems=(STALE, HIDDEN, BEFORE_WHEELS))

@@ -23,17 +23,20 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import is_compat, release_of
+from gpudoctor.judging.driver_libraries import IMAGE
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on
 
 MISMATCH = 803
 VARIABLE = "LD_LIBRARY_PATH"
 STUB_CODE = 34
+PRELOADED = "ld-preload-cuda-library"
 NOT_FOUND = "libcuda.so.1: cannot open shared object file: No such file"
 VERIFY = "ldconfig -p | grep libcuda.so.1"
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/ld.so.conf.d/*.conf"
@@ -64,6 +67,7 @@ MISSING = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the CUDA part of the driver that is running",
+        recipe="libraries",
         verify=VERIFY,
         debian="sudo apt install libnvidia-compute-<branch> || sudo apt install libcuda1",
         rhel="sudo dnf install nvidia-driver-cuda-libs || sudo dnf install xorg-x11-drv-nvidia-cuda-libs",
@@ -88,7 +92,7 @@ BROKEN = Problem(
             risk="destructive",
             on=("container",),
         ),
-        Fix("On a host: install the driver's packages again", on=("host",)),
+        Fix("On a host: install the driver's packages again", verify=VERIFY, on=("host",), recipe="reinstall"),
     ),
 )
 
@@ -127,9 +131,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if library is None:
         yield not_loaded(facts)
     elif "/stubs/" in library or _init_code(facts) == STUB_CODE:
-        yield STUB.found(f"{library} is a stub, found through {_source(facts, 'stubs')}", _evidence(facts, library, "stubs"))
+        found = STUB.found(f"{library} is a stub, found through {_source(facts, 'stubs')}", _evidence(facts, library, "stubs"))
+        yield replace(found, because=PRELOADED)
     else:
-        yield from of_another_release(facts, library)
+        yield from (replace(found, because=PRELOADED) for found in of_another_release(facts, library))
 
 
 def loaded(facts: Facts) -> str | None:
@@ -146,13 +151,16 @@ def loaded(facts: Facts) -> str | None:
 def not_loaded(facts: Facts) -> Finding:
     error = facts.cuda.load_error or "no reason was given"
     if not error.startswith(NOT_FOUND):
-        return BROKEN.found(error, {"error": error, "files": _broken_files(facts, error)})
+        broken = BROKEN.found(error, {"error": error, "files": _broken_files(facts, error)})
+        return replace(broken, because=IMAGE.id)
     if facts.system.wsl:
         raise Skip("libcuda is not there; under WSL it comes from Windows, which the checks of WSL judge")
     if facts.system.is_container:
         raise Skip("libcuda is not in this container, which container-gpu-access judges", Skip.NOT_INSTALLED)
     if facts.driver.module_version is None or facts.nvml.library is None:
         raise Skip("no part of the driver is here", Skip.NOT_INSTALLED)
+    if "nvidia_vgpu_vfio" in facts.driver.loaded_modules:
+        raise Skip("this host lends its GPUs as vGPUs: CUDA is in the virtual machines", Skip.UNSUPPORTED)
     return MISSING.found("no libcuda.so.1, although the kernel module and NVML are there", {"error": error})
 
 
@@ -199,7 +207,7 @@ def _evidence(facts: Facts, library: str, part: str) -> dict[str, Any]:
 def _library_path(facts: Facts, part: str, needs_own: bool) -> str:
     """What LD_LIBRARY_PATH should be; with the driver's own folder in front where the wrong one is found without it."""
     own = [other.directory for other in facts.libraries.named("libcuda") if needs_own and _fits(facts, other.version)]
-    kept = (entry for entry in facts.environment.library_path if part not in entry and "/compat" not in entry)
+    kept = (entry for entry in facts.environment.library_path if not _is_meant(entry, part) and not _is_compat(entry))
     return ":".join(dict.fromkeys((*own[:1], *kept)))
 
 
@@ -208,18 +216,27 @@ def _fits(facts: Facts, release: str | None) -> bool:
 
 
 def _source(facts: Facts, part: str) -> str:
-    """What leads the loader to a folder, or to a folder with a word in its path."""
-    # CUDA 13.0's compat is reached by names such as /usr/local/cuda/compat, which lead to /usr/local/cuda-13.0/compat.
-    words = (part, "/compat") if "/compat" in part else (part,)
+    """What leads the loader to a folder, or to one whose path ends in a word."""
     try:
-        if any(word in entry for entry in facts.environment.library_path for word in words):
+        if any(_is_meant(entry, part) for entry in facts.environment.library_path):
             return VARIABLE
         for file, folders in facts.libraries.configured_directories.items():
-            if any(word in folder for folder in folders for word in words):
+            if any(_is_meant(folder, part) for folder in folders):
                 return file
     except Unavailable:
         return "an unknown way"
     return "a link, or the program's own path"
+
+
+def _is_meant(folder: str, part: str) -> bool:
+    """part: a folder, or the last word of one."""
+    # CUDA 13.0's compat is reached by names such as /usr/local/cuda/compat, which lead to /usr/local/cuda-13.0/compat.
+    path = folder.rstrip("/")
+    return part in (path, posixpath.basename(path)) or (_is_compat(part) and _is_compat(folder))
+
+
+def _is_compat(folder: str) -> bool:
+    return "compat" in folder.split("/")
 
 
 def summary(facts: Facts) -> str:

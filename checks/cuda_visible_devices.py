@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
@@ -32,7 +33,8 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh"
-HIDING = ("", "none", "void", "nodevfiles")
+BY_SLURM = "nodevfiles"
+HIDING = ("", "none", "void", BY_SLURM)
 
 WHERE = (
     Fix("Find the line that sets it, and delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
@@ -48,6 +50,11 @@ HIDES_ALL = Problem(
     action=Action.FIX_CONFIG,
     fixes=(SEE_ALL, *WHERE),
     references=(REFERENCE,),
+)
+
+ASK_SLURM = (
+    Fix("Slurm sets this for a job that asked for no GPU: ask for one", "srun --gres=gpu:1 nvidia-smi -L"),
+    Fix("In a batch script: #SBATCH --gres=gpu:1 before its first command"),
 )
 
 UNKNOWN = Problem(
@@ -108,7 +115,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
     if value.strip().lower() in HIDING or re.match(r"\s*-\d", value):
         if not is_contradicted(facts, 0):
-            yield HIDES_ALL.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
+            problem = replace(HIDES_ALL, fixes=ASK_SLURM) if value.strip().lower() == BY_SLURM else HIDES_ALL
+            yield problem.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
         return
     reading = read(value, facts)
     if not reading.stopped or reading.is_meant or is_contradicted(facts, len(reading.taken)):

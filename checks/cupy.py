@@ -28,6 +28,7 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.judging.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 GUIDE = "https://github.com/cupy/cupy/blob/main/docs/source/install.rst"
@@ -37,7 +38,7 @@ FINDS_WHEELS = Version("14")  # from here on by cuda-pathfinder
 NEEDS_HEADERS = (12, 2)
 SHOW = "<python> -c 'import cupy; print(cupy.arange(3).sum())'"
 CONDA = Fix("From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",))
-NO_WHEEL = Fix("CuPy has no wheel for a CUDA that is so old: install a newer driver", verify=SHOW)
+NO_WHEEL = Fix("CuPy has no wheel for a CUDA that is so old: install a newer driver", verify=SHOW, recipe="driver")
 
 WRONG_MAJOR = Problem(
     id="cupy-wrong-cuda-major",
@@ -102,9 +103,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     driver = facts.cuda.driver_version
     if major > driver[0]:
         message = f"{_words(package)} is built for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
-        yield offering(WRONG_MAJOR, driver[0]).found(
+        too_new = offering(WRONG_MAJOR, driver[0]).found(
             message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver))
         )
+        yield replace(too_new, causes=WRONG_LIBCUDA)
         return
     problems = list(libraries(facts, package, major))
     yield from problems or headers(facts, package, major)

@@ -22,25 +22,24 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.knowledge import branch
 from gpudoctor.knowledge.cuda import table
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, fix_on
 
 END_OF_LIFE = Problem(
     id="driver-branch-end-of-life",
     title="The driver's branch is past its end of life",
     why="NVIDIA no longer repairs it: security holes stay open, new kernels break its build, new CUDA releases leave it behind.",
-    action=Action.INSTALL,
+    action=Action.WATCH,
     status=Status.WARN,
-    fixes=(
-        *fix_on(
-            "Install a branch that is maintained",
-            verify="nvidia-smi",
-            debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver) && sudo reboot",
-            rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
-            suse="sudo zypper update '*nvidia*' && sudo reboot",
-            arch="sudo pacman -Syu && sudo reboot",
-            other="sudo sh NVIDIA-Linux-*-<maintained>.*.run && sudo reboot",
-        ),
-        Fix("Where no newer branch supports this GPU (Kepler: 470): keep this one, and a kernel that it builds for"),
+    latent=True,
+    fixes=fix_on(
+        "Install a branch that is maintained",
+        recipe="driver <maintained>",
+        verify="nvidia-smi",
+        debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver) && sudo reboot",
+        rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
+        suse="sudo zypper update '*nvidia*' && sudo reboot",
+        arch="sudo pacman -Syu && sudo reboot",
+        other="sudo sh NVIDIA-Linux-*-<maintained>.*.run && sudo reboot",
     ),
     references=("https://docs.nvidia.com/datacenter/tesla/drivers/supported-drivers-and-cuda-toolkit-versions.html",),
 )

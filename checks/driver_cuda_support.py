@@ -30,11 +30,11 @@ from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
+from gpudoctor.judging import other_torch
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
 
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
-INDEX = "https://download.pytorch.org/whl/"
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 NVVM = ("nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11")
 CONDA_RUNTIMES = ("cuda-cudart", "cudatoolkit")
@@ -45,6 +45,7 @@ TORCH_WORKS = "<python> -c 'import torch; print(torch.zeros(1).cuda())'"
 
 UPGRADE = fix_on(
     "Install a newer driver",
+    recipe="driver <upgrade>",
     verify="nvidia-smi",
     debian="(sudo apt install <package> || sudo apt install nvidia-driver) && sudo reboot",
     rhel="sudo dnf upgrade --refresh '*nvidia*' && sudo reboot",
@@ -56,7 +57,7 @@ NO_UPGRADE = (Fix("There is no newer driver for this GPU: use software for a CUD
 UPGRADE_WINDOWS = (Fix("In Windows: install the newest NVIDIA driver, then run wsl --shutdown", verify="nvidia-smi"),)
 OTHER_TORCH = Fix(
     "Install the PyTorch that this driver can run",
-    "<python> -m pip install --force-reinstall <packages> --index-url <index>",
+    "<python> -m pip uninstall -y torch && <python> -m pip install torch==<torch> --index-url <index>",
     needs=("network",),
     verify=TORCH_WORKS,
 )
@@ -80,6 +81,7 @@ TOOLKIT_TOO_NEW = Problem(
     fixes=(*UPGRADE, Fix("Build with a toolkit that the driver knows", f"export CUDA_HOME={OLDER} PATH={OLDER}/bin:$PATH")),
     references=(COMPATIBILITY,),
     status=Status.WARN,
+    latent=True,
 )
 
 UNSUPPORTED_PTX = Problem(
@@ -97,6 +99,7 @@ UNSUPPORTED_PTX = Problem(
     ),
     references=("https://github.com/NVIDIA/nvbandwidth/issues/61", "https://github.com/huggingface/candle/issues/1846"),
     status=Status.WARN,
+    latent=True,
 )
 
 
@@ -110,10 +113,11 @@ class Installed(NamedTuple):
 def judge(facts: Facts) -> Iterator[Finding]:
     driver = facts.cuda.library_version or facts.nvml.driver_version
     too_new = [one for one in runtimes(facts) if not runs(one.cuda, driver, facts)]
-    nvcc = compiler(facts)
     if too_new:
         yield too_old(facts, too_new, driver)
-    elif nvcc and not runs(nvcc.cuda, driver, facts):
+        return
+    nvcc = compiler(facts)
+    if nvcc and not runs(nvcc.cuda, driver, facts):
         if not differs_from_torch(facts, nvcc):
             yield toolkit_too_new(facts, nvcc, driver)
     else:
@@ -171,9 +175,9 @@ def too_old(facts: Facts, too_new: list[Installed], driver: str) -> Finding:
     other = torch_for(facts, driver)
     if other:
         release, variant = other
-        companions = [name for name in ("torchvision", "torchaudio") if facts.python.package(name)]
-        evidence |= {"packages": [f"torch=={release}", *companions], "index": INDEX + variant}
-    fixes = (*upgrades(facts, knowledge.minimum_driver(newest.cuda)), *([OTHER_TORCH] if other else []))
+        evidence |= {"torch": release, "index": other_torch.INDEX + variant}
+    others = [other_torch.install(facts, OTHER_TORCH, *other)] if other else []
+    fixes = (*upgrades(facts, knowledge.minimum_driver(newest.cuda)), *others)
     return replace(TOO_OLD, fixes=fixes).found(
         f"{', '.join(one.name for one in too_new)}: needs driver {least(newest)} or newer, this is {driver} ({supports(facts)})",
         evidence,
@@ -240,6 +244,9 @@ def torch_for(facts: Facts, driver: str) -> tuple[str, str] | None:
     if torch is None:
         return None
     installed = Version(Version(torch.version).base_version)
+    if facts.python.package("vllm"):  # it wants this very release
+        own = other_torch.variant_of_vllm(driver)
+        return (str(installed), own) if own else None
     rows = [row for row in wheels.table().torch if Version(row.version) <= installed and is_for(row, facts.python.version)]
     for row in sorted(rows, key=lambda row: Version(row.version), reverse=True):
         variants = {

@@ -7,9 +7,9 @@ speak a private protocol that changes with every release, so the halves must hav
 How it is judged
 NVML's own word (code 18: driver/library version mismatch); where NVML cannot be asked, the version of the loaded module
 against the one in the library's file name. Why it is so: the module on disk tells what the next boot would load. If it is of
-the libraries' release, an upgrade waits for that boot. If it is not, no boot helps: two installations are mixed, or an
-upgrade stopped half-way. In a container the host's module meets libraries that the image brought along, or
-those that the host had when the container was started.
+the libraries' release, or a newer kernel with a module of its own waits, a boot ends it. If not, no boot helps: two
+installations or packages of two sources are mixed, or an upgrade stopped half-way. In a container the host's module meets
+libraries that the image brought along, or those that the host had when the container was started.
 
 Known exceptions
 Libraries of another release that lie about but are not loaded do no harm. Forward-compatibility libraries (cuda-compat) are
@@ -28,6 +28,8 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging.driver_packages import MIXED_PACKAGES, mixed_packages
+from gpudoctor.judging.next_boot import is_same_on_disk, next_kernel, on_disk, stays, waits_for_boot
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
 PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
@@ -80,6 +82,7 @@ MIXED_INSTALL = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Remove the .run installation, then reinstall the packages",
+        recipe="without-runfile",
         verify="nvidia-smi",
         debian="sudo nvidia-uninstall && sudo apt install --reinstall '?installed?name(nvidia-.*-<branch>)' && sudo reboot",
         rhel="sudo nvidia-uninstall && sudo dnf reinstall '*nvidia*' && sudo reboot",
@@ -97,6 +100,7 @@ INCOMPLETE = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Build and install the module of the libraries' release, then reboot",
+        recipe="module-at-boot",
         verify="nvidia-smi",
         debian="sudo apt install --fix-broken && sudo dkms autoinstall && sudo reboot",
         rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall) && sudo reboot",
@@ -107,6 +111,7 @@ INCOMPLETE = Problem(
 )
 INSTALL_READY_MADE = fix_on(
     "Install the module of the libraries' release, then reboot",
+    recipe="module-at-boot",
     verify="nvidia-smi",
     debian="sudo apt install --fix-broken && sudo reboot",
     rhel="sudo dnf upgrade '*nvidia*' && (! command -v akmods || sudo akmods --force) && sudo reboot",
@@ -158,11 +163,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not'}"
     words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
+    words += f", and kernel {next_kernel(facts)} waits for a boot" if is_same_on_disk(facts) and next_kernel(facts) else ""
     evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
     causes = (
         Cause(IN_IMAGE, lambda facts: in_image(facts).found(words, evidence) if brought_along(facts) else None),
         Cause(OLDER_IN_CONTAINER, lambda facts: OLDER_IN_CONTAINER.found(words, evidence) if is_older(facts, module) else None),
         Cause(MIXED_INSTALL, lambda facts: mixed_install(facts, words, evidence)),
+        Cause(MIXED_PACKAGES, lambda facts: mixed_packages(facts, words, evidence) if is_same_on_disk(facts) else None),
         Cause(INCOMPLETE, lambda facts: incomplete(facts).found(words, evidence) if stays(facts) else None),
         Cause(MISMATCH, lambda facts: upgraded(facts, words, evidence)),
     )
@@ -181,24 +188,6 @@ def agree(facts: Facts, module: str) -> bool:
     if library is None:
         raise Skip("no driver library was found in the usual places", Skip.NOT_INSTALLED)
     return library == module
-
-
-def on_disk(facts: Facts) -> str | None:
-    """The version of the module that the next boot would load; None where that is not visible."""
-    try:
-        return facts.driver.modinfo.get("version")
-    except Unavailable:
-        return None
-
-
-def waits_for_boot(facts: Facts) -> bool:
-    """The next boot would load a module of the libraries' release."""
-    return on_disk(facts) in facts.driver.library_versions and on_disk(facts) != facts.driver.module_version
-
-
-def stays(facts: Facts) -> bool:
-    """The next boot would load the release that is loaded now."""
-    return facts.container.engine is None and on_disk(facts) == facts.driver.module_version
 
 
 def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
@@ -282,6 +271,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
-    problems=(IN_IMAGE, OLDER_IN_CONTAINER, MIXED_INSTALL, INCOMPLETE, MISMATCH),
+    problems=(IN_IMAGE, OLDER_IN_CONTAINER, MIXED_INSTALL, MIXED_PACKAGES, INCOMPLETE, MISMATCH),
     needs=("kernel-module",),
 )

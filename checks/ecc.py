@@ -137,10 +137,18 @@ def judge_mode(gpu: Gpu) -> Iterator[Finding]:
 def judge_uncorrected(gpu: Gpu) -> Iterator[Finding]:
     count = gpu.ecc_volatile_uncorrected
     if count:
-        evidence = {**address(gpu), "uncorrected": count, "corrected": gpu.ecc_volatile_corrected}
+        evidence = {**address(gpu), "uncorrected": count, **corrected(gpu)}
         yield UNCORRECTED.found(
             f"GPU {gpu.index}: uncorrectable errors since the driver was loaded: {count}", evidence, gpu.index
         )
+
+
+def corrected(gpu: Gpu) -> dict[str, int]:
+    """What stands beside it, where that is told."""
+    try:
+        return {"corrected": gpu.ecc_volatile_corrected}
+    except Skip:
+        return {}
 
 
 def judge_sram(gpu: Gpu) -> Iterator[Finding]:

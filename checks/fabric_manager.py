@@ -31,6 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.nvml_values import error_name
+from gpudoctor.judging.fabric_services import SUBNET_MANAGER, in_guest, subnet_manager, ways
 from gpudoctor.model import (
     NEW_INITRAMFS,
     Action,
@@ -76,6 +77,7 @@ NOT_RUNNING = Problem(
     fixes=(
         *fix_on(
             "Install Fabric Manager of the driver's version, and start it",
+            recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + START_SERVICE,
             rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + START_SERVICE,
@@ -87,7 +89,6 @@ NOT_RUNNING = Problem(
             "sudo journalctl -u nvidia-fabricmanager -n 50",
             on=("host",),
         ),
-        Fix("In a virtual machine without switches of its own: the host must activate the partition", verify=LOOK, on=("host",)),
         ON_HOST,
     ),
     references=("https://github.com/gpustack/gpustack/issues/1254", "https://github.com/pytorch/pytorch/issues/35710"),
@@ -101,6 +102,7 @@ MISMATCH = Problem(
     fixes=(
         *fix_on(
             "Install the driver's version of Fabric Manager, and start it",
+            recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + RESTART_SERVICE,
             rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + RESTART_SERVICE,
@@ -181,6 +183,9 @@ IMEX = Problem(
 )
 
 
+BROKEN_LINK = ("nvswitch-error", "xid-74-nvlink-error", "nvlink-link-down")
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
     fabrics = fabrics_of(facts)
     if not fabrics and not facts.pci.nvswitches:
@@ -188,7 +193,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not_ready(facts, fabrics):
         states = sorted({fabric.state for _, fabric in fabrics})
         otherwise = UNHEALTHY.found(f"the state of the fabric is: {' and '.join(states) or 'not ready'}", {"fabric": states})
-        yield from first_cause((Cause(MISMATCH, mismatch), Cause(NOT_RUNNING, not_running)), facts, otherwise)
+        yield from first_cause(CAUSES, facts, otherwise)
         return
     for gpu, fabric in fabrics:
         yield from judge_fabric(gpu, fabric)
@@ -231,20 +236,28 @@ def for_here(facts: Facts, problem: Problem) -> Problem:
 def not_running(facts: Facts) -> Finding | None:
     if any(is_rack(gpu) for gpu in facts.nvml.gpus):
         return None
-    if facts.system.is_container or (facts.system.hypervisor and not facts.pci.nvswitches):
-        return for_here(facts, NOT_RUNNING).found(
-            "the fabric is not ready, which is for the host to do", confidence=Confidence.LIKELY
-        )
+    if facts.system.is_container:
+        words = "the fabric is not ready, which is for the host to do"
+        return for_here(facts, NOT_RUNNING).found(words, confidence=Confidence.LIKELY)
     unit = facts.services.unit("nvidia-fabricmanager")
     if unit and unit.is_active:
         return None
     state = f"{unit.active} ({unit.result})" if unit else "not installed"
-    return NOT_RUNNING.found(f"the fabric is not ready, and nvidia-fabricmanager is {state}", {"service": state})
+    problem = replace(NOT_RUNNING, fixes=ways(unit)) if unit else NOT_RUNNING
+    return problem.found(f"the fabric is not ready, and nvidia-fabricmanager is {state}", {"service": state})
 
 
 def is_rack(gpu: Gpu) -> bool:
     known = knowledge.gpu_by_name(gpu.name)
     return bool(known and known.nvlink and "NVL72" in known.nvlink.form)
+
+
+CAUSES = (
+    Cause(NOT_RUNNING, lambda facts: in_guest(facts, NOT_RUNNING)),
+    Cause(MISMATCH, mismatch),
+    Cause(SUBNET_MANAGER, subnet_manager),
+    Cause(NOT_RUNNING, not_running),
+)
 
 
 def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
@@ -255,9 +268,9 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
     if fabric.status:
         yield UNHEALTHY.found(f"GPU {gpu.index} did not register: {error_name(fabric.status)}", evidence, gpu=gpu.index)
     elif fabric.summary == "unhealthy" or set(problems) - PASSING:
-        yield UNHEALTHY.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index)
+        yield replace(UNHEALTHY.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index), causes=BROKEN_LINK)
     elif fabric.summary == "limited capacity" or problems:
-        yield DEGRADED.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index)
+        yield replace(DEGRADED.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index), causes=BROKEN_LINK)
 
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
@@ -282,6 +295,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="links",
-    problems=(MISMATCH, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
+    problems=(MISMATCH, SUBNET_MANAGER, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
     needs=("nvml",),
 )

@@ -7,7 +7,8 @@ down), may have got no address space from the firmware, or may be reserved for a
 How it is judged
 /sys/bus/pci/devices: display controllers of vendor 10de. A configuration space of ones, or the driver's word in the kernel
 log, means that the device does not answer. A framebuffer region (NVIDIA's BAR1) without an address was not assigned by the
-firmware; the driver's log says so too.
+firmware; the driver's log says so too. On a laptop a rule of udev, a graphics mode tool or the firmware's switch may have taken
+the GPU off the bus.
 
 Known exceptions
 A GPU that NVML lists works, whatever the log says of its past. Under WSL2 and on a Jetson the GPU is no PCI device. In a
@@ -21,10 +22,12 @@ https://github.com/NVIDIA/NVSentinel/issues/155
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.judging.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 NO_GPU = Problem(
@@ -39,6 +42,7 @@ NO_GPU = Problem(
             "On a machine that should have one: seat the card and its power cable, then look at the bus", verify="lspci -d 10de:"
         ),
         Fix("In a virtual machine: choose an instance type with a GPU, or pass one through", verify="lspci -d 10de:"),
+        Fix("On a laptop: switch the dedicated GPU on in the firmware, and hybrid graphics in its desktop's settings"),
     ),
 )
 
@@ -124,6 +128,8 @@ ALL_VFIO = Problem(
     fixes=FREE,
 )
 
+Value = TypeVar("Value")
+JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
 FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
 INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
@@ -135,33 +141,44 @@ def judge(facts: Facts) -> Iterator[Finding]:
     gpus = facts.pci.gpus
     if not gpus:
         yield from no_gpu(facts)
-    elif all(gpu.driver in RESERVED for gpu in gpus):
+    elif all(is_reserved(gpu) for gpu in gpus):
         addresses = [gpu.address for gpu in gpus]
         yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
     else:
         yield from for_each(gpus, lambda gpu: () if is_foreign(facts, gpu) else judge_gpu(facts, gpu))
 
 
+def is_reserved(gpu: PciFunction) -> bool:
+    """Not where a text does not tell its driver."""
+    return known(lambda: gpu.driver) in RESERVED
+
+
 def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
     """In a container whose nodes are all of GPUs that work: one of the host that was not given to it."""
-    if not (facts.container.engine and facts.nvml.reaches_any) or facts.nvml.reaches(gpu.address):
+    if not facts.nvml.reaches_any or facts.nvml.reaches(gpu.address) or not facts.container.engine:
         return False
     return len(facts.devices.gpu_nodes) <= len(facts.nvml.reachable)
 
 
 def no_gpu(facts: Facts) -> Iterator[Finding]:
+    if known(lambda: facts.nvml.count) or known(lambda: facts.cuda.count):
+        raise Skip("the GPU is no PCI device here, but the driver lists it")
+    if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
+        raise Skip("on a Jetson the GPU is no PCI device")
+    off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
+    yield off or NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
+
+
+def known(read: Callable[[], Value]) -> Value | None:
     try:
-        elsewhere = facts.nvml.count
-    except Unavailable:
-        elsewhere = 0
-    if elsewhere:
-        raise Skip("the GPU is no PCI device here, but NVML lists it")
-    yield NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
+        return read()
+    except Skip:
+        return None
 
 
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     others = facts.nvml.reaches_any
-    if gpu.driver in RESERVED:
+    if is_reserved(gpu):
         yield VFIO.found(f"{gpu.address} is bound to {gpu.driver}", {"gpu": gpu.address, "driver": gpu.driver})
     elif facts.nvml.reaches(gpu.address):
         return
@@ -169,6 +186,8 @@ def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
         yield FALLEN_OFF.found(
             f"the driver found no answer from {gpu.address} when it looked for it", {"gpu": gpu.address}, partial=others
         )
+    elif not gpu.responds and (off := without_power(facts, gpu.address)):
+        yield off
     elif not gpu.responds:
         words = "; it fell off while it ran (Xid 79)" if fell_off_later(facts, gpu) else ""
         yield FALLEN_OFF.found(f"{gpu.address} returns only ones{words}", {"gpu": gpu.address}, partial=others)
@@ -209,5 +228,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="hardware",
-    problems=(NO_GPU, FALLEN_OFF, NO_ADDRESS, VFIO, ALL_VFIO),
+    problems=(NO_GPU, SWITCHED_OFF, FALLEN_OFF, NO_ADDRESS, VFIO, ALL_VFIO),
 )

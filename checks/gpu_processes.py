@@ -5,11 +5,12 @@ A forgotten notebook, a model server or another user's job on the same GPU takes
 or out of memory for no reason of its own.
 
 How it is judged
-The processes that NVML names, without the desktop's. Each that holds more than a quarter of the GPU's memory warns, also if
-it is this user's own: it may be forgotten. Where the GPU is busy for more than half of the time, so do other people's.
+The processes that NVML names, without the desktop's. Each that holds more than a quarter of the GPU's memory warns. One of this
+user's own does so only while the GPU is idle: it may be forgotten; while it works, the GPU is simply in use. Where the GPU is
+busy for more than half of the time, other people's warn too.
 
 Known exceptions
-On a machine at work this only says who works. A process that cannot be seen from here (another container, another process
+On a shared machine at work this only says who works. A process that cannot be seen from here (another container, another process
 namespace) is judged by gpu-memory. Under WSL2 NVML names no processes.
 
 References
@@ -19,6 +20,7 @@ https://github.com/pytorch/pytorch/issues/3871
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -27,9 +29,10 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 MEMORY_SHARE = 0.25
 BUSY_PERCENT = 50
-DESKTOP = {
+NO_JOBS = {
     *("Xorg", "Xwayland", "X", "gnome-shell", "gdm-x-session", "gdm-wayland-ses", "kwin_x11", "kwin_wayland", "plasmashell"),
     *("cinnamon", "xfwm4", "mutter", "sway", "Hyprland", "weston", "gnome-remote-de", "nvidia-persiste", "nvidia-smi"),
+    *("nvidia-cuda-mps-server", "nvidia-cuda-mps"),  # they hold the GPU to share it
 }
 
 OTHERS = Problem(
@@ -48,23 +51,31 @@ OTHERS = Problem(
     ),
     references=("https://github.com/pytorch/pytorch/issues/3871",),
     status=Status.WARN,
+    latent=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from for_each(facts.nvml.reachable.values(), judge_gpu)
+    found = for_each(facts.nvml.reachable.values(), judge_gpu)
+    yield from (as_clue(finding) for finding in found) if facts.texts.alone else found
+
+
+def as_clue(finding: Finding) -> Finding:
+    """A text that shows a process does not tell whether it is the one that somebody asks about."""
+    return replace(finding, is_clue=True, confidence=Confidence.LIKELY)
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
-    others = [process for process in gpu.processes if process.name not in DESKTOP]
-    large = [process for process in others if (process.used_mib or 0) > gpu.memory_total_mib * MEMORY_SHARE]
+    others = [process for process in gpu.processes if process.name not in NO_JOBS]
     busy = utilization(gpu)
-    computing = [process for process in others if process.kind != "graphics" and not process.ours]
-    if large:
+    works = busy is not None and busy > BUSY_PERCENT
+    large = [process for process in others if (process.used_mib or 0) > gpu.memory_total_mib * MEMORY_SHARE]
+    foreign = [process for process in others if process.kind != "graphics" and not process.ours]
+    if large and not (works and not foreign):
         yield found(gpu, large, busy, Confidence.CONFIRMED)
-    elif computing and busy is not None and busy > BUSY_PERCENT:
+    elif foreign and works:
         # NVML does not say whose work it is that keeps the GPU busy.
-        yield found(gpu, computing, busy, Confidence.LIKELY)
+        yield found(gpu, foreign, busy, Confidence.LIKELY)
 
 
 def found(gpu: Gpu, processes: list[Process], busy: int | None, confidence: Confidence) -> Finding:
@@ -95,7 +106,7 @@ def utilization(gpu: Gpu) -> int | None:
 
 def summary(facts: Facts) -> str:
     count = sum(len(gpu.processes) for gpu in facts.nvml.reachable.values())
-    return f"{count}, of the desktop or small" if count else "no process"
+    return f"{count}, of the desktop, small or your own at work" if count else "no process"
 
 
 CHECK = Check(

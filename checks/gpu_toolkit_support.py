@@ -30,6 +30,7 @@ MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-a
 USE = Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --list-gpu-code | grep <sm>")
 INSTALL = fix_on(
     "Install a toolkit that knows this GPU, from NVIDIA's repository",
+    recipe="toolkit <cuda>",
     debian="sudo apt install cuda-toolkit-<dashed>",
     rhel="sudo dnf install cuda-toolkit-<dashed>",
     suse="sudo zypper install cuda-toolkit-<dashed>",
@@ -47,6 +48,7 @@ TOO_OLD = Problem(
     fixes=(*INSTALL, USE),
     references=(MATRIX,),
     status=Status.WARN,
+    latent=True,
 )
 
 DROPPED = Problem(
@@ -58,6 +60,7 @@ DROPPED = Problem(
     fixes=(*INSTALL, USE),
     references=(MATRIX,),
     status=Status.WARN,
+    latent=True,
 )
 
 
@@ -67,24 +70,31 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("there is no nvcc", Skip.NOT_INSTALLED)
     skip_conflict(facts)
     for capability, name in models(facts).items():
-        yield from judge_model(nvcc, nvcc.version[:2], capability, name)
+        yield from judge_model(facts, nvcc, nvcc.version[:2], capability, name)
 
 
 def models(facts: Facts) -> dict[tuple[int, int], str]:
     return {gpu.compute_capability: gpu.name for gpu in facts.nvml.reachable.values()}
 
 
-def judge_model(nvcc: Tool, cuda: Version, capability: tuple[int, int], name: str) -> Iterator[Finding]:
+def judge_model(facts: Facts, nvcc: Tool, cuda: Version, capability: tuple[int, int], name: str) -> Iterator[Finding]:
     known = knowledge.architecture(capability)
     sm = "sm_{}{}".format(*capability)
     if known is None:
         raise Skip(f"which CUDA compiles for {name} ({sm}) is not known", Skip.NO_ANSWER)
     if cuda < known.first_cuda:
         what = f"{nvcc.path} is CUDA {dotted(cuda)}; {name} ({sm}) needs {dotted(known.first_cuda)} or newer"
-        yield TOO_OLD.found(what, evidence(sm, known.first_cuda))
+        yield TOO_OLD.found(what, evidence(sm, wanted(facts, known.first_cuda)))
     elif known.last_cuda and cuda > known.last_cuda:
         what = f"{nvcc.path} is CUDA {dotted(cuda)}; {dotted(known.last_cuda)} was the last for {name} ({sm})"
         yield DROPPED.found(what, evidence(sm, known.last_cuda))
+
+
+def wanted(facts: Facts, first: tuple[int, int]) -> tuple[int, int]:
+    """PyTorch's own release where it knows the GPU, so that extensions of it can be built too."""
+    torch = facts.python.torch_cuda if facts.python.package("torch") else None
+    major, minor = map(int, (torch or "0.0").split(".")[:2])
+    return max(first, (major, minor))
 
 
 def evidence(sm: str, cuda: tuple[int, int]) -> dict[str, str]:

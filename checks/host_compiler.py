@@ -49,6 +49,7 @@ MISSING = Problem(
     ),
     references=(GUIDE,),
     status=Status.WARN,
+    latent=True,
 )
 
 TOO_NEW = Problem(
@@ -60,7 +61,7 @@ TOO_NEW = Problem(
         *fix_on(
             "Install an older one beside it",
             debian="sudo apt install g++-<newest>",
-            rhel="sudo dnf install gcc-toolset-<newest>-gcc-c++",
+            rhel="sudo dnf install gcc<newest>-c++ || sudo dnf install gcc-toolset-<newest>-gcc-c++",
             suse="sudo zypper install gcc<newest>-c++",
             arch="sudo pacman -S gcc<newest>",
             conda="conda install -c conda-forge gxx=<newest>",
@@ -70,6 +71,7 @@ TOO_NEW = Problem(
     ),
     references=(GUIDE,),
     status=Status.WARN,
+    latent=True,
 )
 
 

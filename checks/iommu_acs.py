@@ -21,7 +21,9 @@ https://github.com/NVIDIA/nccl/issues/2079
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -93,18 +95,38 @@ def judge(facts: Facts) -> Iterator[Finding]:
     pairs = [pair for pair, word in facts.nvml.p2p.items() if word == "ok"]
     if not any(not has_nvlink(facts.nvml.gpus[one]) for pair in pairs for one in pair):
         raise Skip("no two GPUs send to each other over PCIe")
-    bridges = redirecting(facts)
-    types = translating(facts)
-    if bridges:
-        yield ACS.found(
-            f"peer traffic is redirected by {', '.join(bridges)}",
-            {"bridges": bridges, "iommu_groups": types},
-            confidence=Confidence.LIKELY,
-        )
-    elif types:
-        yield IOMMU.found(
-            f"the GPUs' IOMMU groups are of type {', '.join(types)}", {"types": types}, confidence=Confidence.LIKELY
-        )
+    bridges, types, faults = redirecting(facts), translating(facts), stopped(facts)
+    if not (bridges or types):
+        return
+    evidence = {"bridges": bridges, "iommu_groups": types, "log": faults[-1] if faults else None}
+    seen = [f"peer traffic is redirected by {', '.join(bridges)}"] if bridges else []
+    if types and (faults or not bridges):
+        seen.append(f"the GPUs' IOMMU groups are of type {', '.join(types)}")
+    problem = IOMMU if types and (faults or not bridges) else ACS
+    if bridges and types:
+        problem = replace(problem, fixes=(*IOMMU.fixes[:-1], *ACS.fixes) if problem is IOMMU else (*ACS.fixes[:2], *IOMMU.fixes))
+    if faults:
+        seen.append(f"the IOMMU stopped transfers of a GPU ({len(faults)} lines in the log)")
+        yield replace(problem, status=Status.FAIL).found("; ".join(seen), evidence)
+    else:
+        yield problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
+
+
+FAULT = (
+    r"DMAR: .*[Rr]equest device \[?(?P<intel>[0-9a-f:.]+)|nvidia (?P<amd>[0-9a-f:.]+): .*IO_PAGE_FAULT"
+    r"|IO_PAGE_FAULT.*device=(?P<amd_before>[0-9a-f:.]+)"
+)
+
+
+def stopped(facts: Facts) -> list[str]:
+    """Lines of the log in which the IOMMU refused what a GPU asked for: evidence beside the settings, if it can be read."""
+    try:
+        lines = facts.kernel_log.matching(FAULT)
+    except Skip:
+        return []
+    gpus = [gpu.address for gpu in facts.pci.gpus]
+    matches = ((line.text, re.search(FAULT, line.text)) for line in lines)
+    return [text for text, match in matches if match and any(gpu.endswith(next(filter(None, match.groups()))) for gpu in gpus)]
 
 
 def has_nvlink(gpu: Gpu) -> bool:

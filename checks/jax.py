@@ -29,6 +29,7 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package
+from gpudoctor.judging.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://github.com/jax-ml/jax/blob/main/docs/installation.md"
@@ -67,7 +68,7 @@ OLD_DRIVER = Problem(
             "<python> -m pip uninstall -y <plugin> <half> && <python> -m pip install -U <package>",
             verify=DEVICES,
         ),
-        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi"),
+        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
     ),
     references=(GUIDE,),
 )
@@ -167,7 +168,7 @@ def old_driver(facts: Facts, major: int) -> Finding:
     }
     message = f"the plugin is for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
     problem = OLD_DRIVER if driver[0] >= 12 else replace(OLD_DRIVER, fixes=OLD_DRIVER.fixes[1:])
-    return problem.found(message, evidence)
+    return replace(problem.found(message, evidence), causes=WRONG_LIBCUDA)
 
 
 def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ device.
 
 How it is judged
 /proc/driver/nvidia/version exists. Where it does not, the causes are ruled out in this order: no driver is installed,
-nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, its build failed for the running kernel, it
-was never built for that kernel. A driver that does not support the GPU is another check's matter.
+nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, it was built for another kernel, its build
+failed for the running kernel, it was never built for that kernel. A driver that does not support the GPU is another check's
+matter.
 
 Known exceptions
 Under WSL2 the module lives in Windows. In a container /proc shows the host's module; why it is missing, only the host knows.
@@ -18,19 +19,20 @@ https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging.driver_packages import FINISH, has_builder, unfinished
+from gpudoctor.judging.refused_module import BLACKLISTED, OF_ANOTHER_KERNEL, blacklisted, of_another_kernel
 from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
-UBUNTU_DRIVER = Fix("Install the driver, then reboot", "sudo ubuntu-drivers install && sudo reboot", verify="nvidia-smi")
-DEBIAN_DRIVER = "Add contrib, non-free and non-free-firmware to the APT sources, then install the driver and reboot"
 INSTALL_ON_DEBIAN = "sudo apt update && sudo apt install linux-headers-$(uname -r) nvidia-driver && sudo reboot"
 NOT_INSTALLED = Problem(
     id="no-driver-found",
@@ -41,24 +43,26 @@ NOT_INSTALLED = Problem(
         *fix_on(
             "Install the driver, then reboot",
             verify="nvidia-smi",
+            recipe="driver",
+            debian=INSTALL_ON_DEBIAN,
             rhel="sudo dnf install nvidia-open && sudo reboot",
             suse="sudo zypper install nvidia-open-driver-G06-signed-kmp && sudo reboot",
             arch="sudo pacman -S nvidia-open-dkms linux-headers && sudo reboot",
             other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
         ),
-        Fix(DEBIAN_DRIVER, INSTALL_ON_DEBIAN, verify="nvidia-smi", on=("debian",)),
     ),
     references=(GUIDE,),
 )
 
-BLACKLIST = "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf && "
+KEPT_OUT = "blacklist nouveau\\nblacklist nova_core\\noptions nouveau modeset=0\\n"
+BLACKLIST = f"printf '{KEPT_OUT}' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf && "
 DRACUT, MKINITCPIO = "sudo dracut --force && ", "sudo mkinitcpio -P && "
 INITRAMFS = {"debian": "sudo update-initramfs -u && ", "rhel": DRACUT, "suse": DRACUT, "arch": MKINITCPIO, "other": ""}
-KEEP_OUT = "Keep nouveau from loading, rebuild the initramfs, then reboot"
+KEEP_OUT = "Keep it from loading, rebuild the initramfs, then reboot"
 NOUVEAU = Problem(
     id="nouveau-loaded",
-    title="The open-source driver nouveau holds the GPU",
-    why="nouveau was loaded first and cannot share a GPU with NVIDIA's module; it has no CUDA.",
+    title="The kernel's own driver, nouveau or nova, holds the GPU",
+    why="It was loaded first and cannot share a GPU with NVIDIA's module; it has no CUDA.",
     action=Action.REBOOT,
     fixes=tuple(
         Fix(KEEP_OUT, f"{BLACKLIST}{words}sudo reboot", "disruptive", (), "nvidia-smi", (on,)) for on, words in INITRAMFS.items()
@@ -66,18 +70,7 @@ NOUVEAU = Problem(
     references=(GUIDE,),
 )
 
-TAKE_OUT = "sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d'"
-BLACKLISTED = Problem(
-    id="nvidia-module-blacklisted",
-    title="A modprobe rule keeps the nvidia module from loading",
-    why="A file in modprobe.d blacklists nvidia or replaces its loading by nothing, so it is never loaded.",
-    action=Action.FIX_CONFIG,
-    fixes=(
-        Fix("Take the rule out, then load the module", f"{TAKE_OUT} <file> && sudo modprobe nvidia", verify="nvidia-smi"),
-        Fix("Ubuntu laptops: if prime-select wrote it", command="sudo prime-select on-demand && sudo reboot", on=("debian",)),
-    ),
-)
-
+ACCEPT = "Have the module accepted: take one that is signed, or enrol the key that signed it"
 DKMS_KEY = "sudo mokutil --import /var/lib/dkms/mok.pub"
 SECURE_BOOT = Problem(
     id="secure-boot-module-rejected",
@@ -86,7 +79,7 @@ SECURE_BOOT = Problem(
     "The commands ask for a password; at the next boot choose 'Enroll MOK' on the blue screen and give it again.",
     action=Action.REBOOT,
     fixes=tuple(
-        Fix("Enrol the key that signs the module", f"{enrol} && sudo reboot", verify="nvidia-smi", on=on)
+        Fix(ACCEPT, f"{enrol} && sudo reboot", verify="nvidia-smi", on=on, recipe="sign")
         for enrol, on in (
             (f"(sudo update-secureboot-policy --enroll-key || {DKMS_KEY})", ("debian",)),
             ("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der", ("rhel",)),
@@ -107,6 +100,7 @@ COMPILER = fix_on(
 )
 NEWER = fix_on(
     "Install a newer driver, which knows this kernel",
+    recipe="driver <newer>",
     verify="dkms status && nvidia-smi",
     debian="(sudo apt install nvidia-driver-<newer> || sudo apt install nvidia-driver) && sudo reboot",
     rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
@@ -133,7 +127,8 @@ NOT_BUILT = Problem(
     why="The module is compiled for each kernel. The headers of the running kernel (or DKMS) were missing when it was updated.",
     action=Action.INSTALL,
     fixes=fix_on(
-        "Install the headers of the running kernel and build the module",
+        "Install the module for the running kernel, or its headers to build it",
+        recipe="module",
         verify="nvidia-smi",
         debian="sudo apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
         rhel="sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force || sudo dkms autoinstall) && sudo modprobe nvidia",
@@ -153,7 +148,6 @@ NOT_LOADED = Problem(
     fixes=(Fix("Load it on the host; the log then says what stands in its way", LOAD, verify="nvidia-smi"),),
 )
 
-BLACKLIST_RULE = r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false)|alias\s+nvidia\s+off)\s*$"
 REJECTED = (
     r"Loading of (unsigned )?module.* rejected|unavailable key is rejected|PKCS#7 signature not signed"
     r"|unsigned module loading is restricted|Key was rejected"
@@ -163,23 +157,23 @@ REJECTED = (
 def not_installed(facts: Facts) -> Finding | None:
     if facts.driver.installed_modules or facts.driver.library_versions:
         return None
-    is_ubuntu = "ubuntu" in (facts.system.distribution, *facts.system.distribution_like)
-    fixes = (UBUNTU_DRIVER,) if is_ubuntu else NOT_INSTALLED.fixes
-    return replace(NOT_INSTALLED, fixes=fixes).found(f"no nvidia module and no driver library for {_gpus(facts)}")
+    return NOT_INSTALLED.found(f"no nvidia module and no driver library for {_gpus(facts)}")
 
 
 def nouveau(facts: Facts) -> Finding | None:
-    held = [gpu.address for gpu in facts.pci.gpus if gpu.driver == "nouveau"]
-    if "nouveau" not in facts.driver.loaded_modules or not held:
+    held = {gpu.address: gpu.driver for gpu in facts.pci.gpus if gpu.driver in ("nouveau", "NovaCore", "nova_core")}
+    if not held or came_in_its_place(facts):
         return None
-    return NOUVEAU.found(f"nouveau is bound to {', '.join(held)}", {"gpus": held})
+    return NOUVEAU.found(f"{next(iter(held.values()))} is bound to {', '.join(held)}", {"gpus": list(held)})
 
 
-def blacklisted(facts: Facts) -> Finding | None:
-    for path, text in facts.driver.modprobe_options.items():
-        if rule := re.search(BLACKLIST_RULE, text, re.M):
-            return BLACKLISTED.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
-    return None
+def came_in_its_place(facts: Facts) -> bool:
+    """Whether NVIDIA's module could not be loaded, so that nouveau was: distributions have a service that does so."""
+    for look in (secure_boot, build_failed, not_built):
+        with contextlib.suppress(Skip):
+            if facts.driver.installed_modules and look(facts):
+                return True
+    return False
 
 
 def secure_boot(facts: Facts) -> Finding | None:
@@ -229,20 +223,12 @@ def not_built(facts: Facts) -> Finding | None:
     precompiled = facts.system.family == "rhel" and not has_builder(facts)
     fixes = (PRECOMPILED if others else PRECOMPILED[:1]) if precompiled else NOT_BUILT.fixes
     there = f"one for {', '.join(others)}" if others else "none"
+    there += f"; {waiting[0]}" if (waiting := unfinished(facts)) else ""
+    fixes = (FINISH, *fixes) if waiting else fixes
     return replace(NOT_BUILT, fixes=fixes).found(
         f"no module for the running kernel {facts.system.kernel}; there is {there}",
         {"built_for": others, "other_kernel": others[-1] if others else None, "headers": facts.driver.kernel_headers},
     )
-
-
-def has_builder(facts: Facts) -> bool:
-    """Whether DKMS or akmods compiles the module here; without them its package brings it ready for one kernel."""
-    try:
-        names = [package.name for package in facts.driver.packages]
-    except Unavailable:
-        return True
-    comes_built = any(name.startswith("kmod-nvidia") and "dkms" not in name for name in names)
-    return not comes_built or facts.driver.has_dkms or any(name.startswith(("akmod", "dkms")) for name in names)
 
 
 def is_found_by_modprobe(facts: Facts) -> bool:
@@ -258,6 +244,7 @@ CAUSES = (
     Cause(NOUVEAU, nouveau),
     Cause(BLACKLISTED, blacklisted),
     Cause(SECURE_BOOT, secure_boot),
+    Cause(OF_ANOTHER_KERNEL, of_another_kernel),
     Cause(BUILD_FAILED, build_failed),
     Cause(NOT_BUILT, not_built),
 )

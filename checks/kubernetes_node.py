@@ -5,8 +5,8 @@ Kubernetes learns of GPUs from a device plugin, which is itself a pod. Unless co
 by CDI) it finds no driver library, waits for ever, and the node has no nvidia.com/gpu.
 
 How it is judged
-Where there is a kubelet: a runtime named nvidia in containerd's configuration, in its parts, or in k3s' own one, or a CDI
-specification of the GPU on the node.
+Where there is a kubelet: a runtime named nvidia in containerd's configuration, in the parts that it imports, or in k3s' own
+one, or a CDI specification of the GPU on the node.
 
 Known exceptions
 A cluster that uses CRI-O has no configuration of containerd. A runtime that is not the default one is enough where pods name
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
@@ -47,6 +48,15 @@ NO_RUNTIME = Problem(
 )
 
 
+IMPORT = Fix(
+    "Let config.toml import the drop-in files again, and restart containerd",
+    "sudo sed -i.bak -E -e <first_line> -e '/^ *imports *=[^]]*$/,/]/d' -e '/^ *imports *=/d' "
+    "/etc/containerd/config.toml && sudo systemctl restart containerd",
+    risk="disruptive",
+    verify="containerd config dump | grep -A3 nvidia",
+)
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.container.engine:
         raise Skip("the host's engines cannot be seen from a container")
@@ -60,9 +70,24 @@ def judge(facts: Facts) -> Iterator[Finding]:
     by_cdi = any(CDI_GPU.search(text) for text in facts.runtime.cdi_specs.values())
     if by_cdi or any(RUNTIME.search(text) for text in texts.values()):
         return
+    if finding := not_imported(facts):
+        yield finding
+        return
     files = sorted(texts)
     words = f"no runtime named nvidia in {', '.join(files)}, and no CDI specification"
     yield NO_RUNTIME.found(words, {"files": files}, confidence=Confidence.LIKELY)
+
+
+def not_imported(facts: Facts) -> Finding | None:
+    """A drop-in file has the runtime, and config.toml (made anew, mostly) does not import it."""
+    unread, imports = facts.runtime.containerd_not_imported, facts.runtime.containerd_imports or ()
+    files = [path for path, text in unread.items() if RUNTIME.search(text)]
+    if not files:
+        return None
+    wanted = ", ".join(f'"{pattern}"' for pattern in (*imports, f"{files[0].rpartition('/')[0]}/*.toml"))
+    problem = replace(NO_RUNTIME, fixes=(IMPORT, *NO_RUNTIME.fixes))
+    words = f"{', '.join(files)} has NVIDIA's runtime, but the imports of config.toml do not name it: containerd does not read it"
+    return problem.found(words, {"files": files, "first_line": f"1i imports = [{wanted}]"})
 
 
 def summary(facts: Facts) -> str:

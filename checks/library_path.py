@@ -6,7 +6,8 @@ folder, so a program loads whatever library lies where it is started. LD_PRELOAD
 
 How it is judged
 No entry of LD_LIBRARY_PATH is empty or relative: a trailing colon, as left by "$NEW:$LD_LIBRARY_PATH" with nothing in it, is an
-empty entry. LD_PRELOAD names no library of a CUDA toolkit.
+empty entry. LD_PRELOAD, LD_AUDIT and /etc/ld.so.preload name no library of a CUDA toolkit, and none of another
+driver than the one that is loaded.
 
 Known exceptions
 Folders that do not exist are harmless. So are allocators (jemalloc, tcmalloc) and profilers in LD_PRELOAD, and libraries of the
@@ -21,11 +22,17 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+from gpudoctor.facts.cuda import release_of
+from gpudoctor.facts.libraries import Preload
+from gpudoctor.judging.preloads import FORGET, without
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 TOOLKIT = re.compile(r"lib(cublas\w*|cudart|cudnn\w*|cufft\w*|curand|cusolver\w*|cusparse\w*|nvJitLink|nvrtc[\w-]*)\.so.*")
+
+DRIVER = re.compile(r"lib(cuda|nvidia-ml|nvidia-ptxjitcompiler)\.so.*")
 
 CURRENT_DIRECTORY = Problem(
     id="ld-library-path-has-current-directory",
@@ -45,16 +52,10 @@ CURRENT_DIRECTORY = Problem(
 
 PRELOADED = Problem(
     id="ld-preload-cuda-library",
-    title="LD_PRELOAD forces a CUDA library on every program",
+    title="A CUDA library is forced on every program (LD_PRELOAD)",
     why="The library goes before the one that each program or wheel was built for, also where that is another release.",
     action=Action.FIX_CONFIG,
-    fixes=(
-        Fix(
-            "Take it out of LD_PRELOAD, here and where it is set",
-            command="export LD_PRELOAD=<without_it>",
-            verify="echo $LD_PRELOAD",
-        ),
-    ),
+    fixes=FORGET,
     status=Status.WARN,
 )
 
@@ -75,16 +76,49 @@ def current_directory(value: str) -> Iterator[Finding]:
 
 
 def preloaded(facts: Facts) -> Iterator[Finding]:
-    entries = [entry for entry in re.split("[: ]+", facts.environment.get("LD_PRELOAD") or "") if entry]
-    wrong = [entry for entry in entries if TOOLKIT.fullmatch(posixpath.basename(entry)) and not _is_own(facts, entry)]
-    if wrong:
-        without = ":".join(entry for entry in entries if entry not in wrong)
-        yield PRELOADED.found(f"LD_PRELOAD names {', '.join(wrong)}", {"libraries": wrong, "without_it": without})
+    for source, preloads in groupby(facts.libraries.preloads, key=lambda preload: preload.source):
+        wrong = [preload for preload in preloads if is_wrong(facts, preload)]
+        if not wrong:
+            continue
+        names = [preload.entry for preload in wrong]
+        kept = ":".join(entry for entry in wrong[0].others if entry not in names)
+        yield without(PRELOADED, wrong[0]).found(
+            f"{source} names {', '.join(map(described, wrong))}", {"library": names[0], "libraries": names, "without_it": kept}
+        )
+
+
+def is_wrong(facts: Facts, preload: Preload) -> bool:
+    if TOOLKIT.fullmatch(preload.name):
+        return not _is_own(facts, preload.entry)
+    return DRIVER.fullmatch(preload.name) is not None and not _is_the_drivers(facts, preload)
+
+
+def described(preload: Preload) -> str:
+    version = preload.library.version if preload.library else None
+    return f"{preload.entry} ({version})" if version and not preload.entry.endswith(version) else preload.entry
 
 
 def _is_own(facts: Facts, entry: str) -> bool:
-    """A wheel of the Python that is asked, which is where its programs would find it anyway."""
-    return any(entry.startswith(folder + "/") for folder in facts.python.import_path)
+    """A library of the Python environment that is asked, which is where its programs would find it anyway."""
+    folders = (*facts.python.import_path, *filter(None, [facts.python.conda_prefix]))
+    return any(entry.startswith(folder + "/") for folder in folders)
+
+
+def _is_the_drivers(facts: Facts, preload: Preload) -> bool:
+    """Also where it cannot be told: a fault of its own shows in whether CUDA starts."""
+    module, release = facts.driver.module_version, _release(facts, preload)
+    return bool(facts.system.wsl) or module is None or release in (None, module)
+
+
+def _release(facts: Facts, preload: Preload) -> str | None:
+    """Of a library in no usual place: of the file that was really loaded from there."""
+    if preload.library:
+        return "stub" if preload.library.is_stub else preload.library.version
+    try:
+        loaded = [path for path in facts.cuda.maps if posixpath.dirname(path) == posixpath.dirname(preload.entry)]
+    except Skip:
+        return None
+    return next(filter(None, map(release_of, loaded)), None)
 
 
 def summary(facts: Facts) -> str:

@@ -104,7 +104,10 @@ def without_instances(facts: Facts, indices: str, all_lack: bool) -> Finding:
 
 def gone_instance(facts: Facts) -> str | None:
     """What CUDA_VISIBLE_DEVICES says, if it starts with an instance that no GPU has."""
-    first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
+    try:
+        first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
+    except Skip:  # what nvidia-smi printed does not tell it
+        return None
     here = (device.uuid for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu) for device in gpu.mig_devices)
     if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
         return None

@@ -32,6 +32,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 OPEN_DRIVER = fix_on(
     "Install a newer driver with the open module, then reboot",
+    recipe="driver <wanted_branch>",
     verify="nvidia-smi",
     debian="(sudo apt install nvidia-driver-<wanted_branch>-open || sudo apt install nvidia-open) && sudo reboot",
     rhel="sudo dnf install --allowerasing nvidia-open && sudo reboot",
@@ -61,6 +62,7 @@ DROPPED = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the last branch that supports it",
+        recipe="driver <last_branch>",
         verify="nvidia-smi",
         debian="sudo apt install nvidia-driver-<last_branch> && sudo reboot",
         rhel="sudo dnf install akmod-nvidia-<last_branch>xx && sudo reboot",
@@ -92,6 +94,7 @@ NEEDS_PROPRIETARY = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the proprietary flavour of the last branch that supports it, then reboot",
+        recipe="driver <last_branch>",
         verify="nvidia-smi",
         debian="(sudo apt install nvidia-driver-<last_branch> || sudo apt install cuda-drivers-<last_branch>) && sudo reboot",
         rhel="(sudo dnf module install nvidia-driver:<last_branch>-dkms || sudo dnf install akmod-nvidia-<last_branch>xx) && "

@@ -5,8 +5,9 @@ NCCL reads variables that switch its fast paths off. They are copied from one is
 job then runs at a fifth of its speed without an error.
 
 How it is judged
-The variables of this environment, and of /etc/nccl.conf and the user's file (NCCL_CONF_FILE, ~/.nccl.conf), that switch
-transports, algorithms or protocols off or fix them, and NCCL_DEBUG=TRACE.
+The variables of this environment, of a log that NCCL wrote, and of /etc/nccl.conf and the user's file (NCCL_CONF_FILE,
+~/.nccl.conf), that switch transports, algorithms or protocols off or fix them, and NCCL_DEBUG=TRACE. At least one of the
+interfaces that NCCL_SOCKET_IFNAME allows must be there.
 
 Known exceptions
 NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some are
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, Unavailable
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -96,8 +97,42 @@ FILE = Problem(
 )
 
 
+INTERFACE = Problem(
+    id="nccl-socket-interface-missing",
+    title="NCCL_SOCKET_IFNAME names no network interface of this machine",
+    why="NCCL's processes find each other over the interfaces that the variable allows, also on one machine. Where none of them "
+    "is there, every job ends with 'Bootstrap : no socket interface found'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Let NCCL choose", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_"),
+        Fix("See what the interfaces are called here; the variable takes beginnings of names", "ip -br addr"),
+    ),
+    references=(GUIDE,),
+)
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
-    variables = {name: value for name, value in facts.environment.variables.items() if is_leftover(name, value)}
+    yield from leftovers(facts)
+    yield from interface(facts)
+
+
+def interface(facts: Facts) -> Iterator[Finding]:
+    """`eth,ib` allows names that begin so, `=eth0` this name alone, and `^docker` all others."""
+    setting = facts.environment.nccl.get("NCCL_SOCKET_IFNAME")
+    if setting is None or not setting.value or setting.value.startswith("^"):
+        return
+    wanted = setting.value.removeprefix("=").split(",")
+    exact = setting.value.startswith("=")
+    there = facts.environment.interfaces
+    if not any(name == one if exact else name.startswith(one) for name in there for one in filter(None, wanted)):
+        words = f"NCCL_SOCKET_IFNAME is {setting.value!r}; the interfaces are {', '.join(there) or 'none'}"
+        yield INTERFACE.found(words, {"value": setting.value, "source": setting.source, "interfaces": list(there)})
+
+
+def leftovers(facts: Facts) -> Iterator[Finding]:
+    told = facts.nccl_log.settings
+    variables = {name: value for name, value in {**told, **asked(facts)}.items() if is_leftover(name, value)}
     if variables:
         yield ENVIRONMENT.found(in_words(variables), {"names": sorted(variables)})
     files: dict[str, dict[str, str]] = {}
@@ -108,6 +143,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
         # Relative to the home folder, which the command enters: a quoted ~ would not be expanded.
         evidence = {"names": sorted(values), "file": file.removeprefix("~/")}
         yield FILE.found(f"{file}: {in_words(values)}", evidence)
+
+
+def asked(facts: Facts) -> dict[str, str]:
+    """The variables of this environment; none where only the log of a job is known."""
+    try:
+        return facts.environment.variables
+    except Unavailable:
+        if not facts.nccl_log.values:
+            raise
+        return {}
 
 
 def is_leftover(name: str, value: str) -> bool:
@@ -127,5 +172,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="multi-gpu",
-    problems=(ENVIRONMENT, FILE),
+    problems=(ENVIRONMENT, FILE, INTERFACE),
 )

@@ -5,8 +5,8 @@ NCCL moves data between GPUs. PyTorch calls functions that came with the release
 the import fails with "undefined symbol: nccl...".
 
 How it is judged
-PyTorch's metadata names its NCCL wheel (nvidia-nccl-cu13==2.28.9); the installed one must not be older. LD_PRELOAD must not
-put an older libnccl before it.
+PyTorch's metadata names its NCCL wheel (nvidia-nccl-cu13==2.28.9); the installed one must not be older. LD_PRELOAD and
+/etc/ld.so.preload must not put an older libnccl before it.
 
 Known exceptions
 A newer NCCL is compatible and often chosen on purpose. An NCCL in LD_LIBRARY_PATH or in the system does no harm: PyTorch's
@@ -18,7 +18,6 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 
@@ -26,24 +25,20 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.libraries import Preload
 from gpudoctor.facts.packages import Package
+from gpudoctor.judging.preloads import FORGET, without
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Unavailable
 
 SHOW = "<python> -c 'import torch; print(torch.cuda.nccl.version())'"
 
 SHADOWED = Problem(
     id="nccl-library-shadowed",
-    title="LD_PRELOAD puts an older NCCL before PyTorch's",
+    title="A preloaded NCCL that is older goes before PyTorch's",
     why="What LD_PRELOAD names is loaded before everything else, so PyTorch's calls go to a release of NCCL older than the one "
     "it was built for. It lacks functions and fixes that PyTorch counts on.",
     action=Action.FIX_CONFIG,
-    fixes=(
-        Fix(
-            "Take it out of LD_PRELOAD, here and where it is set",
-            command="export LD_PRELOAD=<without_it>",
-            verify=SHOW,
-        ),
-    ),
+    fixes=FORGET,
 )
 
 NOT_AS_NEEDED = Problem(
@@ -98,28 +93,26 @@ def _system_has(facts: Facts, wanted: Version) -> bool:
 
 
 def preloaded(facts: Facts, wanted: Version) -> Iterator[Finding]:
-    entries = re.split("[: ]+", facts.environment.get("LD_PRELOAD") or "")
-    for entry in entries:
-        if not re.match(r"libnccl\.so", posixpath.basename(entry)):
+    for preload in facts.libraries.preloads:
+        if not re.match(r"libnccl\.so", preload.name):
             continue
-        version = _version(facts, entry)
+        version = _version(facts, preload)
         if version < wanted:
-            yield SHADOWED.found(
-                f"LD_PRELOAD names {entry}, which is NCCL {version}; PyTorch was built for {wanted}",
-                {"library": entry, "version": str(version), "without_it": ":".join(one for one in entries if one != entry)},
+            yield without(SHADOWED, preload).found(
+                f"{preload.source} names {preload.entry}, which is NCCL {version}; PyTorch was built for {wanted}",
+                {"library": preload.entry, "version": str(version), "without_it": ":".join(preload.others)},
             )
 
 
-def _version(facts: Facts, entry: str) -> Version:
+def _version(facts: Facts, preload: Preload) -> Version:
     """Of the real file's name, or of the wheel that the file belongs to."""
-    library = next((one for one in facts.libraries.all if entry in (one.path, one.real_path, one.soname)), None)
-    named = re.search(r"\.so\.(\d+\.[\d.]+)$", library.real_path if library else entry)
+    named = re.search(r"\.so\.(\d+\.[\d.]+)$", preload.library.real_path if preload.library else preload.entry)
     if named:
         return Version(named[1])
     for name, (package, *_) in facts.python.packages.items():
-        if name.startswith("nvidia-nccl-cu") and entry.startswith(package.location + "/"):
+        if name.startswith("nvidia-nccl-cu") and preload.entry.startswith(package.location + "/"):
             return Version(package.version)
-    raise Unavailable(f"which release of NCCL {entry} is cannot be seen")
+    raise Unavailable(f"which release of NCCL {preload.entry} is cannot be seen")
 
 
 def summary(facts: Facts) -> str:

@@ -27,6 +27,7 @@ MISSING = Problem(
     why="Extensions that are compiled while a program runs need it, and flash-attn and others take many times longer without.",
     action=Action.INSTALL,
     status=Status.WARN,
+    latent=True,
     fixes=(Fix("Install it beside PyTorch", "<python> -m pip install ninja", verify="ninja --version"),),
     references=("https://docs.pytorch.org/docs/stable/cpp_extension.html",),
 )

@@ -52,6 +52,7 @@ UNKNOWN = Problem(
     "without knowing what is near.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix("Update the firmware of the board, and switch NUMA on in it (no node interleaving)", needs=("reboot",), verify=LOOK),
         Fix(

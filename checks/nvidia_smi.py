@@ -31,6 +31,7 @@ NOT_FOUND = Problem(
     status=Status.WARN,
     fixes=fix_on(
         "Install the driver's utilities, of the release of the module",
+        recipe="libraries",
         verify="nvidia-smi -L",
         debian="sudo apt install nvidia-utils-<branch> || sudo apt install nvidia-smi",
         rhel="sudo dnf install nvidia-driver-cuda",

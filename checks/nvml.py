@@ -18,23 +18,24 @@ https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.system import known
+from gpudoctor.judging.driver_libraries import ELSEWHERE, in_operator, misfit
 from gpudoctor.knowledge import nvml_error
+from gpudoctor.knowledge.xids import breaking_problems
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 SMI = "nvidia-smi -L"
-LOG = "sudo dmesg | grep -iE 'nvrm|nvidia' | tail -n 30"
-READ_LOG = Fix("Read what the driver says", LOG, on=("host",))
+READ_LOG = Fix("Read what the driver says", "sudo dmesg | grep -iE 'nvrm|nvidia' | tail -n 30", on=("host",))
 REBOOT = Fix("Boot again", "sudo reboot", verify=SMI, on=("host",))
 RESTART_WSL = Fix("In Windows: stop WSL, then open it again", "wsl.exe --shutdown", "disruptive", verify=SMI, on=("wsl2",))
-RESTART_CONTAINER = Fix(
-    "Start the container again; if it stays, look at the host", risk="disruptive", verify=SMI, on=("container",)
-)
-RESTART = (REBOOT, RESTART_WSL, RESTART_CONTAINER)
-
+AGAIN = Fix("Start the container again; if it stays, look at the host", risk="disruptive", verify=SMI, on=("container",))
+RESTART = (REBOOT, RESTART_WSL, AGAIN)
 LIBRARY_MISSING = Problem(
     id="nvml-library-missing",
     title="The driver's library libnvidia-ml is not installed",
@@ -43,6 +44,7 @@ LIBRARY_MISSING = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the libraries of the module's release",
+        recipe="libraries",
         verify=SMI,
         debian="sudo apt install libnvidia-compute-<branch> nvidia-utils-<branch> || sudo apt install libcuda1 nvidia-smi",
         rhel="sudo dnf install nvidia-driver-cuda nvidia-driver-libs",
@@ -73,6 +75,7 @@ LIBRARY_BROKEN = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the driver's libraries again",
+        recipe="reinstall",
         verify=SMI,
         debian="sudo apt install --reinstall '?installed?name(^libnvidia-compute-)'",
         rhel="sudo dnf reinstall '*nvidia*'",
@@ -172,7 +175,7 @@ DIED = Problem(
     "program that uses it will crash as well.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See where it crashes, then install the driver's libraries again", "nvidia-smi -L; " + LOG, verify=SMI),
+        Fix("See where it crashes, then install the driver's libraries again", "nvidia-smi -L; " + READ_LOG.command, verify=SMI),
         *RESTART,
     ),
 )
@@ -244,10 +247,9 @@ def starts(facts: Facts) -> bool:
 
 def hangs(facts: Facts) -> Finding:
     words = facts.nvml.died or "no answer in time"
-    try:
+    silent = []
+    with contextlib.suppress(Unavailable):
         silent = [xid for xid in facts.kernel_log.xids if xid.code in SILENT]
-    except Unavailable:
-        silent = []
     if silent:
         words += f"; the kernel log shows Xid {silent[-1].code} on {silent[-1].pci}"
     sure = Confidence.CONFIRMED if silent or "state D" in words else Confidence.LIKELY
@@ -257,34 +259,30 @@ def hangs(facts: Facts) -> Finding:
 def not_loadable(facts: Facts) -> Finding:
     error = facts.nvml.load_error or ""
     if "cannot open shared object file: No such file" not in error:
-        return LIBRARY_BROKEN.found(error, {"error": error})
-    usable = (library for library in facts.libraries.named("libnvidia-ml") if library.size is not None)
-    hidden = [library for library in usable if not (library.is_stub or library.is_compat or library.via in ("wheel", "conda"))]
+        return misfit(facts, error) or LIBRARY_BROKEN.found(error, {"error": error})
+    usable = (
+        each for each in facts.libraries.named("libnvidia-ml") if each.size is not None and each.via not in ("wheel", "conda")
+    )
+    hidden = [library for library in usable if not (library.is_stub or library.is_compat)]
     if hidden:
         return NOT_FOUND_BY_LOADER.found(f"{hidden[0].path} is not found by the loader", {"folder": hidden[0].directory})
-    return LIBRARY_MISSING.found("no libnvidia-ml.so.1 on this machine", {"error": error})
+    return in_operator(facts) or LIBRARY_MISSING.found("no libnvidia-ml.so.1 on this machine", {"error": error})
 
 
 def fails(facts: Facts) -> Finding:
     code = facts.nvml.init_code
-    known = nvml_error(code)
-    evidence = {"code": code, "cause": known.cause, "advice": known.fix} if known else {"code": code}
-    meaning = known.meaning.split(". ")[0].rstrip(".") if known else "not a code that is known here"
+    row = nvml_error(code)
+    evidence = {"code": code, "cause": row.cause, "advice": row.fix} if row else {"code": code}
+    meaning = row.meaning.split(". ")[0].rstrip(".") if row else "not a code that is known here"
     return BY_CODE.get(code, OTHER_ERROR).found(f"nvmlInit gives {facts.nvml.init_error} ({code}): {meaning}", evidence)
 
 
 def slow(facts: Facts) -> Iterator[Finding]:
+    """Without persistence mode a GPU is initialised anew for each program: that is another check's matter."""
     seconds = facts.nvml.init_seconds
-    if seconds > SLOW_SECONDS and not any(is_released_when_idle(gpu) for gpu in facts.nvml.reachable.values()):
-        yield SLOW.found(f"nvmlInit took {seconds:.1f} s", {"seconds": seconds})
-
-
-def is_released_when_idle(gpu: Gpu) -> bool:
-    """Without persistence mode a GPU is initialised anew for each program: that check's matter."""
-    try:
-        return not gpu.persistence_mode
-    except Unavailable:
-        return False
+    kept = (known(functools.partial(getattr, gpu, "persistence_mode")) for gpu in facts.nvml.reachable.values())
+    if seconds > SLOW_SECONDS and False not in kept:
+        yield replace(SLOW.found(f"nvmlInit took {seconds:.1f} s", {"seconds": seconds}), causes=breaking_problems())
 
 
 def summary(facts: Facts) -> str:
@@ -295,6 +293,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
-    problems=(NOT_FOUND_BY_LOADER, LIBRARY_BROKEN, *BY_CODE.values(), OTHER_ERROR, DIED, CALL_DIED, HANGS, SLOW),
+    problems=(NOT_FOUND_BY_LOADER, *ELSEWHERE, LIBRARY_BROKEN, *BY_CODE.values(), OTHER_ERROR, DIED, CALL_DIED, HANGS, SLOW),
     needs=("device-nodes", "adapter-init", "wsl-gpu"),
 )

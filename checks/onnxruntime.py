@@ -21,12 +21,14 @@ https://github.com/microsoft/onnxruntime/issues/21435
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package
+from gpudoctor.judging.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
 
 GUIDE = "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"
@@ -66,7 +68,7 @@ OLD_DRIVER = Problem(
     action=Action.INSTALL,
     fixes=(
         Fix("Install the last release for the driver's CUDA", "<python> -m pip install <package>", verify=PROVIDERS),
-        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi"),
+        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
     ),
     references=(GUIDE,),
 )
@@ -86,7 +88,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     cuda, cudnn = built_for(facts, package)
     if cuda > driver[0]:
         message = f"onnxruntime-gpu {package.version} is built for CUDA {cuda}, the driver runs CUDA {driver[0]}.{driver[1]}"
-        yield OLD_DRIVER.found(message, {"package": right, "driver_cuda": "{}.{}".format(*driver)})
+        too_old = OLD_DRIVER.found(message, {"package": right, "driver_cuda": "{}.{}".format(*driver)})
+        yield replace(too_old, causes=WRONG_LIBCUDA)
     else:
         yield from libraries(facts, package, {"libcublas": (cuda,), "libcudnn": cudnn})
 

@@ -30,6 +30,7 @@ FEW = Problem(
     "'Too many open files'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n"),
         Fix(

@@ -9,9 +9,10 @@ Every requirement that applies to this Python, without optional extras, of the p
 Triton, TensorFlow, ONNX Runtime, vLLM and so on), against the versions that are installed.
 
 Known exceptions
-Extras are left out. A development build counts as its release. A package of another name with the same content counts
-(onnxruntime-gpu for onnxruntime). Packages that conda installed are conda's to complete. What PyTorch and its companions, or
-the parts of JAX, want of each other is judged by checks of their own.
+Extras are left out. What NVIDIA's wheels want for their own build (setuptools, wheel) is not needed to use them. A development
+build counts as its release. A package of another name with the same content counts (onnxruntime-gpu for onnxruntime). Packages
+that conda installed are conda's to complete. What PyTorch and its companions, or the parts of JAX, want of each other is judged
+by checks of their own.
 
 References
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/
@@ -42,6 +43,7 @@ SAME_CONTENT = {
     "opencv-python": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
     "opencv-python-headless": ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless"),
 }
+BUILD_TOOLS = ("setuptools", "wheel")
 TORCH_CHECKS = ("triton", "pytorch-triton", "nvidia-cudnn", "nvidia-nccl")
 
 COMPLETE = Fix(
@@ -66,6 +68,7 @@ UNSUPPORTED = Problem(
     action=Action.INSTALL,
     fixes=(COMPLETE,),
     status=Status.WARN,
+    latent=True,
 )
 
 
@@ -89,14 +92,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
                     unmet[normalized(line.name)].append(Unmet(package, line))
             except InvalidVersion as error:
                 unread.append(str(error))
-    for name, lines in unmet.items():
-        yield _found(facts, name, lines)
+    for problem in (UNMET, UNSUPPORTED):
+        of_kind = {name: lines for name, lines in unmet.items() if _problem(facts, name, lines) is problem}
+        if of_kind:
+            yield _found(facts, problem, of_kind)
     if unread:
         raise Unavailable(unread[0])
 
 
 def _is_other_checks(package: Package, line: Requirement, facts: Facts) -> bool:
     name, wanted = normalized(package.name), normalized(line.name)
+    if name.startswith("nvidia-") and wanted in BUILD_TOOLS:
+        return True
     if name == "torch":
         return wanted.startswith(TORCH_CHECKS) or _is_of_another_cuda(facts, wanted)
     if name == "jax" or name.startswith(("jax-", "jaxlib")):
@@ -124,19 +131,32 @@ def _met(facts: Facts, package: Package, line: Requirement) -> bool:
     return any(line.specifier.contains(text, prereleases=True) for text in (str(version), version.base_version))
 
 
-def _found(facts: Facts, name: str, lines: list[Unmet]) -> Finding:
+def _problem(facts: Facts, name: str, lines: list[Unmet]) -> Problem:
     installed = facts.python.package(name)
-    needs = ", ".join(f"{one.by.name} {one.by.version} needs {one.line.name}{one.line.specifier}" for one in lines)
-    specifiers = ",".join(dict.fromkeys(str(one.line.specifier) for one in lines if str(one.line.specifier)))
-    problem = UNMET if any(_is_fatal(one, installed) for one in lines) else UNSUPPORTED
+    return UNMET if any(_is_fatal(one, installed) for one in lines) else UNSUPPORTED
+
+
+def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Finding:
+    """One for all: one command mends them."""
+    installed = {name: facts.python.package(name) for name in unmet}
+    told = sorted(unmet, key=lambda name: installed[name] is None)  # a wrong version says more than none
     return problem.found(
-        f"{needs}; {f'{installed.version} is' if installed else 'it is not'} installed",
+        "; ".join(_told(unmet[name], installed[name]) for name in told),
         {
-            "requirements": [f"{name}{specifiers}"],
-            "installed": installed.version if installed else None,
-            "needed_by": [one.by.name for one in lines],
+            "requirements": [name + _specifiers(unmet[name]) for name in told],
+            "installed": {name: package.version if package else None for name, package in installed.items()},
+            "needed_by": list(dict.fromkeys(one.by.name for name in told for one in unmet[name])),
         },
     )
+
+
+def _specifiers(lines: list[Unmet]) -> str:
+    return ",".join(dict.fromkeys(str(one.line.specifier) for one in lines if str(one.line.specifier)))
+
+
+def _told(lines: list[Unmet], installed: Package | None) -> str:
+    needs = ", ".join(f"{one.by.name} {one.by.version} needs {one.line.name}{one.line.specifier}" for one in lines)
+    return f"{needs}; {f'{installed.version} is' if installed else 'it is not'} installed"
 
 
 def _is_fatal(unmet: Unmet, installed: Package | None) -> bool:

@@ -66,6 +66,7 @@ BROKEN_OFFER = Problem(
         *fix_on(
             "Install a newer driver",
             verify=MATRIX,
+            recipe="driver 580",
             debian="(sudo apt install nvidia-driver-580-open || sudo apt install nvidia-driver) && sudo reboot",
             rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
             suse="sudo zypper update '*nvidia*' && sudo reboot",

@@ -45,6 +45,7 @@ PARANOID = Problem(
     "times of threads are missing.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix(
             "Allow it, now and after a reboot (on the host)",
@@ -62,6 +63,7 @@ RESTRICTED = Problem(
     why="The driver gives performance counters to administrators only, since they can betray what others compute.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         *fix_on(
             "Allow it to every user: tell the module, then reboot",

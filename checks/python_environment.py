@@ -21,17 +21,19 @@ https://docs.python.org/3/library/site.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.packages import CondaPackage, Package
+from gpudoctor.facts.packages import CondaPackage
+from gpudoctor.judging.shadowing import PROBLEM, shadowed
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 CONDA_TOOLKITS = ("cuda-nvcc", "cudatoolkit", "cudatoolkit-dev", "cuda-toolkit", "cuda")
 
 SHADOWED = Problem(
-    id="python-path-shadows-environment",
+    id=PROBLEM,
     title="Packages from outside the environment are imported instead of its own",
     why="PYTHONPATH and the user's site-packages come first on Python's search path. What pip installs into this environment "
     "has no effect on these packages.",
@@ -44,6 +46,14 @@ SHADOWED = Problem(
         ),
     ),
     status=Status.WARN,
+)
+
+REMOVE = Fix(
+    "Or remove the copies there, if no other environment needs them",
+    "mv <folder> <folder>.off",
+    risk="disruptive",
+    verify="<python> -m pip show -f <package>",
+    undo="mv <folder>.off <folder>",
 )
 
 CONDA_PIP = Problem(
@@ -67,43 +77,26 @@ CONDA_PIP = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if not (facts.python.is_virtual or facts.python.is_conda):
         raise Skip("this Python is no virtual or conda environment")
-    yield from shadowed(facts)
+    yield from shadows(facts)
     yield from conda_and_pip(facts)
 
 
-def shadowed(facts: Facts) -> Iterator[Finding]:
-    """One finding for all: they have one cause."""
-    outside = _outside(facts)
-    found = [copies for copies in facts.python.packages.values() if _is_shadowed(copies, outside)]
+def shadows(facts: Facts) -> Iterator[Finding]:
+    """One finding for all: they have one cause. PyTorch is the one that people know."""
+    found = sorted(shadowed(facts), key=lambda pair: pair.imported.name != "torch")
     if found:
-        first = found[0][0]
+        first = found[0].imported
         evidence = {
             "package": first.name,
-            "imported": {copies[0].name: f"{copies[0].version} in {copies[0].location}" for copies in found},
-            "hidden": {copies[0].name: _own(copies, outside).version for copies in found},
+            "packages": [pair.imported.name for pair in found],
+            "folder": first.location,
+            "imported": {pair.imported.name: f"{pair.imported.version} in {pair.imported.location}" for pair in found},
+            "hidden": {pair.imported.name: pair.own.version for pair in found},
         }
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield SHADOWED.found(
-            f"{first.name} {first.version} in {first.location} hides {_own(found[0], outside).version}{others}", evidence
-        )
-
-
-def _outside(facts: Facts) -> set[str]:
-    """The folders on the search path that PYTHONPATH or the user's home brought."""
-    named = (facts.environment.get("PYTHONPATH") or "").split(":")
-    user = [facts.python.user_site] if facts.python.user_site else []
-    return {folder.rstrip("/") for folder in (*named, *user) if folder and not folder.startswith(facts.python.prefix + "/")}
-
-
-def _is_shadowed(copies: tuple[Package, ...], outside: set[str]) -> bool:
-    first = copies[0]
-    if first.stated_requires is None or first.location not in outside:
-        return False
-    return any(copy.location not in outside and copy.version != first.version for copy in copies)
-
-
-def _own(copies: tuple[Package, ...], outside: set[str]) -> Package:
-    return next(copy for copy in copies if copy.location not in outside)
+        is_users = first.location == facts.python.user_site
+        problem = replace(SHADOWED, fixes=(*SHADOWED.fixes, REMOVE)) if is_users else SHADOWED
+        yield problem.found(f"{first.name} {first.version} in {first.location} hides {found[0].own.version}{others}", evidence)
 
 
 def conda_and_pip(facts: Facts) -> Iterator[Finding]:

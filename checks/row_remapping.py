@@ -133,7 +133,8 @@ def judge_pages(gpu: Gpu) -> Iterator[Finding]:
     total = pages.single_bit + pages.double_bit
     if total >= RETIRED_PAGES_LIMIT:
         evidence = {**address(gpu), "single_bit": pages.single_bit, "double_bit": pages.double_bit}
-        yield PAGES_FULL.found(f"GPU {gpu.index}: {total} of at most 64 pages are retired", evidence, gpu.index)
+        found = PAGES_FULL.found(f"GPU {gpu.index}: {total} of at most 64 pages are retired", evidence, gpu.index)
+        yield replace(found, because="xid-64-row-remap-failure")
 
 
 QUESTIONS = (judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge_pages)

@@ -7,7 +7,7 @@ loaders. A container gets 64 MB unless told otherwise, and a full /dev/shm ends 
 How it is judged
 The free space: with several GPUs 10 MB times the square of their number and more than 64 MiB in all, with one GPU more than
 64 MiB. Files of NCCL that are older than an hour are left over from jobs that died, since NCCL removes a file as soon as both
-sides have it.
+sides have it. Where /dev/shm would be too small without them too, they are not the cause.
 
 Known exceptions
 Jobs without data loader workers on one GPU do not need it. Whether an old file is still in use cannot be seen from outside.
@@ -97,15 +97,24 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("there is no GPU")
     free, stale = facts.limits.shm_free_bytes, stale_bytes(facts)
     short = is_short(free, gpus)
-    if stale and ((short and not is_short(free + stale, gpus)) or stale > WASTE * facts.limits.shm_bytes):
+    if is_short(facts.limits.shm_bytes, gpus):
+        cause = too_small(facts, gpus)
+        yield cause
+        if stale:
+            yield replace(leftovers(facts, stale), because=cause.problem.id)
+    elif stale and ((short and not is_short(free + stale, gpus)) or stale > WASTE * facts.limits.shm_bytes):
         yield leftovers(facts, stale)
     elif short:
-        problem = NO_SPACE if gpus > 1 else TOO_SMALL
-        words = f"{mib(free)} MiB of {mib(facts.limits.shm_bytes)} MiB are free"
-        evidence = {"free_mib": mib(free), "size_mib": mib(facts.limits.shm_bytes), "gpus": gpus}
-        if facts.container.engine == "kubernetes":
-            problem = replace(problem, fixes=(KUBERNETES,))
-        yield problem.found(words + f", for {gpus} GPUs" * (gpus > 1), evidence)
+        yield too_small(facts, gpus)
+
+
+def too_small(facts: Facts, gpus: int) -> Finding:
+    free, size = mib(facts.limits.shm_free_bytes), mib(facts.limits.shm_bytes)
+    problem = NO_SPACE if gpus > 1 else TOO_SMALL
+    if facts.container.engine == "kubernetes":
+        problem = replace(problem, fixes=(KUBERNETES,))
+    words = f"{free} MiB of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
+    return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})
 
 
 def is_short(free: int, gpus: int) -> bool:

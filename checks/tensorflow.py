@@ -60,7 +60,6 @@ NO_LIBRARIES = Problem(
     title="TensorFlow finds no CUDA libraries and computes on the CPU",
     why="'pip install tensorflow' brings no CUDA libraries; they are an extra. Without them TensorFlow leaves the GPU out.",
     action=Action.INSTALL,
-    status=Status.WARN,
     fixes=(
         Fix("Install TensorFlow with CUDA's wheels", "<python> -m pip install -U <package>", verify=DEVICES),
         OWN_ENVIRONMENT,
@@ -144,9 +143,16 @@ def no_libraries(facts: Facts, package: Package, missing: list[str]) -> Finding:
     right = f"tensorflow[and-cuda]=={Version(package.version).public}" if is_new else "tensorflow[and-cuda]"
     message = f"TensorFlow {package.version} needs {' and '.join(missing)}, which it finds nowhere"
     # NVIDIA's cuDNN wheels of all CUDA releases unpack to one folder: a second one breaks what uses the first.
-    is_taken = facts.python.package("nvidia-cudnn-cu13") is not None
+    is_taken = facts.python.package("nvidia-cudnn-cu13") is not None or _is_torchs(facts, missing)
     problem = replace(NO_LIBRARIES, fixes=NO_LIBRARIES.fixes[1:]) if is_taken else NO_LIBRARIES
     return problem.found(message, {"package": right, "missing": missing})
+
+
+def _is_torchs(facts: Facts, missing: list[str]) -> bool:
+    """PyTorch's cuDNN of another major version is in the place of TensorFlow's."""
+    cudnn = facts.python.package("nvidia-cudnn-cu12")
+    wanted = next((soname.rpartition(".")[2] for soname in missing if soname.startswith("libcudnn")), None)
+    return bool(facts.python.package("torch") and cudnn and wanted and not cudnn.version.startswith(wanted + "."))
 
 
 def judge_cudnn(facts: Facts, package: Package, wanted: Version) -> Iterator[Finding]:

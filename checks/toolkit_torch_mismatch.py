@@ -35,6 +35,7 @@ MISMATCH = Problem(
     fixes=(
         *fix_on(
             "Install the toolkit of PyTorch's CUDA beside the other",
+            recipe="toolkit <cuda>",
             debian="sudo apt install cuda-toolkit-<dashed>",
             rhel="sudo dnf install cuda-toolkit-<dashed>",
             suse="sudo zypper install cuda-toolkit-<dashed>",
@@ -45,6 +46,7 @@ MISMATCH = Problem(
     ),
     references=("https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py",),
     status=Status.WARN,
+    latent=True,
 )
 
 
@@ -59,10 +61,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     fitting = next((kit.root for kit in facts.toolchain.toolkits if kit.version and kit.version[0] == major), None)
     problem = replace(MISMATCH, fixes=MISMATCH.fixes[-2:]) if fitting else MISMATCH
-    yield problem.found(
+    finding = problem.found(
         f"{root} is CUDA {dotted(version)}, torch {facts.python.torch_version} was built with {cuda}",
         {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": fitting or f"/usr/local/cuda-{cuda}", "found": root},
     )
+    yield replace(finding, because="nvcc-too-old-for-gpu")  # the toolkit that is installed for that fits PyTorch too
 
 
 def toolkit(facts: Facts) -> tuple[str, Version]:

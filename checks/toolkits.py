@@ -44,6 +44,7 @@ INVALID_HOME = Problem(
         Fix("See which toolkits are here", "ls -d /usr/local/cuda*"),
     ),
     status=Status.WARN,
+    latent=True,
 )
 
 USE = Fix(
@@ -63,6 +64,7 @@ DISAGREE = Problem(
     fixes=(USE, REMOVE, CHOOSE),
     references=("https://github.com/cupy/cupy/blob/main/docs/source/install.rst",),
     status=Status.WARN,
+    latent=True,
 )
 
 

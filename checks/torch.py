@@ -21,7 +21,9 @@ https://github.com/pytorch/pytorch/blob/main/RELEASE.md
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -29,6 +31,7 @@ from packaging.version import InvalidVersion, Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.judging import other_torch
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Unavailable, for_each
 
@@ -89,7 +92,7 @@ MISSING_ARCHITECTURE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.python.package("torch") is None:
         raise Skip("PyTorch is not installed in this Python")
-    if not facts.pci.gpus and not facts.system.wsl:
+    if not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
         raise Skip("there is no NVIDIA GPU here")
     if facts.python.torch_cuda is None:
         yield cpu_only(facts)
@@ -101,14 +104,30 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def cpu_only(facts: Facts) -> Finding:
     version = facts.python.torch_version or ""
     evidence = {"installed": version, **replacement(facts, version, _first_capability(facts))}
-    return CPU_ONLY.found(f"torch {version} has no CUDA in it", evidence)
+    return fitting(CPU_ONLY, facts, evidence).found(f"torch {version} has no CUDA in it", evidence)
+
+
+def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:
+    """Its way by pip with all that is compiled against PyTorch."""
+    *others, by_pip = problem.fixes
+    variant = evidence["index"].removeprefix(INDEX)
+    return replace(problem, fixes=(*others, other_torch.install(facts, by_pip, evidence["version"], variant)))
 
 
 def _first_capability(facts: Facts) -> tuple[int, int] | None:
     try:
         return facts.nvml.gpus[0].compute_capability if facts.nvml.gpus else None
     except Skip:
+        return _of_boards(facts)
+
+
+def _of_boards(facts: Facts) -> tuple[int, int] | None:
+    """By the PCI ids, where NVML does not answer: the oldest."""
+    try:
+        known = [row.compute_capability for gpu in facts.pci.gpus for row in knowledge.gpus_by_device_id(gpu.device_id)]
+    except Skip:
         return None
+    return min(known, default=None)
 
 
 def wheel_variant(facts: Facts) -> str:
@@ -127,11 +146,9 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     if knowledge.runs_on(built_for, capability):
         return
     needed = "sm_{}{}".format(*capability)
-    yield MISSING_ARCHITECTURE.found(
-        f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}",
-        {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)},
-        gpu=gpu.index,
-    )
+    evidence = {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)}
+    words = f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}"
+    yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index)
 
 
 def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) -> dict[str, str]:
@@ -160,10 +177,17 @@ def _newest_first(facts: Facts) -> Iterator[str]:
 
 def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
     try:
-        driver, machine = facts.nvml.driver_version, facts.system.architecture
+        driver, machine = _driver(facts), facts.system.architecture
     except Skip:
         return None
-    return knowledge.variant_for_driver(release, driver, capability, machine) if capability else None
+    return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
+
+
+def _driver(facts: Facts) -> str | None:
+    try:
+        return facts.nvml.driver_version
+    except Skip:
+        return facts.driver.module_version or facts.driver.library_version
 
 
 def summary(facts: Facts) -> str:

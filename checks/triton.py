@@ -1,4 +1,4 @@
-"""Triton can build its launcher: there are a C compiler, Python's headers and a libcuda to link with.
+"""Triton can compile: a C compiler, Python's headers, a libcuda to link with, and an assembler that knows the GPU.
 
 What it means
 Triton, and with it torch.compile and vLLM, compiles a small C program for this Python when it first runs, and links it with
@@ -7,7 +7,8 @@ the driver's libcuda. PyTorch without torch.compile needs none of this.
 How it is judged
 gcc or clang is on PATH, or CC names a compiler. Python.h is where this Python says. libcuda is found in the way of the
 installed release: TRITON_LIBCUDA_PATH, else the folders of the loader's cache, else LD_LIBRARY_PATH. Releases before 3.6 link
-with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1.
+with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1. The assembler (ptxas) in this release's wheel, or the
+one that TRITON_PTXAS_PATH names, is of a CUDA release that knows the GPU.
 
 Known exceptions
 A libcuda.so in LIBRARY_PATH (a toolkit's stub) or in one of the linker's own folders serves as well. A folder in
@@ -28,6 +29,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging.triton_assembler import TOO_OLD, assembler
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
 
 TARGET = "<python> -c 'from triton.runtime import driver; print(driver.active.get_current_target())'"
@@ -43,6 +45,7 @@ NO_COMPILER = Problem(
     "'Failed to find C compiler'.",
     action=Action.INSTALL,
     status=Status.WARN,
+    latent=True,
     fixes=(
         *fix_on(
             "Install gcc",
@@ -64,6 +67,7 @@ NO_HEADERS = Problem(
     "bring it along.",
     action=Action.INSTALL,
     status=Status.WARN,
+    latent=True,
     fixes=(
         *fix_on(
             "Install the headers of this Python",
@@ -127,6 +131,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         digits = "{}{}".format(*facts.python.version)
         yield NO_HEADERS.found(f"{folder} has no Python.h", {"folder": folder, "digits": digits})
     yield from libcuda(facts, version)
+    yield from assembler(facts, str(version))
 
 
 def libcuda(facts: Facts, version: Version) -> Iterator[Finding]:
@@ -193,4 +198,4 @@ def summary(facts: Facts) -> str:
     return f"Triton {installed(facts)} with {compiler}, Python.h and libcuda"
 
 
-CHECK = Check(judge=judge, summary=summary, area="toolchain", problems=(NO_COMPILER, NO_HEADERS, NO_LIBCUDA))
+CHECK = Check(judge=judge, summary=summary, area="toolchain", problems=(NO_COMPILER, NO_HEADERS, NO_LIBCUDA, TOO_OLD))

@@ -6,7 +6,8 @@ driver that is installed as well brings libraries of the same names, which look 
 
 How it is judged
 Packages of a Linux driver, and any libcuda.so.1 or libnvidia-ml.so.1 that is not Windows' own. Where the loader takes such a
-one, nothing works (fail); where it still takes Windows' own, the next ldconfig may change that (warn).
+one, nothing works (fail); where it still takes Windows' own, the next ldconfig may change that (warn). Where Windows
+lends nothing of NVIDIA's, its missing driver is the cause, and the Linux one is only in the way later (warn).
 
 Known exceptions
 A CUDA toolkit (cuda-toolkit-12-x) and the container toolkit bring no driver. ldconfig's "libcuda.so.1 is not a symbolic link"
@@ -97,17 +98,21 @@ def judge(facts: Facts) -> Iterator[Finding]:
     packages, files = facts.wsl.linux_driver_packages, facts.wsl.linux_libraries
     taken = {name: found.path for name in LOADED if (found := facts.libraries.resolved(name)) and found.path in files}
     if packages or files:
-        yield linux_driver(packages, files, taken)
+        yield linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
     lent = facts.wsl.library_directory
     if "libcuda.so.1" in lent and "libcuda.so" not in lent and facts.python.package("triton") and not has_linker_name(facts):
         yield NO_LINKER_NAME.found("Triton is installed, and there is no libcuda.so in /usr/lib/wsl/lib or beside it")
 
 
-def linux_driver(packages: tuple[str, ...], files: tuple[str, ...], taken: dict[str, str]) -> Finding:
+def linux_driver(packages: tuple[str, ...], files: tuple[str, ...], taken: dict[str, str], hides_nothing: bool) -> Finding:
     """Without packages the files are to be removed one by one."""
     problem = LINUX_DRIVER if packages else replace(LINUX_DRIVER, fixes=REMOVE_FILES)
     what = f"packages {', '.join(packages)}" if packages else f"{', '.join(files)}"
     evidence = {"packages": packages, "libraries": files, "taken": taken}
+    if hides_nothing:
+        return replace(problem, status=Status.WARN).found(
+            f"{what}; they hide nothing yet: Windows itself lends no driver", evidence
+        )
     if taken:
         return problem.found(f"{what}; the loader takes {', '.join(taken.values())}", evidence)
     return replace(problem, status=Status.WARN).found(f"{what}; the loader still takes Windows' libraries", evidence)

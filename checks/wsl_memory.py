@@ -34,6 +34,7 @@ PINNED = Problem(
     "with 'out of memory' although the GPU has room, and large models cannot be loaded.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
+    latent=True,
     fixes=(
         Fix(
             "Give WSL more, as far as the computer has it: in %UserProfile%\\.wslconfig of Windows, under [wsl2], a line such as "

@@ -5,7 +5,8 @@ the base's first), `replies` (question -> what it answers here), `measured` (lik
 `expect_gpus`, `host` (the machine around a container: base, rename, gpus, replies likewise), and `problems` (what must be
 diagnosed, written by hand). A reply that is a mapping is merged into the base's; `!only` replaces it, `!append` adds to a list
 or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`, `!stopped` and `!cut` are replies of that status,
-with a detail, or with {detail, value}. A folder may hold the runs of workloads in a file of its own, measured.json.
+with a detail, or with {detail, value}; `!unasked` takes the question away. A folder may hold the runs of workloads in a file
+of its own, measured.json.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def _other_than_ok(loader: Any, node: Any) -> Reply:
 
 for tag in ("!missing", "!denied", "!timeout", "!died", "!error", "!skipped", "!stopped", "!cut"):
     Loader.add_constructor(tag, _other_than_ok)
+Loader.add_constructor("!unasked", lambda loader, node: Reply("unasked"))
 Loader.add_constructor("!only", lambda loader, node: Only(_plain(loader, node)))
 Loader.add_constructor("!append", lambda loader, node: Append(_plain(loader, node)))
 
@@ -81,6 +83,8 @@ def _built(description: dict[str, Any], folder: Path) -> Snapshot:
     for known, changes in ((replies, description.get("replies", {})), (measured, description.get("measured", {}))):
         for question, change in changes.items():
             known[question] = _changed(known.get(question), change)
+            if known[question].status == "unasked":
+                del known[question]
     expected = {"gpus": description["expect_gpus"]} if "expect_gpus" in description else taken.expected
     baseline = description.get("baseline", taken.baseline)
     host = _built(description["host"], folder / "host").replies if "host" in description else taken.host

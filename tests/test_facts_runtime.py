@@ -258,7 +258,7 @@ def test_installed_engines() -> None:
 
 def test_configuration_files() -> None:
     files: dict[str, Any] = {
-        "file:/etc/containerd/config.toml": "version = 2\n",
+        "file:/etc/containerd/config.toml": 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n',
         "file:/var/lib/rancher/k3s/agent/etc/containerd/config.toml": MISSING,
         "file:/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": MISSING,
         "file:/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl": MISSING,

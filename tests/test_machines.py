@@ -13,6 +13,7 @@ from typing import Any
 import machine
 import msgspec
 import pytest
+import safe_script
 import yaml
 
 from gpudoctor import catalog, doctor, snapshot
@@ -54,47 +55,35 @@ def level(taken: Snapshot) -> str:
 
 
 @pytest.mark.parametrize("case", machine.cases())
-def test_diagnosis_is_what_the_author_says(case: str) -> None:
-    found = [entry.problem for entry in report_of(case).diagnosis]
-    assert sorted(found) == sorted(machine.describe(case)["problems"])
-
-
-@pytest.mark.parametrize("case", machine.cases())
-def test_report_is_the_reviewed_one(case: str) -> None:
+def test_diagnosis_is_what_the_author_says_and_the_report_the_reviewed_one(case: str) -> None:
+    report = report_of(case)
+    assert [row for row in report.checks if row.status is Status.ERROR] == []
+    assert sorted(entry.problem for entry in report.diagnosis) == sorted(machine.describe(case)["problems"])
+    for fix in (fix for entry in report.diagnosis for fix in entry.fixes):
+        assert not re.search(r"<[a-z_]+>", fix.command + fix.verify), fix.command
+    safe_script.check(report.diagnosis)
     file = machine.MACHINES / case / "report.yaml"
-    text = yaml.safe_dump(verdict(report_of(case)), sort_keys=False, allow_unicode=True, width=150)
+    text = yaml.safe_dump(verdict(report), sort_keys=False, allow_unicode=True, width=150)
     if os.environ.get("UPDATE_MACHINES"):
         file.write_text(text)
     assert yaml.safe_load(file.read_text()) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("case", machine.cases())
-def test_every_fix_can_be_pasted(case: str) -> None:
-    for entry in report_of(case).diagnosis:
-        for fix in entry.fixes:
-            assert not re.search(r"<[a-z_]+>", fix.command + fix.verify), f"{entry.problem}: {fix.command}"
-
-
-def test_there_are_machines_of_every_kind() -> None:
-    assert len(machine.cases()) >= 40
-
-
 def test_every_problem_fires_somewhere() -> None:
-    fired = {entry.problem for case in machine.cases() for entry in report_of(case).diagnosis}
-    assert set(catalog.problems()) - fired == set()
+    fired = {problem for case in machine.cases() for problem in machine.describe(case)["problems"]}
+    assert {problem.id for check in catalog.checks().values() for problem in check.problems} - fired == set()
 
 
 def test_every_check_passes_somewhere() -> None:
-    passed = {row.id for case in machine.cases() for row in report_of(case).checks if row.status is Status.PASS}
-    assert set(catalog.checks()) - passed == set()
+    left = set(catalog.checks())
+    for case in machine.cases():
+        if not left:
+            return
+        left -= {row.id for row in report_of(case).checks if row.status is Status.PASS}
+    raise AssertionError(left)
 
 
-@pytest.mark.parametrize("case", machine.cases())
-def test_no_check_breaks(case: str) -> None:
-    assert [row for row in report_of(case).checks if row.status is Status.ERROR] == []
-
-
-@pytest.mark.parametrize("case", machine.cases())
+@pytest.mark.parametrize("case", machine.cases()[::10])
 def test_replay_of_a_saved_snapshot_gives_the_same_report(case: str) -> None:
     again = snapshot.parse(snapshot.dump(machine.load(case)), case)
     checks = doctor.select(catalog.checks(), level(again))

@@ -259,8 +259,14 @@ def test_temperature_limits_given_as_distances(kind: str, celsius: int) -> None:
 @pytest.mark.parametrize("name", ["nvlinks", "retired_pages_pending", "ecc_mode"])
 def test_what_an_h100_has_not(name: str) -> None:
     with pytest.raises(Unavailable) as unavailable:
-        getattr(gpu(H100), name)
+        getattr(gpu({**H100, "EccMode": {"absent": True}}), name)
     assert unavailable.value.kind == Skip.UNSUPPORTED
+
+
+def test_what_was_not_told_may_be_there_all_the_same() -> None:
+    with pytest.raises(Unavailable, match="was not told") as unavailable:
+        gpu({name: answer for name, answer in H100.items() if name != "EccMode"}).ecc_mode  # noqa: B018
+    assert unavailable.value.kind == Skip.NO_ANSWER
 
 
 def test_older_names_stand_in() -> None:

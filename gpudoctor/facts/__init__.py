@@ -13,6 +13,7 @@ from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.libraries import Libraries
 from gpudoctor.facts.limits import Limits
 from gpudoctor.facts.measured import Measured
+from gpudoctor.facts.nccl_log import NcclLog
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import Pci
 from gpudoctor.facts.python import Python
@@ -20,6 +21,7 @@ from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.runtime import Runtime
 from gpudoctor.facts.services import Services
 from gpudoctor.facts.system import System
+from gpudoctor.facts.texts import Texts
 from gpudoctor.facts.toolchain import Toolchain
 from gpudoctor.facts.wsl import Wsl
 from gpudoctor.model import Skip, Snapshot
@@ -106,3 +108,11 @@ class Facts:
     @cached_property
     def services(self) -> Services:
         return Services(self.replies)
+
+    @cached_property
+    def nccl_log(self) -> NcclLog:
+        return NcclLog(self.replies)
+
+    @cached_property
+    def texts(self) -> Texts:
+        return Texts(self.replies)

@@ -140,12 +140,18 @@ class Container:
 
     @property
     def _root(self) -> Mapping[str, Any]:
-        """The last mount on /, which hides those before it."""
-        return next((mount for mount in reversed(self._mounts) if mount["point"] == "/"), {})
+        """The last mount on /, which hides those before it; nothing where no mount was told."""
+        mounts = self._mounts if self._replies.starting_with("mounts") else ()
+        return next((mount for mount in reversed(mounts) if mount["point"] == "/"), {})
 
     @cached_property
     def read_only_root(self) -> bool:
         return "ro" in self._root.get("options", "").split(",")
+
+    @cached_property
+    def mount_points(self) -> frozenset[str]:
+        """Those that have to do with the driver."""
+        return frozenset(mount["point"] for mount in self._mounts)
 
     @cached_property
     def injected(self) -> tuple[str, ...]:

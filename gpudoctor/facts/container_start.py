@@ -39,9 +39,10 @@ _WAITING = "error waiting for container"
 
 @dataclass(frozen=True)
 class Start:
-    """An attempt to start a container. mode: how a GPU was asked for: cdi, runtime, gpus, podman, devices or none.
+    """An attempt to start a container. mode: how a GPU was asked for: cdi, runtime, gpus, podman, devices, none or unknown.
 
-    arguments: what asked for it. message: all that the engine said, "" where it started. code: its exit code.
+    arguments: what asked for it. message: all that the engine said, "" where it started. code: its exit code. from_text: it was
+    read in a text, which may not tell how the GPU was asked for (mode: unknown).
     """
 
     engine: str
@@ -52,6 +53,7 @@ class Start:
     message: str
     code: int | None = None
     started: bool = False
+    from_text: bool = False
 
     @property
     def asked_for_gpu(self) -> bool:
@@ -126,4 +128,5 @@ def start_of(value: Mapping[str, Any]) -> Start:
         message=value["message"],
         code=value["code"],
         started=value["started"],
+        from_text=value.get("from_text", False),
     )

@@ -104,6 +104,8 @@ class Cuda:
     def _loaded(self, name: str) -> Any:
         if self.library is None:
             raise Unavailable(f"libcuda cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
+        if name not in self._start:
+            raise Unavailable(f"{name} of CUDA was not told")
         return self._start[name]
 
 

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
+from gpudoctor.model import Unavailable
 
 _RUNFILE_TRACES = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/var/lib/nvidia")
 _STANDARD_FOLDERS = ("/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/", "/usr/local/nvidia/", "/nix/store/")
@@ -85,9 +86,28 @@ class Driver:
 
     @cached_property
     def module_version(self) -> str | None:
-        """The version of the loaded kernel module; None where none is loaded."""
-        text = self._replies.file("/sys/module/nvidia/version") or ""
-        return nvrm_version(self._nvrm) or text.strip() or None
+        """The version of the loaded kernel module; None where none is loaded. NVML asks the module for it, too."""
+        try:
+            text = self._replies.file("/sys/module/nvidia/version") or ""
+            return nvrm_version(self._nvrm) or text.strip() or None
+        except Unavailable:
+            version = nvrm_version(self._known_nvrm()) or self._of_nvml()
+            if version is None:
+                raise
+            return version
+
+    def _known_nvrm(self) -> str:
+        try:
+            return self._nvrm
+        except Unavailable:
+            return ""
+
+    def _of_nvml(self) -> str | None:
+        try:
+            version = self._replies.value("nvml").get("system", {}).get("DriverVersion")
+        except Unavailable:
+            return None
+        return version if isinstance(version, str) else None
 
     @cached_property
     def module_is_open(self) -> bool | None:
@@ -186,6 +206,16 @@ class Driver:
         """Path -> text of the files in modprobe.d and modules-load.d that mention nvidia, nouveau or vfio."""
         options: dict[str, str] = self._replies.value("modprobe")
         return options
+
+    @cached_property
+    def udev_rules(self) -> dict[str, str]:
+        """Path -> text of the rules of udev that remove a device of NVIDIA."""
+        rules: dict[str, str] = self._replies.value("udev-rules")
+        return rules
+
+    @cached_property
+    def is_off_in_asus_firmware(self) -> bool:
+        return (self._replies.file("/sys/devices/platform/asus-nb-wmi/dgpu_disable") or "").strip() == "1"
 
     @cached_property
     def packages(self) -> tuple[OsPackage, ...]:

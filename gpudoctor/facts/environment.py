@@ -44,6 +44,11 @@ class Environment:
         return _entries(self.variables.get("LD_LIBRARY_PATH", ""), "[:;]")
 
     @cached_property
+    def interfaces(self) -> tuple[str, ...]:
+        """The network interfaces of this machine or container."""
+        return tuple(path.rsplit("/", 1)[-1] for path in self._replies.value("glob:/sys/class/net/*"))
+
+    @cached_property
     def nccl(self) -> dict[str, Setting]:
         """The settings that NCCL uses: the environment goes before the user's file, and that before the system's.
 

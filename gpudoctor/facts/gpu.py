@@ -175,7 +175,9 @@ class Gpu:
             checked({"error": error} if isinstance(error, int) else error, f"GPU {self.index}")
         answer: Any = self._answers
         for name in path.split("."):
-            answer = answer[int(name)] if isinstance(answer, list) else answer.get(name, {"absent": True})
+            if isinstance(answer, dict) and name not in answer:
+                raise Unavailable(f"{what} was not told")
+            answer = answer[int(name)] if isinstance(answer, list) else answer[name]
             checked(answer, what)
         return answer
 

@@ -111,8 +111,8 @@ class MigDevice:
     def of(cls, answers: dict[str, Any]) -> MigDevice:
         value = {name: checked(answer, f"{name} of a MIG device") for name, answer in answers.items() if name != "Attributes"}
         return cls(
-            value["Name"],
-            value["UUID"],
+            value.get("Name", ""),  # tables of nvidia-smi tell neither
+            value.get("UUID", ""),
             value["GpuInstanceId"],
             value["ComputeInstanceId"],
             value["MemoryInfo"]["total"] // MIB,
@@ -134,7 +134,7 @@ class NvLink:
     @classmethod
     def of(cls, link: str, answers: dict[str, Any]) -> NvLink:
         fields = answers.get("FieldValues", {})
-        pci, speed = answers.get("RemotePciInfo", {}), fields.get("NVLINK_GET_SPEED", {})
+        pci, speed = answers.get("RemotePciInfo", {"absent": True}), fields.get("NVLINK_GET_SPEED", {})
         return cls(
             link=int(link),
             active=bool(answers["State"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ _CACHE_LINE = re.compile(r"^\s*(\S+) \(([^)]*)\) => (/.*?)\s*$", re.MULTILINE)
 _DPKG_LINE = re.compile(r"^([a-z0-9][a-z0-9.+-]*)\S*(?:, \S+)*: (/.*)$", re.MULTILINE)
 _64_BIT = re.compile(r"x86-64|AArch64|64bit")
 _TOOLKIT = re.compile(r"/usr/local/cuda[^/]*/|/opt/cuda/|/usr/lib/(nvidia-cuda-toolkit|cuda)/")
+_PRELOAD_VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
+_PRELOAD_FILE = "/etc/ld.so.preload"
 _DRIVER_LIBRARY = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvidia-[\w-]+|GLX_nvidia|EGL_nvidia)")
 
 
@@ -52,6 +55,21 @@ class Library:
     def is_compat(self) -> bool:
         """Part of a forward-compatibility package (cuda-compat)."""
         return any(re.search(r"/(cuda-)?compat/", path) for path in (self.path, self.real_path))
+
+
+@dataclass(frozen=True)
+class Preload:
+    """A library that the loader puts before all others of every program."""
+
+    entry: str  # as it is written there
+    source: str  # the variable, or the file
+    others: tuple[str, ...]  # what else the source names, in its order
+    library: Library | None  # None where it is in no place that was looked at
+
+    @property
+    def name(self) -> str:
+        """libnccl.so.2"""
+        return posixpath.basename(self.entry)
 
 
 class Libraries:
@@ -94,6 +112,27 @@ class Libraries:
             *(library for library in named if library.via == "default"),
         )
         return next(iter(candidates), None)
+
+    @cached_property
+    def preloads(self) -> tuple[Preload, ...]:
+        """What ld.so(8) loads before everything else."""
+        environment = self._replies.value("environment")
+        texts = {name: environment.get(name, "") for name in _PRELOAD_VARIABLES}
+        with contextlib.suppress(Unavailable):
+            texts[_PRELOAD_FILE] = re.sub(r"#.*", "", self._replies.file(_PRELOAD_FILE) or "")
+        found = ((source, [entry for entry in re.split(r"[:\s]+", text) if entry]) for source, text in texts.items())
+        return tuple(
+            Preload(entry, source, tuple(one for one in entries if one != entry), self._at(entry))
+            for source, entries in found
+            for entry in entries
+        )
+
+    def _at(self, entry: str) -> Library | None:
+        """/usr/lib64/libnccl.so.2 and /lib64/libnccl.so.2 are one file on all systems of today."""
+        if "/" not in entry:
+            return self.resolved(entry)
+        names = {library: {_merged(library.path), _merged(library.real_path)} for library in self.all}
+        return next((library for library, paths in names.items() if _merged(entry) in paths), None)
 
     @cached_property
     def cache(self) -> tuple[tuple[str, str], ...]:
@@ -157,6 +196,10 @@ class Libraries:
             return "toolkit"
         is_unpackaged = path in self._owners and _DRIVER_LIBRARY.match(posixpath.basename(path))
         return "driver" if is_unpackaged or record["via"] == "driver" else "unknown"
+
+
+def _merged(path: str) -> str:
+    return re.sub(r"^/usr(?=/lib)", "", path)
 
 
 def _is_soname(library: Library) -> bool:

@@ -53,6 +53,11 @@ class Limits:
         return self._limit("memlock")
 
     @cached_property
+    def address_space(self) -> Limit:
+        """Bytes."""
+        return limit_of(self._replies.value("file:/proc/self/limits"), "Max address space")
+
+    @cached_property
     def open_files(self) -> Limit:
         return self._limit("open_files")
 

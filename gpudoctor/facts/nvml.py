@@ -64,11 +64,16 @@ class Nvml:
     def _loaded(self, name: str) -> Any:
         if self.library is None:
             raise Unavailable(f"NVML cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
-        return self._start[name]
+        return self._told(name)
 
     def _initialised(self, name: str) -> Any:
         if self.init_code:
             raise Unavailable(f"NVML does not initialise: {self.init_error} ({self.init_code})")
+        return self._told(name)
+
+    def _told(self, name: str) -> Any:
+        if name not in self._start:
+            raise Unavailable(f"{name} of NVML was not told")
         return self._start[name]
 
     def _system(self, name: str) -> Any:
@@ -103,7 +108,7 @@ class Nvml:
     @cached_property
     def reachable(self) -> dict[str, Gpu]:
         """Bus id -> GPU, of those that NVML gives a handle of: the driver works with them."""
-        return {gpu.bus_id: gpu for gpu in self.gpus if gpu.is_reachable}
+        return {_address(gpu): gpu for gpu in self.gpus if gpu.is_reachable}
 
     def reaches(self, address: str) -> bool:
         """Whether the driver works with the GPU at this PCI address; False also where NVML itself does not answer."""
@@ -133,8 +138,19 @@ class Nvml:
     def _peers(self, name: str, words: dict[int, str]) -> dict[Pair, str]:
         if self.count < 2:
             return {}
-        answers = self._replies.value("nvml:peers")[name]
+        peers = self._replies.value("nvml:peers")
+        if name not in peers:
+            raise Unavailable(f"{name} of the GPUs was not told")
+        answers = peers[name]
         return {_pair(pair): words.get(code, f"unknown ({code})") for pair, code in answers.items() if answered(code)}
+
+
+def _address(gpu: Gpu) -> str:
+    """Its bus id; a text such as the one of torch's collect_env tells of GPUs without it."""
+    try:
+        return gpu.bus_id
+    except Unavailable:
+        return f"GPU {gpu.index}"
 
 
 def _pair(text: str) -> Pair:

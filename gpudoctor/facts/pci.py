@@ -13,6 +13,7 @@ from gpudoctor.model import Skip, Unavailable
 GPU_CLASSES = (0x0300, 0x0302)  # VGA controller, 3D controller
 NVSWITCH_CLASS = 0x0680
 IORESOURCE_MEM_64 = 0x100000  # https://github.com/torvalds/linux/blob/master/include/linux/ioport.h
+UNTOLD = "?"
 MAXIMUM_LANES = 32  # the kernel says 255, and a dead device 63, for "unknown"
 
 
@@ -46,7 +47,7 @@ class PciFunction:
     device_id: int
     subsystem: str  # "10de:1626"
     class_code: int  # base and sub class: 0x0302
-    driver: str | None
+    stated_driver: str | None  # UNTOLD where nobody looked
     numa_node: int | None
     link_speed_gts: float | None
     link_width: int | None
@@ -59,6 +60,13 @@ class PciFunction:
     iommu_group_type: str | None  # identity, DMA, DMA-FQ
     is_virtual_function: bool
     parents: tuple[str, ...]  # bridges, the root port first
+
+    @property
+    def driver(self) -> str | None:
+        """The kernel's driver that has it."""
+        if self.stated_driver == UNTOLD:
+            raise Unavailable(f"which driver has {self.address} was not told")
+        return self.stated_driver
 
     @property
     def responds(self) -> bool:
@@ -116,7 +124,7 @@ def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:
         device_id=raw["device"],
         subsystem=f"{raw['subsystem_vendor'] or 0:04x}:{raw['subsystem_device'] or 0:04x}",
         class_code=raw["class"] >> 8,
-        driver=raw["driver"],
+        stated_driver=raw.get("driver", UNTOLD),
         numa_node=None if numa_node == -1 else numa_node,
         **links(raw),
         framebuffer_bar=framebuffer_bar(raw["resource"]),

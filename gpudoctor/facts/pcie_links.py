@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.pci import Bridge, PciFunction
-from gpudoctor.model import Skip
+from gpudoctor.model import Skip, Unavailable
 
 if TYPE_CHECKING:
     from gpudoctor.facts import Facts
@@ -38,9 +38,12 @@ def function_of(facts: Facts, gpu: Gpu) -> PciFunction | None:
 
 
 def narrowest_bridge(facts: Facts, gpu: Gpu) -> Bridge | None:
-    """The narrowest port between the GPU and the processor; None where the ports are not the machine's own."""
-    function = function_of(facts, gpu)
-    if function is None or facts.system.hypervisor:
+    """The narrowest port between the GPU and the processor; None where the ports are not the machine's own, or not told."""
+    try:
+        function = function_of(facts, gpu)
+    except Unavailable:
+        return None
+    if function is None or is_virtual(facts, gpu):
         return None
     above = [facts.pci.bridges[address] for address in function.parents if address in facts.pci.bridges]
     return min((bridge for bridge in above if bridge.maximum_link_width), key=lanes, default=None)
@@ -59,7 +62,15 @@ def possible_width(facts: Facts, gpu: Gpu) -> int:
 def has_lost_lanes(facts: Facts, gpu: Gpu) -> bool:
     """Clouds wire some cards with half of their lanes: in a virtual machine only less than half counts."""
     possible = possible_width(facts, gpu)
-    return gpu.pcie_width < (possible // 2 if facts.system.hypervisor else possible)
+    return gpu.pcie_width < (possible // 2 if is_virtual(facts, gpu) else possible)
+
+
+def is_virtual(facts: Facts, gpu: Gpu) -> bool:
+    """Whether this is a virtual machine; where the system does not tell, what NVML says of the GPU."""
+    try:
+        return facts.system.hypervisor is not None
+    except Unavailable:
+        return gpu.virtualization_mode != "none"
 
 
 def is_slow_at_work(gpu: Gpu) -> bool:

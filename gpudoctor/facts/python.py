@@ -23,25 +23,30 @@ class Python:
     def _interpreter(self) -> dict[str, Any]:
         return dict(self._replies.value("interpreter"))
 
+    def _told(self, name: str) -> Any:
+        if name not in self._interpreter:
+            raise Unavailable(f"{name} of this Python was not told")
+        return self._interpreter[name]
+
     @property
     def executable(self) -> str:
-        return str(self._interpreter["executable"])
+        return str(self._told("executable"))
 
     @property
     def version(self) -> tuple[int, ...]:
-        return tuple(self._interpreter["version"])
+        return tuple(self._told("version"))
 
     @property
     def implementation(self) -> str:
-        return str(self._interpreter["implementation"])
+        return str(self._told("implementation"))
 
     @property
     def prefix(self) -> str:
-        return str(self._interpreter["prefix"])
+        return str(self._told("prefix"))
 
     @property
     def base_prefix(self) -> str:
-        return str(self._interpreter["base_prefix"])
+        return str(self._told("base_prefix"))
 
     @property
     def is_virtual(self) -> bool:
@@ -50,7 +55,7 @@ class Python:
     @property
     def conda_prefix(self) -> str | None:
         """The conda environment that this Python is in or, for a venv, was made from."""
-        prefix: str | None = self._interpreter["conda_prefix"]
+        prefix: str | None = self._told("conda_prefix")
         return prefix
 
     @property
@@ -61,46 +66,56 @@ class Python:
     @property
     def is_externally_managed(self) -> bool:
         """pip refuses to install outside a venv: https://peps.python.org/pep-0668/"""
-        return bool(self._interpreter["externally_managed"]) and not self.is_virtual
+        return bool(self._told("externally_managed")) and not self.is_virtual
+
+    @property
+    def venv_settings(self) -> tuple[str, ...]:
+        """The names of the settings in pyvenv.cfg; uv and virtualenv leave their own there."""
+        return tuple(self._interpreter.get("venv_settings", ()))
+
+    @property
+    def project_files(self) -> tuple[str, ...]:
+        """The lock files beside the environment, of the tools that manage it: uv.lock, poetry.lock ..."""
+        return tuple(self._interpreter.get("project_files", ()))
 
     @property
     def is_free_threaded(self) -> bool:
-        return bool(self._interpreter["free_threaded"])
+        return bool(self._told("free_threaded"))
 
     @property
     def has_ctypes(self) -> bool:
-        return bool(self._interpreter["has_ctypes"])
+        return bool(self._told("has_ctypes"))
 
     @property
     def has_headers(self) -> bool:
         """Python.h is where Triton and torch.utils.cpp_extension look for it."""
-        return bool(self._interpreter["python_h"])
+        return bool(self._told("python_h"))
 
     @property
     def include_directory(self) -> str:
-        return str(self._interpreter["include"])
+        return str(self._told("include"))
 
     @property
     def import_path(self) -> tuple[str, ...]:
         """The folders of sys.path."""
-        return tuple(self._interpreter["path"])
+        return tuple(self._told("path"))
 
     @property
     def user_site(self) -> str | None:
         """The user's site-packages, if this Python looks there."""
-        return str(self._interpreter["user_site"]) if self._interpreter["user_site_enabled"] else None
+        return str(self._told("user_site")) if self._told("user_site_enabled") else None
 
     @property
     def libc(self) -> tuple[int, int] | None:
         """The version of glibc; None with another C library, for which there are no CUDA wheels."""
-        name, version = (*self._interpreter["libc"], "", "")[:2]
+        name, version = (*self._told("libc"), "", "")[:2]
         match = re.match(r"(\d+)\.(\d+)", version)
         return (int(match[1]), int(match[2])) if name == "glibc" and match else None
 
     @property
     def marker_environment(self) -> dict[str, str]:
         """What to evaluate the markers of requirements with: the target's values, not ours."""
-        return dict(self._interpreter["markers"])
+        return dict(self._told("markers"))
 
     @cached_property
     def packages(self) -> dict[str, tuple[Package, ...]]:
@@ -143,7 +158,10 @@ class Python:
     @property
     def torch_libraries(self) -> tuple[str, ...]:
         """The CUDA libraries in torch/lib."""
-        return tuple(self._replies.value("torch")["libraries"])
+        libraries = self._replies.value("torch").get("libraries")
+        if libraries is None:
+            raise Unavailable("the libraries of torch were not told")
+        return tuple(libraries)
 
     @property
     def torch_has_cuda_library(self) -> bool:

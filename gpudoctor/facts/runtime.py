@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 from gpudoctor.facts.container_start import Start, start_of
+from gpudoctor.facts.containerd import imports_of
 from gpudoctor.facts.docker import Docker, daemon_json_of, docker_of, version_of
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Unavailable
@@ -210,7 +212,25 @@ class Runtime:
 
     @cached_property
     def containerd_config(self) -> dict[str, str]:
-        """Path -> text of containerd's configuration, k3s' own too."""
+        """Path -> text of containerd's configuration as it is read, k3s' own too."""
+        unread = self.containerd_not_imported
+        return {path: text for path, text in self._containerd_files.items() if path not in unread}
+
+    @cached_property
+    def containerd_not_imported(self) -> dict[str, str]:
+        """Path -> text of the parts that containerd does not read, as its config.toml does not import them."""
+        patterns = self.containerd_imports
+        parts = self._replies.files("/etc/containerd/conf.d/*.toml") if patterns is not None else {}
+        return {path: text for path, text in parts.items() if not any(fnmatch(path, pattern) for pattern in patterns or ())}
+
+    @cached_property
+    def containerd_imports(self) -> tuple[str, ...] | None:
+        """What config.toml imports, as full paths; None where there is no such file."""
+        text = self._replies.file(CONTAINERD_FILES[0])
+        return None if text is None else imports_of(text, CONTAINERD_FILES[0].rpartition("/")[0])
+
+    @cached_property
+    def _containerd_files(self) -> dict[str, str]:
         texts = {path: self._replies.file(path) for path in CONTAINERD_FILES}
         parts = self._replies.files("/etc/containerd/conf.d/*.toml")
         return {path: text for path, text in {**texts, **parts}.items() if text is not None}

@@ -76,6 +76,11 @@ class System:
         return self._os_release.get("VERSION_ID", "")
 
     @property
+    def ubuntu_codename(self) -> str:
+        """Of the Ubuntu that a distribution is built on: noble in Linux Mint 22."""
+        return self._os_release.get("UBUNTU_CODENAME", "")
+
+    @property
     def family(self) -> str:
         """debian, rhel, suse, arch or other."""
         return family_of((self.distribution, *self.distribution_like))
@@ -115,11 +120,13 @@ class System:
     def wsl(self) -> int:
         """0 outside WSL, else 1 or 2; a container in WSL2 counts as WSL2 too."""
         version = self._replies.file("/proc/version") or ""
-        return wsl_of(self.kernel, version)
+        return wsl_of(self._uname("release") or (kernel_of(version) if version else ""), version)
 
     @cached_property
     def is_container(self) -> bool:
-        return Container(self._replies).engine is not None
+        """Of a text that does not say so, no."""
+        asked = self._replies.starting_with("container-")
+        return bool(asked) and Container(self._replies).engine is not None
 
     @cached_property
     def hypervisor(self) -> str | None:
@@ -181,12 +188,13 @@ class System:
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that a Fix may be limited to: family, wsl2, container or host, conda."""
+        """The tags that a Fix may be limited to: family (of a mere text every one), wsl2, container or host, conda."""
         places = [
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
         ]
-        family = known(lambda: self.family) or "other"
-        return (family, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
+        asked = self._replies.starting_with("file:/etc/os-release")
+        families = (known(lambda: self.family) or "other",) if asked else tuple(FAMILIES)
+        return (*families, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
 
     @property
     def _is_conda(self) -> bool:

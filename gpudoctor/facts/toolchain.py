@@ -48,17 +48,22 @@ class Toolchain:
     def _found(self) -> dict[str, Any]:
         return dict(self._replies.value("toolchain"))
 
+    def _told(self, name: str) -> Any:
+        if name not in self._found:
+            raise Unavailable(f"{name} of the toolchain was not told")
+        return self._found[name]
+
     @cached_property
     def programs(self) -> dict[str, tuple[str, ...]]:
         """Name -> every place of a program on PATH, in order; a program that is nowhere is not there."""
-        return {name: tuple(paths) for name, paths in self._found["programs"].items()}
+        return {name: tuple(paths) for name, paths in self._told("programs").items()}
 
     @cached_property
     def nvccs(self) -> tuple[Tool, ...]:
         """Each once: those on PATH in its order, then those in toolkits and wheels."""
-        tools = (self._tool("nvcc", path) for path in self._found["versions"] if posixpath.basename(path) == "nvcc")
+        tools = (self._tool("nvcc", path) for path in self._told("versions") if posixpath.basename(path) == "nvcc")
         by_file: dict[str, Tool] = {}
-        for tool in tools:
+        for tool in sorted(tools, key=lambda tool: not tool.on_path):
             by_file.setdefault(tool.real_path, tool)
         return tuple(by_file.values())
 
@@ -85,7 +90,7 @@ class Toolchain:
     @cached_property
     def toolkits(self) -> tuple[Toolkit, ...]:
         """The ones that CUDA_HOME and CUDA_PATH name first."""
-        return tuple(Toolkit(record["root"], toolkit_version(record)) for record in self._found["toolkits"])
+        return tuple(Toolkit(record["root"], toolkit_version(record)) for record in self._told("toolkits"))
 
     def root_of(self, path: str) -> str | None:
         """The folder that the value of CUDA_HOME or CUDA_PATH leads to, None where there is no folder."""
@@ -101,29 +106,29 @@ class Toolchain:
 
     def program_at(self, path: str) -> Tool | None:
         """A program by its path, where its version was asked for."""
-        return self._tool(posixpath.basename(path), path) if path in self._found["versions"] else None
+        return self._tool(posixpath.basename(path), path) if path in self._told("versions") else None
 
     @property
     def default_toolkit(self) -> str | None:
         """The folder that /usr/local/cuda leads to."""
-        target: str | None = self._found["default"]
+        target: str | None = self._told("default")
         return target
 
     @property
     def libnvvm(self) -> tuple[str, ...]:
-        return tuple(path for path in self._found["nvvm"] if posixpath.basename(path).startswith("libnvvm.so"))
+        return tuple(path for path in self._told("nvvm") if posixpath.basename(path).startswith("libnvvm.so"))
 
     @property
     def libdevice(self) -> tuple[str, ...]:
-        return tuple(path for path in self._found["nvvm"] if path.endswith(".bc"))
+        return tuple(path for path in self._told("nvvm") if path.endswith(".bc"))
 
     @property
     def headers(self) -> tuple[str, ...]:
         """Every vector_types.h, cuda_runtime.h and cuda_fp16.h of the toolkits and wheels."""
-        return tuple(self._found["headers"])
+        return tuple(self._told("headers"))
 
     def _tool(self, name: str, path: str) -> Tool:
-        text = self._found["versions"].get(path) or ""
+        text = self._told("versions").get(path) or ""
         real_path = self._found.get("real_paths", {}).get(path, path)
         return Tool(name, path, real_path, program_version(text), path in self.programs.get(name, ()))
 

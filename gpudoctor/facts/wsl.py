@@ -18,6 +18,7 @@ DRIVER_PACKAGE = re.compile(
     r"(lib)?nvidia-(driver|utils|compute|dkms|kernel|headless|smi|gl|decode|encode|ml\d|ptxjitcompiler|persistenced)\b.*"
     r"|nvidia(-open|-lts)?(-\d+)?|libcuda1|cuda|cuda-\d+-\d+|cuda-drivers.*|(xserver-xorg-video|xorg-x11-drv)-nvidia.*|(dkms|kmod|akmod)-nvidia.*"
 )
+NVIDIA_NAMES = ("nv", "libcuda", "libnvidia", "libnv")  # nv_dispi.inf_amd64_..., nvlti...; nvidia-smi
 DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
 OTHERS = {"compat", "stubs", "wheel", "conda", "wsl", "container"}  # who else may bring them
 
@@ -59,6 +60,15 @@ class Wsl:
         self._require()
         paths: list[str] = self._replies.value("glob:/usr/lib/wsl/drivers/*")
         return tuple(path.rpartition("/")[2] for path in paths)
+
+    @cached_property
+    def has_no_windows_driver(self) -> bool:
+        """Windows lends nothing of NVIDIA's: no library, and of its driver store only folders of other vendors."""
+        try:
+            lent = (*self.library_directory, *self.driver_store)
+        except Unavailable:  # nothing here says so
+            return False
+        return bool(self.driver_store) and not any(name.startswith(NVIDIA_NAMES) for name in lent)
 
     @cached_property
     def configuration(self) -> str | None:

@@ -62,6 +62,11 @@ def driver(case: Case) -> Finding | None:
     return None
 
 
+def faults_of_driver() -> tuple[str, ...]:
+    """The problems that the driver's own checks may find."""
+    return tuple(dict.fromkeys(problem.id for name in DRIVER_CHECKS for problem in catalog.checks()[name].problems))
+
+
 def shut_off(case: Case) -> Finding | None:
     """Docker Desktop's virtual machine, a snap."""
     if case.start.is_podman:

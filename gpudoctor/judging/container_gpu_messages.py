@@ -57,6 +57,7 @@ OF_REQUESTS = (
             *(causes.DRIVER, causes.NO_PROGRAM, causes.NO_TOOLKIT, causes.NOT_REGISTERED, causes.NO_HOOK, causes.HOOK_LATE),
         ),
         UNKNOWN,
+        causes.NO_TOOLKIT,
     ),
     Message(r'could not select device driver "cdi"', OFF, "{said}", (*SHUT_OFF, causes.OLD_ENGINE, causes.CDI_OFF), LIKELY),
     Message(r"cannot set both Count and DeviceIDs", requests.QUOTING),

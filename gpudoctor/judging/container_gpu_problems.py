@@ -71,6 +71,7 @@ REQUIRES = Problem(
     fixes=(
         *fix_on(
             "Upgrade the driver",
+            recipe="driver <wanted>",
             debian="(sudo apt install nvidia-driver-<wanted> || sudo apt install nvidia-driver) && sudo reboot",
             rhel="sudo dnf upgrade 'nvidia-driver*' 'kmod-nvidia*' && sudo reboot",
             suse="sudo zypper update 'nvidia-*' && sudo reboot",

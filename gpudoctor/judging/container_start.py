@@ -50,6 +50,11 @@ PODMAN_SAYS = (
     Fix("Read what its helper wrote meanwhile", "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40"),
 )
 LIKELY = Confidence.LIKELY
+# Of the links that nobody can look at, those that are broken most often.
+LIKELIEST = (
+    *("container-toolkit-missing", "docker-runtime-not-configured", "toolkit-newer-than-daemon", "cdi-spec-missing"),
+    *("cdi-spec-stale", "container-host-driver-not-loaded", "docker-snap", "docker-desktop-linux-no-gpu", "daemon-json-invalid"),
+)
 PROBLEMS = tuple(
     dict.fromkeys(
         (
@@ -93,11 +98,24 @@ def explained(case: Case, message: Message, values: dict[str, str]) -> Finding:
     if not message.causes:
         return by_itself
     if not case.is_here:
-        return _another_machine(case) or by_itself
+        return _another_machine(case) or (_left_open(by_itself, message) if case.start.from_text else by_itself)
     finding = next(first_cause(message.causes, case, by_itself))
     if "ruled_out" not in finding.evidence:
         return _with_words(finding, case.start)
     return finding if message.sure is Confidence.UNKNOWN and finding.evidence["ruled_out"] else by_itself
+
+
+def _left_open(finding: Finding, message: Message) -> Finding:
+    """What can be behind it, where only a text is known; of the driver's faults each explains it."""
+    if message.mostly:
+        finding = replace(finding, problem=message.mostly.problem)
+    found = {cause.problem.id: None for cause in message.causes if cause.problem is not finding.problem}
+    links = tuple(sorted(found, key=lambda id: LIKELIEST.index(id) if id in LIKELIEST else len(LIKELIEST)))
+    if len(links) > 1 and not any(cause.problem is finding.problem for cause in message.causes):
+        finding = replace(finding, confidence=LIKELY)
+    of_driver = causes.faults_of_driver() if causes.DRIVER in message.causes else ()
+    about = {} if finding.confidence is Confidence.CONFIRMED else {"could_be": list(links), "decide": "gpudoctor check"}
+    return replace(finding, causes=(*links, *of_driver), evidence={**finding.evidence, **about})
 
 
 def _for_this_host(case: Case, finding: Finding, values: dict[str, str]) -> Finding:
@@ -160,7 +178,21 @@ def failed(start: Start, finding: Finding) -> Finding:
         problem = replace(
             problem, fixes=tuple(_by(command, fix) for fix in problem.fixes if not fix.title.startswith("With Docker:"))
         )
-    return replace(finding, problem=problem, message=message)
+    return replace(finding, problem=problem, message=message, evidence=_told(finding.evidence, problem))
+
+
+UNTOLD = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME", "wanted": str(LEAST_KNOWN)}
+"""What stands for a word that the engine did not say, where a fix needs one."""
+
+
+def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    fixes = " ".join(f"{fix.command} {fix.verify} {fix.undo} {fix.recipe}" for fix in problem.fixes)
+    untold = {**UNTOLD, **{key: evidence["name"] for key in ("path", "command", "file") if "name" in evidence}}
+    return {
+        key: value
+        for key, value in evidence.items()
+        if f"<{key}>" in fixes or value not in ("", UNTOLD.get(key), untold.get(key))
+    }
 
 
 _GPU_OF_DOCKER = re.compile(r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all")

@@ -12,10 +12,12 @@ BY_HOST = r'(?<!process: )(?<!init: )(?<!caused: )(?<!caused: ")'
 
 class Message(NamedTuple):
     """A text of an engine. words: what is wrong, with values in braces. causes: what can be behind it, in the order in which
-    they are to be ruled out. sure: how sure `problem` is by itself; UNKNOWN where only the host tells faults apart."""
+    they are to be ruled out. sure: how sure `problem` is by itself; UNKNOWN where only the host tells faults apart. mostly:
+    the cause that a text alone most likely means."""
 
     pattern: str
     problem: Problem
     words: str = "{said}"
     causes: tuple[Cause, ...] = ()
     sure: Confidence = Confidence.CONFIRMED
+    mostly: Cause | None = None

@@ -51,6 +51,7 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 def ask(machine: Machine) -> Iterator[Answer]:
     """`environment`: name -> value of the variables that matter; "present" where only that is asked."""
     yield "environment", machine.call(lambda: variables(os.environ))
+    yield machine.glob("/sys/class/net/*")
     yield machine.file("/etc/nccl.conf")
     yield "file:~/.nccl.conf", _in_home(machine, ".nccl.conf")
     if os.environ.get("NCCL_CONF_FILE"):

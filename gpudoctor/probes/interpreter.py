@@ -15,6 +15,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from gpudoctor.probes.machine import Answer, Machine
 
+# What the tools that manage an environment for a project keep beside it.
+PROJECT_FILES = ("uv.lock", "poetry.lock", "Pipfile", "pdm.lock", "pixi.lock")
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -68,8 +70,28 @@ def _interpreter(machine: Machine) -> Dict[str, Any]:
         "abi_flags": getattr(sys, "abiflags", ""),
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "has_ctypes": find_spec("_ctypes") is not None,
+        "venv_settings": _venv_settings(machine),
+        "project_files": [name for name in PROJECT_FILES if _is_file(machine, os.path.join(project_folder(sys.prefix), name))],
         "markers": _markers(),
     }
+
+
+def project_folder(prefix: str) -> str:
+    """The folder that holds the environment: of /work/train/.venv and of /work/train/.pixi/envs/default /work/train."""
+    return os.path.dirname(prefix.split("/.pixi/envs/")[0] + "/x" if "/.pixi/envs/" in prefix else prefix)
+
+
+def _venv_settings(machine: Machine) -> List[str]:
+    """The names in pyvenv.cfg, among which a tool that made the environment leaves its own."""
+    try:
+        lines = machine.read(os.path.join(sys.prefix, "pyvenv.cfg")).splitlines()
+    except OSError:
+        return []
+    return sorted(line.partition("=")[0].strip() for line in lines if "=" in line)
+
+
+def _is_file(machine: Machine, path: str) -> bool:
+    return os.path.isfile(machine.path(path))
 
 
 def _libc() -> List[str]:

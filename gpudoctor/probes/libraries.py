@@ -56,6 +56,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
     """`libraries`: one record per path, in search order; `library-owners`: what the package manager says of them."""
     cache = _cache(machine)
     yield "command:ldconfig -p", cache
+    yield machine.file("/etc/ld.so.preload")
     yield machine.file("/etc/ld.so.conf")
     yield from machine.files("/etc/ld.so.conf.d/*")
     libraries = machine.call(lambda: _libraries(machine, cache))

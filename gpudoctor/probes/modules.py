@@ -28,6 +28,9 @@ OPTION_FOLDERS = (
     "/usr/lib/modules-load.d",
 )
 OPTION_OF_INTEREST = re.compile(r"nvidia|nouveau|vfio|NVreg", re.IGNORECASE)
+RULE_FOLDERS = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
+RULE_OF_INTEREST = re.compile(r"0x10de.*ATTR\{remove\}")
+ASUS_SWITCH = "/sys/devices/platform/asus-nb-wmi/dgpu_disable"
 
 PACKAGE_OF_INTEREST = re.compile(
     r"nvidia|cuda|cudnn|nccl|cublas|cusparse|tensorrt|libnvinfer|nsight|nvml|nvlink|nvlsm|datacenter-gpu-manager|nouveau"
@@ -49,7 +52,9 @@ NVIDIA_SMI_SECONDS = 6.0
 
 def ask(machine: Machine) -> Iterator[Answer]:
     yield machine.ask("kernel-modules", lambda: _kernel_modules(machine))
-    yield machine.ask("modprobe", lambda: _options(machine))
+    yield machine.ask("modprobe", lambda: _matching(machine, OPTION_FOLDERS, "/*.conf", OPTION_OF_INTEREST))
+    yield machine.ask("udev-rules", lambda: _matching(machine, RULE_FOLDERS, "/*.rules", RULE_OF_INTEREST))
+    yield machine.file(ASUS_SWITCH)
     for path in RUNFILE_TRACES:
         yield machine.glob(path)
     yield from _make_logs(machine)
@@ -107,17 +112,17 @@ def _walk(machine: Machine, top: str) -> Iterator[str]:
         yield from (os.path.join(below, name) for name in names if MODULE_FILE.fullmatch(name))
 
 
-def _options(machine: Machine) -> Dict[str, str]:
-    """Path -> text of the files of options that have to do with the driver; a folder with two names counts once."""
+def _matching(machine: Machine, folders: Tuple[str, ...], pattern: str, wanted: "re.Pattern[str]") -> Dict[str, str]:
+    """Path -> text of the files that have to do with the driver; a folder with two names counts once."""
     texts, seen = {}, set()
-    for folder in OPTION_FOLDERS:
+    for folder in folders:
         real = os.path.realpath(machine.path(folder))
         if real in seen:
             continue
         seen.add(real)
-        for path in machine.matching(folder + "/*.conf"):
+        for path in machine.matching(folder + pattern):
             text = machine.read(path) if os.path.isfile(machine.path(path)) else ""
-            if OPTION_OF_INTEREST.search(text):
+            if wanted.search(text):
                 texts[path] = text
     return texts
 

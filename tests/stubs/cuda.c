@@ -4,6 +4,12 @@
  */
 #include "stub.h"
 
+/* Which GPU it is; another one with -D. */
+#ifndef NAME
+#define NAME "NVIDIA H100 80GB HBM3"
+#define COMPUTE_MAJOR 9
+#endif
+
 enum { INVALID_VALUE = 1 };
 
 int cuInit(unsigned flags)
@@ -37,7 +43,7 @@ int cuDeviceGet(int *device, int ordinal)
 int cuDeviceGetName(char *name, int size, int device)
 {
     FATE(device);
-    snprintf(name, size, "NVIDIA H100 80GB HBM3");
+    snprintf(name, size, NAME);
     return 0;
 }
 
@@ -75,7 +81,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     case CLOCK: *value = 1980000; break;
     case MULTIPROCESSORS: *value = 132; break;
     case L2_SIZE: *value = 50 << 20; break;
-    case MAJOR: *value = 9; break;
+    case MAJOR: *value = COMPUTE_MAJOR; break;
     case ECC: case UNIFIED: case MANAGED: *value = 1; break;
     default: *value = 0;
     }

@@ -7,6 +7,14 @@ enum { NOT_SUPPORTED = 3, INVALID_ARGUMENT = 2, NOT_FOUND = 6, INSUFFICIENT_SIZE
 
 #define GIB (1ULL << 30)
 
+/* Which driver and GPU it is; another one with -D. */
+#ifndef DRIVER
+#define DRIVER "999.88.77"
+#define NAME "NVIDIA H100 80GB HBM3"
+#define PCI_ID 0x233010DE
+#define COMPUTE_MAJOR 9
+#endif
+
 /* A GPU, or one of its MIG devices: then mig counts from 1. */
 typedef struct device {
     int index, mig;
@@ -55,8 +63,8 @@ int nvmlShutdown(void)
         return 0;                          \
     }
 
-SYSTEM_TEXT(nvmlSystemGetDriverVersion, "999.88.77")
-SYSTEM_TEXT(nvmlSystemGetNVMLVersion, "13.999.88.77")
+SYSTEM_TEXT(nvmlSystemGetDriverVersion, DRIVER)
+SYSTEM_TEXT(nvmlSystemGetNVMLVersion, "13." DRIVER)
 SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion, 13000)
 SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, 13000)
 SYSTEM_NUMBER(nvmlDeviceGetCount_v2, 1)
@@ -132,7 +140,7 @@ SELECTED(nvmlDeviceGetTemperature, 37)
 SELECTED(nvmlDeviceGetTemperatureThreshold, 95)
 SELECTED(nvmlDeviceGetClockInfo, 1980)
 SELECTED(nvmlDeviceGetMaxClockInfo, 1980)
-TEXT(nvmlDeviceGetName, gpu->mig ? "NVIDIA H100 80GB HBM3 MIG 3g.40gb" : "NVIDIA H100 80GB HBM3")
+TEXT(nvmlDeviceGetName, gpu->mig ? NAME " MIG 3g.40gb" : NAME)
 TEXT(nvmlDeviceGetVbiosVersion, "96.00.DA.00.0C")
 
 int nvmlDeviceGetUUID(Device gpu, char *buffer, unsigned size)
@@ -145,23 +153,28 @@ int nvmlDeviceGetUUID(Device gpu, char *buffer, unsigned size)
 int nvmlDeviceGetCudaComputeCapability(Device gpu, int *major, int *minor)
 {
     FATE(gpu->index);
-    *major = 9;
+    *major = COMPUTE_MAJOR;
     *minor = 0;
     return 0;
 }
 
+/* STUB_VALUES: of both kinds; of UncorrectedEcc: of the uncorrectable ones, where it is another number. */
 int nvmlDeviceGetTotalEccErrors(Device gpu, unsigned type, unsigned counter, unsigned long long *count)
 {
-    (void)type, (void)counter;
+    (void)counter;
     FATE(gpu->index);
     *count = VALUE(gpu->index, 0);
+    if (type)
+        *count = number_for("STUB_VALUES", "UncorrectedEcc", gpu->index, *count);
     return 0;
 }
 
+/* STUB_VALUES: the rows of uncorrectable errors; of RemapPending: whether a remapping waits for a reset. */
 int nvmlDeviceGetRemappedRows(Device gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failure)
 {
     FATE(gpu->index);
-    *corrected = *pending = *failure = 0;
+    *corrected = *failure = 0;
+    *pending = number_for("STUB_VALUES", "RemapPending", gpu->index, 0);
     *uncorrected = VALUE(gpu->index, 0);
     return 0;
 }
@@ -177,7 +190,7 @@ struct pci {
 int nvmlDeviceGetPciInfo_v3(Device gpu, struct pci *pci)
 {
     FATE(gpu->index);
-    *pci = (struct pci){.device = 6 + gpu->index, .id = 0x233010DE, .subsystem = 0x16C110DE};
+    *pci = (struct pci){.device = 6 + gpu->index, .id = PCI_ID, .subsystem = 0x16C110DE};
     snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:00:%02X.0", 6 + gpu->index);
     return 0;
 }
@@ -226,11 +239,12 @@ struct fabric {
     unsigned char summary;
 };
 
-/* STUB_VALUES: the state. */
+/* STUB_VALUES: the state; of FabricHealth: the health mask. */
 int nvmlDeviceGetGpuFabricInfoV(Device gpu, struct fabric *fabric)
 {
     FATE(gpu->index);
-    fabric->status = fabric->clique = fabric->health = 0;
+    fabric->status = fabric->clique = 0;
+    fabric->health = number_for("STUB_VALUES", "FabricHealth", gpu->index, 0);
     fabric->state = VALUE(gpu->index, 0);
     return 0;
 }

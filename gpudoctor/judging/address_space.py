@@ -1,0 +1,34 @@
+"""A limit on a process's address space (ulimit -v), which is too low for CUDA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
+
+LIFTED = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\"  # 0 is success"
+LIMITED = Problem(
+    id="address-space-limit-too-low",
+    title="The address space of this process is limited, and CUDA needs more",
+    why="When it starts, CUDA reserves addresses for the memory of all GPUs and of the machine, many times what it uses. "
+    "A limit on addresses (ulimit -v, 'as' in limits.conf, h_vmem of a batch system) stops it with 'out of memory'.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Lift the limit in this shell", "ulimit -v unlimited", verify=LIFTED),
+        Fix(
+            "Find where it is set, and take it out; limit memory with cgroups instead",
+            "grep -rnE 'ulimit +-[a-zA-Z]*v|[[:space:]]as[[:space:]]' /etc/profile /etc/profile.d /etc/security/limits.conf "
+            "/etc/security/limits.d ~/.bashrc ~/.profile",
+        ),
+    ),
+)
+
+
+def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None:
+    soft, hard = facts.limits.address_space
+    if soft is None:
+        return None
+    words = f"{said}; its address space is limited to {soft >> 20:,} MiB (ulimit -v)"
+    found = {**evidence, "address_space_bytes": soft, "hard_limit_bytes": hard}
+    return LIMITED.found(words, found, confidence=Confidence.LIKELY)

@@ -1,0 +1,106 @@
+"""Driver packages of two releases side by side: the module's of one source, the libraries' of another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.driver import OsPackage
+from gpudoctor.model import Action, Finding, Fix, Problem, Skip
+
+MODULE = re.compile(
+    r"nvidia-dkms-\d|nvidia-(current-)?kernel-(dkms|source|open)|nvidia-open-kernel-dkms|linux-(modules|objects)-nvidia-\d|"
+    r"(kmod|akmod|dkms)-nvidia|nvidia(-open)?(-driver)?-G\d+(-signed)?(-cuda)?-kmp|nvidia(-open)?-driver-G\d+|"
+    r"nvidia(-open)?(-lts|-dkms)?$|nvidia-\d+xx-dkms"
+)
+LIBRARIES = re.compile(
+    r"libnvidia-(compute|ml|gl|cfg1)|libcuda1|nvidia-driver(-cuda)?-libs|nvidia-driver-cuda$|nvidia-compute-(utils-)?G\d+|"
+    r"xorg-x11-drv-nvidia(-\d+xx)?(-cuda)?(-libs)?$|nvidia(-\d+xx)?-utils"
+)
+# Of the modules that Canonical compiles, the package's version is the kernel's; their name has the branch.
+READY_MADE = re.compile(r"linux-(?:modules|objects)-nvidia-(\d+)")
+
+MIXED_PACKAGES = Problem(
+    id="driver-packages-of-two-releases",
+    title="The driver's module and its libraries are packages of two releases",
+    why="Two sources of packages are mixed, mostly the distribution's and NVIDIA's repository: one gives the kernel module, the "
+    "other the libraries. Both are as installed, so that neither a reboot nor a new build makes them agree.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Take out all of the driver's packages and install one release of one source, then reboot",
+            risk="disruptive",
+            verify="nvidia-smi",
+            recipe="one-source <newest>",
+        ),
+        Fix("So that they do not mix again: let one repository alone give the driver's packages"),
+    ),
+    references=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/version-locking.html",),
+)
+
+
+FINISH = Fix(
+    "Let dpkg finish what was interrupted, then load the module",
+    "sudo dpkg --configure -a && sudo apt install --fix-broken && sudo modprobe nvidia",
+    verify="nvidia-smi",
+    on=("debian",),
+)
+
+
+def unfinished(facts: Facts) -> list[str]:
+    """The driver's packages that dpkg has unpacked and not set up."""
+    try:
+        driver = [package for package in facts.driver.packages if "nvidia" in package.name and package.state != "installed"]
+    except Skip:
+        return []
+    return [f"{package.name} is {package.state}" for package in driver]
+
+
+def has_builder(facts: Facts) -> bool:
+    """Whether DKMS or akmods compiles the module here; without them its package brings it ready for one kernel."""
+    try:
+        names = [package.name for package in facts.driver.packages]
+    except Skip:
+        return True
+    comes_built = any(name.startswith("kmod-nvidia") and "dkms" not in name for name in names)
+    return not comes_built or facts.driver.has_dkms or any(name.startswith(("akmod", "dkms")) for name in names)
+
+
+def mixed_packages(facts: Facts, words: str, evidence: dict[str, object]) -> Finding | None:
+    """The package of the module is of the release that is loaded, that of the libraries of theirs: each did all it can."""
+    loaded = facts.driver.module_version or ""
+    others = [release for release in facts.driver.library_versions if release != loaded]
+    installed = [package for package in facts.driver.packages if package.state == "installed"]
+    libraries = [package for package in installed if LIBRARIES.match(package.name) and _release(package) in others]
+    of_modules = [package for package in installed if MODULE.match(package.name)]
+    modules = [package for package in of_modules if _release(package) == loaded or _is_ready_made(package, loaded, others)]
+    if not (modules and libraries) or any(_release(package) in others for package in of_modules):
+        return None
+    words += f"; both as packages: {_named(modules)} beside {_named(libraries)}"
+    newest = max(int(release.split(".")[0]) for release in (loaded, *others))
+    found = {"module_packages": _names(modules), "library_packages": _names(libraries), "newest": newest}
+    return MIXED_PACKAGES.found(words, {**evidence, **found})
+
+
+def _is_ready_made(package: OsPackage, loaded: str, others: Iterable[str]) -> bool:
+    """A module of the loaded branch, where the libraries are of another one: within a branch it may only lag behind."""
+    branch = READY_MADE.match(package.name)
+    return (
+        branch is not None and loaded.startswith(f"{branch[1]}.") and not any(one.startswith(f"{branch[1]}.") for one in others)
+    )
+
+
+def _release(package: OsPackage) -> str:
+    """570.158.01 of 570.158.01-0ubuntu0.24.04.1, of 3:570.158.01-1.el9 and of 570.158.01_k6.4.0_150600.21-1.1."""
+    match = re.match(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", package.version)
+    return match[1] if match else ""
+
+
+def _named(packages: Iterable[OsPackage]) -> str:
+    first = next(iter(packages))
+    return f"{first.name} {_release(first)}"
+
+
+def _names(packages: Iterable[OsPackage]) -> list[str]:
+    return [f"{package.name} {package.version}" for package in packages]

@@ -1,0 +1,119 @@
+"""A laptop's NVIDIA GPU that was switched off: by a tool for graphics modes, a udev rule, or the firmware's switch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import NEW_INITRAMFS, Action, Finding, Fix, Problem, Skip
+
+NOT_LOADED = r"^\s*(?:blacklist\s+nvidia|alias\s+nvidia\s+off|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false))\s*$"
+REMOVES = r'^[^#\n]*ATTRS?\{vendor\}=="0x10de"[^\n]*ATTR\{remove\}="1"'
+Seen = TypeVar("Seen")
+BBSWITCH = "echo ON | sudo tee /proc/acpi/bbswitch && sudo systemctl disable --now bumblebeed"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """named: what its files say or are called."""
+
+    name: str
+    named: str
+    switch_on: str
+
+
+TOOLS = (
+    Tool("EnvyControl", "EnvyControl|50-remove-nvidia", "sudo envycontrol -s hybrid && sudo reboot"),
+    Tool("supergfxctl", "supergfx", "sudo supergfxctl -m Hybrid && sudo reboot"),
+    Tool("system76-power", "system76-power", "sudo system76-power graphics hybrid && sudo reboot"),
+    Tool("optimus-manager", "optimus-manager", "optimus-manager --switch hybrid --no-confirm && sudo reboot"),
+    Tool("prime-select", "nvidia-prime|pm-nvidia", "sudo prime-select on-demand && sudo reboot"),
+)
+
+SWITCHED_OFF = Problem(
+    id="gpu-switched-off-by-graphics-mode",
+    title="The NVIDIA GPU of this laptop is switched off",
+    why="In integrated mode the GPU is taken off the PCI bus or out of power to save the battery. The driver cannot see it until "
+    "the mode is hybrid (on demand) or dedicated again.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("In the tool that switches the GPUs, or in the firmware: choose hybrid graphics, then reboot", verify="nvidia-smi"),
+    ),
+    references=("https://github.com/bayasdev/envycontrol/issues/198", "https://wiki.archlinux.org/title/Hybrid_graphics"),
+)
+VERIFY = "nvidia-smi"
+FIRMWARE = Fix(
+    "On an ASUS laptop: switch it on in the firmware's interface, then reboot",
+    "echo 0 | sudo tee /sys/devices/platform/asus-nb-wmi/dgpu_disable && sudo reboot",
+    verify=VERIFY,
+)
+AWAKE = Fix("Give it power again", BBSWITCH, risk="disruptive", verify=VERIFY)
+BY_HAND = Fix(
+    "Take away the rule that switches it off, then reboot",
+    f"sudo mv <file> <file>.off && {NEW_INITRAMFS} && sudo reboot",
+    verify=VERIFY,
+    undo="sudo mv <file>.off <file>",
+)
+
+
+def switched_off(facts: Facts) -> Finding | None:
+    """Why no GPU is on the bus, where a file or the firmware says so."""
+    for file, text in (*_read(lambda: _removing(facts)), *_read(lambda: _kept_out(facts))):
+        tool = tool_of(file, text)
+        problem = replace(SWITCHED_OFF, fixes=(*_ways(tool), BY_HAND))
+        by = f"{tool.name} wrote {file}, which" if tool else file
+        return problem.found(f"no NVIDIA GPU is on the PCI bus; {by} {_effect(text)}", {"file": file, "tool": tool and tool.name})
+    if _read(lambda: ["off"] if facts.driver.is_off_in_asus_firmware else []):
+        words = "no NVIDIA GPU is on the PCI bus; dgpu_disable of asus-nb-wmi says 1"
+        return replace(SWITCHED_OFF, fixes=(FIRMWARE,)).found(words)
+    return None
+
+
+def without_power(facts: Facts, address: str) -> Finding | None:
+    """A GPU that is listed and does not answer, because bbswitch cut its power."""
+    if not _read(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.driver.module_version is not None:
+        return None
+    return replace(SWITCHED_OFF, fixes=(AWAKE,)).found(f"{address} does not answer; bbswitch is loaded", {"gpu": address})
+
+
+def tool_of(file: str, text: str) -> Tool | None:
+    return next((tool for tool in TOOLS if re.search(tool.named, f"{file}\n{text}")), None)
+
+
+def ways_of(file: str, text: str) -> tuple[Fix, ...]:
+    """The tool's own way back, which also undoes what it wrote elsewhere."""
+    return _ways(tool_of(file, text))
+
+
+def _ways(tool: Tool | None) -> tuple[Fix, ...]:
+    if tool is None:
+        return ()
+    return (Fix(f"With {tool.name}: choose hybrid graphics, then reboot", tool.switch_on, verify=VERIFY),)
+
+
+def _removing(facts: Facts) -> list[tuple[str, str]]:
+    """Rules of udev that take the GPU off the bus."""
+    return [(file, text) for file, text in facts.driver.udev_rules.items() if re.search(REMOVES, text, re.M)]
+
+
+def _kept_out(facts: Facts) -> list[tuple[str, str]]:
+    """What a tool wrote to keep the module out, where a driver is installed."""
+    if not facts.driver.installed_modules:
+        return []
+    files = facts.driver.modprobe_options.items()
+    return [(file, text) for file, text in files if re.search(NOT_LOADED, text, re.M) and tool_of(file, text)]
+
+
+def _effect(text: str) -> str:
+    return "removes it" if re.search(REMOVES, text, re.M) else "switches its driver off"
+
+
+def _read(what: Callable[[], Collection[Seen]]) -> Collection[Seen]:
+    """This is evidence beside the bus itself, so that it may be closed to us."""
+    try:
+        return what()
+    except Skip:
+        return ()

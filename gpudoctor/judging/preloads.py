@@ -1,0 +1,33 @@
+"""How to take a library out of what the loader puts before all others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpudoctor.facts.libraries import Preload
+from gpudoctor.model import Fix, Problem
+
+FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/systemd/system/*.service.d/*.conf"
+FORGET = (
+    Fix("Take it out of LD_PRELOAD, in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD"),
+    Fix("For good: delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
+)
+OUT_OF_FILE = Fix(
+    "Take it out of /etc/ld.so.preload, which is for every program of this machine",
+    "sudo sed -i.bak 's#<library>##' /etc/ld.so.preload",
+    verify="cat /etc/ld.so.preload",
+    undo="sudo mv /etc/ld.so.preload.bak /etc/ld.so.preload",
+)
+
+
+def without(problem: Problem, preload: Preload) -> Problem:
+    """With the way out of the variable or of the file that names the library."""
+    if preload.source.startswith("/"):
+        return replace(problem, fixes=(OUT_OF_FILE,))
+    ways = (
+        replace(
+            fix, title=fix.title.replace("LD_PRELOAD", preload.source), command=fix.command.replace("LD_PRELOAD", preload.source)
+        )
+        for fix in FORGET
+    )
+    return replace(problem, fixes=tuple(ways))

@@ -1,0 +1,61 @@
+"""Packages of an environment that are hidden by copies from outside: PYTHONPATH or the user's own site-packages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.packages import Package
+from gpudoctor.model import Finding, Skip
+
+PROBLEM = "python-path-shadows-environment"
+
+
+@dataclass(frozen=True)
+class Shadowed:
+    """The copy that is imported, and the environment's own."""
+
+    imported: Package
+    own: Package
+
+
+def shadowed(facts: Facts) -> tuple[Shadowed, ...]:
+    """The packages for GPU work of which a copy of another version is imported from outside."""
+    if not (facts.python.is_virtual or facts.python.is_conda):
+        return ()
+    outside = _outside(facts)
+    found = []
+    for copies in facts.python.packages.values():
+        imported = copies[0]
+        if imported.stated_requires is None or imported.location not in outside:
+            continue
+        others = [copy for copy in copies if copy.location not in outside]
+        if any(copy.version != imported.version for copy in others):
+            found.append(Shadowed(imported, others[0]))
+    return tuple(found)
+
+
+def _outside(facts: Facts) -> set[str]:
+    """The folders on the search path that PYTHONPATH or the user's home brought."""
+    named = (facts.environment.get("PYTHONPATH") or "").split(":")
+    user = [facts.python.user_site] if facts.python.user_site else []
+    return {folder.rstrip("/") for folder in (*named, *user) if folder and not folder.startswith(facts.python.prefix + "/")}
+
+
+def with_cause(finding: Finding, facts: Facts) -> Finding:
+    """A finding about a copy from outside is an effect of its being there: the environment has its own."""
+    try:
+        pairs = shadowed(facts)
+    except Skip:
+        return finding
+    if finding.problem.id == PROBLEM or not any(_is_about(finding.message, pair.imported) for pair in pairs):
+        return finding
+    return replace(finding, causes=(PROBLEM, *finding.causes))
+
+
+def _is_about(message: str, package: Package) -> bool:
+    """Whether a message has both the name and the version of this copy."""
+    name = re.sub(r"[-_.]+", "[-_.]", package.name)
+    version = re.escape(package.version)
+    return bool(re.search(rf"\b{name}\b", message, re.I) and re.search(rf"(?<![\w.]){version}(?![\w]|\.\d)", message))

@@ -1,0 +1,101 @@
+"""Whether the assembler (ptxas) that Triton brings knows the GPUs of this machine.
+
+https://github.com/triton-lang/triton/issues/8539
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.knowledge import wheels
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status
+
+VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+COMPILES = "<python> -c 'import torch; print(torch.compile(lambda x: x + 1)(torch.ones(2, device=\"cuda\")))'"
+USE = Fix(
+    "Let Triton use the ptxas of a toolkit that knows the GPU",
+    "export TRITON_PTXAS_PATH=<ptxas> TRITON_PTXAS_BLACKWELL_PATH=<ptxas>",
+    verify=COMPILES,
+)
+NEWER = Fix(
+    "Install a newer PyTorch, with its Triton",
+    "<python> -m pip install -U torch --index-url https://download.pytorch.org/whl/<index>",
+    needs=("network",),
+    verify=COMPILES,
+)
+WITHOUT = Fix("Until then do without compiling", "export TORCHDYNAMO_DISABLE=1")
+
+TOO_OLD = Problem(
+    id="triton-too-old-for-gpu",
+    title="Triton is too old for this GPU, or its ptxas is",
+    why="Triton brings an assembler of its own (ptxas), of a CUDA release from before this GPU: 'Value sm_... is not defined'. "
+    "PyTorch works until something is compiled: torch.compile, vLLM, kernels of Triton.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(replace(USE, command=USE.command.replace("<ptxas>", "/usr/local/cuda/bin/ptxas")), NEWER, WITHOUT),
+    references=("https://github.com/triton-lang/triton/issues/8539",),
+)
+
+
+def assembler(facts: Facts, triton: str) -> Iterator[Finding]:
+    """One finding for all GPUs of the same kind."""
+    for capability, name in _models(facts).items():
+        taken, known = _taken(facts, triton, capability), knowledge.architecture(capability)
+        if taken is None or known is None or taken[1] >= known.first_cuda:
+            continue
+        sm, needed = "sm_{}{}".format(*capability), "{}.{}".format(*known.first_cuda)
+        other = _newer(facts, known.first_cuda)
+        evidence = {"triton": triton, "sm": sm, "needs": needed, "ptxas": other, "index": _index(facts, capability)}
+        fixes = ((USE,) if other else ()) + ((NEWER,) if evidence["index"] else ()) + (WITHOUT,)
+        words = f"{taken[0]} is of CUDA {taken[1][0]}.{taken[1][1]}; {name} ({sm}) needs {needed} or newer"
+        is_published = "+" not in triton or other_than_bundled(facts)
+        sure = Confidence.CONFIRMED if is_published else Confidence.LIKELY
+        found = replace(TOO_OLD, fixes=fixes).found(words, evidence, confidence=sure)
+        yield replace(found, because="torch-missing-gpu-architecture")  # the PyTorch that has the code brings its own Triton
+
+
+def _models(facts: Facts) -> dict[tuple[int, int], str]:
+    try:
+        return {gpu.compute_capability: gpu.name for gpu in facts.nvml.reachable.values()}
+    except Skip:
+        return {}
+
+
+def other_than_bundled(facts: Facts) -> str | None:
+    """The ptxas that a variable names."""
+    return next((value for name in VARIABLES if (value := facts.environment.get(name))), None)
+
+
+def _taken(facts: Facts, triton: str, capability: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
+    """The ptxas that Triton takes, with its release; None where that is not known."""
+    named = other_than_bundled(facts)
+    if named is None:
+        release = wheels.assembler(triton, capability)
+        return (f"the ptxas of Triton {triton}", release) if release else None
+    folder = posixpath.dirname(named)
+    beside = next((tool.version for tool in facts.toolchain.nvccs if folder in _folders(tool.path, tool.real_path)), None)
+    return (named, (beside[0], beside[1])) if beside else None
+
+
+def _newer(facts: Facts, first: tuple[int, int]) -> str | None:
+    """The ptxas beside an nvcc that knows the GPU."""
+    fitting = (tool for tool in facts.toolchain.nvccs if tool.version and tool.version[:2] >= first)
+    return next((posixpath.join(posixpath.dirname(tool.path), "ptxas") for tool in fitting), None)
+
+
+def _folders(*paths: str) -> set[str]:
+    return {posixpath.dirname(path) for path in paths}
+
+
+def _index(facts: Facts, capability: tuple[int, int]) -> str | None:
+    """Of the newest PyTorch for this driver and GPU, if its Triton brings a ptxas that will do."""
+    try:
+        driver, machine = facts.nvml.driver_version, facts.system.architecture
+    except Skip:
+        return None
+    newest = next(row for row in wheels.table().torch if row.variants_verified)
+    return knowledge.variant_for_driver(newest.version, driver, capability, machine)
