@@ -45,8 +45,12 @@ def load(path: Path) -> Check:
 
 
 def problems() -> dict[str, tuple[Check, Problem]]:
-    """Problem id -> the first check that finds it and the problem."""
-    return {problem.id: (check, problem) for check in reversed(checks().values()) for problem in check.problems}
+    """Problem id -> the first check that finds it and the problem; what only messages tell of belongs to the check of these."""
+    from gpudoctor.knowledge import messages
+
+    found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in check.problems}
+    teller = checks().get("messages")
+    return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from gpudoctor import __version__, catalog
+from gpudoctor import __version__, catalog, fixes
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
-from gpudoctor.facts.overview import overview, readable, target
-from gpudoctor.judging import beside_host
+from gpudoctor.facts.overview import overview, target
+from gpudoctor.judging import beside_host, shadowing
 from gpudoctor.judging.models import models
+from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
     Check,
+    Confidence,
     Coverage,
     Diagnosis,
     Figure,
     Finding,
-    Fix,
     Measurements,
+    Recognised,
     Report,
     Result,
     Skip,
@@ -32,8 +32,9 @@ from gpudoctor.model import (
     Status,
 )
 
+# A log that was given tells of GPUs that the driver, or the bus, no longer knows.
+OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 LEVELS = ("quick", "standard", "full")
-ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
 
 Checks = dict[str, Check]
 
@@ -80,7 +81,7 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
 def _has_come_up(taken: Snapshot) -> bool:
     """Of a container that did not, only its host can be judged."""
     start = taken.replies.get("container-start")
-    return not start or bool(start.value["started"])
+    return not start or bool(start.value["started"]) or "from_text" in start.value
 
 
 def _judge(taken: Snapshot, checks: Checks) -> Report:
@@ -88,13 +89,13 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
     results: dict[str, Result] = {}
     findings: dict[str, list[Finding]] = {}
     for id, check in checks.items():
-        blocker = _blocker(check, results, findings)
+        blocker = None if id in OF_LOGS and facts.texts.all else _blocker(check, results, findings)
         if blocker:
             message = f"needs {blocker} to be healthy"
             results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
         else:
             results[id], findings[id] = _run(check, facts)
-    diagnosis = _diagnosis(findings, results, facts)
+    diagnosis = _diagnosis(findings, results, facts, _finders(checks))
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
@@ -105,7 +106,18 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
         facts=overview(facts),
+        evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
+        knowledge=knowledge_version(),
     )
+
+
+def _finders(checks: Checks) -> dict[str, list[str]]:
+    """Problem id -> the checks that would find it."""
+    finders: dict[str, list[str]] = {}
+    for id, check in checks.items():
+        for problem in check.problems:
+            finders.setdefault(problem.id, []).append(id)
+    return finders
 
 
 def _blocker(check: Check, results: Mapping[str, Result], findings: Mapping[str, list[Finding]]) -> str | None:
@@ -127,7 +139,7 @@ def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
     found: list[Finding] = []
     try:
         for finding in check.judge(facts):
-            found.append(finding)  # noqa: PERF402 (what was found before a Skip counts)
+            found.append(shadowing.with_cause(finding, facts))  # noqa: PERF401 (what was found before a Skip counts)
         message = "" if found else _summary(check, facts)
     except Skip as skip:
         if not found:
@@ -136,8 +148,9 @@ def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
     except Exception as bug:
         message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
         return Result(check.id, Status.ERROR, message, area=check.area), found
-    status = max((finding.problem.status for finding in found), key=list(Status).index, default=Status.PASS)
-    message = message or "; ".join(finding.message for finding in found)
+    told = [finding for finding in found if not finding.is_clue]
+    status = max((finding.problem.status for finding in told), key=list(Status).index, default=Status.PASS)
+    message = message or "; ".join(finding.message for finding in told) or _summary(check, facts)
     return Result(check.id, status, message, facts.measured.seconds(check.workloads), area=check.area), found
 
 
@@ -168,14 +181,36 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone)
 
 
-def _diagnosis(findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts) -> tuple[Diagnosis, ...]:
-    platform, values = facts.system.platform, _values(facts)
+def _diagnosis(
+    findings: Mapping[str, list[Finding]], results: Mapping[str, Result], facts: Facts, finders: Mapping[str, list[str]]
+) -> tuple[Diagnosis, ...]:
+    here = fixes.here(facts)
     entries = []
     for root in _roots(findings):
         blocked = [result.id for result in results.values() if result.blocked_by == root.check]
         explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
-        entries.append(_entry(root.check, _with(root.finding, root.effects), explains, platform, values))
-    return tuple(sorted(entries, key=_severity))
+        finding = _narrowed(_with(root.finding, root.effects), results, finders)
+        entries.append((_rank(finding, explains), _entry(root.check, finding, explains, here)))
+    return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
+
+
+def _narrowed(finding: Finding, results: Mapping[str, Result], finders: Mapping[str, list[str]]) -> Finding:
+    """What words alone say, beside what the checks of this machine found: no check that is well leaves its causes standing."""
+    if not finding.causes:
+        return finding
+
+    def is_ruled_out(id: str) -> bool:
+        return bool(finders.get(id)) and all(results[check].status is Status.PASS for check in finders[id])
+
+    evidence = dict(finding.evidence)
+    could_be = evidence.pop("could_be", [])
+    out = [id for id in could_be if is_ruled_out(id)]
+    evidence |= {name: ids for name, ids in (("could_be", [id for id in could_be if id not in out]), ("ruled_out", out)) if ids}
+    if not is_ruled_out(finding.problem.id):
+        return replace(finding, evidence=evidence)
+    evidence["not_seen_by"] = finders[finding.problem.id]
+    surest = finding.confidence is Confidence.CONFIRMED
+    return replace(finding, evidence=evidence, confidence=Confidence.LIKELY if surest else finding.confidence)
 
 
 @dataclass
@@ -196,7 +231,7 @@ class _Root:
 def _roots(findings: Mapping[str, list[Finding]]) -> list[_Root]:
     """What is to be told: a problem of one GPU that several checks see is told once, by the first."""
     known = [(id, finding) for id, found in findings.items() for finding in found]
-    effects = [(id, effect) for id, effect in known if any(_explains(finding, effect) for _, finding in known)]
+    effects = [(id, effect) for id, effect in known if _causes_of(effect, known)]
     roots: list[_Root] = []
     for id, finding in known:
         if (id, finding) in effects:
@@ -207,12 +242,12 @@ def _roots(findings: Mapping[str, list[Finding]]) -> list[_Root]:
         else:
             roots.append(_Root(id, finding))
     for id, effect in effects:
-        cause = next((root for step in _chain(effect, known) for root in roots if _explains(root.finding, step)), None)
+        cause = next((root for step in _chain(effect, known) for root in _likeliest(step, roots)), None)
         if cause:
             cause.add(id, effect)
         else:  # two that explain each other
             roots.append(_Root(id, effect))
-    return roots
+    return [root for root in roots if root.effects or not root.finding.is_clue]
 
 
 def _chain(effect: Finding, known: list[tuple[str, Finding]]) -> Iterator[Finding]:
@@ -221,12 +256,25 @@ def _chain(effect: Finding, known: list[tuple[str, Finding]]) -> Iterator[Findin
     while effect not in seen:
         seen.append(effect)
         yield effect
-        effect = next((finding for _, finding in known if _explains(finding, effect)), effect)
+        effect = next(iter(_causes_of(effect, known)), effect)
+
+
+def _causes_of(effect: Finding, known: Iterable[tuple[str, Finding]]) -> list[Finding]:
+    return [finding for _, finding in known if finding is not effect and _explains(finding, effect)]
+
+
+def _likeliest(effect: Finding, roots: Iterable[_Root]) -> list[_Root]:
+    """The roots that explain an effect, in the order in which it names its causes."""
+    order = (effect.because, *effect.causes)
+    return sorted(
+        (root for root in roots if _explains(root.finding, effect)), key=lambda root: order.index(root.finding.problem.id)
+    )
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
     """A cause on one GPU explains nothing on another."""
-    return cause.problem.id == effect.because and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
+    is_cause = cause.problem.id == effect.because or cause.problem.id in effect.causes
+    return is_cause and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
@@ -239,9 +287,7 @@ def _with(finding: Finding, effects: Mapping[str, list[str]]) -> Finding:
     return replace(finding, evidence={**finding.evidence, "effects": messages}) if messages else finding
 
 
-def _entry(
-    id: str, finding: Finding, explains: tuple[str, ...], platform: tuple[str, ...], values: Mapping[str, Any]
-) -> Diagnosis:
+def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.Here) -> Diagnosis:
     problem = finding.problem
     return Diagnosis(
         problem=problem.id,
@@ -255,45 +301,17 @@ def _entry(
         gpu=finding.gpu,
         evidence=finding.evidence,
         explains=explains,
-        fixes=_fixes(problem.fixes, platform, {**values, **finding.evidence}),
+        fixes=fixes.fitting(problem.fixes, here, finding.evidence),
         references=problem.references,
     )
 
 
-def _severity(entry: Diagnosis) -> tuple[bool, int, int]:
-    return entry.status is not Status.FAIL, -len(entry.explains), -list(Action).index(entry.action)
-
-
-def _fixes(fixes: tuple[Fix, ...], platform: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Fix, ...]:
-    """The ways out on this platform. A container cannot boot its host, whose distribution it does not know either."""
-    suited = [fix.filled(values) for fix in fixes if fix.suits(platform)]
-    if "container" not in platform:
-        return tuple(replace(fix, on=()) for fix in suited)
-    here = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]
-    return (*here, *(ON_THE_HOST for _ in suited[:1] if len(here) < len(suited)))
-
-
-def _in_container(fix: Fix, values: Mapping[str, Any]) -> Fix:
-    """Images have no sudo, and their user is mostly root already; a line for the host keeps it."""
-    if not values.get("is_root") or re.search(r"\bhost\b", fix.title):
-        return replace(fix, on=())
-    needs = tuple(need for need in fix.needs if need != "root")
-    return replace(fix, on=(), command=fix.command.replace("sudo ", ""), needs=needs)
-
-
-def _values(facts: Facts) -> dict[str, Any]:
-    """What any fix may name: <branch>, <driver>, <kernel>, <python>, <python_version>."""
-    values = readable(
-        {
-            "branch": lambda: facts.driver.branch,
-            "driver": lambda: facts.driver.module_version,
-            "kernel": lambda: facts.system.kernel,
-            "python": lambda: facts.python.executable,
-            "python_version": lambda: "{}.{}".format(*facts.python.version),
-            "is_root": lambda: facts.devices.identity.is_root,
-        }
-    )
-    return {name: value for name, value in values.items() if value is not None}
+def _rank(finding: Finding, explains: Sized) -> tuple[bool, bool, int, int, bool]:
+    """What stops work comes first, then what harms it now, then what may one day; within each, what explains most."""
+    problem = finding.problem
+    is_latent = problem.latent and not explains
+    action = list(Action).index(problem.action)
+    return problem.status is not Status.FAIL, is_latent, -len(explains), -action, finding.gpu is None
 
 
 def coverage(results: Iterable[Result]) -> Coverage:

@@ -16,7 +16,7 @@ REPORT_SCHEMA = "gpudoctor.report/1"
 # The areas of checks, in the order in which a person reads them.
 AREAS = (
     *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
-    *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits"),
+    *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits", "evidence"),
 )
 
 
@@ -102,6 +102,8 @@ class Fix:
     needs: Tuple[str, ...] = ()  # root, reboot, drain, network
     verify: str = ""
     on: Tuple[str, ...] = ()
+    undo: str = ""
+    recipe: str = ""
 
     def __post_init__(self) -> None:
         reboots = bool(re.search(r"\breboot\b", self.command))
@@ -114,16 +116,30 @@ class Fix:
         return not self.on or not set(self.on).isdisjoint(platform)
 
     def filled(self, values: Mapping[str, Any]) -> Fix:
-        return replace(self, command=_fill(self.command, values), verify=_fill(self.verify, values))
+        def text(of: str) -> str:
+            return _fill(of, values)
+
+        return replace(self, command=text(self.command), verify=text(self.verify), undo=text(self.undo), recipe=text(self.recipe))
 
 
 NEW_INITRAMFS = "(sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
 """On any distribution. A module that the initramfs loads reads its options from there, not from /etc/modprobe.d."""
 
 
-def fix_on(title: str, verify: str = "", risk: str = "safe", needs: Tuple[str, ...] = (), **commands: str) -> Tuple[Fix, ...]:
+def fix_on(
+    title: str,
+    verify: str = "",
+    risk: str = "safe",
+    needs: Tuple[str, ...] = (),
+    undo: str = "",
+    recipe: str = "",
+    **commands: str,
+) -> Tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`."""
-    return tuple(Fix(title, command, risk, needs, verify, (platform,)) for platform, command in commands.items())
+    return tuple(
+        Fix(title, command, risk, needs, verify, (platform,), undo, "" if platform == "conda" else recipe)
+        for platform, command in commands.items()
+    )
 
 
 def _fill(text: str, values: Mapping[str, Any]) -> str:
@@ -146,6 +162,7 @@ class Problem:
     fixes: Tuple[Fix, ...] = ()
     references: Tuple[str, ...] = ()
     status: Status = Status.FAIL  # WARN: works, but degraded or at risk
+    latent: bool = False  # does no harm until something else is done or happens: told after what harms now
 
     def found(
         self,
@@ -163,7 +180,8 @@ class Finding:
     """A problem seen on this machine: one sentence with the numbers in it, and what was read.
 
     partial: one GPU of several has it, and the others can still be judged. because: the id of another check's problem that
-    explains this one; where that was found too, this is told as its effect.
+    explains this one; where that was found too, this is told as its effect. is_clue: alone it means nothing, and it is told only
+    where it explains something else.
     """
 
     problem: Problem
@@ -173,6 +191,8 @@ class Finding:
     confidence: Confidence = Confidence.CONFIRMED
     partial: bool = False
     because: str = ""
+    causes: Tuple[str, ...] = ()
+    is_clue: bool = False
 
 
 @dataclass(frozen=True)
@@ -330,6 +350,15 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Recognised:
+    """What gpudoctor saw in a text that was given as evidence. kinds: of the parts that it understood; lines: how many."""
+
+    name: str
+    kinds: Tuple[str, ...]
+    lines: int
+
+
+@dataclass(frozen=True)
 class Model:
     """A language model of one size and precision on this machine: how many of its GPUs it needs, None where it does not fit.
 
@@ -372,7 +401,8 @@ class Coverage:
 class Report:
     """The verdict on one machine, or on a container and its host.
 
-    host: the checks that were judged on the host of a container. comparison: what both see.
+    host: the checks that were judged on the host of a container. comparison: what both see. evidence: the texts that were given.
+    knowledge: the version of the tables that were used (`gpudoctor knowledge`).
     """
 
     schema: str
@@ -386,3 +416,5 @@ class Report:
     facts: Dict[str, Any]
     host: Tuple[Result, ...] = ()
     comparison: Tuple[Difference, ...] = ()
+    evidence: Tuple[Recognised, ...] = ()
+    knowledge: str = ""

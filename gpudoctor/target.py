@@ -68,10 +68,10 @@ def travelling_sources() -> dict[str, str]:
     package = Path(__file__).parent
     files = [package / name for name in ("__init__.py", "model.py", "worker.py", "child.py")]
     files += [file for folder in TRAVELLING for file in sorted((package / folder).iterdir()) if file.suffix in (".py", ".ptx")]
-    sources = {f"gpudoctor/{file.relative_to(package)}": file.read_text() for file in files}
+    sources = {f"gpudoctor/{file.relative_to(package)}": file.read_text(encoding="utf-8") for file in files}
     binding = importlib.util.find_spec("pynvml")
     if binding and binding.origin:
-        sources["pynvml.py"] = Path(binding.origin).read_text()
+        sources["pynvml.py"] = Path(binding.origin).read_text(encoding="utf-8")
     return sources
 
 

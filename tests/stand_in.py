@@ -88,8 +88,8 @@ def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "checks", lambda: CHECKS)
 
 
-def run(*args: str) -> Result:
-    return CliRunner().invoke(main, args)
+def run(*args: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(main, args, input=input)
 
 
 def python(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:

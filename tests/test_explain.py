@@ -9,8 +9,9 @@ import pytest
 from click.shell_completion import BashComplete
 from stand_in import CHECKS, few_checks, run
 
-from gpudoctor.cli import explain, main
 from gpudoctor.cli import list as list_command
+from gpudoctor.cli import main
+from gpudoctor.report import explanation
 
 pytestmark = pytest.mark.usefixtures("catalog_of_two")
 
@@ -70,6 +71,8 @@ def test_explain_a_problem() -> None:
         "  Check that it worked:",
         "      charge --status",
         "",
+        "For this machine: gpudoctor fix battery-flat",
+        "",
         "How it is judged",
         "By its voltage.",
         "",
@@ -94,6 +97,6 @@ def complete(args: list[str], typed: str, offered: list[str]) -> None:
 
 def test_a_problem_that_several_checks_find_names_them_all() -> None:
     battery = CHECKS["battery"]
-    first, *rest = explain.of_problem([battery, replace(battery, id="engine")], battery.problems[0])
+    first, *rest = explanation.of_problem([battery, replace(battery, id="engine")], battery.problems[0])
     assert first == "battery-flat: a problem that several checks find: battery, engine"
     assert "How it is judged" not in rest

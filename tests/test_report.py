@@ -58,6 +58,7 @@ VERSIONS = Diagnosis(
             risk="disruptive",
             needs=("root", "drain"),
             verify="nvidia-smi",
+            undo="sudo systemctl start nvidia-persistenced nvidia-fabricmanager nvidia-dcgm display-manager docker",
         ),
     ),
     references=("https://docs.nvidia.com/deploy/nvml-api/",),
@@ -206,13 +207,13 @@ def test_schema_refuses_another_shape() -> None:
 def test_json_names_are_the_contract() -> None:
     plain = json.loads(json_format.render(REPORT))
     first = ["schema", "version", "status", "target", "coverage", "diagnosis", "checks", "measured", "facts"]
-    assert [*plain] == [*first, "host", "comparison"]
+    assert [*plain] == [*first, "host", "comparison", "evidence", "knowledge"]
     entry = plain["diagnosis"][0]
     assert {*entry} == {
         *("problem", "title", "message", "action", "confidence", "check", "gpu", "evidence", "explains", "fixes"),
         *("why", "status", "references", "on_host"),
     }
-    assert {*entry["fixes"][0]} == {"title", "command", "risk", "needs", "verify"}
+    assert {*entry["fixes"][0]} == {"title", "command", "risk", "needs", "verify", "undo"}
     assert {*plain["checks"][0]} == {"id", "status", "message", "seconds", "blocked_by", "reason", "area"}
 
 
@@ -225,7 +226,8 @@ def test_json_takes_any_evidence() -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 @pytest.mark.parametrize("verbose", [False, True])
 def test_only_lines_to_paste_are_wider_than_the_terminal(width: int, verbose: bool) -> None:
-    commands = [line for entry in REPORT.diagnosis for fix in entry.fixes for line in fix.command.splitlines()]
+    fixes = [fix for entry in REPORT.diagnosis for fix in entry.fixes]
+    commands = [line for fix in fixes for line in (*fix.command.splitlines(), *fix.undo.splitlines())]
     lines = terminal.render(REPORT, width, verbose=verbose).splitlines()
     assert [line for line in lines if len(line) > min(width, 100) and line.strip() not in commands] == []
     assert {*commands} <= {line.strip() for line in lines}

@@ -16,11 +16,13 @@ from gpudoctor.errors import UserError, WorkError
 
 COMMANDS = {
     "check": "Say what is wrong with this machine or container, and how to fix it.",
+    "fix": "Print what repairs this machine as a shell script, or run it step by step.",
     "run": "Run a container of an image, with the GPUs and what they need.",
     "images": "Look up, pull, build, pin and lint container images.",
     "baseline": "Keep what the GPUs reached when all was well, to compare with later.",
-    "explain": "Say what a check or a problem means, and how to fix it.",
+    "explain": "Say what a log, a message, a code, a check or a problem means, and how to fix it.",
     "list": "List the checks: what each reads, at which level it runs, what it needs.",
+    "knowledge": "Say what state the tables of known GPUs, drivers, codes and messages are in.",
     "schema": "Print the JSON Schema of the JSON report.",
 }
 _EPILOG = """\
@@ -28,7 +30,8 @@ _EPILOG = """\
 Examples:
   gpudoctor check                        what is wrong here?
   gpudoctor check --python .venv/bin/python
-  gpudoctor explain driver-version       what a check looks at
+  gpudoctor fix                          what to type, as a script
+  gpudoctor explain train.log            what a log tells; also: Xid 79
 \b
 Shell completion, for example in ~/.bashrc:
   eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"

@@ -16,6 +16,7 @@ from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
     from gpudoctor.containers.examine import Request
+    from gpudoctor.evidence import Evidence
     from gpudoctor.model import Check, Report, Snapshot
     from gpudoctor.target import Target
 
@@ -32,6 +33,7 @@ Examples:
   gpudoctor check --replay machine.json            judge it again, anywhere
   gpudoctor check --image pytorch-24.08            inside that image, and its host
   gpudoctor check --container trainer              inside a running container
+  gpudoctor check --log train.log                  with what a log tells
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found,
 2 wrong usage, 3 gpudoctor could not do its work.
@@ -79,6 +81,9 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @click.option("--save", metavar="FILE", type=_PATH, help="Write the snapshot here, to be judged again.")
 @click.option("--replay", metavar="FILE", type=_PATH, help="Judge a saved snapshot; this machine is not touched.")
 @click.option(
+    "--log", "logs", metavar="FILE", multiple=True, help="Judge this evidence too: a log, a traceback … (- is standard input)."
+)
+@click.option(
     "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
 )
 @click.option(
@@ -119,7 +124,10 @@ def command(context: click.Context, /, **given: Any) -> None:
         _selected(options)
     for path in filter(None, (options.destination, options.save)):
         output.must_be_writable(path)
+    told = _evidence(options)
     taken, cut_off_by = (_replayed(options), 0) if options.replay else _taken(options)
+    if told:
+        taken = _with(taken, told)
     if options.save:
         output.write(options.save, snapshot.dump(taken))
     report = _judged(taken, options)
@@ -127,6 +135,24 @@ def command(context: click.Context, /, **given: Any) -> None:
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
     context.exit(128 + cut_off_by if cut_off_by else exit_code(report, options.fail_on))
+
+
+def _evidence(options: Options) -> Evidence | None:
+    """Read before the machine is asked, so that a wrong name costs no time."""
+    if not options.logs:
+        return None
+    from gpudoctor import evidence
+
+    told = evidence.gather(options.logs)
+    if told.snapshot:
+        raise UserError("--log takes texts; a snapshot is judged with --replay FILE")
+    return told
+
+
+def _with(taken: Snapshot, told: Evidence) -> Snapshot:
+    from gpudoctor import evidence
+
+    return evidence.added(taken, told)
 
 
 def _selected(options: Options) -> dict[str, Check]:

@@ -35,6 +35,7 @@ class Options:
     gpu_mode: str
     registry: str
     locked: bool
+    logs: tuple[str, ...]
 
     @property
     def measured_gpus(self) -> tuple[int, ...]:
@@ -74,6 +75,8 @@ def forbid_contradictions(options: Options) -> None:
     for name, value in asking.items():
         if options.replay and value:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
+    if options.logs.count("-") > 1:
+        raise click.UsageError("--log -: standard input can be read once.")
     if options.destination and options.destination in (options.save, options.replay):
         raise click.UsageError("-o names the file of the snapshot.")
     for name, value in {"--python": options.python, "--image": options.image, "--container": options.container}.items():

@@ -20,3 +20,9 @@ def anything(context: click.Context, parameter: click.Parameter, incomplete: str
 
     names = {**catalog.checks(), **catalog.problems()}
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def problems(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from gpudoctor import catalog
+
+    return [CompletionItem(name) for name in sorted(catalog.problems()) if name.startswith(incomplete)]

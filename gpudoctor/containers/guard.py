@@ -33,8 +33,9 @@ def guard(engine: Engine, is_kept: bool = False) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="gpudoctor-run-", dir=_where(engine)))
     cidfile = folder / "container"
     read_end, write_end = os.pipe()
+    script = SCRIPT.read_text(encoding="utf-8")
     watchdog = subprocess.Popen(
-        [*("sh", "-c", SCRIPT.read_text(), "gpudoctor-guard"), engine.program, str(folder), label(cidfile), "created" * is_kept],
+        ["sh", "-c", script, "gpudoctor-guard", engine.program, str(folder), label(cidfile), "created" * is_kept],
         stdin=read_end,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

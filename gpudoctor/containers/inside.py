@@ -141,7 +141,7 @@ def _hint(said: str) -> str:
 
 def shell(marker: str, python: str = "", adopt: bool = False) -> list[str]:
     """What follows `sh` to serve us."""
-    return ["-c", SERVE.read_text(), "gpudoctor", marker, BOOTSTRAP, python, "adopt" if adopt else ""]
+    return ["-c", SERVE.read_text(encoding="utf-8"), "gpudoctor", marker, BOOTSTRAP, python, "adopt" if adopt else ""]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 # "Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM", "... [send] via NET/Socket/0/Shared"; older ones: "0[50] -> 1[60] via P2P/IPC"
 CONNECTION = re.compile(r"Channel (\d+)(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[send\] )?via (\S+)")
 CHANNELS = re.compile(r"(\d+) coll channels(?:, (\d+) collnet channels)?(?:, (\d+) nvls channels)?")
-SETTING = re.compile(r"(NCCL_\w+) set by environment to ([^\s,;]+?)\.?(?=\s|$)")
+SETTING = re.compile(r"(NCCL_\w+) set by environment to (\S+?)[.,;]*(?=\s|$)")
 REFUSED = re.compile(r"(P2P is disabled between .*?GPUs \d+ and \d+)")
 WARNING = re.compile(r"NCCL WARN (.+)")
 

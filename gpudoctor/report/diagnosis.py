@@ -31,6 +31,9 @@ def _problem(page: Page, number: int, group: findings.Group) -> Lines:
     for entry in group:
         yield from page.paragraph(findings.seen(entry), f"{_INDENT}Seen: ", _DEEPER)
     yield from page.paragraph(findings.doubt(first), _INDENT, _DEEPER)
+    if command := findings.decides(first):
+        yield Text(f"{_INDENT}What decides it:")
+        yield from to_paste(command)
     yield from page.paragraph(first.why, f"{_INDENT}Why: ", _DEEPER)
     yield from _evidence(page, group)
     yield from _fixes(page, findings.fixes(group))
@@ -59,6 +62,9 @@ def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
         yield Text()
         yield from page.paragraph(fix.title + terms, f"{_INDENT}{'Or' if number else 'Fix'}: ", _DEEPER)
         yield from to_paste(fix.command)
+        if fix.undo:
+            yield Text(f"{_INDENT}To undo it:")
+            yield from to_paste(fix.undo)
         following = fixes[number + 1].verify if number + 1 < len(fixes) else ""
         if fix.verify and fix.verify != following:
             yield Text(f"{_INDENT}Check that it worked:")

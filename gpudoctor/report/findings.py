@@ -10,7 +10,8 @@ from typing import Any
 from gpudoctor.model import Confidence, Diagnosis, Fix
 
 _UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
-_SAID_APART = ("ruled_out", "could_not_check")
+_CAUSES = 8  # of which the words leave open which it is
+_SAID_APART = ("ruled_out", "could_not_check", "could_be", "decide")
 
 Group = tuple[Diagnosis, ...]
 
@@ -35,11 +36,19 @@ def doubt(entry: Diagnosis) -> str:
     if entry.confidence is Confidence.CONFIRMED:
         return ""
     words = "Likely, but not proven." if entry.confidence is Confidence.LIKELY else "Cause not found."
+    if could_be := entry.evidence.get("could_be"):
+        shown = ", ".join(could_be[:_CAUSES]) + (f" and {len(could_be) - _CAUSES} more" if len(could_be) > _CAUSES else "")
+        words += f" Could also be, the likeliest first: {shown}."
     if ruled_out := entry.evidence.get("ruled_out"):
         words += f" Ruled out: {value(ruled_out)}."
     if unread := entry.evidence.get("could_not_check"):
         words += f" Could not be checked: {value(unread)}."
     return words
+
+
+def decides(entry: Diagnosis) -> str:
+    """The one command that would tell the causes apart."""
+    return str(entry.evidence.get("decide", ""))
 
 
 def evidence(entry: Diagnosis) -> dict[str, str]:
@@ -76,7 +85,7 @@ def fixes(group: Group) -> list[Fix]:
             key = fix.title, titles[:number].count(fix.title)  # two of one title are alternatives, not one after the other
             known = merged.get(key, fix)
             command, verify = _joined(known.command, fix.command), _joined(known.verify, fix.verify)
-            merged[key] = replace(known, command=command, verify=verify)
+            merged[key] = replace(known, command=command, verify=verify, undo=_joined(known.undo, fix.undo))
     return list(merged.values())
 
 
@@ -85,4 +94,5 @@ def _joined(known: str, more: str) -> str:
 
 
 def explained(group: Group) -> list[str]:
-    return list(dict.fromkeys(check for entry in group for check in entry.explains))
+    """The checks that are explained; messages of a text are quoted as effects."""
+    return [check for check in dict.fromkeys(check for entry in group for check in entry.explains) if check != "messages"]

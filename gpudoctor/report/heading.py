@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from gpudoctor.containers.gpus import WAYS
-from gpudoctor.model import Report
+from gpudoctor.model import Recognised, Report
+
+
+def version(report: Report) -> str:
+    """Of gpudoctor, and of what it knew."""
+    return report.version + (f" (knowledge {report.knowledge})" if report.knowledge else "")
 
 
 def system(report: Report) -> str:
@@ -62,3 +67,9 @@ def gpus(report: Report) -> str:
 def python(report: Report) -> str:
     version, path = report.target.get("python_version"), report.target.get("python")
     return f"{version} at {path}" if version and path else "not known"
+
+
+def evidence(text: Recognised) -> str:
+    """A text that was given, and what was recognised in it: `train.log, 400 lines: kernel log`."""
+    kinds = f": {', '.join(text.kinds)}" if text.kinds else ""
+    return f"{text.name}, {text.lines} line{'s' * (text.lines != 1)}{kinds}"

@@ -17,5 +17,5 @@ def render(report: Report) -> str:
 
 
 def _chosen(fix: dict[str, Any]) -> dict[str, Any]:
-    """A fix in a report is for this machine: the platforms it was chosen by say nothing more."""
-    return {name: value for name, value in fix.items() if name != "on"}
+    """A fix in a report is for this machine: what it was chosen and made by says nothing more."""
+    return {name: value for name, value in fix.items() if name not in ("on", "recipe")}

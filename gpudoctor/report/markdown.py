@@ -25,7 +25,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"- System: {text(heading.system(report))}"
     yield f"- GPU: {text(heading.gpus(report))}"
     yield f"- Python: {text(heading.python(report))}"
-    yield f"- gpudoctor {text(report.version)}" + (f", {report.target['taken']}" if "taken" in report.target else "")
+    yield f"- gpudoctor {text(heading.version(report))}" + (f", {report.target['taken']}" if "taken" in report.target else "")
     yield ""
     yield from _table(("Status", "Area", "What was seen"), _areas(report))
     if report.comparison:
@@ -89,6 +89,10 @@ def _fix(word: str, fix: Fix) -> Iterator[str]:
     yield f"{word}: {text(fix.title)}" + (f" ({terms})" if terms else "")
     yield ""
     yield from fenced(fix.command)
+    if fix.undo:
+        yield "To undo it:"
+        yield ""
+        yield from fenced(fix.undo)
     if fix.verify:
         yield "Check that it worked:"
         yield ""

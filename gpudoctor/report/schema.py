@@ -13,8 +13,9 @@ def schema() -> dict[str, Any]:
     """JSON Schema, draft 2020-12. A report always has every field, so every field is required."""
     made = msgspec.json.schema(Report)
     kinds = made["$defs"]
-    del kinds["Fix"]["properties"]["on"]
-    kinds["Fix"]["description"] = "One way out: a line to paste and the command that shows it worked."
+    for name in ("on", "recipe"):
+        del kinds["Fix"]["properties"][name]
+    kinds["Fix"]["description"] = "One way out: a line to paste, the command that shows it worked, and what takes it back."
     for kind in kinds.values():
         if kind.get("type") == "object":
             kind["required"] = list(kind["properties"])

@@ -40,11 +40,13 @@ def render(report: Report, width: int = 80, colours: bool = False, verbose: bool
 
 
 def _lines(page: Page, report: Report) -> Lines:
-    yield from page.paragraph(f"gpudoctor {report.version} on {heading.system(report)}", rest="  ")
+    yield from page.paragraph(f"gpudoctor {heading.version(report)} on {heading.system(report)}", rest="  ")
     yield from page.paragraph(heading.container(report), "Image   ", " " * 8)
     yield from page.paragraph(heading.gpus(report), "GPU     ", " " * 8)
     if report.target.get("kind") != "host":
         yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
+    for text in report.evidence:
+        yield from page.paragraph(heading.evidence(text), "Log     ", " " * 8)
     yield Text()
     telling = figures.telling(report)
     for area, results in words.by_area(report.checks).items():

@@ -26,7 +26,7 @@ _COUNTED = {
     Status.PASS: "passed",
     Status.SKIP: "skipped",
 }
-_TO_DO = {
+TO_DO = {
     Action.WATCH: "keep an eye on it",
     Action.FIX_CONFIG: "change the configuration",
     Action.INSTALL: "install or upgrade something",
@@ -61,11 +61,15 @@ def _visible(character: str) -> str:
 
 
 def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Area -> its checks or results, in the fixed order of areas; areas that are not in it come last."""
+    """Area -> its checks or results, in the fixed order of areas; areas that are not in it come last.
+
+    Evidence is an area only where some was given.
+    """
     areas: dict[str, list[Row]] = {area: [] for area in AREAS}
     for row in rows:
         areas.setdefault(row.area, []).append(row)
-    return {area: found for area, found in areas.items() if found}
+    given = any(not isinstance(row, Result) or row.status is not Status.SKIP for row in areas["evidence"])
+    return {area: found for area, found in areas.items() if found and (given or area != "evidence")}
 
 
 def worst(results: Iterable[Result]) -> Status:
@@ -128,7 +132,7 @@ def to_do(problem: Problem | Diagnosis) -> str:
     """How bad it is, and the kind of work that it takes: `✗ fail, what to do: reboot`."""
     if problem.action is Action.NONE:
         return label(problem.status)
-    return f"{label(problem.status)}, what to do: {_TO_DO[problem.action]}"
+    return f"{label(problem.status)}, what to do: {TO_DO[problem.action]}"
 
 
 def terms(fix: Fix) -> str:

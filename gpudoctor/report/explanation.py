@@ -1,0 +1,98 @@
+"""What a check looks at and what a problem is, in words: the texts of the catalog."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from gpudoctor.fixes import undoing
+from gpudoctor.model import Check, Problem
+from gpudoctor.report import words
+
+_WIDEST = 100
+_HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
+
+
+def of_check(check: Check) -> Iterator[str]:
+    """The file's own explanation, then everything that it can find."""
+    yield f"{check.id}: a check of the area {check.area}, level {check.level}"
+    yield ""
+    yield from _prose(check.explanation)
+    yield ""
+    yield f"Needs: {', '.join(check.needs) or 'no other check'}"
+    for problem in check.problems:
+        yield ""
+        yield f"Problem {problem.id}"
+        yield from _problem(problem)
+
+
+def of_problem(finders: Sequence[Check], problem: Problem) -> Iterator[str]:
+    """finders: the checks that find it; how they judge is told where it is one."""
+    names = ", ".join(check.id for check in finders)
+    found = f"the check {names} finds" if len(finders) == 1 else f"several checks find: {names}"
+    yield from _wrapped(f"{problem.id}: a problem that {found}")
+    yield ""
+    yield from _problem(problem)
+    yield ""
+    yield f"For this machine: gpudoctor fix {problem.id}"
+    if len(finders) == 1:
+        yield ""
+        yield "How it is judged"
+        yield from _prose(_section(finders[0].explanation, "How it is judged"))
+    if problem.references:
+        yield ""
+        yield "References"
+        yield from problem.references
+
+
+def _problem(problem: Problem) -> Iterator[str]:
+    yield from _wrapped(problem.title)
+    yield f"  {words.to_do(problem)}"
+    yield from _wrapped(problem.why, "  ")
+    for (title, terms, verify), fixes in groupby(problem.fixes, lambda fix: (fix.title, words.terms(fix), fix.verify)):
+        yield ""
+        yield from _wrapped(f"Fix: {title}" + (f" ({terms})" if terms else ""), "  ")
+        for fix in fixes:
+            yield from _paste(fix.command, f"on {', '.join(fix.on)}:" if fix.on else "")
+            yield from _paste(undoing.known(fix).undo, "To undo it:")
+        yield from _paste(verify, "Check that it worked:")
+
+
+def _paste(commands: str, before: str) -> Iterator[str]:
+    if commands:
+        yield from [f"  {before}"] if before else []
+        yield from (f"      {line}" for line in commands.splitlines())
+
+
+def _section(explanation: str, heading: str) -> str:
+    others = "|".join(map(re.escape, _HEADINGS))
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=\n+(?:{others})\n|\Z)", explanation, re.DOTALL | re.MULTILINE)
+    return found[1] if found else explanation
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Paragraphs in the terminal's width; headings, links and indented lines stay as they are."""
+    paragraph: list[str] = []
+    for line in text.splitlines():
+        if line and line not in _HEADINGS and not line.startswith((" ", "https://")):
+            paragraph.append(line)
+            continue
+        yield from _wrapped(" ".join(paragraph))
+        paragraph = []
+        yield line
+    yield from _wrapped(" ".join(paragraph))
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
