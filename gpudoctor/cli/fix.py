@@ -234,7 +234,7 @@ def _compared(heading: str, before: Report, after: Report, failed: bool, waits_f
     from gpudoctor.model import Status
 
     was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
-    click.echo(f"\n{heading}")
+    click.echo(f"\n{heading}" if was or now else "\nNothing is wrong here.")
     for problem, entry in {**was, **now}.items():
         state = "fixed" if problem not in now else "still there" if problem in was else "new"
         click.echo(f"  {state + ':':<13}{entry.title} ({problem})")
