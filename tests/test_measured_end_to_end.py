@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process import Process
 from stubs import HERE
 
 COMMAND = [sys.executable, "-m", "gpudoctor", "check", "--format", "json"]
@@ -64,7 +65,7 @@ def test_a_gpu_that_is_not_there_cannot_be_measured(environment: dict[str, str])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_cut_off_reports_what_it_has(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
     saved = tmp_path / "cut.json"
-    with subprocess.Popen([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with Process([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, text=True, env=environment) as process:
         workload("host-transfers", tmp_path)
         process.send_signal(number)
         output, _ = process.communicate(timeout=20)

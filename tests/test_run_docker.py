@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from process import Process
 from terminal import Terminal
 
 pytestmark = pytest.mark.docker
@@ -60,7 +61,7 @@ class Doctor:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Started in a session of its own, and heard to say "ready"."""
         argv = self.argv("-q", *words)
-        process = subprocess.Popen(
+        process = Process(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.env, cwd=self.folder, start_new_session=True
         )
         assert process.stdout
@@ -247,7 +248,7 @@ def test_output_and_errors_in_one_place_keep_their_order(doctor: Doctor) -> None
 def reader_behind(doctor: Doctor) -> Iterator[subprocess.Popen[bytes]]:
     """One whose pipe holds little, of a program whose engine's command has ended."""
     argv = doctor.argv("-q", "--", "sh", "-c", "seq 1 5000; sleep 1")
-    with subprocess.Popen(
+    with Process(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pipesize=4096, env=doctor.env, cwd=doctor.folder
     ) as process:
         wait_for(lambda: bool(doctor.processes("--cidfile")))
@@ -289,7 +290,7 @@ def test_a_program_that_sounds_like_a_refusal_runs_once_and_is_heard(doctor: Doc
 
 def test_a_reader_that_has_seen_enough(doctor: Doctor) -> None:
     argv = doctor.argv("-q", "--", "sh", "-c", "yes")
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder) as process:
+    with Process(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder) as process:
         assert process.stdout
         assert process.stdout.readline() == b"y\n"
         process.stdout.close()
@@ -318,7 +319,7 @@ def test_signals_are_the_programs(doctor: Doctor, number: signal.Signals, code: 
 
 def test_what_is_ignored_stays_ignored(doctor: Doctor) -> None:
     argv = ["nohup", *doctor.argv("-q", "--", "sh", "-c", TRAPS)]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder) as process:
+    with Process(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder) as process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGHUP)
@@ -339,12 +340,25 @@ def test_killed_nothing_is_left(doctor: Doctor) -> None:
 @pytest.mark.parametrize("there", ["gpudoctor-guard", "--cidfile"])
 def test_ended_while_it_starts(doctor: Doctor, number: signal.Signals, there: str) -> None:
     argv = doctor.argv("-q", "--", "sleep", "1000")
-    with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=doctor.env, cwd=doctor.folder
-    ) as process:
+    with Process(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=doctor.env, cwd=doctor.folder) as process:
         wait_for(lambda: bool(doctor.processes(there)))
         process.send_signal(number)
         assert process.wait(20) != 0
+    doctor.must_be_gone()
+
+
+def test_a_signal_that_dockers_command_loses_still_ends_the_container(doctor: Doctor) -> None:
+    program = doctor.folder / "docker"
+    program.write_text(f'#!/bin/sh\n[ "$1" = run ] || exec {shutil.which("docker")} "$@"\ntrap \'\' TERM\n')
+    with program.open("a") as script:
+        script.write(f'(trap - TERM; exec {shutil.which("docker")} "$@") & wait\n')
+    program.chmod(0o755)
+    env = {**doctor.env, "PATH": f"{doctor.folder}:{os.environ['PATH']}"}
+    argv = doctor.argv("-q", "--", "sleep", "1000")
+    with Process(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=doctor.folder) as process:
+        wait_for(lambda: bool(doctor.processes("--cidfile")))
+        process.terminate()
+        process.wait(20)
     doctor.must_be_gone()
 
 
@@ -357,7 +371,7 @@ def test_a_container_that_could_not_be_removed_is_said_and_the_watchdog_goes_on(
     program.chmod(0o755)
     env = {**doctor.env, "PATH": f"{doctor.folder}:{os.environ['PATH']}"}
     argv = doctor.argv("-q", "--", "sh", "-c", TRAPS)
-    with subprocess.Popen(
+    with Process(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=doctor.folder
     ) as process:
         assert process.stdout

@@ -12,6 +12,7 @@ import pytest
 from lab_daemons import Daemon
 from lab_gpus import Machine
 from lab_podman import Podman
+from process import Process
 from terminal import Terminal
 
 pytestmark = pytest.mark.docker
@@ -143,7 +144,7 @@ def test_by_podman(doctor_with_podman: Doctor, gpus: str, nodes: str) -> None:
 def test_podman_drops_the_wish_silently(doctor_with_podman: Doctor) -> None:
     until_told = "for n in $(seq 300); do [ -e told ] && exit 0; sleep 0.1; done; exit 9"
     argv = doctor_with_podman.argv("-q", "--gpus=all", "--gpu-mode=gpus", "--", "sh", "-c", until_told)
-    with subprocess.Popen(
+    with Process(
         ["docker-init", "-s", "--", *argv],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -178,7 +179,7 @@ def test_podman_at_a_terminal(doctor_with_podman: Doctor) -> None:
 
 def test_podman_that_is_killed(doctor_with_podman: Doctor) -> None:
     argv = doctor_with_podman.argv("-q", "--gpus=none", "--", "sh", "-c", "echo ready; sleep 1000")
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor_with_podman.env) as process:
+    with Process(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=doctor_with_podman.env) as process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
         process.kill()

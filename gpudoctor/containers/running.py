@@ -32,6 +32,7 @@ KEYS = (signal.SIGINT, signal.SIGQUIT)  # the terminal gives them to the engine'
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (*KEYS, *ENDING, signal.SIGUSR1, signal.SIGUSR2)
 GRACE_SECONDS = 10  # until a program that was told to end is killed, as `docker stop` has it
+LOST_SECONDS = 0.3  # until it is asked whether a signal arrived
 LOCAL_MODES = 3  # where tcgetattr has them
 
 Tell = Callable[[str], None]
@@ -116,16 +117,16 @@ class Run:
         for thread in self._stopping:
             thread.join()
         refusal = relay.refusal(code)
-        if refusal and self._has_run():
+        if refusal and self._has_happened("start"):
             refusal = ""
         has_looked = look is None or look.has_looked
         return Ended(self._command, code, refusal, detached=self._detached(code), has_looked=has_looked), relay
 
-    def _has_run(self) -> bool:
-        """Whether Docker knows that the container had started: a program may use its words and exit codes as well."""
+    def _has_happened(self, event: str) -> bool:
+        """Whether Docker tells of this event of the container: a program may use an engine's words and exit codes as well."""
         if self._engine.is_podman:  # it tells of no container that has gone
             return False
-        only = ("--filter", f"label={label(self._cidfile)}", "--filter", "event=start")
+        only = ("--filter", f"label={label(self._cidfile)}", "--filter", f"event={event}")
         until = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         with contextlib.suppress(WorkError):
             return bool(engines.run(self._engine.argv("events", "--since", "0", "--until", until, *only), engines.SECONDS).stdout)
@@ -179,10 +180,29 @@ class Run:
             return
         if not (container and self._has_terminal):
             self._process.send_signal(number)  # docker and podman pass it on, or give up what they are making
+            if number in ENDING and not self._engine.is_podman:
+                self._beside(self._insist, self._process, signal.Signals(number))
             return
-        thread = threading.Thread(target=self._deliver, args=(container, signal.Signals(number)), daemon=True)
+        self._beside(self._deliver, container, signal.Signals(number))
+
+    def _beside(self, work: Callable[..., None], *arguments: object) -> None:
+        """A signal handler must not wait."""
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._stopping.append(thread)
         thread.start()
+
+    def _insist(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Docker's command passes a signal on too early, and so loses it, where the container is just about to start."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOST_SECONDS)
+                return
+            container = read(self._cidfile)
+            if container and self._is_running(container):
+                if not self._has_happened("kill"):
+                    with contextlib.suppress(WorkError):
+                        engines.run(self._engine.argv("kill", "--signal", number.name, container), engines.SECONDS)
+                return
 
     def _deliver(self, container: str, number: signal.Signals) -> None:
         """With a terminal the engine's command passes nothing on, and may end without its container."""
