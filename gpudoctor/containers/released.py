@@ -13,6 +13,7 @@ from gpudoctor.knowledge import images as table
 from gpudoctor.knowledge.images import CudaImages, Month, TorchImages
 
 NGC = "nvcr.io/nvidia/pytorch"
+REPOSITORIES = ("nvidia/pytorch", "nvidia/cuda", "pytorch/pytorch")  # of all images of the table, whatever the registry
 NGC_REQUIRES = "cuda>=9.0"  # of every NGC framework image: its entrypoint warns, and the runtime does not refuse it
 KINDS = ("devel", "runtime", "base", "cudnn-devel", "cudnn-runtime")
 INSIDE = ("cuda", "torch", "python", "ubuntu", "cudnn", "nccl", "cublas", "tensorrt", "triton")

@@ -59,9 +59,7 @@ class _Scanner:
         self.anchors = _anchors(readers)
         self.search = Search([anchor.text for anchor in self.anchors], [anchor.most for anchor in self.anchors])
         self.blocks = [Blocks(reader) for reader in readers]
-        self.of_readers = [
-            [index for index, anchor in enumerate(self.anchors) if place in anchor.readers] for place in range(len(readers))
-        ]
+        self.of_readers = _of_readers(readers)
         self.kept = Kept([anchor.most for anchor in self.anchors])
         self.waiting: tuple[bytes, int, list[list[int]]] | None = (
             None  # a chunk whose lines are kept when it is known what follows
@@ -133,6 +131,13 @@ def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Itera
         number += chunk.count(b"\n", at, start)
         at = start
         yield number, start, place, index
+
+
+@cache
+def _of_readers(readers: tuple[Reader, ...]) -> tuple[tuple[int, ...], ...]:
+    """Of each reader its anchors."""
+    anchors = _anchors(readers)
+    return tuple(tuple(index for index, anchor in enumerate(anchors) if place in anchor.readers) for place in range(len(readers)))
 
 
 @cache

@@ -91,6 +91,11 @@ class Cuda:
             return ()
         return tuple(CudaDevice(ordinal, answers, self) for ordinal, answers in enumerate(self._replies.value("cuda:devices")))
 
+    @cached_property
+    def by_bus_id(self) -> dict[str, CudaDevice]:
+        """Of several slices of one GPU the first."""
+        return {device.bus_id: device for device in reversed(self.devices)}
+
     def error_name(self, code: int) -> str:
         """The name that libcuda itself gives to a code that it returned."""
         names = self._loaded("names").get(str(code), ("", ""))

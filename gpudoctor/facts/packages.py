@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -35,7 +36,7 @@ class Package:
 
     def requirement(self, beginning: str) -> Requirement | None:
         """The first requirement on a package whose name begins so, of whatever extra; None where it states none."""
-        wanted = (parsed for line in self.requires if (parsed := _requirement(line)))
+        wanted = (parsed for line in self.requires if (parsed := requirement(line)))
         return next((parsed for parsed in wanted if normalized(parsed.name).startswith(beginning)), None)
 
 
@@ -49,7 +50,9 @@ class CondaPackage:
     channel: str | None
 
 
-def _requirement(line: str) -> Requirement | None:
+@cache
+def requirement(line: str) -> Requirement | None:
+    """What a Requires-Dist line says, which is slow to read and stands in several packages; None where it is no requirement."""
     try:
         return Requirement(line)
     except InvalidRequirement:  # of a package from before the standard

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
-from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized
+from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized, requirement
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -128,9 +128,7 @@ class Python:
 
     def requirements(self, package: Package) -> tuple[Requirement, ...]:
         """What a package needs in this Python, without extras; a line that is no requirement (old eggs) is left out."""
-        environment = {**self.marker_environment, "extra": ""}
-        needed = filter(None, map(_requirement, package.requires))
-        return tuple(line for line in needed if line.marker is None or line.marker.evaluate(environment))
+        return _needed(package.requires, tuple({**self.marker_environment, "extra": ""}.items()))
 
     @cached_property
     def conda_packages(self) -> dict[str, CondaPackage]:
@@ -194,11 +192,10 @@ class Python:
         return "libonnxruntime_providers_cuda.so" in self._replies.value("onnxruntime")["providers"]
 
 
-def _requirement(line: str) -> Requirement | None:
-    try:
-        return Requirement(line)
-    except InvalidRequirement:
-        return None
+@cache
+def _needed(lines: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> tuple[Requirement, ...]:
+    known = dict(environment)
+    return tuple(line for line in map(requirement, lines) if line and (line.marker is None or line.marker.evaluate(known)))
 
 
 def cuda_of_local_version(version: str) -> str | None:

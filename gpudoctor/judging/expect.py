@@ -34,12 +34,12 @@ def device(facts: Facts, index: int) -> CudaDevice | None:
     """The same GPU as CUDA knows it."""
     known = gpu(facts, index)
     try:
+        if known:
+            return facts.cuda.by_bus_id.get(known.bus_id)
         devices = facts.cuda.devices
     except Skip:
         return None
-    if known is None:
-        return devices[index] if index < len(devices) else None
-    return next((found for found in devices if found.bus_id == known.bus_id), None)
+    return devices[index] if index < len(devices) else None
 
 
 def board(facts: Facts, index: int) -> Board | None:

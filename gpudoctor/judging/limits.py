@@ -41,24 +41,25 @@ def digits(value: float) -> str:
 
 def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
     """Every figure that falls short, by the rule that it misses most."""
+    alike: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
-        missed = [shortfall for shortfall in by_each_rule(facts, figure, figures) if shortfall.share < shortfall.limit]
+        alike.setdefault((figure.what, _kind(facts, figure.gpu)), []).append(figure)
+    for figure in figures:
+        siblings = alike[figure.what, _kind(facts, figure.gpu)]
+        missed = [shortfall for shortfall in by_each_rule(facts, figure, siblings) if shortfall.share < shortfall.limit]
         if missed:
             yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
 
 
-def by_each_rule(facts: Facts, figure: Figure, figures: Iterable[Figure]) -> Iterator[Shortfall]:
-    """Datasheet or link, siblings, baseline: as many as apply."""
+def by_each_rule(facts: Facts, figure: Figure, alike: Iterable[Figure]) -> Iterator[Shortfall]:
+    """Datasheet or link, siblings, baseline: as many as apply. alike: the same figure of all GPUs of its kind."""
     if figure.share is not None:
         yield Shortfall(figure, figure.share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
     if figure.gpu is None or figure.less_is_better:  # short times depend on what the processor does meanwhile
         return
     close = SIBLING if figure.expected else LOOSE
-    siblings = [
-        other.value
-        for other in figures
-        if other.what == figure.what and other.gpu != figure.gpu and is_same_kind(facts, other.gpu, figure.gpu)
-    ]
+    named = _kind(facts, figure.gpu)
+    siblings = [other.value for other in alike if named and other.gpu != figure.gpu]
     if siblings:
         median = statistics.median([*siblings, figure.value])
         rule = f"the {digits(median)} that this machine's {len(siblings) + 1} GPUs reach (median)"
@@ -68,12 +69,10 @@ def by_each_rule(facts: Facts, figure: Figure, figures: Iterable[Figure]) -> Ite
         yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
 
 
-def is_same_kind(facts: Facts, one: int | None, other: int | None) -> bool:
-    if one is None or other is None:
-        return False
-    devices = expect.device(facts, one), expect.device(facts, other)
-    names = [device.name for device in devices if device]
-    return len(names) == 2 and names[0] == names[1]
+def _kind(facts: Facts, gpu: int | None) -> str:
+    """The name of the GPU; "" where it is not known, and nothing is its sibling."""
+    device = None if gpu is None else expect.device(facts, gpu)
+    return device.name if device else ""
 
 
 def baseline(facts: Facts, figure: Figure) -> float | None:
