@@ -48,6 +48,7 @@ def main() -> None:
     rows = {
         "gpudoctor --help": [*DOCTOR, "--help"],
         "gpudoctor check --level quick": [*DOCTOR, "check", "--level", "quick", "--python", arguments.python],
+        "gpudoctor images list": [*DOCTOR, "images", "list"],
         "nvidia-smi": ["nvidia-smi"],
         "torch.utils.collect_env": [arguments.python, "-m", "torch.utils.collect_env"],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -32,8 +33,13 @@ from lab import (  # noqa: F401
     registry,
 )
 
-DAEMONS = ("gpu_daemon", "cdi_daemon", "podman")  # each takes seconds to start: its tests go to one worker
+# Each takes seconds to start, or lets no other test be at work beside it: its tests go to one worker.
+GROUPS = {name: name for name in ("gpu_daemon", "cdi_daemon", "podman", "registry")} | {"builds_alone": "registry"}
 
+
+# Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
 
 THERE = pytest.StashKey[frozenset[str]]()
 LEFT = pytest.StashKey[list[str]]()
@@ -69,9 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     missing = {"gpu": _no_gpu(), "docker": _no_docker()}
     for item in items:
-        for daemon in DAEMONS:
-            if daemon in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(daemon))
+        for fixture, group in GROUPS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
                 break
         for marker, reason in missing.items():
             if reason and item.get_closest_marker(marker):

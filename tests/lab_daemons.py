@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ class Daemon:
 
     folder: Path
     environment: Mapping[str, str] = field(repr=False)
+    loaded: set[str] = field(default_factory=set, repr=False)
 
     def docker(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         command = ["docker", *arguments]
@@ -36,13 +39,22 @@ class Daemon:
 
     def load(self, reference: str) -> str:
         """Brings an image of the machine's own daemon here, once; gives its reference back."""
-        wanted = subprocess.run(
-            ["docker", "image", "inspect", "-f", "{{.Id}}", reference], capture_output=True, text=True, check=True
-        )
-        if self.docker("image", "inspect", "-f", "{{.Id}}", reference).stdout != wanted.stdout:
+        if reference not in self.loaded:
             with subprocess.Popen(["docker", "save", reference], stdout=subprocess.PIPE) as saved:
                 subprocess.run(["docker", "load"], stdin=saved.stdout, env=self.full, check=True, capture_output=True)
+            self.loaded.add(reference)
         return reference
+
+    def empty(self) -> str:
+        """An image with one folder, for what fails before a program in it would run."""
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as files:
+            folder = tarfile.TarInfo("folder")
+            folder.type = tarfile.DIRTYPE
+            files.addfile(folder)
+        command = ["docker", "import", "-", "gpudoctor-test:empty"]
+        subprocess.run(command, input=archive.getvalue(), env=self.full, check=True, capture_output=True)
+        return command[-1]
 
     @property
     def log(self) -> str:

@@ -46,6 +46,7 @@ cp usr/share/base-passwd/passwd.master etc/passwd
 cp usr/share/base-passwd/group.master etc/group
 test -e usr/bin/sh || ln -s dash usr/bin/sh
 chroot . /sbin/ldconfig
+if [ -e usr/bin/python3 ]; then chroot . python3 -m compileall -q usr/lib/python3*; fi
 rm -rf usr/share/doc usr/share/locale usr/share/man usr/share/info var/cache/* var/lib/apt var/lib/dpkg/info
 """
 
@@ -70,7 +71,7 @@ RECIPES = {
     "python3.12": Recipe("noble", ("python3",), UBUNTU),
     "python3.13": Recipe("trixie", ("python3",)),
 }
-NAMES = (*RECIPES, "ngc")
+NAMES = (*RECIPES, "ngc", "ubuntu-apt")
 PYTHONS = {"3.9": "python3.9", "3.10": "python3.10", "3.11": "bookworm", "3.12": "python3.12", "3.13": "python3.13"}
 
 
@@ -81,7 +82,9 @@ def make(name: str) -> str:
         before = _inspect(reference, "{{.Id}}")
         if name == "ngc":
             _ngc(reference, make("bookworm"))
-        elif _inspect(reference, f'{{{{index .Config.Labels "{LABEL}"}}}}') != RECIPES[name].hash:
+        elif name == "ubuntu-apt":
+            _ubuntu(reference)
+        elif _label(reference) != RECIPES[name].hash:
             _unpack(reference, RECIPES[name])
         if before and before != _inspect(reference, "{{.Id}}"):
             subprocess.run(("docker", "image", "rm", before), capture_output=True)  # somebody may still use it
@@ -118,6 +121,10 @@ def _inspect(reference: str, form: str) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
+def _label(reference: str) -> str:
+    return _inspect(reference, f'{{{{index .Config.Labels "{LABEL}"}}}}')
+
+
 def _unpack(reference: str, recipe: Recipe) -> None:
     packages = ",".join((*SHELL, *recipe.packages))
     trusted = "[trusted=yes] " if recipe.mirror == UBUNTU else ""
@@ -133,13 +140,37 @@ def _unpack(reference: str, recipe: Recipe) -> None:
         "-",
         f"deb {trusted}{recipe.mirror} {recipe.suite} main",
     )
-    label = f"LABEL {LABEL}={recipe.hash}"
-    importing = ("docker", "import", "--change", 'CMD ["bash"]', "--change", label, "-", reference)
+    _import(reference, command, 'CMD ["bash"]', f"LABEL {LABEL}={recipe.hash}")
+
+
+def _ubuntu(reference: str) -> None:
+    """A stand-in for nvidia/cuda:…-ubuntu24.04, with apt, what the doctor's recipe installs and this machine's certificate
+    authorities. Of Ubuntu's packages it goes on to see only the part main, whose lists are soon read.
+    """
+    authorities = Path(os.environ.get("PIP_CERT") or "/etc/ssl/certs/ca-certificates.crt")
+    mirror = f"deb [trusted=yes] {UBUNTU} noble main"
+    options = ["--quiet", "--mode=root", "--variant=apt", "--include=passwd,python3-venv"]
+    options += [f"--customize-hook=echo '{mirror}' >\"$1/etc/apt/sources.list\""]
+    changes = []
+    if authorities.is_file():
+        options.append(f"--customize-hook=upload {authorities} /authorities.crt")
+        changes = ["ENV PIP_CERT=/authorities.crt"]
+    command = ("mmdebstrap", *options, "noble", "-", f"{mirror} universe")
+    made_of = hashlib.sha256(repr(command).encode()).hexdigest()[:16]
+    if _label(reference) != made_of:
+        _import(reference, command, *changes, f"LABEL {LABEL}={made_of}")
+
+
+def _import(reference: str, command: tuple[str, ...], *changes: str) -> None:
+    """Makes an image of the files that a command writes as an archive."""
+    options = [word for change in changes for word in ("--change", change)]
+    importing = ("docker", "import", *options, "-", reference)
     with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as packed:
         imported = subprocess.run(importing, stdin=packed.stdout, capture_output=True, text=True)
         packed.wait()
         said.seek(0)
         if packed.returncode or imported.returncode:
+            subprocess.run(("docker", "image", "rm", reference), capture_output=True)  # else it would be taken for the whole
             raise RuntimeError(f"{reference} could not be made\n{said.read()}{imported.stderr}")
 
 

@@ -35,6 +35,7 @@ class Podman:
     folder: Path
     machine: Machine = field(repr=False)
     environment: Mapping[str, str] = field(repr=False)
+    loaded: set[str] = field(default_factory=set, repr=False)
 
     @property
     def full(self) -> dict[str, str]:
@@ -55,9 +56,10 @@ class Podman:
 
     def load(self, reference: str) -> str:
         """Brings an image of the machine's Docker here, once; gives its reference back, which is short and so the local one."""
-        if self._podman("image", "exists", reference).returncode:
+        if reference not in self.loaded:
             with subprocess.Popen(["docker", "save", reference], stdout=subprocess.PIPE) as saved:
                 subprocess.run(["podman", "load"], stdin=saved.stdout, env=self.full, check=True, capture_output=True)
+            self.loaded.add(reference)
         return reference
 
     def _podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -60,6 +60,7 @@ def cases() -> list[str]:
     return sorted(folder.name for folder in MACHINES.iterdir() if folder.is_dir())
 
 
+@functools.cache
 def describe(case: str) -> dict[str, Any]:
     """The machine.yaml of a case."""
     description: dict[str, Any] = yaml.load((MACHINES / case / "machine.yaml").read_text(), Loader)

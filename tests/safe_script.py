@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -14,13 +15,19 @@ from gpudoctor.model import Diagnosis
 SHELLS = tuple(filter(None, map(shutil.which, ("sh", "bash"))))
 
 
+@functools.cache
+def complaint(shell: str, text: str) -> str:
+    """What a shell says that only reads a script."""
+    return subprocess.run([shell, "-n"], input=text, text=True, capture_output=True).stderr
+
+
 def check(diagnosis: Sequence[Diagnosis]) -> None:
     steps = plan.of_report(diagnosis)
     if steps:
         text = script.render(tuple(steps), "Ubuntu 24.04")
         assert "\x1b" not in text
         for shell in SHELLS:
-            assert subprocess.run([shell, "-n"], input=text, text=True, capture_output=True).stderr == ""
+            assert complaint(shell, text) == ""
     for step in filter(script.runs, steps):
         _runs_nothing_that_disturbs(step)
     assert [step.phase for step in steps] == sorted(step.phase for step in steps)

@@ -21,8 +21,6 @@ from gpudoctor.containers.engine import Engine
 from gpudoctor.containers.images import Image
 from gpudoctor.errors import UserError, WorkError
 
-pytestmark = pytest.mark.usefixtures("builds_alone")
-
 TAG = "gpudoctor-test-build/image:1"
 LABEL = "io.gpudoctor.test=building"
 
@@ -46,7 +44,7 @@ def image_of(folder: Path) -> Image:
 
 
 @pytest.fixture
-def engine(bare: str) -> Iterator[Engine]:
+def engine(bare: str, builds_alone: None) -> Iterator[Engine]:
     yield engines.find("docker")
     subprocess.run(["docker", "image", "rm", "--force", TAG], capture_output=True)
     own_registry.prune(LABEL)

@@ -7,7 +7,7 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
+from each import each
 
 from gpudoctor import catalog
 from gpudoctor.model import AREAS, Check, Problem
@@ -17,9 +17,9 @@ HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References
 DISTURBING = r"\b(reboot|poweroff|purge|rmmod|--gpu-reset|force-recreate)\b|modprobe -r|rm -r|-delete\b|\| sudo sh|remove "
 THIRD_PARTY = {"gpudoctor", "packaging"}
 
-checks = pytest.mark.parametrize("check", catalog.checks().values(), ids=catalog.checks())
-problems = pytest.mark.parametrize("problem", [problem for _, problem in catalog.problems().values()], ids=catalog.problems())
-files = pytest.mark.parametrize("file", sorted(catalog.folder("checks").glob("*.py")), ids=lambda file: file.stem)
+checks = each("check", catalog.checks().values(), ids=catalog.checks())
+problems = each("problem", [problem for _, problem in catalog.problems().values()], ids=catalog.problems())
+files = each("file", sorted(catalog.folder("checks").glob("*.py")), ids=lambda file: file.stem)
 
 
 @checks

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,10 +174,8 @@ def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
     assert (stdout, stderr) == ("", "Interrupted; nothing was written.\n")
 
 
-def test_help_is_quick_and_imports_nothing_heavy() -> None:
-    started = time.monotonic()
+def test_help_imports_nothing_heavy() -> None:
     process = python("-X", "importtime", "-m", "gpudoctor", "--help")
-    assert time.monotonic() - started < 2  # the figure itself is a benchmark; this is for a machine under load
     imported = {line.rsplit("|", 1)[-1].strip() for line in process.stderr.splitlines()}
     assert "gpudoctor.cli" in imported
     assert imported & {"rich", "msgspec", "yaml", "docker", "pynvml", "gpudoctor.model"} == set()

@@ -94,26 +94,26 @@ def own() -> dict[str, str]:
     ("mode", "words"),
     [("gpus", 'could not select device driver "" with capabilities: [[gpu]]'), ("runtime", "nknown runtime specified nvidia")],
 )
-def test_the_toolkit_is_not_installed(lab_machine: Machine, own: dict[str, str], bare: str, mode: str, words: str) -> None:
-    refused = Doctor(lab_machine, own).run(bare, mode)
+def test_the_toolkit_is_not_installed(lab_machine: Machine, own: dict[str, str], bookworm: str, mode: str, words: str) -> None:
+    refused = Doctor(lab_machine, own).run(bookworm, mode)
     assert words in refused.said
     assert refused.problem == "container-toolkit-missing"
     assert "nvidia-container-toolkit" in refused.fixes
 
 
-def test_docker_was_not_restarted_since_the_toolkit_came(lab_machine: Machine, own: dict[str, str], bare: str) -> None:
+def test_docker_was_not_restarted_since_the_toolkit_came(lab_machine: Machine, own: dict[str, str], bookworm: str) -> None:
     with lab_images.locked("dockerd"):  # the last one that was started is taken for the machine's
         hook = lab_machine.folder / "hookbin/nvidia-container-runtime-hook"
         hook.chmod(0o755)
-        refused = Doctor(lab_machine, with_hooks(lab_machine, own)).run(bare, "gpus")
+        refused = Doctor(lab_machine, with_hooks(lab_machine, own)).run(bookworm, "gpus")
     assert 'could not select device driver "" with capabilities: [[gpu]]' in refused.said
     assert refused.problem == "toolkit-newer-than-daemon"
     assert "systemctl restart docker" in refused.fixes
 
 
-def test_the_runtime_is_not_registered(lab_machine: Machine, cdi_daemon: Daemon, bare: str) -> None:
+def test_the_runtime_is_not_registered(lab_machine: Machine, cdi_daemon: Daemon, bookworm: str) -> None:
     doctor = Doctor(lab_machine, with_hooks(lab_machine, cdi_daemon.full))
-    refused = doctor.run(cdi_daemon.load(bare), "runtime")
+    refused = doctor.run(cdi_daemon.load(bookworm), "runtime")
     assert "unknown or invalid runtime name: nvidia" in refused.said
     assert refused.problem == "docker-runtime-not-configured"
     assert "nvidia-ctk runtime configure --runtime=docker" in refused.fixes
@@ -125,7 +125,12 @@ def test_the_runtime_is_not_registered(lab_machine: Machine, cdi_daemon: Daemon,
         ("no-library", "load library failed: libnvidia-ml.so.1", "container-driver-libraries-not-found", "ldconfig -p"),
         ("not-loaded", "nvml error: driver not loaded", "container-host-driver-not-loaded", "gpudoctor check"),
         ("mismatch", "nvml error: driver/library version mismatch", "container-driver-library-mismatch", "nvidia-smi"),
-        ("cgroup", "bpf_prog_query(BPF_CGROUP_DEVICE) failed", "container-device-rules-refused", "no-cgroups=true"),
+        (
+            "cgroup",
+            "bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted",
+            "container-device-rules-refused",
+            "no-cgroups=true",
+        ),
         (
             "cdi-mode",
             "invoking the NVIDIA Container Runtime Hook directly",
@@ -135,33 +140,36 @@ def test_the_runtime_is_not_registered(lab_machine: Machine, cdi_daemon: Daemon,
     ],
 )
 def test_the_hook_refuses(
-    lab_machine: Machine, gpu_daemon: Daemon, bare: str, fails: str, words: str, problem: str, fix: str
+    lab_machine: Machine, gpu_daemon: Daemon, bookworm: str, fails: str, words: str, problem: str, fix: str
 ) -> None:
     lab_machine.set(fails=fails)
-    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bare), "gpus")
+    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bookworm), "gpus")
+    assert refused.code in (125, 127)
     assert words in refused.said
     assert refused.problem == problem
     assert fix in refused.fixes
 
 
-def test_in_cdi_mode_the_runtime_works(lab_machine: Machine, gpu_daemon: Daemon, bare: str) -> None:
+def test_in_cdi_mode_the_runtime_works(lab_machine: Machine, gpu_daemon: Daemon, bookworm: str) -> None:
     lab_machine.set(fails="cdi-mode")
-    done = Doctor(lab_machine, gpu_daemon.full).ask("run", "--quiet", "--image", gpu_daemon.load(bare), "--", "nvidia-smi", "-L")
+    done = Doctor(lab_machine, gpu_daemon.full).ask(
+        "run", "--quiet", "--image", gpu_daemon.load(bookworm), "--", "nvidia-smi", "-L"
+    )
     assert len(done.stdout.splitlines()) == 2
 
 
-def test_the_driver_is_not_loaded(lab_machine: Machine, gpu_daemon: Daemon, bare: str) -> None:
+def test_the_driver_is_not_loaded(lab_machine: Machine, gpu_daemon: Daemon, bookworm: str) -> None:
     """And so the host says it too: its finding is the cause."""
     lab_machine.set(fails="not-loaded", loaded=False)
-    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bare), "gpus")
+    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bookworm), "gpus")
     assert "nvml error: driver not loaded" in refused.said
     assert "Broken: driver" in refused.text
     assert refused.problem.startswith("module-not-")
 
 
-def test_the_image_wants_a_newer_driver(lab_machine: Machine, gpu_daemon: Daemon, bare: str) -> None:
+def test_the_image_wants_a_newer_driver(lab_machine: Machine, gpu_daemon: Daemon, bookworm: str) -> None:
     lab_machine.set(driver="535.104.05")
-    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bare), "gpus", "--env=NVIDIA_REQUIRE_CUDA=cuda>=12.6")
+    refused = Doctor(lab_machine, gpu_daemon.full).run(gpu_daemon.load(bookworm), "gpus", "--env=NVIDIA_REQUIRE_CUDA=cuda>=12.6")
     assert "unsatisfied condition: cuda>=12.6" in refused.said
     assert refused.problem == "container-requires-newer-driver"
     assert "NVIDIA_DISABLE_REQUIRE=1" in refused.fixes
@@ -203,41 +211,41 @@ def test_gpus_that_a_running_container_loses(lab_machine: Machine, gpu_daemon: D
     assert json.loads(done.stdout)["diagnosis"][0]["problem"] == "container-lost-gpu-access"
 
 
-def test_docker_is_too_old_for_cdi(lab_machine: Machine, gpu_daemon: Daemon, programs: Path, bare: str) -> None:
+def test_docker_is_too_old_for_cdi(lab_machine: Machine, gpu_daemon: Daemon, programs: Path, bookworm: str) -> None:
     """A newer command with an older daemon."""
     environment = {**gpu_daemon.full, "PATH": f"{programs}:{gpu_daemon.full['PATH']}"}
-    refused = Doctor(lab_machine, environment).run(gpu_daemon.load(bare), "cdi")
+    refused = Doctor(lab_machine, environment).run(gpu_daemon.load(bookworm), "cdi")
     assert 'could not select device driver "cdi"' in refused.said
     assert refused.problem == "engine-too-old-for-cdi"
 
 
-def test_cdi_is_switched_off(lab_machine: Machine, programs: Path, bare: str) -> None:
+def test_cdi_is_switched_off(lab_machine: Machine, programs: Path) -> None:
     with lab_daemons.dockerd(["--ip6tables=false"], path=[programs], settings={"features": {"cdi": False}}) as daemon:
-        refused = Doctor(lab_machine, daemon.full).run(daemon.load(bare), "cdi")
+        refused = Doctor(lab_machine, daemon.full).run(daemon.empty(), "cdi")
     assert 'could not select device driver "cdi"' in refused.said
     assert refused.problem == "docker-cdi-switched-off"
     assert "--cdi.enabled" in refused.fixes
 
 
-def test_docker_finds_no_cdi_specification(lab_machine: Machine, cdi_daemon: Daemon, bare: str) -> None:
+def test_docker_finds_no_cdi_specification(lab_machine: Machine, cdi_daemon: Daemon, bookworm: str) -> None:
     lab_machine.cdi.unlink()
-    refused = Doctor(lab_machine, cdi_daemon.full).run(cdi_daemon.load(bare), "cdi")
+    refused = Doctor(lab_machine, cdi_daemon.full).run(cdi_daemon.load(bookworm), "cdi")
     assert "unresolvable CDI devices nvidia.com/gpu=all" in refused.said
     assert refused.problem == "cdi-spec-missing"
     assert "nvidia-ctk cdi generate" in refused.fixes
 
 
-def test_the_cdi_specification_has_no_such_gpu(lab_machine: Machine, cdi_daemon: Daemon, bare: str) -> None:
+def test_the_cdi_specification_has_no_such_gpu(lab_machine: Machine, cdi_daemon: Daemon, bookworm: str) -> None:
     doctor = Doctor(lab_machine, cdi_daemon.full, {SPECIFICATION: lab_machine.cdi.read_text()})
-    refused = doctor.run(cdi_daemon.load(bare), "cdi", "--gpus=7")
+    refused = doctor.run(cdi_daemon.load(bookworm), "cdi", "--gpus=7")
     assert "unresolvable CDI devices nvidia.com/gpu=7" in refused.said
     assert refused.problem == "cdi-device-unknown"
 
 
-def test_the_cdi_specification_is_older_than_the_driver(lab_machine: Machine, cdi_daemon: Daemon, bare: str) -> None:
+def test_the_cdi_specification_is_older_than_the_driver(lab_machine: Machine, cdi_daemon: Daemon, bookworm: str) -> None:
     stale = lab_machine.cdi.read_text().replace(".so.580.159.04", ".so.550.54.15")
     lab_machine.cdi.write_text(stale)
-    refused = Doctor(lab_machine, cdi_daemon.full, {SPECIFICATION: stale}).run(cdi_daemon.load(bare), "cdi")
+    refused = Doctor(lab_machine, cdi_daemon.full, {SPECIFICATION: stale}).run(cdi_daemon.load(bookworm), "cdi")
     assert refused.problem == "cdi-spec-stale"
     assert "cdi" in refused.fixes
 
@@ -245,16 +253,18 @@ def test_the_cdi_specification_is_older_than_the_driver(lab_machine: Machine, cd
 @pytest.mark.parametrize(
     ("version", "problem"), [(None, "cdi-spec-missing"), ("0.6.0", "cdi-spec-too-new")], ids=["no-specification", "too-new"]
 )
-def test_podman_resolves_no_device(lab_machine: Machine, podman: Podman, bare: str, version: str | None, problem: str) -> None:
+def test_podman_resolves_no_device(
+    lab_machine: Machine, podman: Podman, bookworm: str, version: str | None, problem: str
+) -> None:
     files = {SPECIFICATION: podman.specification.replace('"0.5.0"', f'"{version}"')} if version else {}
-    refused = Doctor(lab_machine, podman.full, files).run(podman.load(bare), "auto", "--engine=podman")
+    refused = Doctor(lab_machine, podman.full, files).run(podman.load(bookworm), "auto", "--engine=podman")
     assert refused.code == 126
     assert "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all" in refused.said
     assert refused.problem == problem
 
 
-def test_a_limit_that_the_daemon_may_not_raise(lab_machine: Machine, gpu_daemon: Daemon, bare: str) -> None:
-    image = gpu_daemon.load(bare)
+def test_a_limit_that_the_daemon_may_not_raise(lab_machine: Machine, gpu_daemon: Daemon, bookworm: str) -> None:
+    image = gpu_daemon.load(bookworm)
     plain = gpu_daemon.docker("run", "--rm", "--ulimit=memlock=-1", image, "true")
     if plain.returncode == 0:
         pytest.skip("this daemon may raise it")

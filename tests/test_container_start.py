@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import machine
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog
+from gpudoctor.collect import collect
 from gpudoctor.containers import dissect
 from gpudoctor.containers.dissect import Start
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import start_of
 from gpudoctor.judging import container_gpu_messages, container_messages
 from gpudoctor.model import Confidence, Diagnosis, Finding, Reply, Snapshot, Status
+from gpudoctor.target import this_interpreter
 
 IMAGE = "gpudoctor-test:bookworm"
 MESSAGES = yaml.safe_load((Path(__file__).parent / "engine_messages.yaml").read_text())
@@ -42,7 +46,7 @@ def judged(one: Start, replies: dict[str, Reply] | None = None) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(("message", "problem"), ALL)
+@each(("message", "problem"), ALL)
 def test_what_a_message_says_by_itself(message: str, problem: str) -> None:
     """Of the host nothing is known: the daemon is on another machine."""
     finding = judged(start(message + END), {})
@@ -109,7 +113,7 @@ def explained(case: str) -> tuple[Diagnosis, str]:
     return entry, dissect.text(report)
 
 
-@pytest.mark.parametrize("case", [case for case in machine.cases() if case.startswith("start-")])
+@each("case", [case for case in machine.cases() if case.startswith("start-")])
 def test_the_chain_gives_one_broken_link(case: str) -> None:
     """The same as the whole suite finds, in lines that fit a terminal."""
     entry, text = explained(case)
@@ -195,6 +199,11 @@ def test_problems_that_a_start_can_have_are_declared() -> None:
     assert {message.problem for message in (*container_gpu_messages.GPU, *container_messages.PLAIN)} <= declared
 
 
+@functools.cache
+def this_machine() -> Snapshot:
+    return collect(this_interpreter(), dissect.SECONDS, {}, lambda names: None)
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize(
     ("arguments", "problems"),
@@ -209,7 +218,8 @@ def test_problems_that_a_start_can_have_are_declared() -> None:
         (("--pull", "never", "no-such-image-of-gpudoctor:1", "true"), {"container-image-missing"}),
     ],
 )
-def test_a_real_engine_says_it(arguments: tuple[str, ...], problems: set[str]) -> None:
+def test_a_real_engine_says_it(arguments: tuple[str, ...], problems: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dissect, "collect", lambda *asked: this_machine())
     version = subprocess.run(
         ["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True
     ).stdout.strip()

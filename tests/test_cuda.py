@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stubs import Asked, ask, compile_cuda
+from each import try_each
+from stubs import Asked, ask, ask_each, compile_cuda
 
 from gpudoctor.facts.cuda import Cuda
 from gpudoctor.facts.replies import Replies
@@ -79,10 +80,15 @@ def test_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert unavailable.value.kind == Skip.NOT_INSTALLED
 
 
-@pytest.mark.parametrize(("code", "name"), NAMES.items())
-def test_every_init_code(library: Path, code: int, name: str) -> None:
-    asked = ask("cuda", library, {**STUB_NAMES, "STUB_CODES": f"cuInit={code}"})
+def test_every_init_code(library: Path) -> None:
+    asked = ask_each("cuda", library, [{**STUB_NAMES, "STUB_CODES": f"cuInit={code}"} for code in NAMES])
+    try_each(_is_told, ((name, (code, name, one)) for (code, name), one in zip(NAMES.items(), asked, strict=True)))
+
+
+def _is_told(row: tuple[int, str, Asked]) -> None:
+    code, name, asked = row
     cuda = facts(asked)
+    assert asked.code == 0
     assert (cuda.init_code, cuda.init_error) == (code, name)
     assert cuda.driver_version == (13, 0)
     assert list(asked.replies) == ["cuda"]

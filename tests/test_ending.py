@@ -17,7 +17,6 @@ import own_registry
 import pytest
 
 SLEEP_SECONDS = f"300.{os.getpid()}"  # to be told from others
-pytestmark = pytest.mark.usefixtures("builds_alone")
 
 LABEL = "io.gpudoctor.test=ending"
 BUILD = """\
@@ -68,7 +67,7 @@ def ended(argv: list[str], word: str, is_at_work: Callable[[], object], number: 
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Iterator[Path]:
+def recipe(tmp_path: Path, builds_alone: None) -> Iterator[Path]:
     folder = tmp_path / "recipe"
     folder.mkdir()
     (folder / "Dockerfile").write_text(f"ARG BASE=base\nFROM ${{BASE}}\nLABEL {LABEL}\nRUN exec sleep {SLEEP_SECONDS}\n")

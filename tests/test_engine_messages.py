@@ -6,6 +6,7 @@ import re
 
 import machine
 import pytest
+from each import each
 from test_container_start import DAEMON, DOCKER_28, MESSAGES, judged, start
 
 from gpudoctor.containers.dissect import Start
@@ -19,7 +20,7 @@ def reported(entry: dict[str, str]) -> Start:
     return start(entry["message"], engine, version, entry["mode"])
 
 
-@pytest.mark.parametrize("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
+@each("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
 def test_what_people_reported_is_understood_on_a_healthy_host(entry: dict[str, str]) -> None:
     """Without the words of who passed it on, and with nothing quoted that nobody said."""
     one = reported(entry)
@@ -32,7 +33,7 @@ def test_what_people_reported_is_understood_on_a_healthy_host(entry: dict[str, s
         assert quoted in one.words
 
 
-@pytest.mark.parametrize("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
+@each("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
 def test_podman_gets_no_advice_for_dockers_daemon(entry: dict[str, str]) -> None:
     finding = judged(start(entry["message"], "podman", "5.4.0", "podman"))
     for fix in finding.problem.fixes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.facts import Facts
@@ -39,7 +40,7 @@ def told(text: str) -> tuple[Diagnosis, ...]:
     return doctor.judge(evidence.snapshot_of(evidence.of_text(text)), doctor.select(catalog.checks(), "quick")).diagnosis
 
 
-@pytest.mark.parametrize(("message", "problem"), [entry for entry in ALL if not entry[0].startswith(OF_PROGRAMS)])
+@each(("message", "problem"), [entry for entry in ALL if not entry[0].startswith(OF_PROGRAMS)])
 def test_a_message_is_explained_as_that_of_a_start(message: str, problem: str) -> None:
     (entry,) = told(f"{message}\n\nRun 'docker run --help' for more information\n")
     assert entry.problem == MOSTLY.get(problem, problem)

@@ -9,6 +9,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.evidence.readers import (
@@ -443,7 +444,7 @@ def test_pasted_into_an_issue_between_other_words() -> None:
     assert told(text)[name].value["kinds"] == ["nvidia-smi", "nvidia-smi -q"]
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.kind)
+@each("reader", READERS, ids=lambda reader: reader.kind)
 def test_no_reader_breaks_on_damaged_text(reader: Any) -> None:
     chance = random.Random(11)
     texts = [H100, H200, OLD, TABLE, (CAPTURES / "h100.collect_env.txt").read_text()]

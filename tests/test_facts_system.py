@@ -50,7 +50,8 @@ def system(changes: dict[str, Any] | None = None) -> System:
         ('ID="amzn"\n', "rhel"),
         ("ID=manjaro\nID_LIKE=arch\n", "arch"),
         ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "suse"),
-        ("ID=nixos\n", "other"),
+        ("ID=nixos\n", "nixos"),
+        ("ID=gentoo\n", "other"),
         ("", "other"),
     ],
 )

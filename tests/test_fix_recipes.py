@@ -9,6 +9,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
@@ -45,9 +46,15 @@ LEAP = replace(
     source="distribution",
 )
 ARCH = Host("arch", "", "arch", kernel="6.17.1-arch1-1", generations=AMPERE)
+NIXOS = Host("nixos", "25.05", "nixos", kernel="6.12.58", generations=AMPERE)
 RUNFILE = replace(NOBLE, source="runfile", driver="580.95.05")
 
 COMMANDS = [
+    (NIXOS, "driver 580", "nvidiaPackages.production; hardware.nvidia.open = lib.mkForce true;"),
+    (replace(NIXOS, generations=PASCAL), "driver 580", "nvidiaPackages.legacy_580; hardware.nvidia.open = lib.mkForce false;"),
+    (replace(NIXOS, generations=frozenset()), "driver 470 last", "nvidiaPackages.legacy_470; "),
+    (NIXOS, "module", "sudo nixos-rebuild boot"),
+    (RUNFILE, "sign", "--import /root/nvidia-module.der && sudo reboot"),
     (NOBLE, "driver 580", "linux-image-generic linux-modules-nvidia-580-open-generic nvidia-driver-580-open"),
     (NOBLE, "driver 590", "nvidia-driver-595-open"),
     (replace(NOBLE, generations=PASCAL), "driver", "nvidia-driver-580 "),
@@ -145,7 +152,7 @@ def made(machine: Host, recipe: str, platform: tuple[str, ...] = ("host",)) -> t
     return fitting((Fix("Do it", "static", recipe=recipe),), Here(platform, machine), {})
 
 
-@pytest.mark.parametrize(("machine", "recipe", "expected"), COMMANDS)
+@each(("machine", "recipe", "expected"), COMMANDS)
 def test_the_line_of_a_platform(machine: Host, recipe: str, expected: str) -> None:
     first = made(machine, recipe)[0]
     assert expected in first.command
@@ -450,7 +457,7 @@ UNDO = [
 ]
 
 
-@pytest.mark.parametrize(("command", "expected"), UNDO)
+@each(("command", "expected"), UNDO)
 def test_undo_is_read_off_the_command(command: str, expected: str) -> None:
     assert undoing.of(command, {"there"}) == expected
 

@@ -16,6 +16,7 @@ import msgspec
 import own_registry
 import pytest
 from click.shell_completion import ShellComplete
+from each import each
 from packaging.version import Version
 from stand_in import run
 
@@ -59,7 +60,7 @@ def test_every_month_is_there_newest_first() -> None:
     assert all(newer > older for newer, older in pairwise(months))
 
 
-@pytest.mark.parametrize("row", ROWS.pytorch, ids=lambda row: row.month)
+@each("row", ROWS.pytorch, ids=lambda row: row.month)
 def test_a_month_does_not_contradict_what_is_known_of_cuda(row: Month) -> None:
     needs = NAMES[f"pytorch-{row.month}"].needs
     assert needs.cuda
@@ -78,7 +79,7 @@ def test_months_never_go_back() -> None:
     assert all(newer.least >= older.least for newer, older in pairwise(ROWS.pytorch))
 
 
-@pytest.mark.parametrize("row", ROWS.cuda, ids=lambda row: ".".join(map(str, row.cuda)))
+@each("row", ROWS.cuda, ids=lambda row: ".".join(map(str, row.cuda)))
 def test_cuda_releases(row: CudaImages) -> None:
     assert all(Version(release).release[:2] == row.cuda for release in row.releases)
     assert [*row.releases] == sorted(row.releases, key=Version, reverse=True)
@@ -143,6 +144,10 @@ def test_a_reference_that_the_table_has_comes_with_what_is_known_of_it() -> None
         assert (found.reference, found.versions["cuda"]) == (text, "12.6.0.022")
         assert found.needs == NAMES["pytorch-24.08"].needs
     assert resolve("someone/pytorch:24.08-py3") == Image("someone/pytorch:24.08-py3", "someone/pytorch:24.08-py3")
+
+
+def test_the_repositories_of_the_table_are_named_without_it() -> None:
+    assert {reference.parse(row.reference).repository for row in released.images()} == {*released.REPOSITORIES}
 
 
 @pytest.mark.parametrize(
@@ -293,22 +298,13 @@ def test_list_asks_no_engine_and_no_network(tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
 
 
-def test_list_is_quick() -> None:
-    best = min(_seconds("list") for _ in range(5))
-    assert best < 0.3 * _slowness()
-
-
-def _seconds(*arguments: str) -> float:
-    started = time.perf_counter()
-    assert gpudoctor(*arguments).returncode == 0
-    return time.perf_counter() - started
-
-
-def _slowness() -> float:
-    """How much slower than the machine of the figure this one is now: others may be at work on it."""
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import argparse, json, subprocess"], check=True)
-    return max(1.0, (time.perf_counter() - started) / 0.07)
+def test_list_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gpudoctor", "images", "list"], capture_output=True, text=True
+    )
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+    assert "gpudoctor.containers.preflight" in imported
+    assert imported & {"docker", "requests", "pynvml", "rich", "gpudoctor.doctor", "gpudoctor.facts"} == set()
 
 
 def shown(image: Image, **more: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor, knowledge
 from gpudoctor.facts import Facts
@@ -210,9 +211,7 @@ def test_shares_and_rates_are_plausible() -> None:
 CUT_FOR_EXPORT = {"NVIDIA H20", "NVIDIA H20-3e"}  # fewer operations than their SMs could do
 
 
-@pytest.mark.parametrize(
-    "gpu", [gpu for gpu in gpus.gpus() if gpu.sms and gpu.name not in CUT_FOR_EXPORT], ids=lambda gpu: gpu.name
-)
+@each("gpu", [gpu for gpu in gpus.gpus() if gpu.sms and gpu.name not in CUT_FOR_EXPORT], ids=lambda gpu: gpu.name)
 def test_own_attributes_never_promise_more_than_the_datasheet(gpu: gpus.Gpu) -> None:
     """A GPU that is in no table must not be called slow for a rate that its kind does not have."""
     for dtype, rate in knowledge.operations_per_clock(gpu.compute_capability).items():

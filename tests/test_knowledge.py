@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from each import each
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -89,7 +90,7 @@ def test_toolkits_descend_with_their_drivers() -> None:
     assert descending(shipped)
 
 
-@pytest.mark.parametrize("row", knowledge.toolkits(), ids=lambda row: ".".join(map(str, row.cuda)))
+@each("row", knowledge.toolkits(), ids=lambda row: ".".join(map(str, row.cuda)))
 def test_least_driver_is_the_floor_and_not_newer_than_the_shipped_one(row: cuda.Toolkit) -> None:
     assert row.least == knowledge.minimum_driver(row.cuda[:2]) or row.cuda[:2] in {(9, 2), (8, 0)}
     if row.shipped and row.cuda[:2] != (11, 0):  # the floor of 11.x is newer than what 11.0 shipped with
@@ -167,7 +168,7 @@ def test_several_causes_come_with_the_command_that_decides() -> None:
         assert failure.decide or failure.confidence != "unknown", failure.words
 
 
-@pytest.mark.parametrize("code", [3, 34, 46, 100, 209, 214, 222, 802, 803, 804, 999])
+@each("code", [3, 34, 46, 100, 209, 214, 222, 802, 803, 804, 999])
 def test_codes_that_a_machine_can_cause_say_why_and_what_to_do(code: int) -> None:
     row = knowledge.cuda_error(code)
     assert row
@@ -181,7 +182,7 @@ def test_every_xid_is_there() -> None:
     assert len(xids.table().sxids) == 399
 
 
-@pytest.mark.parametrize("row", xids.table().xids, ids=lambda row: str(row.code))
+@each("row", xids.table().xids, ids=lambda row: str(row.code))
 def test_what_to_do_is_nvidias_action_or_says_why_not(row: xids.Xid) -> None:
     assert row.why or row.ours is NVIDIA_ASKS[row.action]
     if row.problem:
@@ -215,7 +216,7 @@ def test_gpus_are_told_apart() -> None:
         assert knowledge.gpu_by_name(gpu.name.removeprefix("NVIDIA ")) is gpu
 
 
-@pytest.mark.parametrize("gpu", GPUS.values(), ids=list(GPUS))
+@each("gpu", GPUS.values(), ids=list(GPUS))
 def test_figures_of_a_gpu_are_plausible(gpu: Gpu) -> None:
     assert 4 <= gpu.memory_gb <= 300
     assert 100 <= gpu.memory_gb_per_s <= 10_000
@@ -229,7 +230,7 @@ def test_figures_of_a_gpu_are_plausible(gpu: Gpu) -> None:
     assert set(gpu.unverified) <= set(gpu.__struct_fields__)
 
 
-@pytest.mark.parametrize("gpu", GPUS.values(), ids=list(GPUS))
+@each("gpu", GPUS.values(), ids=list(GPUS))
 def test_generation_by_name_by_device_id_and_by_compute_capability_agree(gpu: Gpu) -> None:
     row = knowledge.architecture(gpu.compute_capability)
     assert row
@@ -239,7 +240,7 @@ def test_generation_by_name_by_device_id_and_by_compute_capability_agree(gpu: Gp
         assert [row.architecture for row in listed] == [gpu.architecture]
 
 
-@pytest.mark.parametrize("gpu", GPUS.values(), ids=list(GPUS))
+@each("gpu", GPUS.values(), ids=list(GPUS))
 def test_smaller_types_are_not_slower(gpu: Gpu) -> None:
     peaks = gpu.peak_tflops
     order = (peaks.fp64, peaks.fp32, peaks.tf32, peaks.fp16, peaks.fp8, peaks.fp4)
@@ -254,7 +255,7 @@ def test_smaller_types_are_not_slower(gpu: Gpu) -> None:
         assert peaks.fp16_fp16_accumulate == pytest.approx(2 * peaks.fp16, rel=0.01)
 
 
-@pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.nvlink], ids=lambda gpu: gpu.name)
+@each("gpu", [gpu for gpu in GPUS.values() if gpu.nvlink], ids=lambda gpu: gpu.name)
 def test_nvlink_is_not_faster_than_its_links(gpu: Gpu) -> None:
     assert gpu.nvlink
     one_way = knowledge.nvlink_gb_per_s(gpu.nvlink.version, gpu.nvlink.links)
@@ -300,7 +301,7 @@ def test_no_wheel_is_built_for_a_gpu_that_its_cuda_does_not_know() -> None:
             assert all(target.last_cuda is None or release <= target.last_cuda for release in releases)
 
 
-@pytest.mark.parametrize("row", wheels.table().variants, ids=lambda row: row.variant)
+@each("row", wheels.table().variants, ids=lambda row: row.variant)
 def test_variant_floors_follow_from_the_cuda_table(row: wheels.Variant) -> None:
     assert row.variant == f"cu{row.cuda[0]}{row.cuda[1]}"
     assert row.least == knowledge.minimum_driver(row.cuda)
@@ -323,7 +324,7 @@ def test_steps_of_the_initialisation_do_not_overlap() -> None:
     assert rm.rm_status(0xFFFFFFFF) == rm.rm_status(0xFFFF)
 
 
-@pytest.mark.parametrize("failure", rm.table().failures, ids=lambda failure: failure.words[:40])
+@each("failure", rm.table().failures, ids=lambda failure: failure.words[:40])
 def test_failures_name_a_step_or_a_status_or_a_message(failure: rm.Failure) -> None:
     assert failure.log or failure.step is not None or failure.status is not None
     assert not failure.log or re.compile(failure.log)

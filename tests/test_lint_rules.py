@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each import each
 
 from gpudoctor.containers.lint import catalog, files
 from gpudoctor.containers.lint.model import STATUSES, Rule
@@ -31,14 +32,14 @@ def expected(text: str) -> set[tuple[int, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("*/*")), ids=named)
+@each("path", sorted(CASES.glob("*/*")), ids=named)
 def test_finds_what_is_marked_and_nothing_else(path: Path) -> None:
     marked = expected(path.read_text())
     assert (path.parent.name in {rule for _, rule in marked}) == path.name.startswith("bad")
     assert {(fault.line, fault.rule.id) for fault in files.lint(path).faults} == marked
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
+@each("rule", RULES.values(), ids=lambda rule: rule.id)
 def test_every_rule_keeps_the_contract(rule: Rule) -> None:
     names = [path.name for path in (CASES / rule.id).iterdir()]
     assert any(name.startswith("bad") for name in names)
@@ -60,7 +61,7 @@ def test_no_rule_is_defined_twice_and_no_case_is_of_none() -> None:
     assert {path.name for path in CASES.iterdir()} == set(defined)
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("*/bad*")), ids=named)
+@each("path", sorted(CASES.glob("*/bad*")), ids=named)
 def test_says_what_stands_there_and_what_to_write(path: Path) -> None:
     for fault in files.lint(path).faults:
         assert fault.message == " ".join(fault.message.split())

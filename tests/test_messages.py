@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphlib import TopologicalSorter
 
-import pytest
+from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts.texts import Text
@@ -12,7 +12,7 @@ from gpudoctor.judging import messages as judged
 from gpudoctor.knowledge import messages
 
 SHORTEST_ANCHOR = 6
-rows = pytest.mark.parametrize("row", messages.messages(), ids=lambda row: row.id)
+rows = each("row", messages.messages(), ids=lambda row: row.id)
 
 
 def text(sample: str) -> Text:
@@ -41,6 +41,12 @@ def test_a_row_is_sound(row: messages.Message) -> None:
     assert row.problem not in row.causes
     assert row.confidence != "unknown" or (row.causes and row.decide), "words that do not decide need the command that does"
     assert row.words.format(**dict.fromkeys(row.regex.groupindex, "value"))
+
+
+def test_no_literal_is_in_most_lines_of_a_log() -> None:
+    """Each line in which one is must be kept of a large text."""
+    short = {message.id: literal for message in messages.messages() for literal in message.kept if len(literal) < 3}
+    assert not short
 
 
 def test_ids_are_unique() -> None:

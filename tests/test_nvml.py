@@ -9,7 +9,8 @@ from typing import Any
 
 import pynvml
 import pytest
-from stubs import Asked, ask, compile_nvml
+from each import each, try_each
+from stubs import Asked, ask, ask_each, compile_nvml
 
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Mode, RemappedRows
@@ -96,17 +97,22 @@ def test_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert unavailable.value.kind == Skip.NOT_INSTALLED
 
 
-@pytest.mark.parametrize(("code", "name"), CODES.items())
-def test_every_init_code(library: Path, code: int, name: str) -> None:
-    asked = ask("nvml", library, codes(nvmlInitWithFlags=code))
+def test_every_init_code(library: Path) -> None:
+    asked = ask_each("nvml", library, [codes(nvmlInitWithFlags=code) for code in CODES])
+    try_each(_is_told, ((name, (code, name, one)) for (code, name), one in zip(CODES.items(), asked, strict=True)))
+
+
+def _is_told(row: tuple[int, str, Asked]) -> None:
+    code, name, asked = row
     nvml = facts(asked)
+    assert asked.code == 0
     assert (nvml.init_code, nvml.init_error) == (code, name)
     assert list(asked.replies) == ["nvml"]
     with pytest.raises(Unavailable, match=name):
         nvml.gpus  # noqa: B018
 
 
-@pytest.mark.parametrize(("code", "name"), CODES.items())
+@each(("code", "name"), CODES.items())
 def test_every_code_of_a_getter_says_why_there_is_no_value(code: int, name: str) -> None:
     with pytest.raises(Unavailable, match=rf"{name} \({code}\)") as unavailable:
         gpu({"PowerUsage": {"error": code}}).power_watts  # noqa: B018

@@ -12,6 +12,8 @@ import pytest
 
 import gpudoctor
 
+pytestmark = pytest.mark.xdist_group("packaging")  # built once
+
 ROOT = Path(__file__).parent.parent
 DATA = ("checks", "images")
 

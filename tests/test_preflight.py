@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from each import each
 
 from gpudoctor.containers import gpus, images, requirement
 from gpudoctor.containers.here import Card, Here, card, here
@@ -24,7 +25,7 @@ def judged(name: str, driver: str | None, *gpus: Card, is_wsl: bool = False) -> 
     return verdict(images.catalog()[name].needs, Here(driver, gpus, is_wsl=is_wsl))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "driver", "gpu", "runs"),
     [
         # pytorch-24.08: CUDA 12.6, cuda-compat 560
@@ -246,7 +247,7 @@ def test_least_driver(cuda: tuple[int, int], is_wsl: bool, least: str) -> None:
 LISTED = "cuda>=12.6 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=535,driver<536"
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "known", "answer"),
     [
         ("cuda>=12.6", {"cuda": "12.6"}, True),

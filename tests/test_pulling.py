@@ -14,10 +14,12 @@ import own_registry
 import pytest
 import requests
 import yaml
+from click.testing import CliRunner, Result
 from lab import give_up, need, need_root
 from lab_podman import Podman
 from lab_registry import Registry
 
+from gpudoctor.cli import main
 from gpudoctor.containers import engine as engines
 from gpudoctor.containers import images, lock, preflight, pulling
 from gpudoctor.containers import registry as registries
@@ -36,6 +38,12 @@ def gpudoctor(*words: str, env: Mapping[str, str] | None = None, cwd: Path | Non
     }
     command = [sys.executable, "-m", "gpudoctor", "images", *words]
     return subprocess.run(command, capture_output=True, text=True, env={**ours, **(env or {})}, cwd=cwd)
+
+
+def locked(*words: str, **env: str) -> Result:
+    """`gpudoctor images lock` in this process and the current folder."""
+    nothing = dict.fromkeys(("GPUDOCTOR_REGISTRY", "GPUDOCTOR_ENGINE", "DOCKER_HOST"))
+    return CliRunner().invoke(main, ["images", "lock", *words], env={**nothing, **env})
 
 
 def inspect(reference: str, form: str = "{{.Id}}") -> str:
@@ -86,10 +94,13 @@ def test_a_tag_that_has_moved_is_pulled_again(own: Registry, tiny: tuple[str, st
 
 
 @pytest.mark.docker
-def test_locked_takes_what_was_pinned(own: Registry, tiny: tuple[str, str], tmp_path: Path) -> None:
+def test_locked_takes_what_was_pinned(
+    own: Registry, tiny: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     own.push(tiny[0], "nvidia/pytorch:24.08-py3")
     where = f"--registry={own.host}"
-    assert gpudoctor("lock", PYTORCH, where, cwd=tmp_path).returncode == 0
+    assert locked(PYTORCH, where).exit_code == 0
     own.push(tiny[1], "nvidia/pytorch:24.08-py3")
     done = gpudoctor("pull", PYTORCH, "--locked", where, "--engine=docker", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -213,13 +224,15 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.docker
-def test_a_disk_that_is_full(own: Registry, bookworm: str, small: Path) -> None:
+def test_a_disk_that_is_full(registry: Registry, small: Path) -> None:
     need("nsenter", "ip")
-    reference = own.push(bookworm, "a/b:1")
+    reference = f"{registry.host}/nvidia/pytorch:24.08-py3"
     with lab_daemons.dockerd([f"--data-root={small}"]) as daemon:
         inside = ["nsenter", f"--net=/proc/{(daemon.folder / 'pid').read_text()}/ns/net"]
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
-        server = subprocess.Popen([*inside, "docker-registry", "serve", own.folder / "config.yml"], stderr=subprocess.DEVNULL)
+        server = subprocess.Popen(
+            [*inside, "docker-registry", "serve", registry.folder / "config.yml"], stderr=subprocess.DEVNULL
+        )
         try:
             subprocess.run(["dd", "if=/dev/zero", f"of={small}/file", "bs=1M", "count=15"], capture_output=True, check=True)
             command = [*inside, sys.executable, "-m", "gpudoctor", "images", "pull", reference, "--engine=docker"]
@@ -279,13 +292,16 @@ def test_podman_pulls_too(podman: Podman, own: Registry, tiny: tuple[str, str], 
 
 
 @pytest.mark.docker
-def test_what_has_changed_since_is_listed(own: Registry, tiny: tuple[str, str], tmp_path: Path) -> None:
+def test_what_has_changed_since_is_listed(
+    own: Registry, tiny: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = (PYTORCH, "doctor", f"{own.host}/a/b:1")
     for name in ("nvidia/pytorch:24.08-py3", "nvidia/cuda:12.9.1-base-ubuntu24.04", "a/b:1"):
         own.push(tiny[0], name)
-    env = {"GPUDOCTOR_REGISTRY": own.host}
-    first = gpudoctor("lock", *names, env=env, cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
+    mirror = {"GPUDOCTOR_REGISTRY": own.host}
+    monkeypatch.chdir(tmp_path)
+    first = locked(*names, **mirror)
+    assert first.exit_code == 0, first.stderr
     assert first.stderr == "gpudoctor.lock was written.\n"
     old = registries.digest(f"{own.host}/a/b:1")
     assert f"new        doctor\n  is  {old} of nvidia/cuda:12.9.1-base-ubuntu24.04\n" in first.stdout
@@ -296,18 +312,18 @@ def test_what_has_changed_since_is_listed(own: Registry, tiny: tuple[str, str], 
     (tmp_path / "gpudoctor.lock").write_text(text)
 
     own.push(tiny[1], "a/b:1")
-    again = gpudoctor("lock", env=env, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = locked(**mirror)
+    assert again.exit_code == 0, again.stderr
     new = registries.digest(f"{own.host}/a/b:1")
     assert f"changed    {own.host}/a/b:1  pinned on 2024-09-01\n  was {old}\n  is  {new}\n" in again.stdout
     assert f"unchanged  {PYTORCH}  since 2024-09-01\n" in again.stdout
     after = (tmp_path / "gpudoctor.lock").read_text()
     assert after.count("2024-09-01") == 2
 
-    same = gpudoctor("lock", env=env, cwd=tmp_path)
+    same = locked(**mirror)
     assert same.stderr == "gpudoctor.lock was left as it was.\n"
     own.stop()
-    failed = gpudoctor("lock", "pytorch-24.09", env=env, cwd=tmp_path)
-    assert failed.returncode == 3
+    failed = locked("pytorch-24.09", **mirror)
+    assert failed.exit_code == 3
     assert failed.stderr.startswith(f"Error: pytorch-24.09: the registry {own.host} cannot be reached")
     assert (tmp_path / "gpudoctor.lock").read_text() == after

@@ -7,19 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import lab_images
 import own_registry
 import pytest
 import yaml
-from lab import need
 from lab_registry import Registry
 from packaging.requirements import Requirement
 
 from gpudoctor.containers import building, images
-
-pytestmark = pytest.mark.usefixtures("builds_alone")
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("cupy", "doctor", "numba")
@@ -58,35 +55,13 @@ def test_the_doctor_has_what_gpudoctor_requires() -> None:
         assert requirement.specifier.contains(version), f"{requirement} is not {version}"
 
 
-UBUNTU = "gpudoctor-test:ubuntu-apt"
-
-
 @pytest.fixture(scope="module")
-def ubuntu(registry: Registry) -> str:
-    """A stand-in for nvidia/cuda:…-ubuntu24.04, with apt and this machine's certificate authorities; it stays here."""
-    need("mmdebstrap")
-    with lab_images.locked("ubuntu-apt"):
-        if subprocess.run(["docker", "image", "inspect", UBUNTU], capture_output=True).returncode:
-            make_ubuntu()
-    return registry.push(UBUNTU, "nvidia/cuda:12.9.1-base-ubuntu24.04")
-
-
-def make_ubuntu() -> None:
-    authorities = os.environ.get("PIP_CERT") or "/etc/ssl/certs/ca-certificates.crt"
-    options = ["--quiet", "--mode=root", "--variant=apt", "--include=passwd,python3-venv"]
-    changes = []
-    if Path(authorities).is_file():
-        options.append(f"--customize-hook=upload {authorities} /authorities.crt")
-        changes = ["--change", "ENV PIP_CERT=/authorities.crt"]
-    mirror = "deb [trusted=yes] http://archive.ubuntu.com/ubuntu noble main universe"
-    with subprocess.Popen(["mmdebstrap", *options, "noble", "-", mirror], stdout=subprocess.PIPE) as made:
-        subprocess.run(["docker", "import", *changes, "-", UBUNTU], stdin=made.stdout, check=True, capture_output=True)
-    if made.returncode:
-        subprocess.run(["docker", "image", "rm", UBUNTU], check=True, capture_output=True)
-        pytest.fail("mmdebstrap could not make an Ubuntu")
+def ubuntu(registry: Registry, lab_image: Callable[[str], str]) -> str:
+    return registry.push(lab_image("ubuntu-apt"), "nvidia/cuda:12.9.1-base-ubuntu24.04")
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("builds_alone")
 def test_the_doctor_is_built_and_works(ubuntu: str, registry: Registry) -> None:
     tag = "gpudoctor-test-build/doctor:1"
     command = [sys.executable, "-m", "gpudoctor", "images", "build", "doctor", f"--tag={tag}", f"--registry={registry.host}"]

@@ -16,7 +16,7 @@ import lab_registry
 import own_registry
 import pytest
 import requests
-from lab import give_up
+from lab import give_up, need
 from lab_registry import Registry
 
 from gpudoctor.containers import registry as registries
@@ -211,9 +211,10 @@ def test_without_tls_only_where_the_engine_allows_it(registry: Registry, tmp_pat
 
 
 @pytest.mark.docker
-def test_a_registry_that_is_down(bare: str) -> None:
-    with lab_registry.registry() as own:
-        reference = own.push(bare, "a/b:1")
+def test_a_registry_that_is_down() -> None:
+    need("docker", "docker-registry", "setpriv")
+    with lab_registry.registry() as own, own_registry.tiny_images("gpudoctor-test-registry/tiny") as names:
+        reference = own.push(names[0], "a/b:1")
         assert registries.digest(reference)
         own.stop()
         with pytest.raises(WorkError) as failed:

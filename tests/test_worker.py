@@ -75,6 +75,7 @@ PROBES = (
 """
 
 
+@functools.cache
 def pythons() -> list[str]:
     """Every interpreter of this machine from the oldest that is supported, one of each version."""
     candidates = [sys.executable, *map(str, Path.home().glob(".pyenv/versions/*/bin/python"))]

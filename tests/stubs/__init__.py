@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,7 @@ def ask(
     seconds: float = 20,
 ) -> Asked:
     """Asks one probe in a process of its own. stub: the variables of stub.h. known: question -> value."""
-    child = subprocess.Popen(
-        [python, str(HERE / "child.py"), probe],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **(stub or {}), "LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": _path(libraries)},
-        text=True,
-    )
+    child = _start(probe, libraries, python, stub or {})
     job = json.dumps({"skip": list(skip), "known": dict(known or {})})
     try:
         out, _ = child.communicate(job, seconds)
@@ -76,7 +70,41 @@ def ask(
         child.kill()
         out, _ = child.communicate()
         code = None
-    lines = [json.loads(line) for line in out.splitlines()]
+    return _asked(out.splitlines(), code)
+
+
+def ask_each(probe: str, libraries: Path, stubs: Sequence[Mapping[str, str]], seconds: float = 60) -> list[Asked]:
+    """What one probe answers under each of many settings of the stubs: a process of its own each, forked from one."""
+    child = _start(probe, libraries, sys.executable, {})
+    try:
+        out, _ = child.communicate(json.dumps({"skip": [], "known": {}, "each": list(map(dict, stubs))}), seconds)
+    finally:
+        child.kill()
+        child.wait()
+    found: list[Asked] = []
+    lines: list[str] = []
+    for line in out.splitlines():
+        if "ended" in json.loads(line):
+            found.append(_asked(lines, os.waitstatus_to_exitcode(json.loads(line)["ended"])))
+            lines = []
+        else:
+            lines.append(line)
+    assert len(found) == len(stubs)
+    return found
+
+
+def _start(probe: str, libraries: Path, python: str, stub: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [python, str(HERE / "child.py"), probe],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **stub, "LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": _path(libraries)},
+        text=True,
+    )
+
+
+def _asked(out: Iterable[str], code: int | None) -> Asked:
+    lines = list(map(json.loads, out))
     return Asked(
         {line["question"]: Reply(**line["reply"]) for line in lines if "question" in line},
         [(line["at"][0], line["at"][1]) for line in lines if "at" in line],
