@@ -6,8 +6,9 @@ them, and the libraries of the host's driver. Nothing of that can be added to a 
 
 How it is judged
 Only where the host has a GPU (its driver's module shows in /proc, in every container). In this order: no device node (not
-asked for, or hidden by NVIDIA_VISIBLE_DEVICES); a node that may not be opened, where the error and the node's mode tell
-device rules (EPERM), SELinux (EACCES although everybody may) and user namespaces apart; devices without libraries.
+asked for, hidden by NVIDIA_VISIBLE_DEVICES, or assigned to a pod that NVIDIA's runtime did not start); a node that may not be
+opened, where the error and the node's mode tell device rules (EPERM), SELinux (EACCES although everybody may, and the host or
+its log says so) and user namespaces apart; devices without libraries.
 
 Known exceptions
 On a host there is nothing to judge. Apptainer shows the host's /dev and makes no rules of its own, so that what cannot be
@@ -25,6 +26,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Node
+from gpudoctor.judging import container_labels
 from gpudoctor.judging.container_access import (
     COMPOSE,
     DOCKER,
@@ -90,9 +92,21 @@ LXC_RULES = Problem(
 DENIED = Problem(
     id="container-gpu-device-denied",
     title="The container may not open the GPU's devices",
-    why="The node's mode allows it, but the kernel refuses; which rule of the host does so is not visible from here.",
+    why="The node's mode allows it, but the kernel refuses. Mostly that is SELinux (Fedora, RHEL) or AppArmor on the host; which "
+    "rule it is cannot be seen from in here.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("On the host: look for what was denied", "sudo dmesg | grep -iE 'denied|nvidia' | tail", verify=SMI),),
+    fixes=(
+        Fix(
+            "On the host: see whether SELinux enforces, and what was denied",
+            "getenforce; getsebool container_use_devices; sudo dmesg | grep -iE 'denied.*nvidia' | tail -n 3",
+            verify=SMI,
+        ),
+        Fix(
+            "On the host, if it is SELinux: allow devices to all containers",
+            "sudo setsebool -P container_use_devices 1",
+            verify=SMI,
+        ),
+    ),
 )
 
 
@@ -122,7 +136,7 @@ def refused(facts: Facts, engine: str, paths: str, node: Node) -> Iterator[Findi
         lost = LOST.found(words, evidence, confidence=Confidence.LIKELY)
         yield LXC_RULES.found(words, evidence) if engine == "lxc" else lost
     elif node.mode & 0o006 == 0o006:
-        selinux = Cause(SELINUX, lambda facts: SELINUX.found(words, evidence) if facts.system.selinux_enforcing else None)
+        selinux = Cause(SELINUX, lambda facts: container_labels.selinux(facts, engine, words, evidence))
         yield from first_cause((selinux,), facts, DENIED.found(words, evidence))
     elif facts.container.user_namespace:
         yield USERNS.found(f"{words}, and users are mapped in a user namespace", evidence)

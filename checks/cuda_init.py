@@ -33,8 +33,8 @@ from gpudoctor.model import NEW_INITRAMFS, Action, Cause, Check, Confidence, Fin
 LOG = "sudo dmesg | grep -iE 'nvrm|nvidia|xid' | tail -n 20"
 INIT = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\""
 VERIFY = INIT + "  # 0 is success"
-NO_DEVICE = 100
-BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowledge.xids.breaking_problems())
+NO_DEVICE, UNPOWERED = 100, "xid-54-power-cable"
+BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowledge.xids.breaking_problems(), UNPOWERED)
 UVM = "/dev/nvidia-uvm"
 NO_RANGE = r"devmem_alloc_pagemap.*request_free_mem_region\(\) err -34"
 RESUMED = r"PM: (suspend|hibernation) exit"

@@ -10,12 +10,15 @@ and newer look in wheels, conda and toolkits, older ones only where the loader l
 headers of the CUDA runtime: vector_types.h in a toolkit, a wheel or the conda environment.
 
 Known exceptions
-An older CuPy finds libraries in wheels once PyTorch has loaded them; that it is not sure then is said. CuPy from conda or
-built from source, and several CuPy packages at once, are not judged here. Without a CUDA driver there is nothing to use.
+An older CuPy takes the libraries that the process has loaded already: after `import torch` those of PyTorch's wheels, NVRTC
+since 2.7. Where such a PyTorch is here, the missing path only warns. CuPy from conda or built from source, and several CuPy
+packages at once, are not judged here. Without a CUDA driver there is nothing to use.
 
 References
 https://github.com/cupy/cupy/blob/main/docs/source/install.rst
 https://github.com/cupy/cupy/issues/8466
+https://github.com/cupy/cupy/blob/v13.4.1/cupy_backends/cuda/_softlink.pyx
+https://github.com/pytorch/pytorch/issues/145580
 """
 
 from __future__ import annotations
@@ -27,14 +30,16 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.libraries import Library
 from gpudoctor.facts.packages import Package, normalized
 from gpudoctor.judging.driver_libraries import WRONG_LIBCUDA
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://github.com/cupy/cupy/blob/main/docs/source/install.rst"
 WHEEL = re.compile(r"cupy-cuda(\d\d)(?:x|\d)")
 OLDEST_WHEEL = 11  # CUDA 10 had one wheel for each release
 FINDS_WHEELS = Version("14")  # from here on by cuda-pathfinder
+LOADS_NVRTC = Version("2.7")  # from here on importing PyTorch loads NVRTC as well
 NEEDS_HEADERS = (12, 2)
 SHOW = "<python> -c 'import cupy; print(cupy.arange(3).sum())'"
 CONDA = Fix("From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",))
@@ -67,6 +72,19 @@ NO_LIBRARIES = Problem(
         CONDA,
     ),
     references=(GUIDE,),
+)
+
+AFTER_TORCH = replace(
+    NO_LIBRARIES,
+    title="CuPy finds CUDA's libraries only once PyTorch is imported",
+    why="This CuPy takes CUDA's libraries only from where the loader looks, and here they are in wheels alone. PyTorch finds its "
+    "wheels by itself, and what it has loaded serves CuPy too; a program that imports CuPy first, or alone, fails.",
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        Fix("Import PyTorch first", verify="<python> -c 'import torch, cupy; print(cupy.arange(3).sum())'"),
+        NO_LIBRARIES.fixes[0],
+    ),
 )
 
 NO_HEADERS = Problem(
@@ -135,11 +153,33 @@ def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
 
 def unreachable(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
     """Libraries that are there, but not where the loader looks for this CuPy."""
-    soname, library = f"libcublas.so.{major}", facts.libraries.majors("libcublas")[major]
-    if facts.libraries.resolved(soname) or library.owner == "conda":
+    present = (facts.libraries.majors(name).get(major) for name in ("libcublas", "libnvrtc"))
+    library = next(
+        (one for one in present if one and one.owner != "conda" and not facts.libraries.resolved(named(one, major))), None
+    )
+    if library is None:
         return
-    message = f"{soname} is only in {library.directory}, where CuPy {package.version} does not look by itself"
-    yield NO_LIBRARIES.found(message, _evidence(facts, package, major, library=library.path), confidence=Confidence.LIKELY)
+    message = f"{named(library, major)} is only in {library.directory}, where CuPy {package.version} does not look by itself"
+    evidence = _evidence(facts, package, major, library=library.path)
+    if library.owner == "wheel" and torch_loads_it(facts, major):
+        words = f"{message}; after 'import torch' ({facts.python.torch_version}) it is loaded already"
+        yield AFTER_TORCH.found(words, evidence, confidence=Confidence.LIKELY)
+    else:
+        yield NO_LIBRARIES.found(message, evidence, confidence=Confidence.LIKELY)
+
+
+def named(library: Library, major: int) -> str:
+    """What the loader is asked for: libcublas.so.12."""
+    return f"{library.name}.so.{major}"
+
+
+def torch_loads_it(facts: Facts, major: int) -> bool:
+    """Whether PyTorch, imported first, brings the libraries of this CUDA release into the process."""
+    torch = facts.python.package("torch")
+    if torch is None or Version(torch.version) < LOADS_NVRTC:
+        return False
+    cuda = facts.python.torch_cuda
+    return cuda is not None and int(cuda.split(".")[0]) == major
 
 
 def headers(facts: Facts, package: Package, major: int) -> Iterator[Finding]:

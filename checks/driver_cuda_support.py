@@ -7,7 +7,7 @@ a newer runtime works on an older driver, except that such a driver cannot compi
 How it is judged
 The driver release (of libcuda, which a cuda-compat package may have replaced) against the least one for the CUDA of PyTorch,
 of the runtime packages in this Python, and of the toolkit in use. Then the CUDA version of libcuda against the compilers whose
-PTX reaches the driver: nvcc, and libNVVM of a Numba without nvJitLink.
+PTX reaches the driver: nvcc, and libNVVM (of a wheel, conda, CUDA_HOME or /usr/local/cuda) of a Numba without nvJitLink.
 
 Known exceptions
 PyTorch, CuPy, Triton and newer releases of Numba make code for the GPU itself, so that a newer NVRTC or ptxas among their
@@ -17,6 +17,7 @@ CUDA is judged by toolkit-torch-mismatch.
 References
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 https://github.com/NVIDIA/numba-cuda/issues/163
+https://numba.readthedocs.io/en/stable/cuda/minor_version_compatibility.html
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.judging import other_torch
+from gpudoctor.judging import numba_compiler, other_torch
 from gpudoctor.knowledge import wheels
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
 
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
-NVVM = ("nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11")
 CONDA_RUNTIMES = ("cuda-cudart", "cudatoolkit")
 LONG_TERM = 580  # the branch that supports the most GPUs of those that are still maintained
 OLDER = "/usr/local/cuda-<older>"
@@ -92,9 +92,6 @@ UNSUPPORTED_PTX = Problem(
     action=Action.INSTALL,
     fixes=(
         Fix("Build code for this GPU itself (nvcc: -arch=sm_XY), anew", "export TORCH_CUDA_ARCH_LIST=<arch> CUDAARCHS=<real>"),
-        Fix(
-            "For Numba: a release that does not hand PTX to the driver", "<python> -m pip install -U <numba>", needs=("network",)
-        ),
         *UPGRADE,
     ),
     references=("https://github.com/NVIDIA/nvbandwidth/issues/61", "https://github.com/huggingface/candle/issues/1846"),
@@ -121,9 +118,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         if not differs_from_torch(facts, nvcc):
             yield toolkit_too_new(facts, nvcc, driver)
     else:
-        newer = [one for one in (nvcc, nvvm_of_numba(facts)) if one and one.cuda > facts.cuda.driver_version]
+        nvvm = numba_compiler.nvvm_for_the_driver(facts)
+        of_numba = Installed(nvvm.words, pair(nvvm.version)) if nvvm else None
+        newer = [one for one in (of_numba, nvcc) if one and one.cuda > facts.cuda.driver_version]
         if newer:
-            yield unsupported_ptx(facts, newer, driver)
+            yield unsupported_ptx(facts, newer, driver, is_of_numba=of_numba in newer)
 
 
 def differs_from_torch(facts: Facts, nvcc: Installed) -> bool:
@@ -149,14 +148,6 @@ def runtimes(facts: Facts) -> list[Installed]:
 def compiler(facts: Facts) -> Installed | None:
     nvcc = facts.toolchain.default_nvcc
     return Installed(f"{nvcc.path} ({dotted(nvcc.version)})", pair(dotted(nvcc.version))) if nvcc and nvcc.version else None
-
-
-def nvvm_of_numba(facts: Facts) -> Installed | None:
-    """The compiler of a Numba that gives PTX to the driver: newer ones bring cuda-core, which links with nvJitLink."""
-    if not facts.python.package("numba-cuda") or facts.python.package("cuda-core"):
-        return None
-    package = next((package for name in NVVM if (package := facts.python.package(name))), None)
-    return Installed(f"{package.name} {package.version} for Numba", pair(package.version)) if package else None
 
 
 def pair(version: str) -> tuple[int, int]:
@@ -192,20 +183,23 @@ def toolkit_too_new(facts: Facts, nvcc: Installed, driver: str) -> Finding:
     )
 
 
-def unsupported_ptx(facts: Facts, newer: list[Installed], driver: str) -> Finding:
+def unsupported_ptx(facts: Facts, newer: list[Installed], driver: str, is_of_numba: bool) -> Finding:
     major, minor = min(capabilities(facts))
     release = knowledge.shipped_driver(max(one.cuda for one in newer))
-    build, numba = UNSUPPORTED_PTX.fixes[:2]
-    of_numba = [numba] if any("Numba" in one.name for one in newer) else []
-    return replace(UNSUPPORTED_PTX, fixes=(build, *of_numba, *upgrades(facts, release))).found(
+    build = UNSUPPORTED_PTX.fixes[:1] if compiler(facts) else ()
+    ptx = replace(UNSUPPORTED_PTX, fixes=(*build, *upgrades(facts, release)))
+    is_sure = not is_of_numba or numba_compiler.is_for_a_gpu(facts)
+    return (numba_compiler.unreadable(ptx, facts) if is_of_numba else ptx).found(
         f"{' and '.join(one.name for one in newer)}: the driver ({driver}) compiles PTX only up to {supports(facts)}",
         {
             "driver": driver,
             "arch": f"{major}.{minor}",
             "real": f"{major}{minor}-real",
             "numba": numba_for(facts),
+            "older": numba_compiler.older_toolkit(facts),
             **upgrade(facts, release),
         },
+        confidence=Confidence.CONFIRMED if is_sure else Confidence.LIKELY,
     )
 
 

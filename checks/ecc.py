@@ -138,9 +138,17 @@ def judge_uncorrected(gpu: Gpu) -> Iterator[Finding]:
     count = gpu.ecc_volatile_uncorrected
     if count:
         evidence = {**address(gpu), "uncorrected": count, **corrected(gpu)}
-        yield UNCORRECTED.found(
-            f"GPU {gpu.index}: uncorrectable errors since the driver was loaded: {count}", evidence, gpu.index
-        )
+        words = f"GPU {gpu.index}: uncorrectable errors since the driver was loaded: {count}"
+        words += "; a bad row waits for its replacement, which the reset brings" * waits_for_row(gpu)
+        yield UNCORRECTED.found(words, evidence, gpu.index)
+
+
+def waits_for_row(gpu: Gpu) -> bool:
+    """False where the GPU does not tell."""
+    try:
+        return gpu.remapped_rows.pending
+    except Skip:
+        return False
 
 
 def corrected(gpu: Gpu) -> dict[str, int]:

@@ -31,7 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.nvml_values import error_name
-from gpudoctor.judging.fabric_services import SUBNET_MANAGER, in_guest, subnet_manager, ways
+from gpudoctor.judging.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
 from gpudoctor.model import (
     NEW_INITRAMFS,
     Action,
@@ -295,6 +295,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="links",
-    problems=(MISMATCH, SUBNET_MANAGER, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
+    problems=(MISMATCH, SUBNET_MANAGER, UMAD, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
     needs=("nvml",),
 )

@@ -131,6 +131,7 @@ ALL_VFIO = Problem(
 Value = TypeVar("Value")
 JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
+STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
 FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
 INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
 
@@ -142,6 +143,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not gpus:
         yield from no_gpu(facts)
     elif all(is_reserved(gpu) for gpu in gpus):
+        if is_passed_on(facts):
+            raise Skip("vfio-pci holds the GPUs, and the text tells of the virtual machine that gets them")
         addresses = [gpu.address for gpu in gpus]
         yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
     else:
@@ -151,6 +154,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def is_reserved(gpu: PciFunction) -> bool:
     """Not where a text does not tell its driver."""
     return known(lambda: gpu.driver) in RESERVED
+
+
+def is_passed_on(facts: Facts) -> bool:
+    """Of a text: it starts a virtual machine with them, and asks this host for none."""
+    said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages)
+    return facts.texts.alone and bool(re.search(STARTS_A_VM, said)) and "nvidia-smi" not in said
 
 
 def is_foreign(facts: Facts, gpu: PciFunction) -> bool:

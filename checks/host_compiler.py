@@ -21,6 +21,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpudoctor import knowledge
@@ -66,13 +67,17 @@ TOO_NEW = Problem(
             arch="sudo pacman -S gcc<newest>",
             conda="conda install -c conda-forge gxx=<newest>",
         ),
-        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<folder>/g++-<newest> CUDAHOSTCXX=<folder>/g++-<newest>"),
+        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>"),
         Fix("Install a newer CUDA toolkit, which accepts it"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
     latent=True,
 )
+
+
+ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")  # newer and older compilers are in gcc-toolset there
+TOOLSET = Fix("Install an older one beside it", "sudo dnf install gcc-toolset-<newest>-gcc-c++", on=("rhel",))
 
 
 class Host(NamedTuple):
@@ -110,10 +115,28 @@ def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:
         return
     kind = "clang" if host.is_clang else "gcc"
     by = f" (by {host.chosen})" if host.chosen else ""
-    yield TOO_NEW.found(
+    fixes, older = ways_to(facts, limits.gcc)
+    yield replace(TOO_NEW, fixes=fixes).found(
         f"{host.path}{by} is {kind} {host.version}, nvcc {cuda} accepts up to {newest}",
-        {"compiler": host.path, "version": host.version, "newest": limits.gcc, "cuda": cuda, "folder": "/usr/bin"},
+        {"compiler": host.path, "version": host.version, "newest": limits.gcc, "cuda": cuda, "older": older},
     )
+
+
+def ways_to(facts: Facts, newest: int) -> tuple[tuple[Fix, ...], str]:
+    """How an older compiler gets here, and where it then is; one that is here already need not be installed."""
+    older, others = f"/usr/bin/g++-{newest}", TOO_NEW.fixes[-2:]
+    if facts.system.distribution in ENTERPRISE:
+        return (TOOLSET, *others), f"/opt/rh/gcc-toolset-{newest}/root/usr/bin/g++"
+    if is_installed(facts, f"g++-{newest}"):
+        return others, older
+    return TOO_NEW.fixes, older
+
+
+def is_installed(facts: Facts, name: str) -> bool:
+    try:
+        return any(package.name == name and package.state == "installed" for package in facts.driver.packages)
+    except Skip:
+        return False
 
 
 def chosen(facts: Facts) -> tuple[str, str] | None:

@@ -11,7 +11,8 @@ settings name adapters: the device nodes /dev/infiniband/uverbs* and the library
 Known exceptions
 A machine without such ports has nothing to look at. An Ethernet adapter that could do RoCE is most often just a network card.
 Ethernet ports without a cable, ports that were switched off, and a machine on which no port is up are unused, not broken. Two
-kinds of ports are fine where NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment.
+kinds of ports are fine where NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment. Ports of
+NVSwitches that wait in INIT follow from a Fabric Manager that does not run.
 
 References
 https://github.com/NVIDIA/nccl-tests/issues/166
@@ -21,6 +22,7 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.system import InfinibandPort
@@ -29,6 +31,12 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 SOCKETS = "https://github.com/NVIDIA/nccl-tests/issues/166"
 TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 2>&1 | grep 'Using network'"
 LIBRARY = "libibverbs.so.1"
+PACKAGES = ("libibverbs1", "libibverbs")
+# The NVSwitches of B200 and B300 have InfiniBand ports on this machine, which wait for NVLink's own subnet manager.
+NO_SUBNET_MANAGER = (
+    *("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch"),
+    "fabricmanager-not-running-802",
+)
 NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # who sets these wants RoCE
 
 BROKEN_PORTS = Problem(
@@ -116,16 +124,26 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
     if words:
         wanted = list(filter(is_infiniband, active)) or active or ports
         evidence = {"active": ",".join(sorted(port.device for port in wanted)), "down": names(down), "link_layers": kinds}
-        yield BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
+        found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
+        waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
+        yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found
 
 
 def missing(facts: Facts) -> list[str]:
     lacking = []
     if not any(path.startswith("/dev/infiniband/uverbs") for path in facts.devices.nodes):
         lacking.append("/dev/infiniband/uverbs*")
-    if facts.libraries.resolved(LIBRARY) is None:
+    if facts.libraries.resolved(LIBRARY) is None and not has_package(facts):
         lacking.append(LIBRARY)
     return lacking
+
+
+def has_package(facts: Facts) -> bool:
+    """Whether the distribution's package of the library is installed, wherever it puts its files."""
+    try:
+        return any(package.name in PACKAGES and package.state == "installed" for package in facts.driver.packages)
+    except Skip:
+        return False
 
 
 def names(ports: list[InfinibandPort]) -> str:

@@ -1,4 +1,4 @@
-"""On a Kubernetes node, containerd can hand the GPU to pods.
+"""On a Kubernetes node, containerd or CRI-O can hand the GPU to pods.
 
 What it means
 Kubernetes learns of GPUs from a device plugin, which is itself a pod. Unless containerd starts it through NVIDIA's runtime (or
@@ -6,11 +6,13 @@ by CDI) it finds no driver library, waits for ever, and the node has no nvidia.c
 
 How it is judged
 Where there is a kubelet: a runtime named nvidia in containerd's configuration, in the parts that it imports, or in k3s' own
-one, or a CDI specification of the GPU on the node.
+one, or a CDI specification of the GPU on the node. containerd and CRI-O read their files only when they start: those must not be
+younger than the daemon.
 
 Known exceptions
-A cluster that uses CRI-O has no configuration of containerd. A runtime that is not the default one is enough where pods name
-a RuntimeClass, so it is healthy here.
+CRI-O needs no runtime named nvidia where NVIDIA's hook is among its OCI hooks: only its restart is judged. A file that was
+changed after the toolkit had long been there only warns. A runtime that is not the default one is enough where pods name a
+RuntimeClass, so it is healthy here.
 
 References
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging.node_restart import not_restarted
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
@@ -64,11 +67,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("this is no Kubernetes node")
     if not facts.system.wsl and facts.driver.module_version is None:
         raise Skip("no NVIDIA driver is loaded that pods could use")
-    texts = facts.runtime.containerd_config
-    if not texts:
-        raise Skip("there is no configuration of containerd", Skip.NOT_INSTALLED)
-    by_cdi = any(CDI_GPU.search(text) for text in facts.runtime.cdi_specs.values())
-    if by_cdi or any(RUNTIME.search(text) for text in texts.values()):
+    texts, of_crio = facts.runtime.containerd_config, facts.runtime.crio_config
+    if not texts and not of_crio:
+        raise Skip("there is no configuration of containerd or CRI-O", Skip.NOT_INSTALLED)
+    if any(CDI_GPU.search(text) for text in facts.runtime.cdi_specs.values()):
+        return
+    if of_crio or any(RUNTIME.search(text) for text in texts.values()):
+        finding = not_restarted(facts, NO_RUNTIME, "crio" if of_crio else "containerd", of_crio or texts, RUNTIME)
+        yield from [finding] if finding else []
         return
     if finding := not_imported(facts):
         yield finding
@@ -91,6 +97,8 @@ def not_imported(facts: Facts) -> Finding | None:
 
 
 def summary(facts: Facts) -> str:
+    if facts.runtime.crio_config:
+        return "CRI-O has read its configuration"
     return "containerd has NVIDIA's runtime or its CDI devices"
 
 

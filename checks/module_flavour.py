@@ -54,6 +54,12 @@ NOT_SUPPORTED = Problem(
     fixes=(*OPEN_DRIVER, VGPU_DRIVER),
 )
 
+ON_NIXOS = (
+    "echo '{ config, lib, ... }: { hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages."
+    "legacy_<last_branch>; hardware.nvidia.open = lib.mkForce false; }' | sudo tee /etc/nixos/nvidia-driver.nix && "
+    "sudo sed -i.bak 's|\\./hardware-configuration\\.nix|& ./nvidia-driver.nix|' /etc/nixos/configuration.nix && "
+    "sudo nixos-rebuild boot && sudo reboot"
+)
 NO_COMMON_BRANCH = Fix("No branch supports all GPUs of this machine: take this one out, or pass it to a virtual machine")
 DROPPED = Problem(
     id="gpu-dropped-by-driver-branch",
@@ -62,12 +68,13 @@ DROPPED = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the last branch that supports it",
-        recipe="driver <last_branch>",
+        recipe="driver <last_branch> last",
         verify="nvidia-smi",
         debian="sudo apt install nvidia-driver-<last_branch> && sudo reboot",
         rhel="sudo dnf install akmod-nvidia-<last_branch>xx && sudo reboot",
         arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
         suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
+        nixos=ON_NIXOS,
         other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run && sudo reboot",
     ),
     references=("https://github.com/NixOS/nixos-hardware/issues/1828",),
@@ -94,13 +101,14 @@ NEEDS_PROPRIETARY = Problem(
     action=Action.INSTALL,
     fixes=fix_on(
         "Install the proprietary flavour of the last branch that supports it, then reboot",
-        recipe="driver <last_branch>",
+        recipe="driver <last_branch> last",
         verify="nvidia-smi",
         debian="(sudo apt install nvidia-driver-<last_branch> || sudo apt install cuda-drivers-<last_branch>) && sudo reboot",
         rhel="(sudo dnf module install nvidia-driver:<last_branch>-dkms || sudo dnf install akmod-nvidia-<last_branch>xx) && "
         "sudo reboot",
         suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
         arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
+        nixos=ON_NIXOS,
         other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run -M=proprietary && sudo reboot",
     ),
     references=("https://github.com/zzzhouuu/truenas-nvidia-drivers/issues/20",),

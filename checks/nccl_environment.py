@@ -7,7 +7,7 @@ job then runs at a fifth of its speed without an error.
 How it is judged
 The variables of this environment, of a log that NCCL wrote, and of /etc/nccl.conf and the user's file (NCCL_CONF_FILE,
 ~/.nccl.conf), that switch transports, algorithms or protocols off or fix them, and NCCL_DEBUG=TRACE. At least one of the
-interfaces that NCCL_SOCKET_IFNAME allows must be there.
+interfaces that NCCL_SOCKET_IFNAME allows must be there: without one no job starts, which fails where there are several GPUs.
 
 Known exceptions
 NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some are
@@ -19,10 +19,12 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, Unavailable
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -96,6 +98,13 @@ FILE = Problem(
     references=(GUIDE,),
 )
 
+NAME_ANOTHER = Fix("Name one that is here; the variable counts before a file", "export NCCL_SOCKET_IFNAME=<there>")
+WITHOUT_LINE = Fix(
+    "Take the line out of the file, so that NCCL chooses",
+    '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
+    verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+)
+VIRTUAL = re.compile(r"lo$|docker|br-|virbr|veth|cni|flannel|cali|tunl|podman|lxc|tailscale|wg|dummy|kube")
 
 INTERFACE = Problem(
     id="nccl-socket-interface-missing",
@@ -103,9 +112,9 @@ INTERFACE = Problem(
     why="NCCL's processes find each other over the interfaces that the variable allows, also on one machine. Where none of them "
     "is there, every job ends with 'Bootstrap : no socket interface found'.",
     action=Action.FIX_CONFIG,
-    status=Status.WARN,
     fixes=(
         Fix("Let NCCL choose", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_"),
+        NAME_ANOTHER,
         Fix("See what the interfaces are called here; the variable takes beginnings of names", "ip -br addr"),
     ),
     references=(GUIDE,),
@@ -113,8 +122,7 @@ INTERFACE = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from leftovers(facts)
-    yield from interface(facts)
+    yield from for_each((interface, leftovers), lambda part: part(facts))
 
 
 def interface(facts: Facts) -> Iterator[Finding]:
@@ -125,9 +133,32 @@ def interface(facts: Facts) -> Iterator[Finding]:
     wanted = setting.value.removeprefix("=").split(",")
     exact = setting.value.startswith("=")
     there = facts.environment.interfaces
-    if not any(name == one if exact else name.startswith(one) for name in there for one in filter(None, wanted)):
-        words = f"NCCL_SOCKET_IFNAME is {setting.value!r}; the interfaces are {', '.join(there) or 'none'}"
-        yield INTERFACE.found(words, {"value": setting.value, "source": setting.source, "interfaces": list(there)})
+    if any(name == one if exact else name.startswith(one) for name in there for one in filter(None, wanted)):
+        return
+    from_file = setting.source != "environment"
+    where = f" (in {setting.source})" if from_file else ""
+    others = [name for name in there if not VIRTUAL.match(name)]
+    first, *rest = INTERFACE.fixes
+    fixes = (WITHOUT_LINE if from_file else first, *(fix for fix in rest if others or fix is not NAME_ANOTHER))
+    problem = replace(INTERFACE, fixes=fixes, status=Status.FAIL if has_several(facts) else Status.WARN)
+    yield problem.found(
+        f"NCCL_SOCKET_IFNAME is {setting.value!r}{where}; the interfaces are {', '.join(there) or 'none'}",
+        {
+            "value": setting.value,
+            "source": setting.source,
+            "file": setting.source.removeprefix("~/"),
+            "interfaces": list(there),
+            "there": next(iter(others), None),
+        },
+    )
+
+
+def has_several(facts: Facts) -> bool:
+    """Whether NCCL has something to do on this machine."""
+    try:
+        return facts.nvml.count > 1 or bool(facts.nccl_log.settings)
+    except Skip:
+        return bool(facts.nccl_log.settings)
 
 
 def leftovers(facts: Facts) -> Iterator[Finding]:

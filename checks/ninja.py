@@ -5,10 +5,13 @@ torch.utils.cpp_extension builds with Ninja. Without it load() and load_inline()
 extensions"), and setup.py compiles one file at a time, which takes an hour where minutes would do.
 
 How it is judged
-The program ninja is on PATH. Only where PyTorch and nvcc are installed: without nvcc nobody builds CUDA extensions here.
+The program ninja is on PATH. Only where PyTorch and nvcc are installed: without nvcc nobody builds CUDA extensions here. It
+is told where a package that builds while it runs is installed (DeepSpeed, FlashInfer, gsplat ...) or a variable for builds is
+set (TORCH_CUDA_ARCH_LIST, MAX_JOBS), or where a build was seen to fail for it.
 
 Known exceptions
-The Python package ninja counts too: its program is beside Python, and on PATH once the environment is activated.
+The Python package ninja counts too: its program is beside Python, and on PATH once the environment is activated. Most machines
+with nvcc never build an extension, and lack nothing without Ninja.
 
 References
 https://docs.pytorch.org/docs/stable/cpp_extension.html
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging import run_time_builds
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 MISSING = Problem(
@@ -37,12 +41,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not (facts.python.package("torch") and facts.toolchain.nvcc):
         raise Skip("PyTorch's extensions are built only where both PyTorch and nvcc are")
     if "ninja" not in facts.toolchain.programs and facts.python.package("ninja") is None:
-        yield MISSING.found(f"no ninja on PATH, beside {facts.toolchain.nvcc.path}")
+        missing = MISSING.found(f"no ninja on PATH, beside {facts.toolchain.nvcc.path}")
+        yield run_time_builds.wanted_by(run_time_builds.of_extensions(facts), missing)
 
 
 def summary(facts: Facts) -> str:
     program = facts.toolchain.tool("ninja")
-    return program.path if program else "the Python package ninja"
+    if program:
+        return program.path
+    return "the Python package ninja" if facts.python.package("ninja") else "no Ninja, and nothing here builds extensions"
 
 
 CHECK = Check(judge=judge, summary=summary, area="toolchain", problems=(MISSING,))

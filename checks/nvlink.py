@@ -6,9 +6,9 @@ GPUs, or stops them. Links repair errors by repeating; a good one never has to.
 
 How it is judged
 NVML's state of every link. On boards with switches, and on A100 and newer boards without, all links of the GPU must be up; on
-older boards a GPU must have as many as its siblings. With a bridge, some up and some down is a fault. The counters of replays,
-recoveries and of what could not be repaired must be 0. Where the kernel log says what broke a link (Xid, SXid), its check
-tells it.
+older boards a GPU must have as many as its siblings. With a bridge, some up and some down is a fault, and one of the bridge
+where both its cards lack the same links. The counters of replays, recoveries and of what could not be repaired must be 0.
+Where the kernel log says what broke a link (Xid, SXid), its check tells it.
 
 Known exceptions
 Cards without NVLink have nothing to look at. A bridge card without a bridge has all links down. A virtual machine may get
@@ -23,6 +23,7 @@ https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from gpudoctor import knowledge
@@ -30,6 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.xids import has_lost_link
+from gpudoctor.judging.nvlink_bridges import has_bridge, numbers, of_bridge, twin_of
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
@@ -83,12 +85,30 @@ ERRORS = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    told = [gpu.index for gpu in facts.nvml.gpus if is_told(facts, gpu)]
+    of_log = [gpu for gpu in facts.nvml.gpus if is_told(facts, gpu)]
+    twins = [twin for gpu in of_log if has_bridge(gpu) and (twin := twin_of(facts, gpu))]
+    told = sorted({gpu.index for gpu in (*of_log, *twins)})
     parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors)]
-    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in told]
+    bridges = list(judge_bridges(facts, told))
+    yield from bridges
+    told_here = {*told, *(index for bridge in bridges for index in bridge.evidence["gpus"])}
+    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in told_here]
     yield from for_each(parts, lambda part: part[0](facts, part[1]))
     if told:
         raise Skip(f"links of GPU {', '.join(map(str, told))} are down; the kernel log says why: see xids and sxids")
+
+
+def judge_bridges(facts: Facts, told: list[int]) -> Iterator[Finding]:
+    """Two cards on a bridge with the same links down: one finding, which is no fault of either."""
+    by_links: dict[tuple[int, ...], list[int]] = {}
+    for gpu in facts.nvml.gpus:
+        with contextlib.suppress(Skip):
+            if gpu.index not in told and has_bridge(gpu) and active(gpu) < expected(facts, gpu):
+                by_links.setdefault(tuple(link.link for link in links(gpu) if not link.active), []).append(gpu.index)
+    for down, gpus in by_links.items():
+        if len(gpus) == 2:
+            words = f"{numbers(down)} of GPU {gpus[0]} and GPU {gpus[1]} {'is' if len(down) == 1 else 'are'} down, at both ends"
+            yield of_bridge(DOWN).found(words, {"down": list(down), "gpus": gpus}, confidence=Confidence.LIKELY)
 
 
 def links(gpu: Gpu) -> tuple[NvLink, ...]:
@@ -148,14 +168,6 @@ def siblings(facts: Facts, gpu: Gpu) -> Iterator[int]:
                 yield active(other)
             except Unavailable:
                 yield 0  # that GPU is judged for itself
-
-
-def has_bridge(gpu: Gpu) -> bool:
-    """Whether its links go over a bridge that somebody plugs in, as on all cards that are not on a board of their own."""
-    known = knowledge.gpu_by_name(gpu.name)
-    if known and known.nvlink:
-        return "bridge" in known.nvlink.form
-    return not any(link.remote == "switch" for link in gpu.nvlinks)
 
 
 def judge_errors(facts: Facts, gpu: Gpu) -> Iterator[Finding]:

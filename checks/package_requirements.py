@@ -12,7 +12,7 @@ Known exceptions
 Extras are left out. What NVIDIA's wheels want for their own build (setuptools, wheel) is not needed to use them. A development
 build counts as its release. A package of another name with the same content counts (onnxruntime-gpu for onnxruntime). Packages
 that conda installed are conda's to complete. What PyTorch and its companions, or the parts of JAX, want of each other is judged
-by checks of their own.
+by checks of their own; where a companion is for another PyTorch, what it wants of the other companions follows from that.
 
 References
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -140,7 +141,7 @@ def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Fin
     """One for all: one command mends them."""
     installed = {name: facts.python.package(name) for name in unmet}
     told = sorted(unmet, key=lambda name: installed[name] is None)  # a wrong version says more than none
-    return problem.found(
+    finding = problem.found(
         "; ".join(_told(unmet[name], installed[name]) for name in told),
         {
             "requirements": [name + _specifiers(unmet[name]) for name in told],
@@ -148,6 +149,8 @@ def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Fin
             "needed_by": list(dict.fromkeys(one.by.name for name in told for one in unmet[name])),
         },
     )
+    of_torch = all(name in COMPANIONS and normalized(one.by.name) in COMPANIONS for name in unmet for one in unmet[name])
+    return replace(finding, causes=("torch-companion-mismatch",)) if of_torch else finding
 
 
 def _specifiers(lines: list[Unmet]) -> str:

@@ -107,7 +107,8 @@ def judge_rows(gpu: Gpu) -> Iterator[Finding]:
     if rows.failure:
         yield FAILED.found(f"GPU {gpu.index}: the replacement of a row failed; {count}", evidence, gpu.index)
     elif rows.pending:
-        yield PENDING.found(f"GPU {gpu.index}: a row waits for its replacement; {count}", evidence, gpu.index)
+        found = PENDING.found(f"GPU {gpu.index}: a row waits for its replacement; {count}", evidence, gpu.index)
+        yield replace(found, because="ecc-uncorrected-errors")
 
 
 def judge_pages_pending(gpu: Gpu) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ thermal slowdown (0x20), hardware thermal slowdown (0x40) and the external power
 How it is judged
 The reasons at this moment. The power brake and the hardware's thermal slowdown cut the clocks to half or less, and fail.
 Software thermal slowdown warns; where the memory is at its limit and the core is below its own, the memory is the cause.
-Fans of the board that stand still are named. Hardware slowdown with no reason beside it warns, as likely: it also shows for a
-moment when the power state changes.
+Fans of the board that stand still are named, and a board that has none. Hardware slowdown with no reason beside it warns, as
+likely: it also shows for a moment when the power state changes.
 
 Known exceptions
 Idle (0x1), application clocks (0x2), the power cap (0x4), sync boost (0x10) and the display (0x100) are no fault. How long a
@@ -21,6 +21,7 @@ https://github.com/leptonai/gpud/pull/330
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -34,6 +35,9 @@ HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x8
 
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
 COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+AIRFLOW = Fix(
+    "Blow air through the board, which has no fan: a server's fans, in a desktop case a blower with a shroud", verify=LOOK
+)
 FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
 STILL = (
     Fix("Let the driver control the fans again: end programs that set them, and take their settings away", verify=LOOK),
@@ -95,6 +99,9 @@ SLOWED = Problem(
     status=Status.WARN,
 )
 
+NEVER_ALONE = re.compile(r"GeForce|Laptop|Max-Q|Mobile|Orin|Thor|GB\d|SXM|HBM3|H200$|B[23]00")
+HOT = (HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
     yield from for_each(facts.nvml.reachable.values(), judge_gpu)
@@ -136,7 +143,18 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
         words += "; its fans stand still" if stands_still else ""
         others = tuple(fix for fix in problem.fixes if fix is not FANS)
         problem = replace(problem, fixes=(*STILL, *others) if stands_still else others)
+    elif problem in HOT and is_passive(gpu):
+        words += "; the board has no fan of its own"
+        problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
     return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)
+
+
+def is_passive(gpu: Gpu) -> bool:
+    """A card for servers. Those on a board of their own (SXM) and in laptops are never without the machine's fans."""
+    try:
+        return gpu.get("NumFans") == 0 and not NEVER_ALONE.search(gpu.name)
+    except Skip:
+        return False
 
 
 def own_fans(gpu: Gpu) -> int:

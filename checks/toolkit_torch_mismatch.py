@@ -6,11 +6,13 @@ PyTorch that was built with a CUDA of its own. PyTorch refuses to build where th
 
 How it is judged
 The toolkit that torch.utils.cpp_extension takes (CUDA_HOME or CUDA_PATH, else nvcc on PATH, else /usr/local/cuda) against
-torch.version.cuda.
+torch.version.cuda. It is told where something builds extensions: such a package is installed, Ninja is, or a variable for
+builds is set (CUDA_HOME, TORCH_CUDA_ARCH_LIST ...), or where a build was seen to fail for it.
 
 Known exceptions
-Within one major version PyTorch only prints a warning, and the extensions work. Without a toolkit, or with a PyTorch without
-CUDA, there is nothing to compare. Running PyTorch needs no toolkit. A PyTorch that must be replaced is judged first.
+Most machines with a toolkit never build an extension: there another one beside PyTorch does no harm. Within one major version
+PyTorch only prints a warning, and the extensions work. Without a toolkit, or with a PyTorch without CUDA, there is nothing to
+compare. Running PyTorch needs no toolkit. A PyTorch that must be replaced is judged first.
 
 References
 https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py
@@ -24,6 +26,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.toolchain import Version
+from gpudoctor.judging import run_time_builds
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
 
 MISMATCH = Problem(
@@ -65,7 +68,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         f"{root} is CUDA {dotted(version)}, torch {facts.python.torch_version} was built with {cuda}",
         {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": fitting or f"/usr/local/cuda-{cuda}", "found": root},
     )
-    yield replace(finding, because="nvcc-too-old-for-gpu")  # the toolkit that is installed for that fits PyTorch too
+    # The toolkit that is installed for a GPU that is too new for this one fits PyTorch too.
+    yield run_time_builds.wanted_by(run_time_builds.of_builds(facts), replace(finding, because="nvcc-too-old-for-gpu"))
 
 
 def toolkit(facts: Facts) -> tuple[str, Version]:
@@ -79,6 +83,8 @@ def toolkit(facts: Facts) -> tuple[str, Version]:
     nvcc = facts.toolchain.default_nvcc
     if nvcc is None or nvcc.version is None:
         raise Skip("no CUDA toolkit is installed", Skip.NOT_INSTALLED)
+    if not nvcc.on_path and facts.toolchain.default_toolkit is None:
+        raise Skip(f"no build finds {nvcc.path}: it is neither on PATH nor in /usr/local/cuda")
     return nvcc.path, nvcc.version
 
 

@@ -11,8 +11,9 @@ with the compute capability of every GPU: machine code runs on its own major ver
 anything newer.
 
 Known exceptions
-A machine without an NVIDIA GPU needs no CUDA build. What is in other builds (conda, NVIDIA's containers, from source) is not
-known without importing them.
+A machine without an NVIDIA GPU needs no CUDA build. Beside CuPy, JAX, TensorFlow, Numba or RAPIDS with CUDA a PyTorch for the CPU
+may be meant, and only warns, unless a package is there that needs it on the GPU (vllm, xformers, flash-attn ...). What is in
+other builds (conda, NVIDIA's containers, from source) is not known without importing them.
 
 References
 https://github.com/pytorch/pytorch/blob/main/RELEASE.md
@@ -21,7 +22,7 @@ https://github.com/pytorch/pytorch/blob/main/RELEASE.md
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,13 +32,15 @@ from packaging.version import InvalidVersion, Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.judging import other_torch
+from gpudoctor.judging import other_frameworks, other_torch
 from gpudoctor.knowledge import wheels
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Unavailable, for_each
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 RELEASES = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
 INDEX = "https://download.pytorch.org/whl/"
 PUBLISHED = re.compile(r"\d+\.\d+\.\d+\+cu\d+")
+ON_ARM = re.compile(r"\b(?:GH200|GB\d+|Orin|Thor|Xavier)\b")  # GPUs of boards whose processor is no x86
+BLACKWELL, FIRST_FOR_BLACKWELL = (10, 0), "570.86.10"
 SAFE_INDEX = "cu126"  # for an unknown driver: the oldest that is still built, from driver 525 on
 
 INSTALL = (
@@ -69,6 +72,8 @@ CPU_ONLY = Problem(
     ),
     references=("https://github.com/resemble-ai/chatterbox/issues/269",),
 )
+
+MEANT = Fix("If PyTorch has only work for the CPU here: leave it as it is")
 
 MISSING_ARCHITECTURE = Problem(
     id="torch-missing-gpu-architecture",
@@ -104,7 +109,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def cpu_only(facts: Facts) -> Finding:
     version = facts.python.torch_version or ""
     evidence = {"installed": version, **replacement(facts, version, _first_capability(facts))}
-    return fitting(CPU_ONLY, facts, evidence).found(f"torch {version} has no CUDA in it", evidence)
+    problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} has no CUDA in it"
+    other = None if facts.texts.alone or other_frameworks.needing_torch(facts) else other_frameworks.on_gpu(facts)
+    if other is None:
+        return problem.found(words, evidence)
+    may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
+    return may_be_meant.found(f"{words}; {other}, beside it, is for the GPU", {**evidence, "beside": other})
 
 
 def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:
@@ -140,7 +150,7 @@ def wheel_variant(facts: Facts) -> str:
 
 def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     version, capability = facts.python.torch_version or "", gpu.compute_capability
-    built_for = knowledge.torch_architectures(version, variant, facts.system.architecture)
+    built_for = knowledge.torch_architectures(version, variant, processor(facts, gpu))
     if built_for is None:
         raise Unavailable(f"which GPUs torch {version} has code for is not known", Skip.UNSUPPORTED)
     if knowledge.runs_on(built_for, capability):
@@ -149,6 +159,16 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     evidence = {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)}
     words = f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}"
     yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index)
+
+
+def processor(facts: Facts, gpu: Gpu) -> str:
+    """The processor's architecture; that of a text which does not tell it is the usual one, unless the GPU is part of a board."""
+    try:
+        return facts.system.architecture
+    except Skip:
+        if ON_ARM.search(gpu.name):
+            raise
+        return "x86_64"
 
 
 def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) -> dict[str, str]:
@@ -169,17 +189,16 @@ def _release(version: str) -> str:
 
 def _newest_first(facts: Facts) -> Iterator[str]:
     """The known releases for this Python of which the indexes are known too."""
-    python = ".".join(map(str, facts.python.version))
+    python = _known(lambda: ".".join(map(str, facts.python.version)))  # a text may not tell it
     for row in wheels.table().torch:
-        if row.variants_verified and SpecifierSet(row.requires_python).contains(python):
+        if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
             yield row.version
 
 
 def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
-    try:
-        driver, machine = _driver(facts), facts.system.architecture
-    except Skip:
-        return None
+    driver, machine = _known(lambda: _driver(facts)), _known(lambda: facts.system.architecture) or "x86_64"
+    if capability and not driver and capability >= BLACKWELL:  # any driver of it runs what its first one runs
+        driver = FIRST_FOR_BLACKWELL
     return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
 
 
@@ -188,6 +207,13 @@ def _driver(facts: Facts) -> str | None:
         return facts.nvml.driver_version
     except Skip:
         return facts.driver.module_version or facts.driver.library_version
+
+
+def _known(ask: Callable[[], str | None]) -> str | None:
+    try:
+        return ask()
+    except Skip:
+        return None
 
 
 def summary(facts: Facts) -> str:

@@ -2,13 +2,14 @@
 
 What it means
 Triton, and with it torch.compile and vLLM, compiles a small C program for this Python when it first runs, and links it with
-the driver's libcuda. PyTorch without torch.compile needs none of this.
+the driver's libcuda. PyTorch without torch.compile needs none of this, and yet always brings Triton along.
 
 How it is judged
-gcc or clang is on PATH, or CC names a compiler. Python.h is where this Python says. libcuda is found in the way of the
-installed release: TRITON_LIBCUDA_PATH, else the folders of the loader's cache, else LD_LIBRARY_PATH. Releases before 3.6 link
-with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1. The assembler (ptxas) in this release's wheel, or the
-one that TRITON_PTXAS_PATH names, is of a CUDA release that knows the GPU.
+gcc or clang is on PATH, or CC names a compiler. Python.h is where this Python says. Either is told as missing where something
+lets Triton compile (vLLM, Unsloth, a variable TRITON_ or TORCHINDUCTOR_ ...), or was seen to fail for it. libcuda is found in
+the way of the installed release: TRITON_LIBCUDA_PATH, else the folders of the loader's cache, else LD_LIBRARY_PATH. Releases
+before 3.6 link with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1. The assembler (ptxas) in this release's
+wheel, or the one that TRITON_PTXAS_PATH names, is of a CUDA release that knows the GPU.
 
 Known exceptions
 A libcuda.so in LIBRARY_PATH (a toolkit's stub) or in one of the linker's own folders serves as well. A folder in
@@ -29,6 +30,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging import run_time_builds
 from gpudoctor.judging.triton_assembler import TOO_OLD, assembler
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
 
@@ -124,14 +126,20 @@ def installed(facts: Facts) -> str:
 
 def judge(facts: Facts) -> Iterator[Finding]:
     version = Version(installed(facts))
-    if not facts.environment.get("CC") and not {"gcc", "clang"} & set(facts.toolchain.programs):
-        yield NO_COMPILER.found("neither gcc nor clang is on PATH, and CC is not set")
+    user = run_time_builds.of_triton(facts)
+    if not has_compiler(facts):
+        yield run_time_builds.wanted_by(user, NO_COMPILER.found("neither gcc nor clang is on PATH, and CC is not set"))
     if not facts.python.has_headers:
         folder = facts.python.include_directory
         digits = "{}{}".format(*facts.python.version)
-        yield NO_HEADERS.found(f"{folder} has no Python.h", {"folder": folder, "digits": digits})
+        no_headers = NO_HEADERS.found(f"{folder} has no Python.h", {"folder": folder, "digits": digits})
+        yield run_time_builds.wanted_by(user, no_headers)
     yield from libcuda(facts, version)
     yield from assembler(facts, str(version))
+
+
+def has_compiler(facts: Facts) -> bool:
+    return bool(facts.environment.get("CC") or {"gcc", "clang"} & set(facts.toolchain.programs))
 
 
 def libcuda(facts: Facts, version: Version) -> Iterator[Finding]:
@@ -193,8 +201,11 @@ def _place(facts: Facts, folder: str) -> str:
 
 
 def summary(facts: Facts) -> str:
+    missing = [name for name, there in (("a compiler", has_compiler(facts)), ("Python.h", facts.python.has_headers)) if not there]
+    if missing:
+        return f"Triton {installed(facts)} without {' and '.join(missing)}, and nothing here lets it compile"
     compilers = facts.toolchain.compilers
-    compiler = facts.environment.get("CC") or next((name for name in ("gcc", "clang") if name in compilers), "a compiler")
+    compiler = facts.environment.get("CC") or next(name for name in ("gcc", "clang") if name in compilers)
     return f"Triton {installed(facts)} with {compiler}, Python.h and libcuda"
 
 

@@ -28,7 +28,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
-from gpudoctor.judging import history
+from gpudoctor.judging import history, nvlink_bridges
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -85,7 +85,12 @@ OWN = {
         "xid-54-power-cable",
         "The power cable of a GPU is not connected (Xid 54)",
         "Without its auxiliary power the board runs with reduced clocks, if at all.",
-        Fix("Switch off, connect every power plug of the board, switch on", "sudo poweroff", risk="disruptive", on=("host",)),
+        Fix(
+            "Switch off, connect every power plug of the board (many cards for servers take an EPS plug, as CPUs do), switch on",
+            "sudo poweroff",
+            risk="disruptive",
+            on=("host",),
+        ),
         action=Action.REPLACE_HARDWARE,
     ),
     61: problem(
@@ -206,7 +211,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             else:
                 yield found(problem, gpu, codes)
     if links and not any(sxid.is_fatal for sxid in facts.kernel_log.sxids):
-        yield nvlink(links)
+        yield nvlink(facts, links)
     for past in past_xids_by_gpu(facts):
         for problem, codes in problems_of(past).items():
             if (past.pci, problem) not in present:
@@ -246,14 +251,24 @@ def found(problem: Problem, gpu: GpuXids, codes: Sequence[int]) -> Finding:
     return told.found(gpu.words(codes) + words, gpu.evidence(codes), gpu.index, confidence)
 
 
-def nvlink(gpus: list[GpuXids]) -> Finding:
+def nvlink(facts: Facts, gpus: list[GpuXids]) -> Finding:
     """One finding for all GPUs: both ends of a link report it."""
     first, *others = gpus
+    if ends := nvlink_bridges.broken_at_both_ends(facts, gpus):
+        return bridge(first, *ends)
     finding = found(NVLINK, first, list(problems_of(first)[NVLINK]))
     if not others:
         return finding
     names = ", ".join(gpu.name for gpu in others)
     return replace(finding, message=f"{finding.message}; also {names}", evidence={**finding.evidence, "also": names})
+
+
+def bridge(gpu: GpuXids, links: tuple[int, ...], other: str) -> Finding:
+    codes = list(problems_of(gpu)[NVLINK])
+    ends = found(nvlink_bridges.of_bridge(NVLINK, " (Xid 74)"), gpu, codes)
+    words = f"{nvlink_bridges.numbers(links)} broke off at both ends, {gpu.name} and {other}, as Xid {codes[0]} reports"
+    evidence = {**ends.evidence, "also": other, "links": list(links)}
+    return replace(ends, message=words, evidence=evidence, gpu=None, confidence=Confidence.LIKELY)
 
 
 def summary(facts: Facts) -> str:

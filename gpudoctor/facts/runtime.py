@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from functools import cached_property
 from typing import Any
@@ -236,11 +236,18 @@ class Runtime:
         return {path: text for path, text in {**texts, **parts}.items() if text is not None}
 
     @cached_property
+    def crio_config(self) -> dict[str, str]:
+        """Path -> text of CRI-O's configuration, all of which it reads; nothing where it does not run, beside containerd."""
+        asked = self._replies.starting_with("file:/etc/crio/")
+        files = {question.removeprefix("file:"): reply.value for question, reply in asked.items() if reply.status == "ok"}
+        return {} if files and self._containerd_files and self.daemon_started("crio") is None else files
+
+    @cached_property
     def kubernetes_node(self) -> bool:
         return any(self._replies.value("kubernetes-marks").values())
 
     def daemon_started(self, name: str = "dockerd") -> float | None:
-        """When dockerd or containerd was started, in seconds since 1970; None where it does not run (or not in sight)."""
+        """When dockerd, containerd or crio was started, in seconds since 1970; None where it does not run (or not in sight)."""
         clock = self._replies.value("runtime-processes")
         ticks = clock["started"].get(name)
         return None if ticks is None else float(clock["boot"] + ticks / clock["ticks_per_second"])
@@ -248,13 +255,21 @@ class Runtime:
     @cached_property
     def toolkit_newer_than_daemon(self) -> bool | None:
         """Whether a hook was installed after dockerd had looked for it, at its start; None where either is unknown."""
-        started = self.daemon_started()
+        return self.toolkit_newer_than("dockerd")
+
+    def toolkit_newer_than(self, daemon: str) -> bool | None:
+        """Whether a part of the toolkit came after the daemon's start; None where either is unknown."""
+        started = self.daemon_started(daemon)
         installed = [self._programs[name]["changed"] for name in HOOKS if "changed" in self._programs.get(name, {})]
         return max(installed) > started if installed and started is not None else None
 
     @cached_property
     def daemon_json_newer_than_daemon(self) -> bool | None:
         """Whether the configuration was written after dockerd had read it; None where either is unknown."""
-        started = self.daemon_started()
-        written = self._replies.value("runtime-file-times").get(self.daemon_json_path)
-        return None if started is None or written is None else written > started
+        return self.written_after_start([self.daemon_json_path], "dockerd")
+
+    def written_after_start(self, paths: Iterable[str], daemon: str) -> bool | None:
+        """Whether all these files were written after the daemon had read them; None where that is unknown."""
+        started, times = self.daemon_started(daemon), self._replies.value("runtime-file-times")
+        written = [times.get(path) for path in paths]
+        return None if started is None or not written or None in written else min(written) > started

@@ -17,6 +17,7 @@ FAMILIES = {
     "rhel": {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "ol"},
     "suse": {"suse", "opensuse", "sles", "opensuse-leap", "opensuse-tumbleweed"},
     "arch": {"arch", "archlinux"},
+    "nixos": {"nixos"},
 }
 # What sys_vendor and product_name say in a virtual machine; systemd's src/basic/virt.c has the same table.
 HYPERVISORS = (
@@ -194,6 +195,7 @@ class System:
         ]
         asked = self._replies.starting_with("file:/etc/os-release")
         families = (known(lambda: self.family) or "other",) if asked else tuple(FAMILIES)
+        families += ("other",) if families == ("nixos",) else ()  # what has no line of its own for it
         return (*families, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
 
     @property

@@ -31,7 +31,8 @@ RECIPES: dict[str, Callable[..., Iterator[Fix]]] = {
     "toolkit": driver.toolkit,
     "sign": driver.sign,
 }
-FAMILY = {"debian": "Debian and Ubuntu", "rhel": "RHEL and Fedora", "suse": "SUSE", "arch": "Arch"}
+FAMILY = {"debian": "Debian and Ubuntu", "rhel": "RHEL and Fedora", "suse": "SUSE", "arch": "Arch", "nixos": "NixOS"}
+UNKNOWN_BRANCH = {"wanted_branch": driver.LONG_TERM, "last_branch": driver.LONG_TERM}  # where a mere text tells of no GPU
 ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
 
 
@@ -55,7 +56,7 @@ def here(facts: Facts) -> Here:
 def fitting(fixes: tuple[Fix, ...], where: Here, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
     """The ways out here, with the evidence filled in. A container cannot boot its host, whose distribution it does not know."""
     values = {**where.values, **evidence}
-    made = (replace(fix.filled(values), on=(), recipe="") for fix in _made(fixes, where, values))
+    made = (replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="") for fix in _made(fixes, where, values))
     suited = [
         undoing.known(translated, where.machine.packages)
         for fix in made
@@ -85,7 +86,7 @@ def _made(fixes: tuple[Fix, ...], where: Here, values: Mapping[str, Any]) -> Ite
 def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
     """Where the distribution is not known, a line for one family says so."""
     families = [FAMILY[tag] for tag in fix.on if tag in FAMILY]
-    if FAMILY.keys() <= set(platform) and families and len(families) < len(FAMILY):
+    if FAMILY.keys() <= set(platform) and families and len(families) < len(FAMILY) - 1:
         return replace(fix, title=f"On {' and '.join(families)}: {fix.title[0].lower()}{fix.title[1:]}")
     return fix
 

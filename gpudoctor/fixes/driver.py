@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
 
-from gpudoctor.fixes import arch, debian, redhat, rpmfusion, runfile, suse, ubuntu
+from gpudoctor.fixes import arch, debian, nixos, redhat, rpmfusion, runfile, suse, ubuntu
 from gpudoctor.fixes.host import Host, Lines
 from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import table
@@ -18,6 +18,7 @@ KEEP = "No newer driver supports the GPU here: R{} is its last branch; keep it, 
 NO_PACKAGE = "{}: {} {} has no package of R{}; download it from https://www.nvidia.com/drivers"
 TOGETHER = "{}; where apt has that release no more: newer, with all of the driver"
 NEWEST_KERNEL = "Where apt has nothing for this kernel any more: the newest kernel with its module, then reboot"
+OLDEST_OF = {"390": ("Fermi",), "470": ("Kepler",), "580": ("Pascal",)}  # the branch -> of which it is the last
 LONG_TERM = 580  # the branch that supports the most GPUs of those that are maintained
 REBOOT, LOAD = " && sudo reboot", " && sudo modprobe nvidia"
 ENABLE, RESTART = "sudo systemctl enable nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"
@@ -27,7 +28,7 @@ UBUNTU = Fix(
 )
 IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never a driver inside WSL"
 ENROL = "Secure Boot is on: enrol the key that signs the module; at the next boot choose 'Enroll MOK' and give the password again"
-FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch}
+FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch, "nixos": nixos}
 
 
 def of(host: Host) -> ModuleType:
@@ -51,8 +52,10 @@ def elsewhere(host: Host, fix: Fix, what: str) -> Iterator[Fix]:
         )
 
 
-def install(host: Host, fix: Fix, branch: str = "") -> Iterator[Fix]:
-    """The driver of a branch, in the flavour that these GPUs need."""
+def install(host: Host, fix: Fix, branch: str = "", last: str = "") -> Iterator[Fix]:
+    """The driver of a branch, in the flavour that these GPUs need. last: it is the last one of GPUs that may be unknown."""
+    if last and not host.generations:
+        host = replace(host, generations=frozenset(OLDEST_OF.get(branch, ())))
     wanted = int(number[0]) if (number := re.match(r"\d+", branch)) else recommended(host)
     if host.place != "host":
         yield from elsewhere(host, fix, f"install a driver of branch {wanted} or newer")
@@ -205,7 +208,10 @@ def toolkit(host: Host, fix: Fix, release: str = "") -> Iterator[Fix]:
 
 def sign(host: Host, fix: Fix) -> Iterator[Fix]:
     """What makes Secure Boot accept the module."""
-    if host.place == "host":
+    if host.place == "host" and of(host) is runfile and host.source == "runfile" and not host.has("^dkms$"):
+        for title, command, then in runfile.with_own_key(host):
+            yield from _made(replace(fix, title=title), Lines(command), then)
+    elif host.place == "host":
         made: Lines = of(host).sign(host)
         yield from _made(fix, made, "" if made.command.endswith(LOAD) else REBOOT)
 

@@ -88,7 +88,7 @@ def host(facts: Facts) -> Host:
     return Host(
         distribution=distribution,
         version=version,
-        family=known(lambda: facts.system.family, "other"),
+        family=known(lambda: facts.system.family, "" if facts.texts.alone else "other"),
         architecture=known(lambda: facts.system.architecture, "x86_64"),
         kernel=kernel,
         place=place(facts),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.fixes.host import Host, Lines
 
 DOWNLOADS = "https://us.download.nvidia.com/tesla"
 UNDO = "sudo nvidia-uninstall"
+KEY = "/root/nvidia-module"
+MAKE_KEY = (
+    "Make a key of your own and enrol it (it asks for a password); at the next boot choose 'Enroll MOK' and give that again"
+)
+USE_KEY = "After that boot: install the driver again, signed with this key; likewise after each new kernel"
 ASKS_FROM = 560  # which of the two modules; before, the proprietary one unless told
 
 
@@ -53,6 +60,18 @@ def fabric_manager(host: Host) -> Lines:
 
 def toolkit(host: Host, release: str) -> Lines:
     return Lines("")
+
+
+def with_own_key(host: Host) -> Iterator[tuple[str, str, str]]:
+    """Title, line and what comes after it: the installer signs with any key, and the firmware must know that one before."""
+    made = (
+        "sudo openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj '/CN=NVIDIA module/' "
+        f"-keyout {KEY}.key -outform DER -out {KEY}.der"
+    )
+    yield MAKE_KEY, f"{made} && sudo mokutil --import {KEY}.der", " && sudo reboot"
+    signing = f" --module-signing-secret-key={KEY}.key --module-signing-public-key={KEY}.der"
+    again_so = again(host, signing).command or f"sudo sh NVIDIA-Linux-{host.architecture}-*.run{signing}"
+    yield USE_KEY, again_so, " && sudo modprobe nvidia"
 
 
 def sign(host: Host) -> Lines:

@@ -26,7 +26,7 @@ CHANGES = (
     (r"sudo systemctl mask (?P<unit>[\w.@-]+)", "sudo systemctl unmask {unit}"),
     (r"sudo systemctl disable --now (?P<unit>[\w.@-]+)", "sudo systemctl enable --now {unit}"),
     (r"sudo usermod -aG (?P<group>\S+) (?P<user>\S+)", "sudo gpasswd -d {user} {group}"),
-    (r"\bln -sf? \S+ (?P<link>\S+)", "rm {link}"),
+    (r"\bln -sf? (?!\S*\$\()\S+ (?P<link>\S+)", "rm {link}"),
     (r"mokutil --import (?P<key>[^\s;)]+)", "sudo mokutil --delete {key}"),
     (r"sudo nvidia-smi(?P<gpu> -i \S+)? -pm 1", "sudo nvidia-smi{gpu} -pm 0"),
     (r"sudo nvidia-smi(?P<gpu> -i \S+)? -lgc \S+", "sudo nvidia-smi{gpu} -rgc"),

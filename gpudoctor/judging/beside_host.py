@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Check, Diagnosis, Difference, Report, Skip, Status
+from gpudoctor.model import Check, Confidence, Diagnosis, Difference, Report, Skip, Status
 
 # What a container shares with its host. Of the rest (Python, limits, environment) it has its own.
 AREAS = ("machine", "hardware", "driver", "container", "wsl", "health", "links")
@@ -39,7 +39,7 @@ def joined(inside: Report, host: Report, facts: Facts) -> Report:
             own.append(entry)
         else:
             seen = (*found[cause].explains, entry.check, *entry.explains)
-            found[cause] = replace(found[cause], explains=tuple(id for id in dict.fromkeys(seen) if id != found[cause].check))
+            found[cause] = _with(found[cause], entry, tuple(id for id in dict.fromkeys(seen) if id != found[cause].check))
     worst = max(inside.status, host.status, key=list(Status).index)
     sentence = f"{inside.coverage.sentence} On the host: {host.coverage.sentence}"
     return replace(
@@ -51,6 +51,15 @@ def joined(inside: Report, host: Report, facts: Facts) -> Report:
         coverage=replace(inside.coverage, sentence=sentence),
         facts={**inside.facts, "host": host.facts},
     )
+
+
+def _with(cause: Diagnosis, effect: Diagnosis, explains: tuple[str, ...]) -> Diagnosis:
+    """A cause as bad as what it explains; where both sides see the same, it is as sure as the surer of them."""
+    status = max(cause.status, effect.status, key=list(Status).index)
+    if cause.problem != effect.problem:
+        return replace(cause, status=status, explains=explains)
+    surest = min(cause.confidence, effect.confidence, key=list(Confidence).index)
+    return replace(cause, status=status, confidence=surest, explains=explains)
 
 
 def _explains(cause: Diagnosis, effect: Diagnosis, areas: Mapping[str, str], facts: Facts) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
+from gpudoctor.judging import pod_runtime
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip
 
 SMI = "nvidia-smi -L"
@@ -167,6 +168,8 @@ def no_devices(facts: Facts, engine: str) -> Finding:
     )
     if engine == "apptainer":
         return NV_MISSING.found(words, evidence)
+    if engine == "kubernetes" and (unhandled := pod_runtime.without_runtime(facts, NOT_ARRIVED, visible, words)):
+        return unhandled
     sure = Confidence.LIKELY if facts.system.wsl else Confidence.CONFIRMED
     return for_engine(engine, NO_GPUS_FLAG).found(words, evidence, confidence=sure)
 

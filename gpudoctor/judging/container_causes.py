@@ -62,9 +62,17 @@ def driver(case: Case) -> Finding | None:
     return None
 
 
+# What only words tell of a driver or a GPU.
+BY_WORDS = (
+    *("gpu-lost", "gpu-answers-with-errors", "gpu-missing-from-driver", "module-of-another-kernel", "gpu-needs-reset"),
+    *("xid-79-fallen-off-bus", "xid-119-gsp-rpc-timeout", "xid-120-gsp-error", "xid-62-pmu-halt"),
+)
+
+
 def faults_of_driver() -> tuple[str, ...]:
-    """The problems that the driver's own checks may find."""
-    return tuple(dict.fromkeys(problem.id for name in DRIVER_CHECKS for problem in catalog.checks()[name].problems))
+    """The problems that the driver's own checks may find, and those that a text may tell of."""
+    found = (problem.id for name in DRIVER_CHECKS for problem in catalog.checks()[name].problems)
+    return tuple(dict.fromkeys((*found, *BY_WORDS)))
 
 
 def shut_off(case: Case) -> Finding | None:

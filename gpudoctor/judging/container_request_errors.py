@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.judging.container_driver_errors import ISSUES, OLD_ISSUES, RUN
+from gpudoctor.judging.container_driver_errors import ISSUES, OLD_ISSUES, RUN, UPGRADE
 from gpudoctor.model import Action, Fix, Problem, fix_on
 
 DOCTOR = "nvidia-ctk --debug cdi generate --output=/dev/null"
@@ -90,6 +90,22 @@ AUTOMATIC = Problem(
         ),
     ),
     references=(f"{ISSUES}/1537",),
+)
+UNREADABLE = Problem(
+    id="container-requirement-unreadable",
+    title="NVIDIA's toolkit cannot read what the image demands of the driver",
+    why="The image says in NVIDIA_REQUIRE_CUDA which driver it needs, and the toolkit does not understand it: the image has "
+    "written it wrongly, or uses words that an old toolkit does not know (cuda>=10.0 brand=tesla,driver>=384,driver<385).",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("See what it demands", "docker inspect -f '{{join .Config.Env \"\\n\"}}' <image> | grep NVIDIA_REQUIRE"),
+        Fix(
+            "Start it without the demand (in a compose file: under environment)",
+            "docker run --rm --gpus all -e NVIDIA_DISABLE_REQUIRE=1 <image>",
+        ),
+        UPGRADE,
+    ),
+    references=("https://github.com/mudler/LocalAI/issues/4789", f"{OLD_ISSUES}/829"),
 )
 HOOK_FAILED = Problem(
     id="cdi-hook-failed",

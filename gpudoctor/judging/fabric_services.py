@@ -13,42 +13,82 @@ from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Pro
 
 LOOK = "systemctl is-active nvidia-fabricmanager && nvidia-smi -q | grep -A 3 Fabric"
 LOG = Fix("See why it does not stay up", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",))
-START = "sudo modprobe ib_umad && sudo systemctl restart nvidia-fabricmanager"
+RESTART = "sudo systemctl restart nvidia-fabricmanager"
+MODULES = ("mlx5_ib", "ib_umad")  # the driver of the switches' InfiniBand adapters, and the nodes by which they are managed
+LOAD = "printf '%s\\n' <modules> | sudo tee /etc/modules-load.d/nvswitch.conf && sudo modprobe -a <modules>"
 WITH_SUBNETS = ((10, 0), (10, 3))  # the boards with B200 and B300, whose NVLink is a network of InfiniBand's kind
+
+GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 
 SUBNET_MANAGER = Problem(
     id="nvlink-subnet-manager-missing",
     title="Fabric Manager lacks NVLink's subnet manager (nvlsm)",
-    why="On boards with B200 or B300 Fabric Manager starts nvlsm, which sets up the NVLinks through the module ib_umad. Without "
-    "either it ends, and CUDA answers 'system not yet initialized' (802).",
+    why="On boards with B200 or B300 Fabric Manager starts nvlsm, which sets up the NVLinks. Without it Fabric Manager ends, and "
+    "CUDA answers 'system not yet initialized' (802).",
     action=Action.INSTALL,
     fixes=(
         *fix_on(
-            "Install it from NVIDIA's repository, load its module, then start Fabric Manager again",
+            "Install it from NVIDIA's repository, then start Fabric Manager again",
             verify=LOOK,
-            debian=f"sudo apt install nvlsm && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf && {START}",
-            rhel=f"sudo dnf install nvlsm && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf && {START}",
-            suse=f"sudo zypper install nvlsm && echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf && {START}",
+            debian=f"sudo apt install nvlsm && {RESTART}",
+            rhel=f"sudo dnf install nvlsm && {RESTART}",
+            suse=f"sudo zypper install nvlsm && {RESTART}",
         ),
         LOG,
     ),
-    references=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",),
+    references=(GUIDE,),
+)
+UMAD = Problem(
+    id="fabricmanager-ib-umad-missing",
+    title="Fabric Manager cannot reach the NVSwitches: ib_umad is not loaded",
+    why="On boards with B200 or B300 the NVLinks are a network of InfiniBand's kind: Fabric Manager and nvlsm set it up through "
+    "/dev/infiniband/umad*, which ib_umad makes. Without it they end, and CUDA answers 'system not yet initialized' (802).",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Load what is missing, now and at each boot, then start Fabric Manager again",
+            f"{LOAD} && {RESTART}",
+            verify=LOOK,
+            on=("host",),
+        ),
+        Fix(
+            "If modprobe does not find it: it is in the kernel's second package of modules",
+            "sudo apt install linux-modules-extra-$(uname -r)",
+            on=("debian",),
+            undo="sudo apt remove linux-modules-extra-$(uname -r)",
+        ),
+        LOG,
+    ),
+    references=(GUIDE,),
 )
 
 
 def subnet_manager(facts: Facts) -> Finding | None:
-    """On a board that needs it: the package or the module is not there, and Fabric Manager does not run."""
+    """On a board that needs them: the package or the module is not there, and Fabric Manager does not run."""
     unit = facts.services.unit("nvidia-fabricmanager")
-    if facts.system.is_container or unit is None or unit.is_active:
+    if facts.system.is_container or unit is None or unit.is_active or not has_subnets(facts):
         return None
-    if not any(gpu.compute_capability in WITH_SUBNETS for gpu in facts.nvml.reachable.values()):
+    modules = [name for name in MODULES if name not in facts.driver.loaded_modules]
+    not_loaded = f"{' and '.join(modules)} {'is' if len(modules) == 1 else 'are'} not loaded"
+    words, evidence = f"nvidia-fabricmanager is {unit.active}", {"modules": modules, "log": said_by_manager(facts)}
+    evidence = {name: value for name, value in evidence.items() if value}
+    if not any(package.name == "nvlsm" for package in facts.driver.packages):
+        problem = loading_too(SUBNET_MANAGER) if modules else SUBNET_MANAGER
+        return problem.found(f"{words}; the package nvlsm is not installed{f', {not_loaded}' if modules else ''}", evidence)
+    if not modules:
         return None
-    lacking = [] if any(package.name == "nvlsm" for package in facts.driver.packages) else ["the package nvlsm is not installed"]
-    lacking += [] if "ib_umad" in facts.driver.loaded_modules else ["the module ib_umad is not loaded"]
-    if not lacking:
-        return None
-    said = said_by_manager(facts)
-    return SUBNET_MANAGER.found(f"nvidia-fabricmanager is {unit.active}; {' and '.join(lacking)}", {"log": said} if said else {})
+    problem = replace(UMAD, title=f"Fabric Manager cannot reach the NVSwitches: {not_loaded}")
+    return problem.found(f"{words}; nvlsm is installed, {not_loaded}", evidence)
+
+
+def loading_too(problem: Problem) -> Problem:
+    """The same where the module is not loaded either."""
+    fixes = (replace(fix, command=fix.command.replace(RESTART, f"{LOAD} && {RESTART}")) for fix in problem.fixes)
+    return replace(problem, fixes=tuple(fixes))
+
+
+def has_subnets(facts: Facts) -> bool:
+    return any(gpu.compute_capability in WITH_SUBNETS for gpu in facts.nvml.reachable.values())
 
 
 def said_by_manager(facts: Facts) -> str:
@@ -105,5 +145,4 @@ def in_guest(facts: Facts, not_running: Problem) -> Finding | None:
 
 def is_guest(facts: Facts) -> bool:
     """The switches of B200 and B300 are on no PCI bus, also where they are there."""
-    has_subnets = any(gpu.compute_capability in WITH_SUBNETS for gpu in facts.nvml.reachable.values())
-    return bool(facts.system.hypervisor) and not facts.pci.nvswitches and not has_subnets
+    return bool(facts.system.hypervisor) and not facts.pci.nvswitches and not has_subnets(facts)

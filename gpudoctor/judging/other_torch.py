@@ -16,6 +16,7 @@ from gpudoctor.model import Fix
 
 INDEX = "https://download.pytorch.org/whl/"
 TAGGED = ("torchvision", "torchaudio", "torchtext", "torchcodec", "torchao", "fbgemm-gpu", "torch-tensorrt", "xformers")
+USUAL = ["torchvision", "torchaudio"]  # where a text tells of PyTorch only
 VLLM, OF_VLLM = "https://wheels.vllm.ai/{}/{}", "cu129"  # its build for CUDA 12, where the usual one is for CUDA 13
 SGLANG, OF_SGLANG = "https://docs.sglang.ai/whl/{}", ("sglang-kernel", "sgl-kernel")
 REBUILT = (
@@ -30,7 +31,7 @@ AGAIN = "{}; {} is built anew for it, which takes nvcc and time"
 
 def install(facts: Facts, fix: Fix, release: str, variant: str) -> Fix:
     """The fix with its command: PyTorch, what its own index has of the others, and what must be built again."""
-    tagged = [name for name in TAGGED if facts.python.package(name)]
+    tagged = [name for name in TAGGED if facts.python.package(name)] or (USUAL if facts.texts.alone else [])
     if facts.python.package("vllm"):
         lines = with_vllm(facts, tagged, release, variant)
     else:

@@ -29,8 +29,10 @@ CONFIGURATIONS = (
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
     "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl",
+    "/etc/crio/crio.conf",
 )
 CONTAINERD_PARTS = "/etc/containerd/conf.d/*.toml"
+CRIO_PARTS = "/etc/crio/crio.conf.d/*"
 KUBERNETES = ("/var/lib/kubelet", "/etc/kubernetes/kubelet.conf")
 PROGRAMS = (
     "docker",
@@ -43,6 +45,7 @@ PROGRAMS = (
     "nvidia-container-runtime-hook",
 )
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
+DAEMONS = ("dockerd", "containerd", "crio")
 SOCKET = "/var/run/docker.sock"
 SELINUX = "/sys/fs/selinux/booleans/container_use_devices"
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -73,7 +76,7 @@ REGISTRY_TABLE = re.compile(r"(?m)^\s*\[[^\n]*registry[^\n]*\n(?:(?!\s*\[).*\n?)
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    for path in (*CONFIGURATIONS, *machine.matching(CONTAINERD_PARTS)):
+    for path in _configurations(machine):
         yield machine.ask("file:" + path, partial(_configuration, machine, path))
     yield machine.glob(CONTAINERD_PARTS)
     yield machine.ask("runtime-file-times", lambda: _times(machine))
@@ -112,9 +115,13 @@ def _blanked(match: re.Match[str]) -> str:
     return match[1] + STRING.sub(lambda text: text[0] if text[2] or text[1] in ("", "default") else '"removed"', match[2])
 
 
+def _configurations(machine: Machine) -> List[str]:
+    return [*CONFIGURATIONS, *machine.matching(CONTAINERD_PARTS), *machine.matching(CRIO_PARTS)]
+
+
 def _times(machine: Machine) -> Dict[str, float]:
     """When each configuration was last written, which may be after its daemon had started."""
-    paths = [(path, machine.path(_expanded(machine, path))) for path in CONFIGURATIONS]
+    paths = [(path, machine.path(_expanded(machine, path))) for path in _configurations(machine)]
     return {path: os.stat(real).st_mtime for path, real in paths if os.path.exists(real)}
 
 
@@ -201,12 +208,12 @@ def _real(machine: Machine, path: str) -> str:
 def _daemons(machine: Machine) -> Dict[str, Any]:
     """When the daemons that look for the toolkit at their start were started, in the kernel's own units."""
     boot = re.search(r"(?m)^btime (\d+)", machine.read("/proc/stat"))
-    started = {}
+    started: Dict[str, int] = {}
     for path in machine.matching("/proc/[0-9]*/stat"):
         text = str(machine.call(partial(machine.read, path)).value)  # it may have ended meanwhile
         name, _, rest = text.partition(" (")[2].rpartition(") ")
-        if name in ("dockerd", "containerd"):
-            started[name] = int(rest.split()[19])
+        if name in DAEMONS:  # k3s runs a containerd of its own: of several the last counts
+            started[name] = max(int(rest.split()[19]), started.get(name, 0))
     return {"boot": int(boot[1]) if boot else None, "ticks_per_second": os.sysconf("SC_CLK_TCK"), "started": started}
 
 

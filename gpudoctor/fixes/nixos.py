@@ -1,0 +1,49 @@
+"""The driver on NixOS: what its configuration names, built anew with the system.
+
+https://wiki.nixos.org/wiki/NVIDIA
+"""
+
+from __future__ import annotations
+
+from gpudoctor.fixes.host import BEFORE_TURING, Host, Lines
+
+FOLDER, FILE = "/etc/nixos", "nvidia-driver.nix"
+IMPORTED = rf"sudo sed -i.bak 's|\./hardware-configuration\.nix|& ./{FILE}|' {FOLDER}/configuration.nix"
+UNDO = f"sudo mv {FOLDER}/configuration.nix.bak {FOLDER}/configuration.nix && sudo nixos-rebuild boot"
+REBUILD = "sudo nixos-rebuild boot"
+
+
+def install(host: Host, branch: int) -> Lines:
+    """A branch by its name only where it is the last of these GPUs: else the one that this nixpkgs keeps up to date."""
+    is_old = not host.generations.isdisjoint(BEFORE_TURING)
+    name = f"legacy_{branch}" if is_old else "production"
+    package = f"hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages.{name};"
+    flavour = f"hardware.nvidia.open = lib.mkForce {'true' if host.wants_open(branch) else 'false'};"
+    written = f"echo '{{ config, lib, ... }}: {{ {package} {flavour} }}' | sudo tee {FOLDER}/{FILE}"
+    return Lines(f"{written} && {IMPORTED} && sudo nix-channel --update && {REBUILD}", UNDO)
+
+
+def module(host: Host) -> Lines:
+    """Kernel and module are built for each other; a system that was built and not started is what differs."""
+    return Lines(f"{REBUILD} && sudo reboot", "sudo nixos-rebuild boot --rollback")
+
+
+def reinstall(host: Host) -> Lines:
+    return Lines(f"sudo nix-store --verify --check-contents --repair && {REBUILD}")
+
+
+def libraries(host: Host) -> Lines:
+    return Lines(REBUILD + " && sudo reboot")
+
+
+def fabric_manager(host: Host) -> Lines:
+    return Lines("")
+
+
+def toolkit(host: Host, release: str) -> Lines:
+    return Lines(f"nix-shell -p cudaPackages_{release.replace('.', '_')}.cudatoolkit")
+
+
+def sign(host: Host) -> Lines:
+    """Its modules are not signed: Secure Boot there checks the boot loader and the kernel only."""
+    return Lines("")

@@ -1,0 +1,108 @@
+"""NVLinks that go over a bridge, which somebody plugs onto two cards: where both ends are down, neither GPU is at fault. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.xids import LINK_ERRORS, GpuXids
+from gpudoctor.model import Action, Fix, Problem, Skip
+
+LINK = re.compile(r"\blink (\d+)", re.IGNORECASE)
+LOOK = "nvidia-smi nvlink -s"
+RESEAT = Fix(
+    "Switch off, seat the bridge anew on both cards, switch on",
+    "sudo poweroff",
+    risk="disruptive",
+    needs=("drain",),
+    verify=LOOK,
+    on=("host",),
+)
+REPLACE = Fix(
+    "If the same links stay down: swap it with another bridge; replace it where the fault follows it, else a card or its slot",
+    risk="disruptive",
+    verify=LOOK,
+    on=("host",),
+)
+TRY_RESET = Fix(
+    "Until then: stop all GPU work, then reset the GPUs of the bridge, which may bring the links up again",
+    "sudo nvidia-smi --gpu-reset",
+    risk="disruptive",
+    needs=("drain",),
+    verify=LOOK,
+    on=("host",),
+)
+HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a container", on=("container",), verify=LOOK)
+
+
+def has_bridge(gpu: Gpu) -> bool:
+    """Whether its links go over a bridge that somebody plugs in, as on all cards that are not on a board of their own."""
+    known = knowledge.gpu_by_name(gpu.name)
+    if known and known.nvlink:
+        return "bridge" in known.nvlink.form
+    return not any(link.remote == "switch" for link in gpu.nvlinks)
+
+
+def of_bridge(problem: Problem, xid: str = "") -> Problem:
+    """The problem, where the bridge is to blame."""
+    return replace(
+        problem,
+        title=f"The NVLink bridge between two GPUs is loose or broken{xid}",
+        why="The same links are down at both ends, which have the bridge in common that is plugged onto both cards; a GPU that "
+        "fails would mostly lose links of its own. The rest carries the traffic, so that collectives are slower.",
+        action=Action.REPLACE_HARDWARE,
+        fixes=(RESEAT, REPLACE, TRY_RESET, HOST),
+    )
+
+
+def broken_at_both_ends(facts: Facts, gpus: Sequence[GpuXids]) -> tuple[tuple[int, ...], str] | None:
+    """The links that broke off, and the card at their other end: both report them, or NVML has them down on both."""
+    first, *others = gpus
+    links = links_of(first)
+    if not links or first.gpu is None or not _is_bridged(first.gpu):
+        return None
+    if len(others) == 1 and links_of(others[0]) == links and _is_bridged(others[0].gpu):
+        return tuple(sorted(links)), others[0].name
+    twin = None if others else twin_of(facts, first.gpu)
+    return (down(first.gpu), f"GPU {twin.index}") if twin else None
+
+
+def twin_of(facts: Facts, gpu: Gpu) -> Gpu | None:
+    """The only other card on a bridge that has the same links down."""
+    twins = [one for one in facts.nvml.gpus if one.index != gpu.index and _is_bridged(one) and down(one) == down(gpu)]
+    return twins[0] if len(twins) == 1 and down(gpu) else None
+
+
+def down(gpu: Gpu) -> tuple[int, ...]:
+    """The links that are down, where others are up; none also where that is not known."""
+    try:
+        links = gpu.nvlinks
+    except Skip:
+        return ()
+    return tuple(link.link for link in links if not link.active) if any(link.active for link in links) else ()
+
+
+def links_of(gpu: GpuXids) -> frozenset[int]:
+    texts = (LINK.search(xid.text) for xid in gpu.all if xid.code in LINK_ERRORS)
+    return frozenset(int(found[1]) for found in texts if found)
+
+
+def _is_bridged(gpu: Gpu | None) -> bool:
+    try:
+        return gpu is not None and has_bridge(gpu)
+    except Skip:
+        return False
+
+
+def numbers(links: Iterable[int]) -> str:
+    """link 3, or links 8 to 11, or links 0, 2 and 5."""
+    known = sorted(links)
+    if len(known) == 1:
+        return f"link {known[0]}"
+    if len(known) > 2 and known == list(range(known[0], known[-1] + 1)):
+        return f"links {known[0]} to {known[-1]}"
+    return f"links {', '.join(map(str, known[:-1]))} and {known[-1]}"
