@@ -25,7 +25,7 @@ _HEADING = r"(?mi)^\s*(?:#+ *|\*\*)\S{0,4} ?"
 _REPORT = re.compile(
     _HEADING
     + r"(?:describe (?:the|your) |to reproduce|steps to reproduce|expected (?:behaviou?r|results?)|actual (?:behaviou?r|results?)"
-    r"|what (?:happened|i did)|bug (?:description|report)|your current environment)"
+    r"|what (?:happened|i did)|bug (?:description|report)|your current environment|\S+ error report)"
 )
 _PART_OF_REPORT = re.compile(
     _HEADING + r"(?:environment\b|reproduc|what version|system info|error (?:log|message|logs)|(?:relevant )?log(?:s| output)\b"

@@ -161,6 +161,7 @@ OF_HOOKS = (
         (*SHUT_OFF, causes.DRIVER, causes.WRONG_ROOT),
     ),
     Message(r"nvml error: driver not loaded", HOST_DRIVER, "{said}", (causes.DRIVER,)),
+    Message(r"requirement error: invalid expression", requests.UNREADABLE, sure=LIKELY),
     Message(r"requirement error: |unsatisfied condition: ", REQUIRES, "the image wants {condition}; {driver}"),
     Message(r"/sys/fs/cgroup/devices/user\.slice/\S*devices\.allow: permission denied", ROOTLESS),
     Message(r"failed to add device rules: .*load program: invalid argument", hooks.FILTER),
@@ -191,7 +192,10 @@ OF_HOOKS = (
     Message(r"ldcache error: ", LDCONFIG, sure=LIKELY),
     Message(r'(?:stat failed: |custom device "|^l?stat )/dev/nvidia-modeset"?: ', hooks.MODESET),
     Message(
-        r'(?:stat failed: |custom device "|^l?stat )(?P<name>/dev/nvidia-uvm(?:-tools)?)"?: ', hooks.UVM, "{name} is not there"
+        r'(?:stat failed: |custom device "|^l?stat )(?P<name>/dev/nvidia-uvm(?:-tools)?)"?: ',
+        hooks.UVM,
+        "{name} is not there",
+        (causes.DRIVER,),
     ),
     Message(
         r'(?:custom device "|^l?stat |stat failed: )(?P<name>/dev/(?:nvidia[\w-]*|dxg))"?: (?:lstat \S+: )?no such file',

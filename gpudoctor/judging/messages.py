@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts.texts import Passage, Text
+from gpudoctor.judging.first_errors import first_error, last_error
 from gpudoctor.knowledge.messages import Message, messages
 from gpudoctor.model import Confidence, Finding, Problem, Status
 
@@ -29,18 +30,23 @@ class Match(NamedTuple):
 
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
     """One finding per problem, in the order in which the texts name them; several messages may name the same."""
+    texts = tuple(texts)
     named: dict[str, list[Match]] = {}
     for match in matches(texts):
         named.setdefault(match.message.problem, []).append(match)
     wrappers = {id for id, found in named.items() if all(match.message.wraps for match in found)}
     causes = {cause for id in wrappers for match in named[id] for cause in match.message.causes}
     told = [id for id, found in named.items() if id not in wrappers and not _is_clue(found)]
-    failures = [id for id in told if problems[id].status is Status.FAIL or id in causes]
+    failures = [id for id in told if problems[id].status is Status.FAIL or id in causes or _fails(named[id])]
     xids = [id for id in problems if id.startswith(("xid-", "sxid-"))]
     for id, found in named.items():
         finding = _finding(problems[id], found)
         wrapped = [other for other in (*failures, *xids) if id in wrappers and other not in finding.causes]
         yield replace(finding, causes=(*finding.causes, *wrapped))
+    if not failures:
+        yield from first_error(texts, [match.message for id in wrappers for match in named[id]], problems)
+    if not any(id in named for id in (*failures, *wrappers)):
+        yield from last_error(texts, problems)
 
 
 def matches(texts: Iterable[Text]) -> list[Match]:
@@ -107,12 +113,16 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
         evidence["decide"] = message.decide
     words = _UNTOLD.sub("", message.words.format_map(_Named(surest.groups)))
     confidence = Confidence(message.confidence)
-    status = Status.FAIL if any(match.message.fails for match in found) else problem.status
+    status = Status.FAIL if _fails(found) else problem.status
     if all(match.text.is_documentation for match in found):
         status, confidence = Status.WARN, Confidence.UNKNOWN
         words = f"{words}; this text reads as documentation, which quotes what may go wrong"
     about = replace(message.means(problem), status=status)
     return Finding(about, words, evidence, confidence=confidence, causes=(problem.id, *causes), is_clue=_is_clue(found))
+
+
+def _fails(found: Iterable[Match]) -> bool:
+    return any(match.message.fails for match in found)
 
 
 def _is_clue(found: Iterable[Match]) -> bool:

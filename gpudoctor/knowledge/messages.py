@@ -128,8 +128,8 @@ def problems() -> dict[str, Problem]:
 
 
 def anchors() -> tuple[str, ...]:
-    """The literals of all messages, each once."""
-    return tuple(dict.fromkeys(literal for message in messages() for literal in message.kept))
+    """The literals of all messages, each once, and those of any error of Python."""
+    return tuple(dict.fromkeys((*(literal for message in messages() for literal in message.kept), "Error: ", "Exception: ")))
 
 
 def with_words(text: str) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from gpudoctor.evidence.readers import (
     nvidia_smi_topology,
     nvidia_smi_xml,
     os_packages,
+    program_versions,
     programs,
     python_packages,
     system_texts,
@@ -40,5 +41,6 @@ READERS: tuple[Reader, ...] = (
     nvidia_smi_xml.READER,
     nccl_log.READER,
     bug_report.READER,
+    *program_versions.READERS,
     *programs.READERS,
 )

@@ -38,8 +38,10 @@ BEGINS = re.compile(f"{COMMAND.pattern}|{ERROR.pattern}")
 ENDS = re.compile(
     r"^\s*$|^(?:\(\S+\) )?(?:[\w.-]+@[\w.-]+[ :~]|\S{0,80}[$#❯](?:\s|$)|\[[^\]]{1,80}\][$#] )|^PS [A-Z]:|^[➜❯] "
     r"|^Traceback |^```|^\s+(?:Normal|Warning) +[A-Z]\w+ "
-    r"|^(?:Run|See) 'docker|^NAME +|^Events:"
+    r"|^(?:Run|See) 'docker|^NAME +|^Events:|^\[ *\d+\.\d{3,}\] |^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
 )
+# What Podman says only, also where its command is called docker.
+OF_PODMAN = re.compile(r"Emulate Docker CLI using podman|Error: setting up CDI devices: |netavark: |level=\w+ msg=\"podman ")
 MOST_LINES, MOST_SAID = 40, 15  # of a block, and of the message in it
 # Options of `run` that take a value as the next word, so that it is not the image.
 TAKE_A_VALUE = re.compile(
@@ -57,7 +59,7 @@ def read(text: str) -> dict[str, Reply] | None:
         return None
     place, match = next((each for each in found if "Unable to find image" not in each[1][0]), found[0])
     message = "\n".join([lines[place][match.start() :], *lines[place + 1 : place + MOST_SAID]])
-    value = _value(_joined(lines[:place]), message)
+    value = _value(_joined(lines[:place]), message, is_podman=any(OF_PODMAN.search(line) for line in lines))
     if not match["sure"] and not _is_known(value):
         return None
     return {"container-start": Reply("ok", value)}
@@ -81,9 +83,9 @@ def _joined(lines: list[str]) -> str:
     return next((line for line in command.splitlines() if COMMAND.search(line)), "")
 
 
-def _value(command: str, message: str) -> dict[str, Any]:
+def _value(command: str, message: str, *, is_podman: bool) -> dict[str, Any]:
     asked = COMMAND.search(command)
-    engine = "podman" if _is_podman(asked, message) else "docker"
+    engine = "podman" if is_podman or _is_podman(asked, message) else "docker"
     words = _words(asked["rest"] or "") if asked else []
     is_run = bool(asked and re.search(r"run|create", asked["verb"] or "") and "compose" not in (asked["verb"] or ""))
     arguments = _of_gpus(words)

@@ -11,13 +11,15 @@ from gpudoctor.model import Reply
 # https://docs.nvidia.com/deploy/nvidia-smi/index.html: what a path goes through, and why there is no peer access
 TOPOLOGY = {"PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
 P2P = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5, "U": 6}
-_HEAD = re.compile(r"^\s*GPU0\s+GPU1\b")
+_HEAD = re.compile(r"^\s*GPU0\s+(?:GPU1\b|NIC\d|mlx|CPU Affinity)")
 _ROW = re.compile(r"^\s*GPU(\d+)\s+(\S.*)$")
 
 
 def read(text: str) -> dict[str, Reply] | None:
     head, *rows = text.splitlines()
     count = len(re.findall(r"\bGPU\d+\b", head))
+    if count == 1:
+        return {"nvml:peers": Reply("ok", {"topology": {}, "p2p": {}})}
     cells = {pair: word for row in rows for pair, word in _cells(row, count)}
     topology = {pair: TOPOLOGY[word] for pair, word in cells.items() if word in TOPOLOGY and _is_upper(pair)}
     access = {pair: P2P[word] for pair, word in cells.items() if word in P2P}
@@ -44,7 +46,7 @@ def _is_upper(pair: str) -> bool:
 
 READER = Reader(
     kind="nvidia-smi topo",
-    anchors=("GPU0\tGPU1", "GPU0 "),
+    anchors=("GPU0\tGPU1", "GPU0 ", "GPU0\tNIC", "GPU0\tmlx", "GPU0\tCPU Affinity"),
     begins=_HEAD,
     ends=re.compile(r"^\s*(?!GPU\d|NIC\d|mlx|CPU\d)\S|^\s*$"),
     read=read,

@@ -28,6 +28,7 @@ _DISTRIBUTIONS = {
     "Arch Linux": ("arch", ""),
     "Manjaro": ("manjaro", "arch"),
     "EndeavourOS": ("endeavouros", "arch"),
+    "NixOS": ("nixos", ""),
 }
 _UNAME = re.compile(r"^\s*Linux \S+ (\d+\.\d+\S*) #.*?\b(x86_64|aarch64|ppc64le)\b.*$")
 
@@ -66,6 +67,24 @@ def _environment(text: str) -> dict[str, Reply] | None:
     pairs = (re.match(r"^\s*(?:export )?([A-Z]\w+)=(.*)$", line) for line in text.splitlines())
     variables = environment.variables({match[1]: match[2].strip().strip("\"'") for match in pairs if match})
     return {"environment": Reply("ok", variables)} if variables else None
+
+
+def _of_ollama(text: str) -> dict[str, Reply] | None:
+    """What Ollama was started with; a variable without a value may be unset, and -1 may be meant."""
+    found = _OLLAMA.search(text)
+    return {"environment": Reply("ok", {"CUDA_VISIBLE_DEVICES": found[1]})} if found else None
+
+
+_OLLAMA = re.compile(r"config env=\"map\[(?:[^\]]* )?CUDA_VISIBLE_DEVICES:(\d+(?:,\d+)*|(?:GPU|MIG)-[\w,-]+) ")
+
+
+def _of_nixos(text: str) -> dict[str, Reply]:
+    return {"file:/etc/os-release": Reply("ok", os_release("NixOS"))}
+
+
+_NIXOS = re.compile(
+    r"\bnixos-(?:rebuild|version|system)\b|@nixos\b|/etc/nixos/|/run/current-system/sw/|\bhardware\.nvidia\.\w+ *=|\(nixbld@"
+)
 
 
 def _nvcc(text: str) -> dict[str, Reply] | None:
@@ -114,4 +133,6 @@ READERS = (
         re.compile(r"^(?!\s*(?:export )?[A-Z]\w*=)"),
         400,
     ),
+    Reader("words of NixOS", ("nixos", "hardware.nvidia.", "current-system"), _NIXOS, _of_nixos, re.compile(""), 1),
+    Reader("environment of Ollama", ("CUDA_VISIBLE_DEVICES:",), _OLLAMA, _of_ollama, re.compile(""), 1),
 )

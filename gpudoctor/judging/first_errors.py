@@ -1,0 +1,166 @@
+"""The error of a program itself, where a launcher, a watchdog or a server says only that something failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpudoctor.facts.texts import Text
+from gpudoctor.knowledge.messages import Message
+from gpudoctor.model import Confidence, Finding, Fix, Problem
+
+PROBLEM = "program-raised-error"
+MOST_TOLD = 160  # characters of the error
+
+# What stands before a line: the rank, the process of Ray or vLLM, the time and place of a logger.
+_BEFORE = re.compile(
+    r"(?:\[?[Rr]ank ?(?P<rank>\d+)\]?:? ?|\(\w[^\n]{0,120}? ?pid=\d+[^)\n]*\) ?|(?:ERROR|CRITICAL) [^\]\n]{0,60}\] ?"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.,]+Z? ?(?:ERROR )?)*"
+)
+_ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S[^\n]{2,}")
+_NOT_STARTED = re.compile(
+    r"\S*python[\d.]*: (?P<words>Error while finding module specification for \S[^\n]*|can't open file [^\n]+)"
+)
+# What a process says of another one, or of its end.
+_ECHO = re.compile(
+    r"\b(?:ChildFailed|DistBackend|DistStore|DistNetwork|CalledProcess|EngineDead|ActorDied|RayActor|RayTask|BrokenPipe|Timeout"
+    r"|Connection(?:Reset|Refused|Aborted)?|EOF|WorkerCrashed)Error\b|\b(?:Signal|ProcessRaised|ProcessExited)Exception\b|NCCL|nccl"
+    r"|CUDA error|Engine core init|[Ee]ngine process|Broken pipe|[Cc]onnection (?:reset|closed|refused)|gloo/"
+)
+
+
+# What is no end of a program: what Python could not raise, tests that provoke an error, what a server tells of one request.
+_NO_END = re.compile(
+    r"Exception ignored in|Exception in ASGI application|During task with name|Task exception was never retrieved"
+)
+_GOES_ON = re.compile(
+    r"(?i)\b(?:loss|epoch|step|iter\w*)\b[ =:]|\bit/s|\d%\||skipp|retry|continu|\bsaved\b|finished|success\b|succeeded|passed"
+    r"|complete|\b200\b"
+)
+_OF_GPU = re.compile(r"(?i)cuda|gpu|nccl|nvidia|nvml|cudnn|cublas|device|driver|memory|libnv|triton|kernel")
+MOST_BEHIND = 3  # lines that a program prints behind its last error, beside the rest of the message
+
+NOT_OF_GPU = (
+    "The text ends in a traceback of the program, and nothing in it tells of a fault of the GPU, its driver or CUDA. The last "
+    "line names the error, the lines above it name the file and line of the program."
+)
+WAYS = (
+    Fix(
+        "Look from the bottom up for the first file of your own: that line was given something that it cannot use, such as "
+        "tensors of the wrong shape or type, a wrong checkpoint, or an empty folder of data"
+    ),
+    Fix(
+        "Where it is a file of a package: see which versions it wants, and what is installed",
+        "python -m pip check; python -m pip list",
+    ),
+    Fix("Stop at the error, and look at the values (train.py: your program)", "python -m pdb -c continue train.py"),
+)
+
+
+class Said(NamedTuple):
+    """An error where it was first told; rank "" where that is not told."""
+
+    text: Text
+    line: int
+    rank: str
+    words: str
+
+
+def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Mapping[str, Problem]) -> Iterator[Finding]:
+    """The first error of a program that no message knows. wrapping: the messages that only say that something failed."""
+    if not any(PROBLEM in message.causes for message in wrapping):
+        return
+    told = (text for text in texts if not text.is_documentation)
+    said = next((error for text in told for error in _errors(text, wrapping)), None)
+    if said:
+        who = f"rank {said.rank}" if said.rank else "the program"
+        words = said.words if len(said.words) <= MOST_TOLD else said.words[: MOST_TOLD - 2].rstrip() + " …"
+        evidence = {"said": said.words, "where": f"{said.text.name}, line {said.line}"}
+        problem = replace(problems[PROBLEM], fixes=_ways(said.words, problems[PROBLEM].fixes))
+        yield Finding(problem, f"{who} ended with its own error: {words}", evidence, confidence=Confidence.LIKELY)
+
+
+def last_error(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
+    """The error of a program in which a text ends, where no message is known and its words do not speak of the GPU."""
+    for text in texts:
+        if text.is_documentation or text.of_passed_tests:
+            continue
+        *_, said = (None, *_errors(text, ()))
+        if said and not _OF_GPU.search(said.words) and _is_the_end(text, said):
+            words = said.words if len(said.words) <= MOST_TOLD else said.words[: MOST_TOLD - 2].rstrip() + " …"
+            problem = replace(problems[PROBLEM], why=NOT_OF_GPU, fixes=_ways(said.words, WAYS))
+            evidence = {"said": said.words, "where": f"{text.name}, line {said.line}"}
+            yield Finding(problem, f"the program ended with its own error: {words}", evidence, confidence=Confidence.LIKELY)
+            return
+
+
+def _is_the_end(text: Text, said: Said) -> bool:
+    """A traceback leads to it, and hardly anything stands behind it."""
+    behind = [
+        line for number, line in text.lines if number > said.line and line.strip() and not line.startswith((" ", "\t", ">"))
+    ]
+    above = [line for number, line in text.lines if number < said.line]
+    rest = text.total_lines - said.line
+    if rest > MOST_UNSEEN and 2 * sum(number > said.line for number, _ in text.lines) < rest:
+        return False
+    if not any(_FRAME.search(line) for line in above[-MOST_FRAME_LINES:]):
+        return False
+    starts = [place for place, line in enumerate(above) if "Traceback (most recent call last)" in line]
+    start = starts[-1] if starts else 0
+    if any(_NO_END.search(line) for line in above[max(start - 2, 0) : start + 1]):
+        return False
+    return len(behind) <= MOST_BEHIND and not any(_GOES_ON.search(line) for line in behind)
+
+
+MOST_UNSEEN = 20  # lines behind it, of which a long text may not have kept half
+MOST_FRAME_LINES = 12  # above an error, among which a frame of its traceback stands
+_FRAME = re.compile(r"Traceback \(most recent call last\)|\bFile \"[^\"]+\", line \d+|^-+> ?\d+ |^\S+ in \S+\(|^File \S+:\d+")
+
+
+def _ways(words: str, otherwise: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The ways out; of a module that is not there, to install it."""
+    missing = _MISSING.match(words)
+    return (*(_install(missing[1]) if missing else ()), *otherwise)
+
+
+def _install(module: str) -> tuple[Fix, ...]:
+    return (
+        Fix(
+            f"Install the module {module} into this environment (its package may have another name); a job: on all its nodes",
+            f"<python> -m pip install {module}",
+            needs=("network",),
+            verify=f"<python> -c 'import {module}'",
+        ),
+    )
+
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
+
+
+def _errors(text: Text, wrapping: Sequence[Message]) -> Iterator[Said]:
+    for passage in text.passages:
+        above = " "
+        lines = passage.text.split("\n")
+        for number, line in enumerate(lines, passage.first):
+            before = _BEFORE.match(line)
+            rest = line[before.end() :] if before else line
+            error = _ERROR.match(rest) if above.startswith((" ", "\t", "Traceback (")) else None
+            started = _NOT_STARTED.match(rest)
+            words = error[0] if error else started["words"] if started else ""
+            if words and not _ECHO.search(words) and not any(message.regex.search(line) for message in wrapping):
+                more = _continued(words, lines[number - passage.first + 1 :][:MOST_CONTINUED])
+                yield Said(text, number, (before["rank"] or "") if before else "", " ".join(f"{words} {more}".split()))
+            above = rest if rest.strip() else above
+
+
+def _continued(words: str, following: Sequence[str]) -> str:
+    """What an error that ends with a colon leaves to the next lines: TensorFlow's reasons, the keys of a state_dict."""
+    if not words.rstrip().endswith(":"):
+        return ""
+    told = [line.strip() for line in following if line.startswith((" ", "\t")) and line.strip()]
+    return next((line for line in told if line.startswith("(0) ")), told[0] if told else "")
+
+
+MOST_CONTINUED = 4
