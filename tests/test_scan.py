@@ -267,3 +267,18 @@ def test_chunks_are_whole_lines_and_nothing_is_lost() -> None:
     assert b"".join(found) == data
     assert len(found) > 1
     assert all(chunk.endswith(b"\n") for chunk in found)
+
+
+def test_a_text_without_line_ends_is_cleaned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned = 0
+    clean = lines.clean
+
+    def counted(line: bytes) -> str:
+        nonlocal cleaned
+        cleaned += len(line)
+        return clean(line)
+
+    monkeypatch.setattr(lines, "clean", counted)
+    piece = b"NVRM: Xid (PCI:0000:5e:00): 31, pid=4242, MMU Fault " * 40_000
+    scan(piece, (piece for _ in range(12)), ())
+    assert 0 < cleaned < 3 * 13 * len(piece)

@@ -63,13 +63,10 @@ def clean(line: bytes) -> str:
 
 def around(line: bytes, position: int) -> bytes:
     """What matters of a line, which stands at a position: between two carriage returns, and of a long line its neighbourhood."""
-    start = line.rfind(b"\r", 0, position) + 1
-    end = line.find(b"\r", position)
-    part = line[start : len(line) if end < 0 else end]
-    if len(part) > 2 * LINE_CHARACTERS:
-        place = position - start
-        part = part[max(place - LINE_CHARACTERS, 0) : place + LINE_CHARACTERS]
-    return part
+    first, last = max(position - LINE_CHARACTERS, 0), position + LINE_CHARACTERS
+    start = line.rfind(b"\r", first, position) + 1 or first
+    end = line.find(b"\r", position, last)
+    return line[start : last if end < 0 else end]
 
 
 class Kept:
@@ -87,14 +84,19 @@ class Kept:
     def take(self, chunk: bytes, first: int, hits: Iterable[tuple[int, int, int, int]]) -> None:
         """A chunk of whole lines, of which the first has this number, and what was found in it, in its order."""
         at, number = self._store(chunk, 0, first, self.owed)
+        whole, whole_at = b"", -1
         for line, start, position, anchor in hits:
             self._note(anchor, line)
             if line - BEFORE > number:
                 at, number = _back(chunk, start, line)
             elif line - BEFORE < first:
-                self.stored.update((place, clean(text)) for place, text in self.before if place >= line - BEFORE)
+                for place, text in self.before[max(len(self.before) - BEFORE, 0) :]:
+                    if place >= line - BEFORE:
+                        self._keep(place, text)
             at, number = self._store(chunk, at, number, line + AFTER)
-            self._point_at(chunk[start : end_of(chunk, start)], line, position - start)
+            if start != whole_at:
+                whole, whole_at = chunk[start : end_of(chunk, start)], start
+            self._point_at(whole, line, position - start)
         self.before = _last(chunk, first)
         if self.size > KEPT_BYTES:
             self._prune()
