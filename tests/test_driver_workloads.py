@@ -139,7 +139,7 @@ def test_overlap(run: Run) -> None:
         values = run("stream_overlap").values
         assert values["to GPU"]["wrong_words"] == 0
         side_by_side = values["concurrent kernels"]
-        at_once = side_by_side["all_milliseconds"] < side_by_side["kernels"] * KERNEL_MILLISECONDS
+        at_once = side_by_side["all_milliseconds"] < 2 * side_by_side["one_milliseconds"]
         return at_once and all(values[way]["hidden"] > 0.7 for way in ("to GPU", "from GPU"))
 
     assert any(hides() for _ in range(TRIES))
@@ -150,7 +150,8 @@ def test_blocking_launches_hide_nothing(run: Run) -> None:
         values = run("stream_overlap", CUDA_LAUNCH_BLOCKING="1").values
         side_by_side = values["concurrent kernels"]
         assert side_by_side["all_milliseconds"] >= side_by_side["kernels"] * KERNEL_MILLISECONDS
-        return values["to GPU"]["hidden"] < 0.5  # type: ignore[no-any-return]
+        by_turns = side_by_side["all_milliseconds"] > 7 * side_by_side["one_milliseconds"]
+        return bool(by_turns and values["to GPU"]["hidden"] < 0.5)
 
     assert any(hides_nothing() for _ in range(TRIES))
 

@@ -132,8 +132,10 @@ class Inside:
 
 def _hint(said: str) -> str:
     """What is behind words that do not say it."""
-    if re.search(r"\bKilled\b|exit code 137|MemoryError|Cannot allocate memory", said):
+    if re.search(r"\bKilled\b|MemoryError|Cannot allocate memory", said):
         return " (its memory limit is too low: it needs 64 MiB)"
+    if "exit code 137" in said:
+        return " (it was killed; most likely its memory limit is too low: it needs 64 MiB)"
     if "No space left on device" in said:
         return " (its /tmp is full)"
     return ""

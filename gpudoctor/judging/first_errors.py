@@ -40,6 +40,11 @@ _GOES_ON = re.compile(
     r"|complete|\b200\b"
 )
 _OF_GPU = re.compile(r"(?i)cuda|gpu|nccl|nvidia|nvml|cudnn|cublas|device|driver|memory|libnv|triton|kernel")
+MOST_UNSEEN = 20  # lines behind it, of which a long text may not have kept half
+MOST_FRAME_LINES = 12  # above an error, among which a frame of its traceback stands
+_FRAME = re.compile(r"Traceback \(most recent call last\)|\bFile \"[^\"]+\", line \d+|^-+> ?\d+ |^\S+ in \S+\(|^File \S+:\d+")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
+MOST_CONTINUED = 4  # lines in which an error goes on
 MOST_BEHIND = 3  # lines that a program prints behind its last error, beside the rest of the message
 
 NOT_OF_GPU = (
@@ -76,10 +81,9 @@ def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Ma
     said = next((error for text in told for error in _errors(text, wrapping)), None)
     if said:
         who = f"rank {said.rank}" if said.rank else "the program"
-        words = said.words if len(said.words) <= MOST_TOLD else said.words[: MOST_TOLD - 2].rstrip() + " …"
         evidence = {"said": said.words, "where": f"{said.text.name}, line {said.line}"}
         problem = replace(problems[PROBLEM], fixes=_ways(said.words, problems[PROBLEM].fixes))
-        yield Finding(problem, f"{who} ended with its own error: {words}", evidence, confidence=Confidence.LIKELY)
+        yield Finding(problem, f"{who} ended with its own error: {_short(said.words)}", evidence, confidence=Confidence.LIKELY)
 
 
 def last_error(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
@@ -89,11 +93,16 @@ def last_error(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterat
             continue
         *_, said = (None, *_errors(text, ()))
         if said and not _OF_GPU.search(said.words) and _is_the_end(text, said):
-            words = said.words if len(said.words) <= MOST_TOLD else said.words[: MOST_TOLD - 2].rstrip() + " …"
             problem = replace(problems[PROBLEM], why=NOT_OF_GPU, fixes=_ways(said.words, WAYS))
             evidence = {"said": said.words, "where": f"{text.name}, line {said.line}"}
-            yield Finding(problem, f"the program ended with its own error: {words}", evidence, confidence=Confidence.LIKELY)
+            yield Finding(
+                problem, f"the program ended with its own error: {_short(said.words)}", evidence, confidence=Confidence.LIKELY
+            )
             return
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= MOST_TOLD else words[: MOST_TOLD - 2].rstrip() + " …"
 
 
 def _is_the_end(text: Text, said: Said) -> bool:
@@ -114,11 +123,6 @@ def _is_the_end(text: Text, said: Said) -> bool:
     return len(behind) <= MOST_BEHIND and not any(_GOES_ON.search(line) for line in behind)
 
 
-MOST_UNSEEN = 20  # lines behind it, of which a long text may not have kept half
-MOST_FRAME_LINES = 12  # above an error, among which a frame of its traceback stands
-_FRAME = re.compile(r"Traceback \(most recent call last\)|\bFile \"[^\"]+\", line \d+|^-+> ?\d+ |^\S+ in \S+\(|^File \S+:\d+")
-
-
 def _ways(words: str, otherwise: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """The ways out; of a module that is not there, to install it."""
     missing = _MISSING.match(words)
@@ -134,9 +138,6 @@ def _install(module: str) -> tuple[Fix, ...]:
             verify=f"<python> -c 'import {module}'",
         ),
     )
-
-
-_MISSING = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
 
 
 def _errors(text: Text, wrapping: Sequence[Message]) -> Iterator[Said]:
@@ -161,6 +162,3 @@ def _continued(words: str, following: Sequence[str]) -> str:
         return ""
     told = [line.strip() for line in following if line.startswith((" ", "\t")) and line.strip()]
     return next((line for line in told if line.startswith("(0) ")), told[0] if told else "")
-
-
-MOST_CONTINUED = 4
