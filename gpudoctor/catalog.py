@@ -54,7 +54,8 @@ def problems() -> dict[str, tuple[Check, Problem]]:
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that look most like `name`, best first."""
+    """The names that look most like `name`, best first: one that was not typed to its end, one that was mistyped."""
     known = list(names)
+    begun = [other for other in known if name and other.startswith(name)]
     inside = [other for other in known if name and name in other]
-    return tuple(dict.fromkeys(difflib.get_close_matches(name, known, n=3, cutoff=0.5) + inside))[:3]
+    return tuple(dict.fromkeys(begun + difflib.get_close_matches(name, known, n=3, cutoff=0.5) + inside))[:3]

@@ -182,6 +182,7 @@ def test_a_registry_that_is_none(prefix: str) -> None:
         ("24.08", "did you mean pytorch-24.08"),
         ("pytorch", "pytorch is a family of images: name one, such as pytorch-26.09"),
         ("cuda-12.6-devel", "did you mean cuda-12.6-devel-ubuntu24.04"),
+        ("torch-2.6", "did you mean torch-2.6.0-cuda12.6-cudnn9-devel"),
         ("cuda-12.6.9-devel-ubuntu22.04", "cuda-12.6-devel-ubuntu22.04"),
         ("cup", "did you mean cupy"),
         ("qqq", "no image is called 'qqq' (gpudoctor images list shows the names"),
