@@ -197,6 +197,14 @@ def test_no_name_is_guessed(name: str, words: str) -> None:
     assert "\n" not in str(failure.value)
 
 
+@pytest.mark.parametrize("words", [("run",), ("check",), ("images",), ("images", "build")], ids=" ".join)
+def test_every_example_of_the_help_names_an_image(words: tuple[str, ...]) -> None:
+    said = run(*words, "--help").stdout
+    named = re.findall(r"gpudoctor .*(?:--image|images (?:show|pull|build)) ([^\sA-Z]+)(?= |$)", said, re.M)
+    assert named
+    assert all(resolve(name) for name in named)
+
+
 def test_folders_are_families_of_the_table_or_recipes_with_a_dockerfile() -> None:
     folders = {path.parent.name: path.parent for path in files.folder("images").glob("*/image.yaml")}
     recipes = {name: image for name, image in NAMES.items() if image.recipe}

@@ -46,7 +46,7 @@ Examples:
   gpudoctor run --image pytorch-24.08 -- python train.py
   gpudoctor run --image pytorch-24.08 --gpus 0,2 --for training -- torchrun …
   gpudoctor run --image pytorch-24.08 --user me          files belong to you
-  gpudoctor run --image cuda-12.6-devel --dry-run        only say how
+  gpudoctor run --image pytorch-24.08 --dry-run          only say how
   gpudoctor run --image repository/name:tag --docker-option --cpus=4
 \b
 Exit code: that of the command inside; 125, 126 or 127 where the engine could
