@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -40,6 +41,11 @@ GROUPS = {name: name for name in ("gpu_daemon", "cdi_daemon", "podman", "registr
 # Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
+
+# What nohup or a shell's & has us ignore, the programs that tests start would ignore as well, and those end them by signals.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 THERE = pytest.StashKey[frozenset[str]]()
 LEFT = pytest.StashKey[list[str]]()
