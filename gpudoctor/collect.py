@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +13,9 @@ from gpudoctor.model import Reply, Snapshot
 from gpudoctor.target import Target
 
 Progress = Callable[[tuple[str, ...]], None]
+
+# A container and its host are asked by a thread each, and msgspec crashes where two decode the same type for the first time.
+LOADING = threading.Lock()
 
 
 def collect(
@@ -38,6 +42,7 @@ def collect(
 
 def _load_what_judges() -> None:
     """A quarter of a second in which the machine already answers."""
-    from gpudoctor import catalog, doctor  # noqa: F401
+    with LOADING:
+        from gpudoctor import catalog, doctor  # noqa: F401
 
-    catalog.checks()
+        catalog.checks()

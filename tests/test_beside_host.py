@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import machine
 import pytest
 
 from gpudoctor import catalog, doctor, snapshot
+from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
 from gpudoctor.judging import beside_host
 from gpudoctor.model import Reply, Report, Skip, Snapshot, Status
@@ -92,3 +97,31 @@ def test_a_container_that_did_not_start_leaves_the_host_to_be_judged() -> None:
     assert report.target["kind"] == "host"
     assert {result.area for result in report.checks} <= set(beside_host.AREAS)
     assert "x:1, by docker 28.5.2 without a GPU: it did not start" in " ".join(terminal.render(report).split())
+
+
+def test_what_judges_is_loaded_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a container that is examined together with its host may cost a crash."""
+    at_work: list[int] = []
+    together: list[int] = []
+
+    def checks() -> None:
+        at_work.append(1)
+        time.sleep(0.05)
+        together.append(len(at_work))
+        at_work.pop()
+
+    class Somewhere:
+        path = "somewhere"
+
+        def run(self, job: Any, hear: Callable[[dict[str, Any]], None], meanwhile: Any = None, patience: float = 0) -> int:
+            hear({"question": "any", "reply": {"status": "missing"}})
+            meanwhile()
+            return 0
+
+    monkeypatch.setattr(catalog, "checks", checks)
+    threads = [threading.Thread(target=collect, args=(Somewhere(), 1.0, {}, print)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [1, 1]
