@@ -208,6 +208,7 @@ def test_gpus_that_a_running_container_loses(lab_machine: Machine, gpu_daemon: D
         done = Doctor(lab_machine, gpu_daemon.full).ask("check", "--format=json", "--level=quick", "--container", container)
     finally:
         gpu_daemon.docker("rm", "--force", container)
+    assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["diagnosis"][0]["problem"] == "container-lost-gpu-access"
 
 
