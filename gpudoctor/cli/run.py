@@ -186,7 +186,7 @@ def command(context: click.Context, /, **given: Any) -> None:
         built = commands.build(engine, reference, about, access, replace(options, cache=False), where)
     _announce(built, access, ours)
     ended = Run(engine, built, access.mode != "none", _tell).wait()
-    context.exit(_finish(engine, access, ended))
+    context.exit(_finish(engine, access, ended, ours.quiet))
 
 
 def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str, Any]:
@@ -210,13 +210,13 @@ def _announce(built: Command, access: Access, ours: Ours) -> None:
         _write(built.shown(less_private=True))
 
 
-def _finish(engine: Engine, access: Access, ended: Ended) -> int:
+def _finish(engine: Engine, access: Access, ended: Ended, is_quiet: bool) -> int:
     if ended.detached:
         _tell(f"it still runs: {engine.program} attach {ended.detached}; {engine.program} rm --force {ended.detached} ends it")
     if ended.refusal:
         _write(_why(engine, access, ended))
-    elif ended.code > 0 and not ended.has_looked:
-        _tell("it ended before one could see whether a GPU had arrived in it")
+    elif not ended.has_looked and (ended.code > 0 or (ended.code == 0 and not is_quiet)):
+        _tell("whether a GPU had arrived in it was not seen: it ended too soon, or has no shell")
     return ended.code if ended.code >= 0 else 128 - ended.code
 
 
