@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import main
-from gpudoctor.containers import arrival, caches, command, gpus, guard, profiles, rlimits, streams
+from gpudoctor.containers import arrival, caches, command, gpus, guard, profiles, rlimits, running, streams
 from gpudoctor.containers.command import Command, Options
 from gpudoctor.containers.engine import Engine
 from gpudoctor.containers.gpus import Access
@@ -509,7 +509,8 @@ def test_an_end_that_somebody_else_keeps_open_is_not_waited_for() -> None:
         os.close(end)
 
 
-def test_what_nobody_reads_can_be_given_up() -> None:
+@pytest.mark.parametrize("by", ["somebody", "the clock"])
+def test_what_nobody_reads_can_be_given_up(by: str) -> None:
     source, errors = os.pipe()
     shown, sink = os.pipe()
     relay = streams.Relay(os.fdopen(source, "rb", buffering=0), sink, streams.DOCKER)
@@ -517,12 +518,25 @@ def test_what_nobody_reads_can_be_given_up() -> None:
     for _ in range(3):
         os.write(errors, bytes(1 << 15))
     os.close(errors)
-    threading.Timer(0.3, relay.give_up).start()
-    relay.finish()
+    if by == "somebody":
+        threading.Timer(0.3, relay.give_up).start()
+        relay.finish()
+    else:
+        relay.finish(0.3)
     assert relay.is_alive()
     os.close(shown)
     relay.join()
     os.close(sink)
+
+
+def test_an_end_is_seen_also_by_a_signal_that_interrupts_the_wait_for_it() -> None:
+    with subprocess.Popen(["sleep", "0.1"]) as process:
+        assert not running.has_ended(process)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with process._waitpid_lock:  # type: ignore[attr-defined]  # as `wait` has it at that moment
+            assert process.poll() is None
+            assert running.has_ended(process)
+    assert running.has_ended(process)
 
 
 def test_the_help_names_all_that_is_added() -> None:

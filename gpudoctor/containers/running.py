@@ -6,6 +6,7 @@ The engine's own command does that on an inherited terminal, so this starts it a
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -31,7 +32,7 @@ __all__ = ["Ended", "Run", "guard"]
 KEYS = (signal.SIGINT, signal.SIGQUIT)  # the terminal gives them to the engine's command as well
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (*KEYS, *ENDING, signal.SIGUSR1, signal.SIGUSR2)
-GRACE_SECONDS = 10  # until a program that was told to end is killed, as `docker stop` has it
+GRACE_SECONDS = 10  # for a program that was told to end, as `docker stop` has it, and then for whoever reads its last words
 LOST_SECONDS = 0.3  # until it is asked whether a signal arrived
 LOCAL_MODES = 3  # where tcgetattr has them
 
@@ -66,6 +67,7 @@ class Run:
         self._relay: streams.Relay | None = None
         self._stopping: list[threading.Thread] = []
         self._was_signalled = False
+        self._must_end = False
 
     def wait(self) -> Ended:
         """Until the container has ended and is gone; tried again without what the engine may not give."""
@@ -113,7 +115,7 @@ class Run:
         code = process.wait()
         if look:
             look.stop()
-        relay.finish()
+        relay.finish(GRACE_SECONDS if self._must_end else math.inf)
         for thread in self._stopping:
             thread.join()
         refusal = relay.refusal(code)
@@ -173,7 +175,8 @@ class Run:
         if self._process is None:
             raise SystemExit(128 + number)
         self._was_signalled = self._was_signalled or number in (*KEYS, *ENDING)
-        if self._relay and number in (*KEYS, *ENDING) and self._process.poll() is not None:
+        self._must_end = self._must_end or number in ENDING
+        if self._relay and number in (*KEYS, *ENDING) and has_ended(self._process):
             self._relay.give_up()
         container = read(self._cidfile)
         if container and number in KEYS and _keys_reach_us():
@@ -216,6 +219,14 @@ class Run:
                     engines.run(self._engine.argv("kill", container), engines.SECONDS)
                 else:
                     self._engine.remove(container)
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Also where a signal came while `wait` was about to hear of it: `poll` knows nothing then."""
+    if process.returncode is None:
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return True
 
 
 def _keys_reach_us() -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import select
 import sys
 import threading
+import time
 from typing import IO
 
 DOCKER, PODMAN = b"docker: ", b"Error: "  # with which they say why nothing was started
@@ -45,11 +47,14 @@ class Relay(threading.Thread):
                     self._write(data)
         self._source.close()
 
-    def finish(self) -> None:
+    def finish(self, seconds: float = math.inf) -> None:
         """After the end of the engine's command: until all that it said is written, however slow the reader is."""
         self._has_ended = True
+        end = time.monotonic() + seconds
         while self.is_alive() and not self._is_given_up:
             self.join(JOIN_SECONDS)
+            if time.monotonic() > end:
+                self.give_up()
 
     def give_up(self) -> None:
         """Whoever waits in `finish` need not wait any longer."""
