@@ -89,7 +89,7 @@ class Interpreter:
     """A Python on this machine, of any version from 3.8; `path` may also be the folder of a virtual environment."""
 
     def __init__(self, path: str) -> None:
-        self.path = str(Path(path) / "bin" / "python") if Path(path).is_dir() else path
+        self.path = str(Path(path) / "bin" / "python") if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
 
     def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
         """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up.
@@ -169,7 +169,7 @@ class Ending:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        heeded = [number for number in CUTTING_OFF if signal.getsignal(number) != signal.SIG_IGN]  # as nohup has it
+        heeded = [number for number in CUTTING_OFF if _is_free(signal.getsignal(number))]
         before = {number: signal.signal(number, self._cut_off) for number in heeded}
         try:
             yield
@@ -188,6 +188,12 @@ class Ending:
         self.signal = number
         self.deadline = time.monotonic() + self.patience
         self.stop()
+
+
+def _is_free(handler: Any) -> bool:
+    """A program that uses us keeps the handlers that it has set, and what it ignores, as under nohup, stays ignored."""
+    is_default = handler in (signal.SIG_DFL, signal.default_int_handler)
+    return is_default or (getattr(handler, "__module__", None) or "").startswith("gpudoctor.")
 
 
 def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last: str) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from gpudoctor import catalog, snapshot
 from gpudoctor.facts import Facts
 from gpudoctor.measuring import bench
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot
-from gpudoctor.workloads.stream_overlap import KERNEL_MILLISECONDS
+from gpudoctor.workloads.stream_overlap import KERNEL_MILLISECONDS, MOST_PIECES, in_pieces
 
 # Sizes and times that suit the stub: small, since its kernels are loops in C.
 SMALL = """
@@ -138,16 +138,37 @@ def test_overlap(run: Run) -> None:
     def hides() -> bool:
         values = run("stream_overlap").values
         assert values["to GPU"]["wrong_words"] == 0
+        timeline = values["to GPU"]["timeline"]
+        ((began, ended),) = timeline["compute"]
+        ((copy_began, copy_ended),) = timeline["copy"]  # the stub's copies take as long as the whole computation
+        assert began == 0
+        copied_beside = copy_began < ended / 2 < copy_ended
         side_by_side = values["concurrent kernels"]
         at_once = side_by_side["all_milliseconds"] < 2 * side_by_side["one_milliseconds"]
-        return at_once and all(values[way]["hidden"] > 0.7 for way in ("to GPU", "from GPU"))
+        return bool(copied_beside and at_once and all(values[way]["hidden"] > 0.7 for way in ("to GPU", "from GPU")))
 
     assert any(hides() for _ in range(TRIES))
+
+
+@pytest.mark.parametrize("count", [1, MOST_PIECES - 1, MOST_PIECES, 67])
+def test_copies_are_shown_in_a_few_pieces(count: int) -> None:
+    done: list[int] = []
+    pieces = in_pieces(lambda: done.append(len(done)), count)
+    assert len(pieces) == min(count, MOST_PIECES)
+    lengths = []
+    for piece in pieces:
+        before = len(done)
+        piece()
+        lengths.append(len(done) - before)
+    assert len(done) == count
+    assert max(lengths) - min(lengths) <= 1
 
 
 def test_blocking_launches_hide_nothing(run: Run) -> None:
     def hides_nothing() -> bool:
         values = run("stream_overlap", CUDA_LAUNCH_BLOCKING="1").values
+        timeline = values["to GPU"]["timeline"]
+        assert timeline["copy"][0][0] >= timeline["compute"][0][1] * 0.9
         side_by_side = values["concurrent kernels"]
         assert side_by_side["all_milliseconds"] >= side_by_side["kernels"] * KERNEL_MILLISECONDS
         by_turns = side_by_side["all_milliseconds"] > 7 * side_by_side["one_milliseconds"]

@@ -97,8 +97,8 @@ def test_a_saved_run_is_judged_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("beside", [MATRICES], indirect=True, ids=["matrices"])
 @needs_torch
 def test_contention_is_the_cause(beside: int) -> None:
-    assert statuses(check("--only", "memory-bandwidth"))["memory-bandwidth"] == "skip"
-    entries = check("--force", "--only", "memory-bandwidth,gemm")["diagnosis"]
+    assert statuses(check("--gpus", "0", "--only", "memory-bandwidth"))["memory-bandwidth"] == "skip"
+    entries = check("--gpus", "0", "--force", "--only", "memory-bandwidth,gemm")["diagnosis"]
     named = [entry for entry in entries if entry["problem"] in ("gpu-shared-while-measured", "other-process-using-gpu")]
     assert any(str(beside) in json.dumps(entry) for entry in named)
     assert "gpu-slower-than-expected" not in {entry["problem"] for entry in entries}
@@ -106,10 +106,10 @@ def test_contention_is_the_cause(beside: int) -> None:
 
 @pytest.mark.parametrize("beside", [HOG], indirect=True, ids=["hog"])
 def test_a_hog_is_named(beside: int) -> None:
-    report = check()
+    report = check("--gpus", "0")
     assert statuses(report)["memory-bandwidth"] == "skip"
     assert any(str(beside) in entry["message"] for entry in report["diagnosis"])
-    forced = check("--force", "--only", "memory-bandwidth,gpu-processes")
+    forced = check("--gpus", "0", "--force", "--only", "memory-bandwidth,gpu-processes")
     assert problems(forced) <= {"other-process-using-gpu", "measurement-out-of-memory", "gpu-memory-held"}
 
 

@@ -19,6 +19,7 @@ from measuring_run import job, patched
 from test_worker import PROBES, ask, every_python, pythons
 
 from gpudoctor import target
+from gpudoctor.measuring.history import FINEST_SECONDS, POINTS, History
 from gpudoctor.measuring.sampler import MOST_SAMPLES, Samples
 from gpudoctor.model import Reply
 
@@ -211,6 +212,30 @@ def test_the_sampler_sees_each_section() -> None:
             assert [(other["pid"], other["mib"]) for other in during["others"]] == [(1, 3)]
             assert "celsius" not in during
         assert replies[f"counters:gpu{gpu}"].value == {"before": {"pcie_replays": 1}, "after": {"pcie_replays": 2}}
+
+
+def test_the_history_of_a_run_is_kept() -> None:
+    replies = measured(job("each together", gpus=2, pynvml=NVML))
+    for gpu in (0, 1):
+        history = replies[f"history:gpu{gpu}"].value
+        assert (history["every_seconds"], {*history["sm_mhz"]}) == (FINEST_SECONDS, {1000.0 + gpu})
+        assert len(history["watts"]) == len(history["sm_mhz"])
+        assert "celsius" not in history
+        assert {*history["workloads"]} == {"each", "together"}
+        for name, (began, ended) in history["workloads"].items():
+            assert 0 < began < began + 0.09 < ended < 20, name
+
+
+def test_a_history_of_hours_has_as_many_points_as_one_of_minutes() -> None:
+    history = History(began=100.0)
+    assert history.as_value() is None
+    for number in range(50 * 3600):
+        history.keep(100 + number / 50, {"watts": number / 50} if number < 50 * 1800 else {"celsius": 40})
+    value = history.as_value()
+    assert value
+    assert POINTS / 2 < len(value["watts"]) <= POINTS
+    assert (value["every_seconds"], value["watts"][-1], value["celsius"][-1]) == (32.0, None, 40.0)
+    assert value["watts"][1] == pytest.approx(48, abs=0.1)
 
 
 def test_together_has_the_samples_of_each_gpu() -> None:

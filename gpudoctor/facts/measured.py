@@ -9,8 +9,8 @@ from typing import Any
 
 from gpudoctor.model import Reply, Skip, Unavailable
 
-# No workloads: the plan, the imports of frameworks, the error counters.
-_NOT_WORKLOADS = ("plan", "import", "counters", "sampler")
+# No workloads: the plan, the imports of frameworks, the error counters, what the sampler saw over the whole run.
+_NOT_WORKLOADS = ("plan", "import", "counters", "history", "sampler")
 _KINDS = {"missing": Skip.NOT_INSTALLED, "cut": Skip.CUT_OFF}
 _SAYS_MORE = {"died", "timeout", "stopped", "error"}
 

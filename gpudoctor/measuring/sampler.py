@@ -17,6 +17,7 @@ from collections import Counter
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from gpudoctor.child import Channel, die_with_parent, talking
+from gpudoctor.measuring.history import History
 
 INTERVAL_SECONDS = 0.02
 MOST_SAMPLES = 6000  # of a GPU, in memory
@@ -77,6 +78,8 @@ class Sampler:
         self.counters: Dict[int, Dict[str, Dict[str, int]]] = {}
         self.failure = ""
         self.samples = {gpu: Samples() for gpu in gpus}
+        began = time.monotonic()
+        self.histories = {gpu: History(began) for gpu in gpus}
         worker = os.getpid()
         self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker))
 
@@ -89,6 +92,7 @@ class Sampler:
                 self.counters.setdefault(line["gpu"], {})[line["when"]] = line["counters"]
             else:
                 self.samples[line["gpu"]].keep(line["at"], line["sample"])
+                self.histories[line["gpu"]].keep(line["at"], line["sample"])
         manner = self.child.killed() if self.lines.ended else ""
         if manner:
             self.failure = self.failure or "the process that watches NVML: " + manner

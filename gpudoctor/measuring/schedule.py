@@ -116,6 +116,10 @@ class Schedule:
         self._deliver(float("inf"))
         for gpu, counters in self.sampler.counters.items():
             self.send(measured="counters:gpu%d" % gpu, reply=vars(Reply("ok", counters)))
+        for gpu, history in self.sampler.histories.items():
+            value = history.as_value()
+            if value:
+                self.send(measured="history:gpu%d" % gpu, reply=vars(Reply("ok", value)))
         if self.sampler.failure:
             self.send(measured="sampler", reply=vars(Reply("error", None, self.sampler.failure)))
 
@@ -251,7 +255,14 @@ class Schedule:
         for task in list(self.over):
             if self.sampler.has_seen(task.measured_until()) or now > task.ended + LAST_SAMPLES_SECONDS:
                 self.over.remove(task)
+                self._remember(task)
                 self.send(measured=task.id, reply=vars(task.reply(self.sampler)))
+
+    def _remember(self, task: Task) -> None:
+        """For the history of its GPUs: when it measured."""
+        began, ended = task.window()
+        for gpu in task.gpus if ended else ():
+            self.sampler.histories[gpu.index].ran(task.name, began, ended)
 
     def _tell(self, now: float) -> None:
         if now - self.told < TELL_SECONDS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from gpudoctor.measuring import bench
 from gpudoctor.measuring.bench import TOGETHER, Workload
@@ -90,7 +90,12 @@ class Task:
 
     def measured_until(self) -> float:
         """The end of its last section."""
-        return max((ended for _, ended in bench.read(self.file).windows.values()), default=0.0)
+        return self.window()[1]
+
+    def window(self) -> Tuple[float, float]:
+        """From its first section to the end of its last; zeros where it came to none."""
+        windows = bench.read(self.file).windows.values()
+        return min((began for began, _ in windows), default=0.0), max((ended for _, ended in windows), default=0.0)
 
     def reply(self, sampler: Sampler) -> Reply:
         """All that it handed over, each section with what the sampler saw meanwhile."""

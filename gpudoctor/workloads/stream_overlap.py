@@ -6,9 +6,10 @@ This file travels (standard library only, Python 3.8).
 from __future__ import annotations
 
 import ctypes
+import functools
 import statistics
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from gpudoctor.measuring.bench import Bench, Workload
 from gpudoctor.measuring.driver import Driver, Module
@@ -18,12 +19,13 @@ BYTES = 8 << 20  # of one copy; as many as take as long as the computation
 MILLISECONDS = 10  # of the computation
 REPEATS = 3
 KERNELS, KERNEL_MILLISECONDS = 8, 2
+MOST_PIECES = 16  # of the copies, in a timeline
 WARP = 32
 
 
 def run(bench: Bench) -> None:
     """Each direction: {"hidden": share of the shorter that the other hides, "copy_milliseconds", "compute_milliseconds",
-    "both_milliseconds", "wrong_words"}; "concurrent kernels": {"kernels", "one_milliseconds", "all_milliseconds"}."""
+    "both_milliseconds", "timeline", "wrong_words"}; "concurrent kernels": {"kernels", "one_milliseconds", "all_milliseconds"}."""
     bench.near()
     bench.step("context")
     driver = Driver(bench.gpu)
@@ -44,7 +46,7 @@ def run(bench: Bench) -> None:
             values.update(side_by_side(driver, module))
 
 
-def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict[str, float]:
+def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict[str, Any]:
     copies, computing = driver.stream(), driver.stream()
     count = max(1, round(MILLISECONDS / statistics.median(driver.milliseconds(lambda: copy(copies), 3, 1, copies))))
     blocks, cycles = driver.attribute("multiprocessors"), cycles_of(driver, MILLISECONDS)
@@ -61,7 +63,42 @@ def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict
     both = duration(driver, compute, copy_all)  # the kernel first: a launch that blocks must not look like overlap
     hidden = (copy_time + compute_time - both) / min(copy_time, compute_time)
     times = {"copy_milliseconds": copy_time, "compute_milliseconds": compute_time, "both_milliseconds": both}
-    return {"hidden": hidden, **times}
+    lanes = {"compute": (computing, [compute]), "copy": (copies, in_pieces(lambda: copy(copies), count))}
+    return {"hidden": hidden, **times, "timeline": timeline(driver, lanes)}
+
+
+def in_pieces(work: Callable[[], None], count: int) -> List[Callable[[], None]]:
+    """`count` times the same work as a few pieces, each about as long."""
+
+    def piece(number: int) -> None:
+        for _ in range(number):
+            work()
+
+    ends = [count * number // MOST_PIECES for number in range(MOST_PIECES + 1)]
+    return [functools.partial(piece, end - start) for start, end in zip(ends, ends[1:]) if end > start]
+
+
+def timeline(driver: Driver, lanes: Dict[str, Tuple[Any, List[Callable[[], None]]]]) -> Dict[str, List[List[float]]]:
+    """When each piece of work ran beside the others, in milliseconds: name -> [[began, ended], ...]. lanes: stream and works."""
+    marks = {name: marked(driver, stream, works) for name, (stream, works) in lanes.items()}
+    driver.synchronize()
+    first = next(iter(marks.values()))[0]
+    times = {name: [driver.elapsed(first, mark) for mark in found] for name, found in marks.items()}
+    for mark in [mark for found in marks.values() for mark in found]:
+        driver("cuEventDestroy_v2", mark)
+    began = min(min(found) for found in times.values())
+    since = {name: [round(at - began, 3) for at in found] for name, found in times.items()}
+    return {name: [list(piece) for piece in zip(found, found[1:])] for name, found in since.items()}
+
+
+def marked(driver: Driver, stream: Any, works: List[Callable[[], None]]) -> List[Any]:
+    """An event before the first of these works, and one after each."""
+    marks = [driver.event() for _ in range(len(works) + 1)]
+    driver("cuEventRecord", marks[0], stream)
+    for work, mark in zip(works, marks[1:]):
+        work()
+        driver("cuEventRecord", mark, stream)
+    return marks
 
 
 def side_by_side(driver: Driver, module: Module) -> Dict[str, Any]:
