@@ -54,7 +54,7 @@ _BY_KERNEL = re.compile(
     r"|^(?:kern|user)\s*:\w+\s*:|\bNVRM: |\bnvidia-nvswitch\d*: SXid|\bXid \(PCI"
 )
 _REBOOT = "-- Reboot --"
-_BOOT = re.compile(r"Linux version \d|-- (?:Boot [0-9a-f]{32}|Reboot) --")
+_BOOT = re.compile(r"Linux version \d|-- (?:Boot (?:[0-9a-f]{32}|serial-\d+)|Reboot) --")
 _OTHER_FILE = re.compile(r"Linux version ")  # as /proc/version begins: no line of a log
 
 

@@ -32,7 +32,7 @@ _WHO = re.compile(r"(?:pid='?(?P<pid>[^,']*)'?,? *)?(?:name=(?P<name>[^,]*),? *)
 _LINK = re.compile(r"\bLink (\d+)")
 # Where another boot begins: the kernel's first message, or what journalctl puts between two.
 _BEGINS = re.compile(r"Linux version \d")
-_BETWEEN = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --")
+_BETWEEN = re.compile(r"-- (?:Boot (?:[0-9a-f]{32}|serial-\d+)|Reboot) --")
 _BACK_SECONDS = 5.0  # messages of several processors are not quite in order
 
 

@@ -61,11 +61,11 @@ def ask(machine: Machine) -> Iterator[Answer]:
 def variables(every: Mapping[str, str]) -> Dict[str, str]:
     """Those of an environment that matter to GPU programs, without what is private."""
     present = {name: "present" for name in _PRESENCE if name in every}
-    values = {name: _USER_IN_URL.sub("", value) for name, value in every.items() if _matters(name)}
+    values = {name: _USER_IN_URL.sub("", value) for name, value in every.items() if matters(name)}
     return dict(sorted({**values, **present}.items()))
 
 
-def _matters(name: str) -> bool:
+def matters(name: str) -> bool:
     if PRIVATE.search(name.upper()):
         return False
     return name in _NAMES or name.startswith(_PREFIXES) or bool(_SLURM.fullmatch(name))
