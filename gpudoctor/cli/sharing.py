@@ -1,0 +1,142 @@
+"""What leaves this machine in a file or a pipe is redacted: the options about that, and the doing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpudoctor.model import Snapshot
+    from gpudoctor.redaction import Redacted
+
+# As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
+KEEP = (
+    *("environment", "users", "hostname", "domains", "paths", "addresses", "hardware-addresses", "gpu-uuids", "serials"),
+    *("containers", "pods", "jobs", "processes", "interfaces"),
+)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What was asked for. words: more that must go. same_map: the tokens of the last report."""
+
+    no_redact: bool = False
+    keep: tuple[str, ...] = ()
+    same_map: bool = False
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The snapshot that is to be judged, and what a rendered text goes through."""
+
+    snapshot: Snapshot
+    sweep: Callable[[str], str]
+
+
+def kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--keep hostname,paths --keep users` is hostname, paths, users."""
+    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    for name in found:
+        if name == "secrets":
+            raise click.BadParameter("secrets are never kept; --no-redact changes nothing at all.")
+        if name not in KEEP:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(KEEP)}.")
+    return found
+
+
+def options(function: Any) -> Any:
+    """--no-redact, --keep, --redact-word and --same-map; `chosen` takes them out of what a command was given."""
+    for option in (
+        click.option(
+            "--same-map", is_flag=True, help="Redact with the tokens of the last report, so that reports can be compared."
+        ),
+        click.option(
+            "--redact-word", "redact_words", metavar="WORD", multiple=True, help="Redact this word, too. Can be repeated."
+        ),
+        click.option(
+            "--keep",
+            metavar="KIND,…",
+            multiple=True,
+            callback=kinds,
+            help="Leave these as they are: hostname, users, paths, addresses, gpu-uuids …",
+        ),
+        click.option("--no-redact", is_flag=True, help="Write files and pipes as they are, with names, paths and addresses."),
+    ):
+        function = option(function)
+    return function
+
+
+def chosen(given: dict[str, Any]) -> Sharing:
+    """Takes these options out of what a command was given."""
+    how = Sharing(given.pop("no_redact"), given.pop("keep"), given.pop("same_map"), given.pop("redact_words"))
+    if how.no_redact and (how.keep or how.same_map or how.words):
+        raise click.UsageError("--no-redact changes nothing: it goes without --keep, --redact-word and --same-map.")
+    if how.words:
+        from gpudoctor.redaction import own_words
+
+        own_words.refuse(how.words)
+    return how
+
+
+def goes_to_terminal(destination: Path | None) -> bool:
+    """What a person reads here is as it is: its commands can be pasted."""
+    return destination is None and sys.stdout is not None and sys.stdout.isatty()
+
+
+def as_it_is(taken: Snapshot) -> Shared:
+    return Shared(taken, lambda text: text)
+
+
+def shared(taken: Snapshot, how: Sharing, to_terminal: bool = False, name: str = "", beside: str = "") -> Shared:
+    """The snapshot as it may leave this machine. Writes the private map, and says on stderr what was replaced (in `name`).
+
+    beside: what is shown with it, and was redacted before.
+    """
+    if how.no_redact or to_terminal:
+        return as_it_is(taken)
+    from gpudoctor import redaction
+    from gpudoctor.redaction import private_map
+
+    path = private_map.default_path()
+    tokens = private_map.latest(private_map.read(path)) if how.same_map else None
+    done = redaction.redacted(taken, how.keep, how.words, tokens, beside)
+    _remember(path, taken.taken, done)
+    if done.tokens.counts():
+        click.echo(f"{name}{done.summary()}; --no-redact or --keep KIND leaves them.", err=True)
+    return Shared(done.snapshot, done.sweep)
+
+
+def recognised(text: str, taken: str) -> str:
+    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
+    from gpudoctor.redaction import private_map, tokens
+
+    if not tokens.PRESENT.search(text):
+        return text
+    words = private_map.read(private_map.default_path()).reports.get(taken, {})
+    values = {token: value for held in words.values() for token, value in held.items()}
+    return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
+
+
+def _remember(path: Path, taken: str, done: Redacted) -> None:
+    """A map that cannot be written costs nothing but what it would have told."""
+    from gpudoctor.errors import UserError
+    from gpudoctor.redaction import private_map
+
+    try:
+        known = private_map.read(path)
+    except UserError:
+        known = private_map.Map(schema=private_map.SCHEMA, reports={})
+    words = done.tokens.private()
+    try:
+        if words:
+            private_map.write(path, private_map.added(known, taken, words))
+    except OSError as failure:
+        click.echo(
+            f"Warning: {path} cannot be written ({failure.strerror}): nobody can tell later what a token stands for.", err=True
+        )

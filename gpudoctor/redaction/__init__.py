@@ -1,0 +1,85 @@
+"""Redaction: a snapshot without what names its owner, with stable tokens in the place of names, addresses and ids.
+
+It works on the snapshot, before that is judged, so that every report of it is redacted alike, and the verdict is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from gpudoctor.model import Snapshot
+from gpudoctor.redaction import own_words
+from gpudoctor.redaction.kinds import KEPT_ON_REQUEST, KINDS, counted
+from gpudoctor.redaction.structured import structured, versions_of, words_of
+from gpudoctor.redaction.texts import Texts
+from gpudoctor.redaction.tokens import PRESENT, Tokens
+from gpudoctor.redaction.walking import changed, strings, walked
+
+__all__ = ["KEPT_ON_REQUEST", "KINDS", "Redacted", "Tokens", "redacted", "was_redacted"]
+
+
+_NO_TEXT = re.compile(r"(<(?:script|style)\b.*?</(?:script|style)>|data:[\w/+.-]+;base64,[\w+/=]+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Redacted:
+    """A redacted snapshot, and what was learnt while it was made."""
+
+    snapshot: Snapshot
+    tokens: Tokens
+    _texts: Texts
+
+    def sweep(self, text: str) -> str:
+        """A rendered text, looked through once more; scripts and packed data in a page stay, or they would be broken."""
+        if text.startswith("{"):
+            plain = changed(msgspec.json.decode(text), self._texts.again)
+            return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+        parts = _NO_TEXT.split(text)
+        parts[::2] = ["\n".join(map(self._texts.again, part.split("\n"))) for part in parts[::2]]
+        return "".join(parts)
+
+    def summary(self) -> str:
+        """One line: Redacted: 14 values of 5 kinds (2 users, 1 host, …)."""
+        counts = self.tokens.counts()
+        told = ", ".join(counted(name, counts[name]) for name in KINDS if name in counts)
+        if not told:
+            return "Redacted: nothing, no private value was found"
+        values, kinds = sum(counts.values()), len(counts)
+        words = "value" if values == 1 else "values", "kind" if kinds == 1 else "kinds"
+        return f"Redacted: {values} {words[0]} of {kinds} {words[1]} ({told})"
+
+
+def was_redacted(snapshot: Snapshot) -> bool:
+    """Compared with one that was not, the names of one machine would differ from their tokens, which says nothing of it."""
+    return any(map(PRESENT.search, strings(snapshot)))
+
+
+def redacted(
+    snapshot: Snapshot,
+    keep: Collection[str] = (),
+    words: Collection[str] = (),
+    tokens: Mapping[str, Mapping[str, str]] | None = None,
+    beside: str = "",
+) -> Redacted:
+    """UserError for words that cannot be told apart from gpudoctor's own.
+
+    keep: kinds (KEPT_ON_REQUEST) that stay. words: more that must go. tokens: of an earlier report, from the private map.
+    beside: what will be shown with it, whose tokens must not be given to other values.
+    """
+    own_words.refuse(words)
+    known = Tokens(frozenset(keep), tokens)
+    texts = Texts(known, versions_of(snapshot), words_of(snapshot))
+    every = strings(snapshot)
+    for text in (*every, beside):
+        known.reserve(text)
+    for word in filter(None, words):
+        known.expect("word", word.lower())
+    texts.learn(every)
+    first = structured(snapshot, texts)
+    for text in strings(first):
+        texts.by_form(text)
+    return Redacted(walked(first, texts), known, texts)

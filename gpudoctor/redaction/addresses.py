@@ -1,0 +1,150 @@
+"""Addresses of networks: IPv4 and IPv6, and those of network hardware. A version number is not an address.
+
+A token says whether an address was private and which others are of its subnet: ip-private-1.2 is the second of the first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Container
+
+from gpudoctor.redaction.tokens import Tokens
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_V4 = re.compile(r"(?<![\w.])(?<!\.-)(\d{1,3}(?:\.\d{1,3}){3})(?![\w]|\.\d|-\w)")
+_V6 = re.compile(
+    r"(?:(?<![\w:.])|(?<=%5B)|(?<=%5b))((?:[A-Za-z][\w.-]*:)??)((?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?)"
+    r"(?!\w|:[\w:]|\.\d)"
+)
+_BYTES = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2})+(?![\w-]|:\w)")
+_MAC_IN_NAME = re.compile(r"(?<![A-Za-z0-9])enx[0-9a-f]{12}(?![A-Za-z0-9])")
+_DOTTED_MAC = re.compile(r"(?<![\w.])(?=[\d.]*[a-f])[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}(?![\w.])")
+_SAID_MAC = re.compile(r"(?i)((?<![a-z])(?:hw|mac)_?(?:addr(?:ess)?)?[\"']?\s?[=:]\s?[\"']?)([0-9a-f]{12})(?!\w)")
+_BYTE_LENGTHS = (6, 8, 14, 20)  # Ethernet, InfiniBand's GUID, the header of a frame, IP over InfiniBand
+_GUID = re.compile(r"(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])", re.IGNORECASE)
+_SAID_GUID = re.compile(
+    r"(?i)(?<![a-z])((?:node|port|system|sys|image|s|d|ib|peer)?[_ ]?gu?id[\w ]{0,12}[=:,]?\s*\"?)"
+    r"(0x[0-9a-f]{12,16}|[0-9a-f]{16})\b"
+    r"|(\b(?:Ca|Switch|Rt)\s*:?\s+(?:\d+\s+)?\"?|\b[HSR]-)((?:0x)?[0-9a-f]{16})\b"
+)
+_LID = re.compile(r"(?i)(?<![a-z])((?:base|sm|s|d|port|peer|local|remote)?[_ ]?lid\s*[=:]?\s*)(0x[0-9a-f]+|\d+)\b")
+_NO_ADDRESS = re.compile(r"0|127|255")
+
+# What stands before a version, and what before an address.
+_VERSION = re.compile(
+    r"(?i)(?:version|release|firmware|\bfw|driver|toolkit|sdk|nccl|kernel|linux|python|\bv|[=<>~!]=|\.so\.?|[-_+~]|\btensorrt[\w-]*"
+    r"|\b(?:lib|nvidia|cuda|cudnn|cu(?:blas|fft|file|pti|rand|solver|sparse|tensor)|nv(?:jitlink|rtc|tx|vm))[\w-]*)"
+    r"[ \t]*[=:(]?[ \t]*[\"']?$"
+)
+_ADDRESS = re.compile(
+    r"(?i)(?://|@|\[|\baddr\w*\W{1,3}|\bip\w*\W{1,3}|\binet6?\s|\bhost\w*\W{1,3}|\b(?:from|to|peer|server|connect\w*|listen\w*|bind|via|gateway"
+    r"|nameserver|dns|remote\w*|client|endpoint|master\w*|node|lookup|tcp|udp)\W{1,3})$"
+)
+_PORT_OR_PREFIX = re.compile(r":\d{2,5}(?!\d)|/\d{1,2}(?![\d.])|<\d+>|\]:\d")
+_LISTED = re.compile(r"^\s*(?:ii\s+)?[A-Za-z][\w.+:-]*\s+$")  # `pip list`, `dpkg -l`: a name, and its version
+_NEVER_A_VERSION = re.compile(r"192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.")
+_LARGEST_MAJOR_VERSION = 20
+_BEFORE = 40  # characters in which an address or a version announces itself
+
+
+class Addresses:
+    """Replaces addresses in texts. versions: dotted numbers that are known to be versions."""
+
+    def __init__(self, tokens: Tokens, versions: Container[str] = ()) -> None:
+        self._tokens = tokens
+        self._versions = versions
+
+    def replaced(self, text: str) -> str:
+        if ":" in text or "-" in text or "=" in text or text.count(".") > 1:
+            text = self._hardware(text)
+        if "::" in text or text.count(":") >= 7:
+            text = _V6.sub(self._v6, text)
+        if text.count(".") >= 3:
+            text = _V4.sub(self._v4, text)
+        return text
+
+    def _hardware(self, text: str) -> str:
+        text = _BYTES.sub(self._bytes, text)
+        text = _GUID.sub(lambda found: self._tokens.instead("guid", found[0], _digits(found[0])), text)
+        if "." in text or "ac" in text or "AC" in text:
+            text = _DOTTED_MAC.sub(lambda found: self._tokens.instead("mac", found[0], found[0].replace(".", "")), text)
+            text = _SAID_MAC.sub(lambda found: found[1] + self._tokens.instead("mac", found[2], found[2].lower()), text)
+        if any(sign in text for sign in ("id", "ID", "Ca", "Switch", "-")):
+            text = _SAID_GUID.sub(self._guid, text)
+            text = _LID.sub(lambda found: found[1] + self._tokens.instead("lid", found[2], str(int(found[2], 0))), text)
+        return _MAC_IN_NAME.sub(lambda found: self._tokens.instead("mac", found[0], found[0][3:]), text)
+
+    def _guid(self, found: re.Match[str]) -> str:
+        before, value = (found[1], found[2]) if found[2] else (found[3], found[4])
+        return str(before + self._tokens.instead("guid", value, _digits(value)))
+
+    def _bytes(self, found: re.Match[str]) -> str:
+        digits = _digits(found[0])
+        if len(digits) == 14 and digits.startswith("01"):  # BOOTIF of PXE: the kind of hardware, and its address
+            return found[0][:3] + self._tokens.instead("mac", found[0][3:], digits[2:])
+        if len(digits) // 2 not in _BYTE_LENGTHS or not digits.strip("0") or not digits.strip("f"):
+            return found[0]
+        return self._tokens.instead("mac" if len(digits) in (12, 28) else "guid", found[0], digits)
+
+    def _v4(self, found: re.Match[str]) -> str:
+        text, start, end = found.string, found.start(), found.end()
+        if not _is_address(found[1], text[max(0, start - _BEFORE) : start], text[end : end + 8], self._versions):
+            return found[0]
+        return self.token(ipaddress.ip_address(found[1]))
+
+    def _v6(self, found: re.Match[str]) -> str:
+        told = found[2] if found[2].endswith("::") else found[2].rstrip(":")  # "from fe80::1: refused"
+        try:
+            address = ipaddress.ip_address(told)
+        except ValueError:
+            return found[0]
+        after = found[2][len(told) :]
+        mapped = getattr(address, "ipv4_mapped", None)
+        if mapped:
+            return f"{found[1]}::ffff:{self.token(mapped)}{after}"
+        is_plain = len([part for part in told.split(":") if part]) < 2
+        return found[0] if is_plain else found[1] + self.token(address) + after
+
+    def token(self, address: Address) -> str:
+        if self._tokens.keeps("ip") or address.is_loopback or address.is_unspecified or address.is_multicast:
+            return str(address)
+        value, known = str(address), self._tokens.known("ip")
+        if value not in known:
+            subnet = self._subnet(address)
+            number = 1 + max((int(token.rpartition(".")[2]) for token in known.values() if token.startswith(subnet)), default=0)
+            known = {value: subnet + str(0 if _is_network(address) else number)}
+        return self._tokens.give("ip", value, known[value])
+
+    def _subnet(self, address: Address) -> str:
+        """`ip-private-1.`, where others of the same /24 (of IPv6: /64) have been given."""
+        of = str(ipaddress.ip_network((address, 24 if address.version == 4 else 64), strict=False))
+        number = self._tokens.subnet(of)
+        scope = "link" if address.is_link_local else "private" if address.is_private else "public"
+        return f"ip-{scope}-{number}."
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"[:-]|^0x", "", text).lower()
+
+
+def _is_network(address: Address) -> bool:
+    return address.version == 4 and int(address) & 0xFF == 0
+
+
+def _is_address(dotted: str, before: str, after: str, versions: Container[str]) -> bool:
+    """Whether four numbers are an address: by what they are, and by what stands beside them."""
+    parts = dotted.split(".")
+    if any((len(part) > 1 and part.startswith("0")) or int(part) > 255 for part in parts) or _NO_ADDRESS.fullmatch(parts[0]):
+        return False
+    has_port = bool(_PORT_OR_PREFIX.match(after))
+    if dotted in versions and not has_port:
+        return False
+    if _NEVER_A_VERSION.match(dotted) or has_port:
+        return True
+    if _VERSION.search(before) or (_LISTED.match(before) and not _ADDRESS.search(before)):
+        return False
+    if _ADDRESS.search(before) or parts[0] == "10":
+        return parts[0] == "10" or int(parts[0]) > _LARGEST_MAJOR_VERSION or before.endswith(("//", "@", "["))
+    return int(parts[0]) > _LARGEST_MAJOR_VERSION

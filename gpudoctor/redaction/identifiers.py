@@ -1,0 +1,111 @@
+"""Ids that name one thing of one machine: UUIDs of GPUs and disks, serial numbers, ids of containers and machines."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.redaction.tokens import Tokens, is_token
+
+_HEX = r"[0-9a-fA-F]"
+_UUID = rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}"
+_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID})(?!{_HEX})")
+_PART_OF_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-(?=[a-f-]*\d)({_HEX}{{4,8}}(?:-{_HEX}{{0,4}}){{0,4}})(?![\w-])")
+_ANY_PART = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_HEX}[0-9a-fA-F-]{{0,34}})(?![\w-])")
+_PLAIN = re.compile(rf"(?<![A-Za-z0-9])({_UUID})(?![A-Za-z0-9])")
+_OF_POD = re.compile(rf"(?<=pod){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?!{_HEX})")
+_CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!sha256[:=])[0-9a-f]{64}(?![0-9A-Za-z])")
+_SHORT_CONTAINER = re.compile(r"(?i)(\bcontainers?(?:[ _]id)?[\s:=/\"'-]{1,3})(?=[a-f]*\d)([0-9a-f]{12})(?![0-9a-z])")
+_MACHINE = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{32}|[0-9a-f]{56}|(?=\d*[A-F])[0-9A-F]{32})(?![0-9A-Za-z])")
+_SERIAL = re.compile(
+    r"(?i)((?<![a-z])(?:(?:id_)?s(?:erial|/?n)(?:[ _-]?(?:number|num|no\.?|short))?|(?:service|asset|chassis)[ _]tag)[\"']?"
+    r"(?:\s*[:=]\s*|>)[\"']?)([A-Za-z0-9][\w.-]{3,})"
+)
+_BARE_SERIAL = re.compile(r"(\bSerial )(?=[A-Z]*\d)([A-Z0-9]{8,})(?![\w-])")
+# Of disks, of instances in clouds (where an account is in the name, too), of file systems of Windows.
+_NAMED = re.compile(
+    r"(?<![\w-])((?:wwn-0x|eui\.|naa\.)[0-9a-f]{16,32}|i-(?:[0-9a-f]{8}|[0-9a-f]{17})|arn:aws[\w-]*:[\w:/.*-]+|(?<=UUID=)[0-9A-F]{4}-[0-9A-F]{4})"
+    r"(?![\w-])"
+)
+_SIGNS_OF_NAMED = ("wwn-", "eui.", "naa.", "i-", "arn:", "UUID=")
+_NO_SERIAL = re.compile(r"(?i)n/?a|none|unknown|\[?not.*|default.*|to be.*|0+|console.*|tty.*|uart.*")
+_KEY = re.compile(r"(?m)^(sig_key:\s+)(\S+)$")
+_SIGNATURE = re.compile(r"(?m)^(signature:\s+)((?:[0-9A-F:]+\s*)+)$")
+
+# The constants of EFI, GPT and Windows name no machine.
+_KNOWN = frozenset({"8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"})
+
+
+class Identifiers:
+    """Replaces ids in texts."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._kept: set[str] = set()  # UUIDs of GPUs that are to stay
+
+    def learn(self, text: str) -> None:
+        """The UUIDs of GPUs, in the order in which they come: a part of one can then be told from another's."""
+        for found in _GPU.finditer(text):
+            self._of_gpu(found[2])
+
+    def replaced(self, text: str) -> str:
+        if "GPU-" in text or "MIG-" in text:
+            text = _GPU.sub(lambda found: f"{found[1]}-{self._of_gpu(found[2])}", text)
+            text = _PART_OF_GPU.sub(self._part, text)
+        if text.count("-") >= 4 or "pod" in text:
+            text = _PLAIN.sub(lambda found: self._plain(found[1]), text)
+            text = _OF_POD.sub(lambda found: self._tokens.instead("uuid", found[0], found[0].replace("_", "-").lower()), text)
+        if len(text) >= 12:
+            text = self._numbers(text)
+        return text
+
+    def _numbers(self, text: str) -> str:
+        text = _CONTAINER.sub(lambda found: self.of_container(found[0]), text)
+        text = _MACHINE.sub(lambda found: self._tokens("serial", found[0]), text)
+        if "ontainer" in text:
+            text = _SHORT_CONTAINER.sub(lambda found: found[1] + self.of_container(found[2]), text)
+        if any(sign in text for sign in _SIGNS_OF_NAMED):
+            text = _NAMED.sub(lambda found: self._tokens("serial", found[1]), text)
+        if "s" in text or "S" in text or "ag:" in text:
+            text = _BARE_SERIAL.sub(self._serial, _SERIAL.sub(self._serial, text))
+            text = _KEY.sub(lambda found: found[1] + self._tokens("serial", found[2]), text)
+            text = _SIGNATURE.sub(
+                lambda found: found[1] + self._tokens.instead("serial", found[2], "".join(found[2].split())), text
+            )
+        return text
+
+    def chosen(self, text: str) -> str:
+        """As CUDA_VISIBLE_DEVICES names GPUs: by as much of a UUID as somebody found enough."""
+        return _ANY_PART.sub(self._part, _GPU.sub(lambda found: f"{found[1]}-{self._of_gpu(found[2])}", text))
+
+    def of_container(self, id: str) -> str:
+        """A container's id, or its first twelve digits, which most tools show."""
+        return self._tokens.instead("container", id, id[:12])
+
+    def _of_gpu(self, uuid: str) -> str:
+        """What still looks like a UUID, since programs read it as one; its first eight digits tell GPUs apart."""
+        value, known = uuid.lower(), self._tokens.known("gpu")
+        if self._tokens.keeps("gpu") or is_token(value):
+            self._kept.add(value)
+            return uuid
+        number = known.get(value, "")[:8] or f"{self._tokens.next('gpu'):08d}"
+        return self._tokens.give("gpu", value, f"{number}-0000-4000-8000-0000{number}")
+
+    def _part(self, found: re.Match[str]) -> str:
+        """The same part of the token; of several GPUs, where it does not tell which, what their tokens share."""
+        part = found[2].lower()
+        if self._tokens.keeps("gpu") or is_token(part) or re.fullmatch(r"0000\d{0,4}(-0{0,4})*", part):
+            return found[0]
+        fitting = [token for value, token in self._tokens.known("gpu").items() if value.startswith(part)]
+        if len(fitting) > 1:
+            length = next(n for n in range(36, -1, -1) if len({token[:n] for token in fitting}) == 1)
+            return f"{found[1]}-{fitting[0][:length]}"
+        return f"{found[1]}-{(fitting or [self._of_gpu(part)])[0][: max(8, len(part))]}"
+
+    def _plain(self, uuid: str) -> str:
+        value = uuid.lower()
+        if is_token(value) or value in _KNOWN or value in self._kept:
+            return uuid
+        return self._tokens.known("gpu").get(value) or self._tokens.instead("uuid", uuid, value)
+
+    def _serial(self, found: re.Match[str]) -> str:
+        return found[0] if _NO_SERIAL.fullmatch(found[2]) else found[1] + self._tokens("serial", found[2])

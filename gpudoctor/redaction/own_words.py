@@ -1,0 +1,41 @@
+"""Words that somebody wants to be redacted, and that gpudoctor itself uses: they cannot be told apart from its own."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpudoctor.errors import UserError
+
+LEAST_CHARACTERS = 2
+_NOT_SAID = re.compile(  # remarks, addresses, examples
+    r'''^\s*"""[\s\S]*?"""|(?:^|\s)# .*|^ +\S+ https?://\S+|https?://\S+'''
+    r"|^ +(?:samples|never):.*(?:\n +- .*)*|^ +(?:source|known|id): .*",
+    re.MULTILINE,
+)
+_SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".json")
+
+
+def refuse(words: Iterable[str]) -> None:
+    """UserError for a word without which a report says something else, or is none: of a field, a check, a message."""
+    for word in words:
+        if len(word.strip()) < LEAST_CHARACTERS or not re.search(r"\w", word):
+            raise UserError(f"the word {word!r} is too short to be redacted: {LEAST_CHARACTERS} letters at least")
+        if not re.search(r"[^\W\d_]", word):
+            raise UserError(f"{word!r} cannot be redacted: a number alone may be any version or reading")
+        if re.search(rf"(?i)(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", _own()):
+            raise UserError(
+                f"{word!r} cannot be redacted: gpudoctor itself uses this word, and would say something else without it"
+            )
+
+
+@functools.cache
+def _own() -> str:
+    """All that gpudoctor is made of."""
+    from gpudoctor import catalog
+
+    folders = (Path(catalog.__file__).parent, catalog.folder("checks"))
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.suffix in _SUFFIXES)
+    return "\n".join(_NOT_SAID.sub(" ", file.read_text(encoding="utf-8")) for file in files)

@@ -1,0 +1,85 @@
+"""The private map: which token stands for what, of the last reports. A file of its owner alone, and in no output.
+
+With it the owner can tell what "host-2" is that somebody asks about, and a fleet gets the same tokens in all its reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from gpudoctor.errors import UserError
+
+SCHEMA = "gpudoctor.redaction-map/1"
+MOST_REPORTS = 20
+
+Words = dict[str, dict[str, str]]  # word -> token -> value: "user" -> "user-1" -> the name
+
+
+class Map(msgspec.Struct, frozen=True, kw_only=True):
+    """reports: when a snapshot was taken -> its tokens, the latest report last."""
+
+    schema: str
+    reports: dict[str, Words]
+
+
+def default_path() -> Path:
+    """Beside the baseline: https://specifications.freedesktop.org/basedir-spec/latest/."""
+    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(folder).expanduser() / "gpudoctor" / "redaction-map.json"
+
+
+def read(path: Path) -> Map:
+    """Empty where there is none; UserError where it cannot be read."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Map)
+    except FileNotFoundError:
+        return Map(schema=SCHEMA, reports={})
+    except OSError as failure:
+        raise UserError(f"{path} cannot be read: {failure.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as failure:
+        raise UserError(f"{path} is not a redaction map of gpudoctor: {failure}") from None
+    if found.schema != SCHEMA:
+        raise UserError(f"{path} is not a redaction map that this version reads: its schema is {found.schema!r}")
+    return found
+
+
+def latest(found: Map) -> Words:
+    return next(reversed(found.reports.values()), {})
+
+
+def added(found: Map, taken: str, words: Mapping[str, Mapping[str, str]]) -> Map:
+    """With the tokens of one more report, beside those of its earlier redactions, and of another of the same second.
+
+    A token that stands for one thing in one of them and for another in the other tells nothing any more.
+    """
+    words = _together(found.reports.get(taken, {}), words)
+    if not any(words.values()):
+        return found
+    others = {when: tokens for when, tokens in found.reports.items() if when != taken}
+    kept = list(others.items())[-(MOST_REPORTS - 1) :]
+    return Map(schema=SCHEMA, reports={**dict(kept), taken: {word: dict(tokens) for word, tokens in words.items()}})
+
+
+def _together(known: Words, words: Mapping[str, Mapping[str, str]]) -> Words:
+    both = {word: {**known.get(word, {}), **words.get(word, {})} for word in {**known, **words}}
+    return {
+        word: {token: value for token, value in values.items() if known.get(word, {}).get(token, value) == value}
+        for word, values in both.items()
+    }
+
+
+def write(path: Path, new: Map) -> None:
+    """OSError where it cannot be written. No moment in which others can read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

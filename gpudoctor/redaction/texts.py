@@ -1,0 +1,129 @@
+"""One text, redacted: what its forms give away first, then every name that was learnt anywhere in the snapshot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from gpudoctor.redaction.addresses import Addresses
+from gpudoctor.redaction.common import SHORTEST, is_common
+from gpudoctor.redaction.credentials import Credentials
+from gpudoctor.redaction.identifiers import Identifiers
+from gpudoctor.redaction.names import Names
+from gpudoctor.redaction.paths import Paths
+from gpudoctor.redaction.places import Places
+from gpudoctor.redaction.tokens import Tokens, is_token
+
+# A name of one of these is replaced wherever it stands as a word, unless it is a common one.
+SWEPT = (
+    "word",
+    "user",
+    "group",
+    "host",
+    "domain",
+    "container",
+    "image",
+    "pod",
+    "namespace",
+    "account",
+    "job",
+    "iface",
+    "serial",
+    "volume",
+)
+_NOTHING_IN_IT = re.compile(
+    r"(?!.{0,40}(?i:passw|user |proxyjump|k_live_))[A-Za-z_ ]{0,40}|[\d, ]*|\d+\.\d+|[\da-f]{0,11}|0x[\da-f]{1,16}"
+)
+_NUMBER_IN_JSON = re.compile(r'\s*(?:"[A-Za-z_ ]{0,40}": )?(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|null|true|false|[][{}]*),?')
+
+
+class Texts:
+    """Redacts texts, each once. versions: dotted numbers that are versions. words: of which none is a name."""
+
+    def __init__(self, tokens: Tokens, versions: Collection[str] = (), words: Collection[str] = ()) -> None:
+        self.tokens = tokens
+        self.credentials = Credentials(tokens)
+        self.identifiers = Identifiers(tokens)
+        self.addresses = Addresses(tokens, versions)
+        self.paths = Paths(tokens)
+        self.places = Places(tokens, self.paths)
+        self._names = Names(tokens, self.places)
+        self._words = words
+        self._known_by_sign: dict[str, str] = {}
+        self._done: dict[str, str] = {}
+        self._again: dict[str, str] = {}
+        self._swept: tuple[int, re.Pattern[str] | None] = (-1, None)
+        self._token_of: dict[str, str] = {}
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """All names that any text gives away, before the first is changed: first those of home folders and GPUs."""
+        for text in texts:
+            if "GPU-" in text or "MIG-" in text:
+                self.identifiers.learn(text)
+            if "/home" in text or "/Users/" in text or "/media/" in text:
+                for user in self.paths.users(text):
+                    self.tokens("user", user)
+        for text in texts:
+            self._by_sign(text)
+
+    def by_form(self, text: str) -> str:
+        """Without what its forms give away."""
+        if text not in self._done:
+            known = self._by_sign(text)
+            self._done[text] = self.addresses.replaced(self.places.replaced(known)) if known else text
+        return self._done[text]
+
+    def _by_sign(self, text: str) -> str:
+        """Without secrets, ids, and names beside which stands what they are; "" where nothing at all can be in it."""
+        if text not in self._known_by_sign:
+            plain = _NOTHING_IN_IT.fullmatch(text)
+            told = "" if plain else self._names.replaced(self.identifiers.replaced(self.credentials.dropped(text)))
+            self._known_by_sign[text] = told
+        return self._known_by_sign[text]
+
+    def by_name(self, text: str) -> str:
+        """Without the names that were learnt."""
+        pattern = self._pattern()
+        return pattern.sub(self._token_at, text) if pattern else text
+
+    def _token_at(self, found: re.Match[str]) -> str:
+        if found["iface"]:
+            return f"{self.tokens.known('iface')[found['iface']]}.{found['number']}"
+        name = found[0].lower()
+        if name in self.tokens.known("word"):
+            return self.tokens("word", name)
+        return self._token_of.get(name) or self.places.domain(name)
+
+    def again(self, line: str) -> str:
+        """Of a report: what a word says that stands beside a name is then gpudoctor's own, as in {"container": "void"}."""
+        if line not in self._again:
+            self._again[line] = line if _NUMBER_IN_JSON.fullmatch(line) else self._swept_once_more(line)
+        return self._again[line]
+
+    def _swept_once_more(self, line: str) -> str:
+        plain = self.identifiers.replaced(self.credentials.dropped(line))
+        return self.by_name(self.addresses.replaced(self.places.replaced(plain)))
+
+    def __call__(self, text: str) -> str:
+        return self.by_name(self.by_form(text))
+
+    def _pattern(self) -> re.Pattern[str] | None:
+        """All names that are to be replaced as words, the longest first."""
+        size = self.tokens.given
+        if size != self._swept[0]:
+            self._token_of = {name.lower(): token for word in reversed(SWEPT) for name, token in self._names_of(word)}
+            forms = [re.escape(name) for name in sorted(self._token_of, key=len, reverse=True)]
+            forms += [rf"(?:[\w-]+\.)+{re.escape(name)}" for name, _ in self._names_of("domain")]
+            stems = [re.escape(name) for name, _ in self._names_of("iface")]
+            forms += [rf"(?P<iface>{'|'.join(stems) or '(?!)'})(?P<number>\d[\d.]*|)"]
+            pattern = re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9])")
+            self._swept = (size, pattern)
+        return self._swept[1]
+
+    def _names_of(self, word: str) -> list[tuple[str, str]]:
+        if self.tokens.keeps(word):
+            return []
+        known = self.tokens.known(word).items()
+        if word == "word":
+            return [(name, token) for name, token in known if len(name) >= SHORTEST - 1]
+        return [(name, token) for name, token in known if not is_token(name) and not is_common(name, self._words)]

@@ -1,0 +1,107 @@
+"""Tokens: what stands in the place of a value. The same value gets the same token everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+
+from gpudoctor.redaction.kinds import DROPPED, KIND_OF
+
+NUMBERED = tuple(word for word in KIND_OF if word not in (*DROPPED, "gpu", "ip"))
+_WORDS = "|".join(NUMBERED)
+TOKEN = re.compile(
+    rf"(?P<word>{_WORDS})-(?P<number>\d{{1,4}})|ip-(?:private|public|link)-(?P<subnet>\d+)\.(?P<host>\d+)"
+    r"|(?P<gpu>\d{8})-0000-4000-8000-0000(?P=gpu)|<redacted:\w+>"
+)
+PRESENT = re.compile(rf"(?<![A-Za-z0-9])(?:{TOKEN.pattern})(?![\w-])(?!\.(?:slice|scope|service))")
+_SUBNET = "subnet"
+
+
+def is_token(value: str) -> bool:
+    return TOKEN.fullmatch(value) is not None
+
+
+class Tokens:
+    """Value -> token, by kind. keep: kinds that stay as they are. used: the values that were replaced, by kind.
+
+    `given` is what a private map holds: word -> token -> value. Secrets are in no map.
+    """
+
+    def __init__(self, keep: Container[str] = (), given: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.keep = keep
+        self.used: dict[str, set[str]] = {}
+        self.given = 0  # how many so far
+        self._of: dict[str, dict[str, str]] = {}
+        self._last: dict[str, int] = {}
+        for word, values in (given or {}).items():
+            self._of[word] = {value: token for token, value in values.items()}
+            self.reserve(" ".join(values))
+            self.given += len(values)
+        for token in self._of.get(_SUBNET, {}).values():
+            self._raise(_SUBNET, int(token.rpartition("-")[2]))
+
+    def keeps(self, word: str) -> bool:
+        return KIND_OF[word] in self.keep
+
+    def reserve(self, text: str) -> None:
+        """Tokens that a text already has, since it was redacted before, are given to nothing else."""
+        if "-" not in text:
+            return
+        for found in PRESENT.finditer(text):
+            if found["word"]:
+                self._raise(found["word"], int(found["number"]))
+            elif found["gpu"]:
+                self._raise("gpu", int(found["gpu"]))
+            elif found["subnet"]:
+                self._raise(_SUBNET, int(found["subnet"]))
+
+    def _raise(self, word: str, number: int) -> None:
+        self._last[word] = max(self._last.get(word, 0), number)
+
+    def next(self, word: str) -> int:
+        self._last[word] = self._last.get(word, 0) + 1
+        return self._last[word]
+
+    def __call__(self, word: str, value: str) -> str:
+        """The token of a value: user-1. One that is a token, or of a kind that is kept, stays."""
+        if self.keeps(word) or is_token(value) or not value:
+            return value
+        self.used.setdefault(KIND_OF[word], set()).add(value)
+        if word in DROPPED:
+            return f"<redacted:{word}>"
+        return self.known(word).get(value) or self.give(word, value, f"{word}-{self.next(word)}")
+
+    def expect(self, word: str, value: str) -> None:
+        """Has a token ready for a value that may come."""
+        if not is_token(value) and value not in self.known(word):
+            self._of.setdefault(word, {})[value] = f"{word}-{self.next(word)}"
+            self.given += 1
+
+    def instead(self, word: str, shown: str, value: str) -> str:
+        """Of a value that can be written in several ways; `shown` is how it stands here."""
+        return shown if self.keeps(word) else self(word, value)
+
+    def give(self, word: str, value: str, token: str) -> str:
+        self.used.setdefault(KIND_OF[word], set()).add(value)
+        self.given += value not in self.known(word)
+        self._of.setdefault(word, {})[value] = token
+        return token
+
+    def known(self, word: str) -> dict[str, str]:
+        """Value -> token."""
+        return self._of.get(word, {})
+
+    def subnet(self, network: str) -> int:
+        """The number of a network, of which several addresses may have tokens."""
+        numbers = self._of.setdefault(_SUBNET, {})
+        if network not in numbers:
+            numbers[network] = f"{_SUBNET}-{self.next(_SUBNET)}"
+        return int(numbers[network].rpartition("-")[2])
+
+    def counts(self) -> dict[str, int]:
+        """How many values of each kind were replaced."""
+        return {name: len(values) for name, values in self.used.items() if values}
+
+    def private(self) -> dict[str, dict[str, str]]:
+        """Word -> token -> value: what only the owner of the machine may see."""
+        return {word: {token: value for value, token in values.items()} for word, values in self._of.items() if values}
