@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def read(path: Path | None = None) -> Baseline:
         if path is None:
             return Baseline(schema=SCHEMA, gpus={})
         raise UserError(f"{file} cannot be read: {failure.strerror}") from None
-    except msgspec.DecodeError as failure:
+    except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{file} is not a gpudoctor baseline: {failure}") from None
     if found.schema != SCHEMA:
         raise UserError(f"{file} is not a baseline that this version reads: its schema is {found.schema!r}")
@@ -92,6 +92,11 @@ def _by_gpu(figures: Mapping[str, Sequence[Figure]]) -> dict[int, list[Figure]]:
         if figure.gpu is not None and not figure.wrong:
             found.setdefault(figure.gpu, []).append(figure)
     return found
+
+
+def of_gpus(new: Baseline, name: Callable[[str], str]) -> Baseline:
+    """With other UUIDs: those of this machine where the snapshot was redacted."""
+    return Baseline(schema=SCHEMA, gpus={name(uuid): saved for uuid, saved in new.gpus.items()})
 
 
 def merged(old: Baseline, new: Baseline) -> Baseline:

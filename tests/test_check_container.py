@@ -34,7 +34,7 @@ from gpudoctor.target import Interpreter, Target, this_interpreter
 pytestmark = pytest.mark.docker
 
 LABEL = "gpudoctor-test=check-container"
-QUICK = ("check", "--level", "quick", "--format", "json")
+QUICK = ("check", "--level", "quick", "--format", "json", "--no-redact")
 
 
 @functools.cache

@@ -10,7 +10,8 @@ import machine
 import pytest
 from stand_in import run
 
-from gpudoctor import snapshot
+from gpudoctor import opening, snapshot
+from gpudoctor.checkup import Checkup
 from gpudoctor.report.schema import schema
 
 KERNEL_LOG = """\
@@ -44,7 +45,7 @@ def test_standard_input_says_the_same_as_the_file(log: Path) -> None:
 
 
 def test_json_is_a_report(log: Path) -> None:
-    report = json.loads(run("explain", "--format", "json", str(log)).stdout)
+    report = json.loads(run("explain", "--no-redact", "--format", "json", str(log)).stdout)
     jsonschema.validate(report, schema())
     assert [entry["problem"] for entry in report["diagnosis"]] == [FALLEN_OFF]
     assert report["evidence"] == [{"name": str(log), "kinds": ["kernel log"], "lines": 4}]
@@ -66,6 +67,17 @@ def test_a_log_beside_a_machine(log: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "Xid 79" in result.stdout
     assert "dmesg.txt, 4 lines: kernel log" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.tar.gz"])
+def test_a_page_and_a_bundle_are_the_snapshot_in_them(name: str, tmp_path: Path) -> None:
+    taken = machine.load("driver-library-version-mismatch")
+    packed = tmp_path / name
+    Checkup(opening.judged(taken, "quick"), taken).write(packed)
+    result = run("explain", str(packed))
+    assert "1. The driver was upgraded, but the old kernel module is still loaded" in result.stdout
+    piped = run("explain", "-", input=packed.read_bytes())
+    assert (piped.exit_code, "is read from a file: name it" in piped.stderr) == (2, True)
 
 
 def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpudoctor.cli import COMMANDS
+from gpudoctor.cli import COMMANDS, sharing
 from gpudoctor.errors import UserError
 
 _PATH = click.Path(path_type=Path)
@@ -43,6 +43,7 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
         raise UserError(f"this run found something wrong: {', '.join(sick)}; --force saves it all the same")
     path = file or baseline.default_path()
     new = baseline.of(taken, report)
+    new = baseline.of_gpus(new, lambda uuid: sharing.recognised(uuid, taken.taken))
     if file is None:
         output.make_folder(path.parent)
     output.must_be_writable(path)

@@ -119,10 +119,12 @@ def _must_be_known(names: tuple[str, ...]) -> None:
 
 
 def _taken(options: Options) -> Snapshot:
-    from gpudoctor import evidence, snapshot
+    from gpudoctor import evidence, opening
 
     told = evidence.gather(options.logs) if options.logs else None
-    taken = snapshot.load(str(options.replay)) if options.replay else _asked(options)
+    if told and told.snapshot:
+        raise UserError("--log takes texts; the machine of a snapshot is given by --replay FILE")
+    taken = opening.taken_in(str(options.replay)) if options.replay else _asked(options)
     return evidence.added(taken, told) if told else taken
 
 

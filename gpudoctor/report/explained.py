@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
-from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.facts.overview import FRAMEWORKS
@@ -22,11 +20,7 @@ _LIVE = "On the machine itself, gpudoctor check looks at all that this text cann
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows all of the evidence."""
     page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    text = io.StringIO()
-    console = Console(file=text, width=page.width, color_system="standard" if colours else None, force_terminal=colours)
-    for line in _lines(page, report):
-        console.print(line, soft_wrap=True)
-    return text.getvalue()
+    return page.printed(_lines(page, report), colours)
 
 
 def _lines(page: Page, report: Report) -> Lines:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Status
@@ -55,6 +58,16 @@ class Page:
         """Nothing for an empty text."""
         if text:
             yield from map(Text, self.wrap(text, first, rest))
+
+    def printed(self, lines: Lines, colours: bool) -> str:
+        text = io.StringIO()
+        # Not the console of stdout: even its capture() writes there, and ends the program if nobody reads. In a notebook rich
+        # would show the lines, and write none.
+        system: Literal["standard"] | None = "standard" if colours else None
+        console = Console(file=text, width=self.width, color_system=system, force_terminal=colours, force_jupyter=False)
+        for line in lines:
+            console.print(line, soft_wrap=True)
+        return text.getvalue()
 
 
 def cut(text: str, room: int) -> str:

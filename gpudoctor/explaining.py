@@ -1,0 +1,126 @@
+"""What is asked to be explained: an id, a code, a message, or evidence in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.errors import UserError
+
+if TYPE_CHECKING:
+    from gpudoctor.evidence import Evidence
+    from gpudoctor.model import Check, Report, Snapshot
+
+
+def explained_anything(report: Report) -> bool:
+    return bool(report.diagnosis) or any(text.kinds for text in report.evidence) or not report.evidence
+
+
+def known(what: Sequence[str]) -> Iterable[str]:
+    """What the catalog says of an id or a code; nothing for files and messages."""
+    name = " ".join(what)
+    if not name or are_files(what):
+        return ()
+    from gpudoctor import catalog
+    from gpudoctor.report import explanation
+
+    checks, problems = catalog.checks(), catalog.problems()
+    ids = [word.strip().lower().replace("_", "-") for word in what]
+    if all(id in checks or id in problems for id in ids):
+        return _apart(
+            explanation.of_check(checks[id])
+            if id in checks
+            else explanation.of_problem([check for check in checks.values() if id in _finds(check)], problems[id][1])
+            for id in ids
+        )
+    from gpudoctor import codes
+
+    code = codes.parse(name)
+    if code:
+        return codes.lines(code)
+    meant = codes.of_number(name)
+    if len(meant) > 1:
+        raise UserError(f"{name!r} alone can be several things: {', '.join(map(codes.shown, meant))}; say which")
+    if meant:
+        return codes.lines(meant[0])
+    if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        from gpudoctor import doctor
+
+        raise UserError(doctor.unknown("check or problem", name, {**checks, **problems}))
+    return ()
+
+
+def _finds(check: Check) -> set[str]:
+    return {problem.id for problem in check.problems}
+
+
+def about_words(text: str) -> list[str]:
+    """What can be said of words that no check knows; nothing where they are no part of anything known."""
+    return _mentioned(text) or _part_of(text)
+
+
+def _mentioned(text: str) -> list[str]:
+    """What is known of the codes in a sentence that no check knows."""
+    from gpudoctor import codes
+
+    return list(_apart(codes.lines(code) for code in codes.mentioned(text)))
+
+
+def _part_of(text: str) -> list[str]:
+    """The known messages that the given words are a part of."""
+    from gpudoctor.knowledge import messages
+
+    found = messages.with_words(text)
+    if not found:
+        return []
+    lines = ["These words alone decide nothing. They are part of messages that are known:"]
+    for sample, problem in found:
+        lines += ["", f"  {sample}", f"    mostly: gpudoctor explain {problem}"]
+    return [*lines, "", "Give the whole message, or the log that it stands in: gpudoctor explain FILE"]
+
+
+def _apart(texts: Iterable[Iterable[str]]) -> Iterator[str]:
+    for place, lines in enumerate(texts):
+        yield from ["", ""] if place else []
+        yield from lines
+
+
+def are_files(what: Sequence[str]) -> bool:
+    """Whether files are meant; UserError for one that is not there among others that are, or looks like a path."""
+    missing = [name for name in what if name != "-" and not _is_there(name)]
+    looks = [name for name in missing if re.fullmatch(r"\S*/\S+|\S+\.(?:log|txt|json|gz|xml|out|err)(?:\.\d+)?", name)]
+    if missing and (len(missing) < len(what) or looks == missing):
+        raise UserError(f"{missing[0]} cannot be read: there is no such file")
+    return bool(what) and not missing
+
+
+def _is_there(name: str) -> bool:
+    """What is too long for a name is a message; what lies in a closed folder is a file that cannot be read."""
+    try:
+        return Path(name).exists()
+    except PermissionError:
+        return not re.search(r"\s", name)
+    except OSError:
+        return False
+
+
+def gathered(what: Sequence[str]) -> Evidence:
+    from gpudoctor import evidence
+
+    return evidence.gather(what) if are_files(what) else evidence.of_text(" ".join(what))
+
+
+def judged(found: Evidence) -> tuple[Snapshot, Report]:
+    """What the evidence proves, and the verdict on it."""
+    from gpudoctor import evidence
+
+    taken = evidence.snapshot_of(found)
+    return taken, verdict(taken)
+
+
+def verdict(taken: Snapshot) -> Report:
+    from gpudoctor import catalog, doctor
+
+    return doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick"))
