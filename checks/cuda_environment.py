@@ -130,7 +130,8 @@ def has_tf32(facts: Facts) -> bool:
 
 def summary(facts: Facts) -> str:
     ours = [name for name in facts.environment.variables if name.startswith(("CUDA_", "NVIDIA_"))]
-    return f"{len(ours)} variables of CUDA and NVIDIA, none of them slows programs down"
+    number = f"{len(ours)} variable{'s' * (len(ours) != 1)} of CUDA and NVIDIA"
+    return f"{number}, none slows programs down" if ours else "no variable of CUDA and NVIDIA is set"
 
 
 CHECK = Check(

@@ -101,7 +101,7 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         version=__version__,
         status=_overall(results.values()),
         target={**target(facts), "taken": taken.taken},
-        coverage=coverage(results.values()),
+        coverage=coverage(results.values(), facts.texts.alone),
         diagnosis=diagnosis,
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
@@ -314,14 +314,17 @@ def _rank(finding: Finding, explains: Sized) -> tuple[bool, bool, int, int, bool
     return problem.status is not Status.FAIL, is_latent, -len(explains), -action, finding.gpu is None
 
 
-def coverage(results: Iterable[Result]) -> Coverage:
-    """The honest sentence about how much was looked at."""
+def coverage(results: Iterable[Result], of_texts: bool = False) -> Coverage:
+    """The honest sentence about how much was looked at. of_texts: where that was no machine."""
     results = list(results)
     skipped = Counter(result.reason or "" for result in results if result.status is Status.SKIP)
     applicable = len(results) - skipped.pop(Skip.NOT_APPLICABLE, 0)
     blocked = sum(result.status is Status.BLOCKED for result in results)
     errors = sum(result.status is Status.ERROR for result in results)
     ran = applicable - skipped.total() - blocked - errors
+    if of_texts:
+        said = f"No machine was asked: {ran} of {applicable} checks could judge what the texts tell."
+        return Coverage(ran, applicable, dict(skipped), said)
     parts = [f"{ran} of {applicable} applicable checks ran"]
     parts += [f"{count} {_SKIPPED.get(kind, kind)}" for kind, count in sorted(skipped.items())]
     parts += [f"{blocked} waiting for a fix above"] * bool(blocked) + [f"{errors} broke"] * bool(errors)

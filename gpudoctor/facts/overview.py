@@ -19,6 +19,8 @@ def target(facts: Facts) -> dict[str, Any]:
             "container_name": lambda: _start(facts)["container"],
             "container_engine": lambda: f"{_start(facts)['engine']} {_start(facts)['version']}",
             "gpu_mode": lambda: _start(facts)["mode"],
+            "asked": lambda: _start(facts)["asked"],
+            "expected_gpus": lambda: facts.expected["gpus"],
             "entrypoint_left_out": lambda: _start(facts)["replaced"],
             "host_not_asked": lambda: facts.replies.value("host-not-asked"),
             "reduced": lambda: facts.replies.value("reduced"),
@@ -29,6 +31,7 @@ def target(facts: Facts) -> dict[str, Any]:
             "kernel": lambda: facts.system.kernel,
             "architecture": lambda: facts.system.architecture,
             "wsl": lambda: facts.system.wsl,
+            "hypervisor": lambda: facts.system.hypervisor,
             "container": lambda: facts.container.engine,
         }
     )
@@ -44,7 +47,7 @@ def _kind(facts: Facts) -> str:
     try:
         start = _start(facts)
     except Skip:
-        return "interpreter"
+        return "texts" if facts.texts.alone else "interpreter"
     return ("container" if start["container"] else "image") if start["started"] else "host"
 
 

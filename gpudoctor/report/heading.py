@@ -24,6 +24,11 @@ def system(report: Report) -> str:
     return ", ".join(parts)
 
 
+def is_of_texts(report: Report) -> bool:
+    """Whether only texts were given, and no machine was asked."""
+    return report.target.get("kind") == "texts"
+
+
 def container(report: Report) -> str:
     """The image or container that was looked into, and how it came to its GPUs; "" for a machine."""
     target = report.target

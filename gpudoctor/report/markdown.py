@@ -9,6 +9,7 @@ from gpudoctor.model import Fix, Report, Result, Status
 from gpudoctor.report import figures, findings, heading, words
 
 _LONGEST_VALUE = 400
+_EXPLAINED = 8
 _SHOWN = 3  # messages of healthy checks in a row of the summary
 _ZERO_WIDTH = "\u200b"
 
@@ -22,10 +23,14 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     if examined := heading.container(report):
         yield f"- Image: {text(examined)}"
-    yield f"- System: {text(heading.system(report))}"
-    yield f"- GPU: {text(heading.gpus(report))}"
-    yield f"- Python: {text(heading.python(report))}"
-    yield f"- gpudoctor {text(heading.version(report))}" + (f", {report.target['taken']}" if "taken" in report.target else "")
+    if not heading.is_of_texts(report):
+        yield f"- System: {text(heading.system(report))}"
+        yield f"- GPU: {text(heading.gpus(report))}"
+        yield f"- Python: {text(heading.python(report))}"
+    yield from (f"- Read: {text(heading.evidence(given))}" for given in report.evidence)
+    yield f"- gpudoctor {text(heading.version(report))}" + (
+        f", {text(str(report.target['taken']))}" if "taken" in report.target else ""
+    )
     yield ""
     yield from _table(("Status", "Area", "What was seen"), _areas(report))
     if report.comparison:
@@ -36,27 +41,27 @@ def _lines(report: Report) -> Iterator[str]:
     yield text(words.headline(report))
     yield ""
     for number, group in enumerate(findings.groups(report.diagnosis), 1):
-        yield from _problem(number, group)
+        yield from _problem(number, group, heading.is_of_texts(report))
     yield text(report.coverage.sentence)
     yield ""
     yield from _measured(report)
-    yield from _every_check("All", report.checks)
+    if not heading.is_of_texts(report):
+        yield from _every_check("All", report.checks)
     if report.host:
         yield ""
         yield from _every_check("On the host:", report.host)
 
 
 def _areas(report: Report) -> Iterator[tuple[str, ...]]:
-    for area, results in words.by_area(report.checks).items():
+    for area, results in words.areas(report).items():
         status = words.worst(results)
         yield words.label(status), text(area), text(_summary(status, results))
-    if report.host:
-        status = words.worst(report.host)
-        yield words.label(status), "on the host", text(_summary(status, report.host))
 
 
 def _summary(status: Status, results: Sequence[Result]) -> str:
-    shown = [result.message for result in results if result.status is status and result.message]
+    if words.does_not_apply(results):
+        return "does not apply here"
+    shown = list(dict.fromkeys(result.message for result in results if result.status is status and result.message))
     if status not in (Status.PASS, Status.SKIP):
         names = [result.id for result in results if result.status in (Status.FAIL, Status.ERROR, Status.WARN)]
         return (f"{', '.join(names)}: " if names else "") + words.counts(results)
@@ -64,7 +69,7 @@ def _summary(status: Status, results: Sequence[Result]) -> str:
     return "; ".join(shown[:_SHOWN]) + more
 
 
-def _problem(number: int, group: findings.Group) -> Iterator[str]:
+def _problem(number: int, group: findings.Group, of_texts: bool) -> Iterator[str]:
     first = group[0]
     yield f"#### {number}. {'On the host: ' if first.on_host else ''}{text(first.title)}"
     yield ""
@@ -75,8 +80,9 @@ def _problem(number: int, group: findings.Group) -> Iterator[str]:
         yield from (f"  - {text(name)}: {code(value)}" for name, value in findings.evidence(entry).items())
     if first.why:
         yield f"- Why: {text(first.why)}"
-    if explained := findings.explained(group):
-        yield f"- Explains: {', '.join(map(code, explained))}"
+    if (explained := findings.explained(group)) and not of_texts:
+        more = f" and {len(explained) - _EXPLAINED} more" if len(explained) > _EXPLAINED else ""
+        yield f"- Explains: {', '.join(map(code, explained[:_EXPLAINED]))}{more}"
     yield f"- Problem: {code(first.problem)}, found by {code(first.check)}"
     yield from (f"- See: <{reference}>" for reference in first.references)
     yield ""
@@ -86,7 +92,7 @@ def _problem(number: int, group: findings.Group) -> Iterator[str]:
 
 def _fix(word: str, fix: Fix) -> Iterator[str]:
     terms = words.terms(fix)
-    yield f"{word}: {text(fix.title)}" + (f" ({terms})" if terms else "")
+    yield f"{word}: {text(fix.title)}" + (f" ({text(terms)})" if terms else "")
     yield ""
     yield from fenced(fix.command)
     if fix.undo:
@@ -111,7 +117,8 @@ def _measured(report: Report) -> Iterator[str]:
         if models := list(figures.models(report)):
             yield "Least time per token that the measured memory bandwidth allows, one answer at a time:"
             yield ""
-            yield from _table(figures.model_headings(report), models)
+            headings = tuple(map(text, figures.model_headings(report)))
+            yield from _table(headings, (tuple(map(text, row)) for row in models))
         yield "</details>"
         yield ""
 
@@ -143,8 +150,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 def text(raw: str) -> str:
     """Text that renders as itself in one line, and that calls nobody and links no other ticket."""
     line = " ".join(words.plain(raw).split())
-    escaped = re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", line)
-    return re.sub(r"([@#])(?=\w)", r"\1" + _ZERO_WIDTH, escaped)
+    escaped = re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", line)
+    return re.sub(r"([@#]|\b[Gg][Hh]-)(?=\w)", r"\1" + _ZERO_WIDTH, escaped)
 
 
 def code(raw: str) -> str:
@@ -152,20 +159,21 @@ def code(raw: str) -> str:
     line = " ".join(words.plain(raw).split()) or " "
     if len(line) > _LONGEST_VALUE:
         line = line[:_LONGEST_VALUE] + " …"
-    ticks = _ticks(line, 1)
+    ticks = fence(line, 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
 def fenced(command: str) -> Iterator[str]:
     if command:
-        ticks = _ticks(command, 3)
+        ticks = fence(command, 3)
         yield f"{ticks}sh"
         yield from map(words.plain, command.splitlines())
         yield ticks
         yield ""
 
 
-def _ticks(content: str, fewest: int) -> str:
+def fence(content: str, fewest: int) -> str:
+    """A run of backticks that is longer than any in the content."""
     longest = max((len(run) for run in re.findall("`+", content)), default=0)
     return "`" * max(fewest, longest + 1 if longest else fewest)

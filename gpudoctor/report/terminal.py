@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from gpudoctor.model import Report, Result, Skip, Status
+from gpudoctor.model import Report, Result, Status
 from gpudoctor.report import figures, heading, words
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
@@ -31,12 +30,7 @@ def look() -> tuple[int, bool]:
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows every check and all of the evidence."""
     page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    # Not the console of stdout: even its capture() writes there, and ends the program if nobody reads.
-    text = io.StringIO()
-    console = Console(file=text, width=page.width, color_system="standard" if colours else None, force_terminal=colours)
-    for line in _lines(page, report):
-        console.print(line, soft_wrap=True)
-    return text.getvalue()
+    return page.printed(_lines(page, report), colours)
 
 
 def _lines(page: Page, report: Report) -> Lines:
@@ -49,10 +43,8 @@ def _lines(page: Page, report: Report) -> Lines:
         yield from page.paragraph(heading.evidence(text), "Log     ", " " * 8)
     yield Text()
     telling = figures.telling(report)
-    for area, results in words.by_area(report.checks).items():
+    for area, results in words.areas(report).items():
         yield from _area(page, area, sorted(results, key=lambda result: result.id not in telling))
-    if report.host:
-        yield from _area(page, "on the host", report.host)
     yield from _comparison(page, report)
     yield Text()
     yield from diagnosis(page, report)
@@ -107,7 +99,7 @@ def _area(page: Page, name: str, results: Sequence[Result]) -> Lines:
 
 
 def _summary(page: Page, status: Status, results: Sequence[Result]) -> str:
-    if all(result.status is Status.SKIP and result.reason == Skip.NOT_APPLICABLE for result in results):
+    if words.does_not_apply(results):
         return "does not apply here"
     if status in (Status.PASS, Status.SKIP):
         shown = [result.message for result in results if result.status is status]

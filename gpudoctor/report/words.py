@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from gpudoctor.model import AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Status
-from gpudoctor.report import findings
+from gpudoctor.model import AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Skip, Status
+from gpudoctor.report import findings, heading
 
 SIGNS = {
     Status.PASS: "✓",
@@ -42,6 +42,7 @@ _NEEDS = {
     "drain": "needs the GPU free of work",
     "network": "needs the network",
 }
+ON_HOST = "on the host"
 Row = TypeVar("Row", Check, Result)
 
 
@@ -70,6 +71,20 @@ def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
         areas.setdefault(row.area, []).append(row)
     given = any(not isinstance(row, Result) or row.status is not Status.SKIP for row in areas["evidence"])
     return {area: found for area, found in areas.items() if found and (given or area != "evidence")}
+
+
+def areas(report: Report) -> dict[str, list[Result]]:
+    """Area -> its results, the host's last. Of texts alone only what they tell: nothing else was looked at."""
+    found = by_area(report.checks)
+    if heading.is_of_texts(report):
+        unseen = (Status.SKIP, Status.BLOCKED)
+        seen = {area: [result for result in results if result.status not in unseen] for area, results in found.items()}
+        found = {area: results for area, results in seen.items() if results}
+    return {**found, ON_HOST: list(report.host)} if report.host else found
+
+
+def does_not_apply(results: Iterable[Result]) -> bool:
+    return all(result.status is Status.SKIP and result.reason == Skip.NOT_APPLICABLE for result in results)
 
 
 def worst(results: Iterable[Result]) -> Status:
