@@ -48,6 +48,13 @@ def gather(paths: Iterable[str]) -> Evidence:
         if source.is_ours(beginning):
             taken = parse(beginning + b"".join(chunks), name)
             continue
+        if source.holds_ours(beginning):
+            from gpudoctor import opening
+
+            if path == "-":
+                raise UserError("a bundle or a page of gpudoctor is read from a file: name it, in the place of -")
+            taken = opening.taken_in(path)
+            continue
         replies = _together(replies, _of(name, scan(beginning, chunks, READERS)))
     return Evidence(replies, taken)
 

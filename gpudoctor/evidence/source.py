@@ -26,6 +26,7 @@ BINARY = re.compile(rb"\x7fELF|\x89PNG|%PDF|\xff\xd8\xff|GIF8")
 # What PowerShell writes into a file; with three bytes, what Windows' editors do.
 MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF8: "utf-8"}
 OURS = re.compile(rb'\s*\{\s*"schema":\s*"gpudoctor\.')
+HOLDING_OURS = re.compile(rb"gpudoctor-report/|\s*<!doctype html>[^\0]{0,2000}<title>[^<]*gpudoctor</title>")
 
 
 def chunks(path: str) -> Iterator[bytes]:
@@ -43,6 +44,11 @@ def chunks(path: str) -> Iterator[bytes]:
 def is_ours(beginning: bytes) -> bool:
     """Whether it is a snapshot or a report."""
     return bool(OURS.match(beginning))
+
+
+def holds_ours(beginning: bytes) -> bool:
+    """Whether it is a bundle or a page, with a snapshot in it."""
+    return bool(HOLDING_OURS.match(beginning))
 
 
 def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:

@@ -1,0 +1,48 @@
+"""The formats of a report: one module each, imported when it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from gpudoctor.model import Report, Snapshot
+
+
+@dataclass(frozen=True)
+class Format:
+    """suffixes: of files that hold it, the usual one first. about: whom it is for."""
+
+    suffixes: tuple[str, ...]
+    about: str
+
+
+FORMATS = {
+    "text": Format((".txt",), "people"),
+    "html": Format((".html", ".htm"), "a browser"),
+    "markdown": Format((".md",), "a ticket"),
+    "json": Format((".json",), "programs"),
+    "junit": Format((".xml",), "CI systems"),
+    "sarif": Format((".sarif",), "code scanning"),
+    "prometheus": Format((".prom",), "node_exporter's textfile collector"),
+}
+PACKED = (".tar.gz", ".tgz")  # how the name of a bundle ends
+_MODULES = {"text": "terminal"}
+
+
+def of(path: Path) -> str | None:
+    """The format that a file of this name would hold."""
+    suffix = path.suffix.lower()
+    return next((name for name, form in FORMATS.items() if suffix in form.suffixes), None)
+
+
+def is_bundle(path: Path) -> bool:
+    return path.name.lower().endswith(PACKED)
+
+
+def render(name: str, report: Report, taken: Snapshot | None = None) -> str:
+    """taken: the snapshot that was judged, for the one format that holds it."""
+    module = import_module(f"gpudoctor.report.{_MODULES.get(name, name)}")
+    given = (report, taken) if name == "html" else (report,)
+    return cast(str, module.render(*given))

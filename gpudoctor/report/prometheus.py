@@ -1,0 +1,97 @@
+"""The report as metrics, for the textfile collector of node_exporter.
+
+https://github.com/prometheus/node_exporter#textfile-collector
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gpudoctor.model import Diagnosis, Report, Result, Status
+from gpudoctor.report import words
+
+STATUSES = {Status.PASS: 0, Status.WARN: 1, Status.FAIL: 2}
+
+
+class _Metrics(Collector):
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        report = self._report
+        yield _info(report)
+        yield GaugeMetricFamily("gpudoctor_status", "The verdict: 0 pass, 1 warn, 2 fail.", STATUSES[report.status])
+        if taken := report.target.get("taken"):
+            seconds = datetime.fromisoformat(str(taken).replace("Z", "+00:00")).timestamp()
+            yield GaugeMetricFamily("gpudoctor_taken_timestamp_seconds", "When the machine was asked.", seconds)
+        yield GaugeMetricFamily("gpudoctor_checks_applicable", "Checks that apply to this machine.", report.coverage.applicable)
+        yield GaugeMetricFamily("gpudoctor_checks_ran", "Checks that could look.", report.coverage.ran)
+        yield _checks(report)
+        yield _problems(report)
+        yield from _figures(report)
+
+
+def render(report: Report) -> str:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Metrics(report))
+    return generate_latest(registry).decode()
+
+
+def _info(report: Report) -> GaugeMetricFamily:
+    metric = GaugeMetricFamily("gpudoctor_info", "What was used and examined.", labels=("version", "knowledge", "driver"))
+    driver = str(report.facts.get("driver_version") or "")
+    metric.add_metric(_plain(report.version, report.knowledge, driver), 1)
+    return metric
+
+
+def _checks(report: Report) -> GaugeMetricFamily:
+    metric = GaugeMetricFamily("gpudoctor_check", "1 for each check, with its status.", labels=("check", "area", "status", "on"))
+    for where, results in (("target", report.checks), ("host", report.host)):
+        for result in results:
+            metric.add_metric(_labels(result, where), 1)
+    return metric
+
+
+def _labels(result: Result, where: str) -> tuple[str, ...]:
+    return _plain(result.id, result.area, result.status.value, where)
+
+
+def _problems(report: Report) -> GaugeMetricFamily:
+    names = ("problem", "check", "gpu", "status", "action", "confidence", "on")
+    metric = GaugeMetricFamily("gpudoctor_problem", "1 for each root cause that was found.", labels=names)
+    for labels in dict.fromkeys(map(_problem, report.diagnosis)):  # one problem may be found at several places
+        metric.add_metric(labels, 1)
+    return metric
+
+
+def _problem(entry: Diagnosis) -> tuple[str, ...]:
+    gpu = "" if entry.gpu is None else str(entry.gpu)
+    kinds = (entry.status.value, entry.action.value, entry.confidence.value)
+    return _plain(entry.problem, entry.check, gpu, *kinds, "host" if entry.on_host else "target")
+
+
+def _plain(*values: str) -> tuple[str, ...]:
+    return tuple(map(words.plain, values))
+
+
+def _figures(report: Report) -> Iterator[GaugeMetricFamily]:
+    names = ("check", "what", "unit", "gpu")
+    measured = GaugeMetricFamily("gpudoctor_measured", "What was measured, in its unit.", labels=names)
+    expected = GaugeMetricFamily("gpudoctor_expected", "What a healthy machine reaches, in its unit.", labels=names)
+    seen = set()
+    for check, figures in report.measured.figures.items():
+        for figure in figures:
+            labels = _plain(check, figure.what, figure.unit, "" if figure.gpu is None else str(figure.gpu))
+            if labels in seen:
+                continue
+            seen.add(labels)
+            measured.add_metric(labels, figure.value)
+            if figure.expected is not None:
+                expected.add_metric(labels, figure.expected)
+    yield measured
+    yield expected

@@ -1,0 +1,101 @@
+"""Reports for machines that read: JUnit, SARIF and Prometheus, against their schemas and readers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+import xmlschema
+from prometheus_client.parser import text_string_to_metric_families
+from test_report import HEALTHY, REPORT, VERSIONS
+
+from gpudoctor.model import Report, Result, Status
+from gpudoctor.report import formats
+
+SCHEMAS = Path(__file__).parent / "schemas"
+EVIL = "\x1b]0;owned\x07\udcff\x00]]> <script> & \"quoted\" \\ 'x'\nnext line"
+HOSTILE = replace(
+    REPORT,
+    target={"python": EVIL, "python_version": EVIL, "distribution": EVIL},
+    facts={"driver_version": EVIL, "gpus": [{"name": EVIL}]},
+    diagnosis=(replace(VERSIONS, title=EVIL, message=EVIL, why=EVIL, references=()),),
+    checks=tuple(Result(status.value, status, EVIL, area=EVIL, blocked_by=EVIL) for status in Status),
+)
+ON_HOST = replace(HEALTHY, host=REPORT.checks, diagnosis=(replace(VERSIONS, on_host=True),))
+EVERY = pytest.mark.parametrize("report", [REPORT, HEALTHY, HOSTILE, ON_HOST], ids=["broken", "healthy", "hostile", "container"])
+
+
+@EVERY
+def test_junit_follows_the_schema_of_jenkins(report: Report) -> None:
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(formats.render("junit", report))
+
+
+@EVERY
+def test_sarif_follows_its_schema(report: Report) -> None:
+    published = json.loads((SCHEMAS / "sarif-2.1.0.json").read_text())
+    jsonschema.validate(json.loads(formats.render("sarif", report)), published)
+
+
+@EVERY
+def test_prometheus_can_be_read(report: Report) -> None:
+    rendered = formats.render("prometheus", report)
+    families = {family.name: family.samples for family in text_string_to_metric_families(rendered)}
+    assert len(families["gpudoctor_check"]) == len(report.checks) + len(report.host)
+    for samples in families.values():
+        labels = [tuple(sorted(sample.labels.items())) for sample in samples]
+        assert len(labels) == len({*labels})
+
+
+def cases(report: Report) -> dict[str, ElementTree.Element]:
+    root = ElementTree.fromstring(formats.render("junit", report))
+    return {str(case.get("name")): case for case in root.iter("testcase")}
+
+
+def test_junit_says_what_is_wrong_and_what_to_type() -> None:
+    found = cases(REPORT)
+    failure = found["driver-version"].find("failure")
+    assert failure is not None
+    assert failure.get("type") == VERSIONS.problem
+    assert "  sudo reboot\n" in (failure.text or "")
+    assert [name for name, case in found.items() if case.find("failure") is not None] == ["driver-version", "gpu-count"]
+    assert [name for name, case in found.items() if case.find("error") is not None] == ["memlock"]
+    blocked = found["nvml-answers"].find("skipped")
+    assert blocked is not None
+    assert blocked.get("message") == "blocked by driver-version"
+    assert (found["thermal"].findtext("system-out") or "").startswith("warning: ")
+
+
+def test_junit_tells_the_host_apart() -> None:
+    failed = [case for case in cases(ON_HOST).values() if case.find("failure") is not None]
+    assert {str(case.get("classname")) for case in failed} == {"gpudoctor.host.driver", "gpudoctor.host.cuda"}
+    [failure] = [case.findtext("failure") or "" for case in failed if case.get("name") == "driver-version"]
+    assert failure.startswith(VERSIONS.title)
+
+
+def test_sarif_has_a_rule_for_each_problem_and_a_result_for_each_place() -> None:
+    [run] = json.loads(formats.render("sarif", REPORT))["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == sorted({entry.problem for entry in REPORT.diagnosis})
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [entry.problem for entry in REPORT.diagnosis]
+    assert [result["level"] for result in run["results"]] == ["error", "error", "warning", "warning"]
+    assert len({str(result["partialFingerprints"]) for result in run["results"]}) == len(REPORT.diagnosis)
+    assert run["invocations"][0]["executionSuccessful"] is False
+
+
+def test_prometheus_has_the_figures() -> None:
+    rendered = formats.render("prometheus", REPORT)
+    assert 'gpudoctor_measured{check="gemm",gpu="1",unit="TFLOP/s",what="GEMM bf16"} 512.0\n' in rendered
+    assert 'gpudoctor_expected{check="gemm",gpu="1",unit="TFLOP/s",what="GEMM bf16"} 692.3\n' in rendered
+    assert "\ngpudoctor_status 2.0\n" in rendered
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.html", "html"), ("A.MD", "markdown"), ("a.xml", "junit"), ("a.sarif", "sarif"), ("a.prom", "prometheus"), ("a", None)],
+)
+def test_a_file_is_named_by_what_it_holds(name: str, form: str | None) -> None:
+    assert formats.of(Path(name)) == form

@@ -1,0 +1,205 @@
+"""`gpudoctor report FILE`: what gpudoctor wrote opens again, and what it did not write is refused in a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stand_in import environment, run
+from test_report import REPORT
+
+from gpudoctor import opening
+from gpudoctor.errors import UserError
+from gpudoctor.model import Status
+from gpudoctor.report import formats
+
+REPORTS = Path(__file__).parent / "reports"
+SNAPSHOT = Path(__file__).parent / "machines" / "no-gpu" / "snapshot.json"
+SMALL = b'{"schema": "gpudoctor.snapshot/1", "version": "1", "taken": "%b", "replies": {"a": {"status": "ok", "value": %b}}}'
+
+
+def test_the_first_report_ever_still_opens() -> None:
+    """Of the first version, before there were figures, hosts of containers, evidence and ways back."""
+    first = opening.opened(str(REPORTS / "first.json"))
+    assert first.report.status is Status.FAIL
+    assert first.taken is None
+    assert formats.render("junit", first.report)
+
+
+def test_a_report_is_itself_again(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(formats.render("json", REPORT))
+    again = opening.opened(str(tmp_path / "report.json"))
+    assert formats.render("json", again.report) == formats.render("json", REPORT)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_snapshot_is_judged(tmp_path: Path, packed: bool) -> None:
+    file = tmp_path / "machine"
+    file.write_bytes(gzip.compress(SNAPSHOT.read_bytes()) if packed else SNAPSHOT.read_bytes())
+    opened = opening.opened(str(file))
+    assert opened.taken == opening.taken_in(str(SNAPSHOT))
+    assert "no-nvidia-gpu" in {entry.problem for entry in opened.report.diagnosis}
+
+
+REFUSED = [
+    (b"", "is empty: what can be read back is a snapshot"),
+    (b"hello", "holds no snapshot of gpudoctor: what can be read back is"),
+    (b"[]", "holds no snapshot of gpudoctor"),
+    (b'{"schema": 7}', "was not written by gpudoctor: what can be read back is"),
+    (b'{"schema": "gpudoctor.snapshot/9"}', "its schema is 'gpudoctor.snapshot/9'"),
+    (b'{"schema": "gpudoctor.report/9"}', "was written by a newer gpudoctor"),
+    (b'{"schema": "gpudoctor.report/1"}', "is a broken gpudoctor report"),
+    (b"<!doctype html><p>hello", "holds no snapshot of gpudoctor: what can be"),
+    (b"\x1f\x8bhello", "cannot be unpacked"),
+    (gzip.compress(SNAPSHOT.read_bytes())[:-20], "cannot be unpacked"),
+    (b'{"a":' * 9000 + b"1" + b"}" * 9000, "levels deep"),
+    (b'{"schema": "gpudoctor.report/1", "a": ' + b"[" * 200 + b"]" * 200 + b"}", "levels deep"),
+    (SMALL % (b"now", b"1"), "is no time at which it was taken"),
+    (SMALL % (b"2026-11-21T03:00:00Z", b"[" * 200 + b"]" * 200), "levels deep"),
+    (json.dumps({"schema": "gpudoctor.\x1b]0;x\x07" + "y" * 9000}).encode(), r"its schema is 'gpudoctor.\x1b]0;x\x07yyy"),
+    (b'{"schema": "\xff"}', "is no whole snapshot or report of gpudoctor ("),
+]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_another_file_is_refused_in_a_line(tmp_path: Path, number: int) -> None:
+    content, words = REFUSED[number]
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    result = run("report", str(file))
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert len(result.stderr) < 500 + len(str(file))
+    assert result.stderr.strip().isprintable()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("taken", "now @all", "is no time"),
+        ("references", ["javascript:alert(1)"], "is no address of a page"),
+        ("references", ["https://x.org/> @all <a"], "is no address of a page"),
+        ("status", "\x1b[31mfail", "is a broken gpudoctor report"),
+    ],
+)
+def test_a_report_that_somebody_changed_is_refused(tmp_path: Path, place: str, value: object, words: str) -> None:
+    plain = json.loads(formats.render("json", REPORT))
+    {"taken": plain["target"], "status": plain}.get(place, plain["diagnosis"][0])[place] = value
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match=words) as failure:
+        opening.opened(str(tmp_path / "report.json"))
+    assert str(failure.value).isprintable()
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "junit"])
+def test_a_report_commands_no_terminal_and_calls_nobody(tmp_path: Path, form: str) -> None:
+    evil = "\x1b]0;owned\x07\u202e@all #1 GH-1 &commat;all &#64;all <b>"
+    plain = json.loads(formats.render("json", REPORT))
+    plain["measured"]["models"] = [{"size": evil, "precision": evil, "gpus": 1, "gigabytes": 1.0, "least_milliseconds": 1.0}]
+    plain["diagnosis"][0]["title"] = evil
+    plain["diagnosis"][0]["fixes"][0]["needs"] = [evil]
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    rendered = formats.render(form, opening.opened(str(tmp_path / "report.json")).report, None)
+    assert not {"\x1b", "\x07", "\u202e"} & {*rendered}
+    if form == "markdown":
+        assert [evil for evil in ("@all", "#1", "GH-1", " &commat", " &#64", "7e<b>") if evil in rendered] == []
+    if form == "html":
+        assert "<b>" not in rendered
+
+
+@pytest.mark.parametrize("args", [["--format", "markdown"], ["--for", "github"], ["--format", "json"]])
+def test_a_report_that_was_not_redacted_is_when_it_goes_on(tmp_path: Path, args: list[str]) -> None:
+    plain = json.loads(formats.render("json", REPORT))
+    plain["diagnosis"][0]["why"] = "HF_TOKEN=hf_QqWwEeRrTtYyUuIi in /home/zorvik/x"
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    result = run("report", str(tmp_path / "report.json"), *args)
+    assert "1 secret, 1 user" in result.stderr
+    assert "zorvik" not in result.stdout + result.stderr
+    assert "hf_Qq" not in result.stdout
+    assert "zorvik" in run("report", str(tmp_path / "report.json"), "--no-redact", *args).stdout
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MOST_BYTES", 1 << 20)
+    with pytest.raises(UserError, match="/dev/zero is larger than 1 MiB"):
+        opening.taken_in("/dev/zero")
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MOST_BYTES", 1 << 20)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"{" + b" " * (2 << 20)))
+    with pytest.raises(UserError, match="larger than 1 MiB when unpacked"):
+        opening.taken_in(str(tmp_path / "bomb.gz"))
+
+
+@pytest.mark.parametrize("name", ["report.json", "report.xml", "report.sarif", "report.prom", "report.md", "report.txt"])
+def test_the_name_of_the_file_says_the_format(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    assert run("report", str(SNAPSHOT), "-o", str(file)).exit_code == 0
+    opened = opening.opened(str(SNAPSHOT))
+    form = formats.of(file)
+    assert form
+    assert file.read_text() == formats.render(form, opened.report, opened.taken)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--for", "pytorch", "--format", "html"], "goes without --format"),
+        (["--bundle", "b.tar.gz", "-o", "c"], "goes without --format, --for, --copy and -o"),
+        (["--copy", "-o", "c"], "two places"),
+        (["--for", "nccl", "-o", "c.tar.gz"], "c.tar.gz would be a bundle"),
+        (["--for", "nccl", "-o", "c.html"], "c.html would be html"),
+        (["--bundle", "c.zip"], "its name must end in .tar.gz or .tgz"),
+        (["-o", "-"], "- is no file"),
+        (["file", "--python", "p"], "goes without FILE"),
+        (["nowhere.json"], "cannot be read: No such file"),
+        (["--for", "windows"], "'windows' is not one of"),
+    ],
+)
+def test_wrong_usage(args: list[str], words: str) -> None:
+    result = run("report", *args)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_standard_input_is_read_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudoctor"]
+    given = SNAPSHOT.read_bytes()
+    done = subprocess.run([*command, "diff", "-", "-"], input=given, capture_output=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (2, b"Error: - cannot be read: standard input is closed, or was read already\n")
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command, "report", "-"]
+    done = subprocess.run(closed, capture_output=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (2, b"Error: - cannot be read: standard input is closed, or was read already\n")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"gpus": 3},
+        {"gpus": ["x"]},
+        {"gpus": [{"name": []}]},
+        {"pci_gpus": 1},
+        {"toolkits": []},
+        {"packages": "x"},
+        {"driver_is_open": []},
+    ],
+)
+def test_a_report_whose_facts_somebody_changed_is_refused(tmp_path: Path, facts: dict[str, object]) -> None:
+    plain = json.loads(formats.render("json", REPORT))
+    plain["facts"] |= facts
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match="is a broken gpudoctor report"):
+        opening.opened(str(tmp_path / "report.json"))
+
+
+def test_replay_takes_a_report_for_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps({"schema": "gpudoctor.report/1"}))
+    result = run("check", "--replay", str(tmp_path / "report.json"))
+    assert result.exit_code == 2
+    assert "is a report, not a snapshot" in result.stderr
