@@ -1,0 +1,42 @@
+"""The snapshot inside a page: packed into a script element that no browser runs, and read back from it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+
+from gpudoctor import snapshot
+from gpudoctor.errors import UserError
+from gpudoctor.model import Snapshot
+
+TYPE = "application/vnd.gpudoctor.snapshot+gzip"
+MOST_BYTES = 512 << 20  # unpacked
+_ELEMENT = re.compile(rf'<script\b[^>]*\btype="{re.escape(TYPE)}"[^>]*>([^<]*)</script>', re.IGNORECASE)
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def packed(taken: Snapshot) -> str:
+    """The same snapshot gives the same text."""
+    return base64.b64encode(gzip.compress(snapshot.dump(taken), 9, mtime=0)).decode("ascii")
+
+
+def embedded(html: str) -> bytes:
+    """The snapshot in a page, as bytes of JSON; b"" where there is none, UserError where it cannot be read."""
+    found = _ELEMENT.search(html)
+    return _unpacked(found[1]) if found else b""
+
+
+def _unpacked(text: str) -> bytes:
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        data = stream.decompress(base64.b64decode(text.strip(), validate=True), MOST_BYTES)
+    except (binascii.Error, zlib.error) as failure:
+        raise UserError(f"the snapshot in this page is damaged: {failure}") from None
+    if stream.unconsumed_tail:
+        raise UserError(f"the snapshot in this page is larger than {MOST_BYTES >> 20} MiB when unpacked: that is none")
+    if not stream.eof:
+        raise UserError("the snapshot in this page is cut off: its end is missing")
+    return data

@@ -1,0 +1,20 @@
+"""Charts of a report. One for which nothing was measured is left out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from gpudoctor.model import Report
+from gpudoctor.report.html.charts import collectives, history, overlap, peers, roofline, shares
+from gpudoctor.report.html.charts.drawing import Chart
+
+# What a snapshot that was cut off or changed by hand makes of a reader; the numbers still stand in the tables.
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def charts(report: Report) -> Iterator[Chart]:
+    """In the order in which a person looks at them."""
+    for of in (shares, roofline, collectives, peers, overlap, history):
+        with contextlib.suppress(*_UNREADABLE):
+            yield from list(of.charts(report))

@@ -1,0 +1,128 @@
+"""The page: what a template needs of a report, each text escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gpudoctor.model import Report, Result, Snapshot, Status
+from gpudoctor.report import figures, findings, heading, words
+from gpudoctor.report.html import attachment
+from gpudoctor.report.html.charts import charts
+
+_UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN, Status.BLOCKED)
+_LONG = 240  # characters of an area's line; the page cuts what does not fit
+
+
+def render(report: Report, taken: Snapshot | None = None) -> str:
+    """taken: the snapshot that was judged; it travels in the page, to be judged again."""
+    return _templates().get_template("page.html").render(_content(report, taken)) + "\n"
+
+
+def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
+    return {
+        "report": report,
+        "status": _status(report),
+        "headline": _headline(report),
+        "problems": findings.groups(report.diagnosis),
+        "areas": list(_areas(report)),
+        "charts": list(charts(report)),
+        "rows": figures.rows(report, all=True),
+        "models": list(figures.models(report)),
+        "facts": list(_facts(report)),
+        "snapshot": Markup(attachment.packed(taken)) if taken else "",
+        "snapshot_type": attachment.TYPE,
+        "script_hash": _hash(_source("page.js")),
+    }
+
+
+def _status(report: Report) -> Status:
+    """Where nothing could be checked, nothing is well."""
+    checked = any(result.status is not Status.SKIP for result in report.checks)
+    return report.status if checked or report.status is not Status.PASS else Status.SKIP
+
+
+def _headline(report: Report) -> str:
+    """Without the words for a terminal."""
+    said = words.headline(report).replace("-v says which, and why", "the checks below say which, and why")
+    return said.replace(" below its area (-v)", " below").replace("see above", "see below")
+
+
+def _areas(report: Report) -> Iterator[tuple[str, Status, list[Result]]]:
+    """Area, its status and its checks, the worst check first."""
+    for area, results in words.areas(report).items():
+        yield area, words.worst(results), _worst_first(results)
+
+
+def _worst_first(results: Any) -> list[Result]:
+    return sorted(
+        results, key=lambda result: list(Status).index(result.status) if result.status in _UNHEALTHY else -1, reverse=True
+    )
+
+
+def _summed(results: list[Result]) -> str:
+    """What an area's line says: its unhealthy checks by name, or what the healthy ones saw."""
+    if words.does_not_apply(results):
+        return "does not apply here"
+    worst = words.worst(results)
+    if worst in (Status.PASS, Status.SKIP):
+        return "; ".join(dict.fromkeys(result.message for result in results if result.status is worst and result.message))[:_LONG]
+    return ", ".join(result.id for result in results if result.status in _UNHEALTHY)
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    """Everything that is known about the machine: a name with its path, and a value."""
+    yield from _flat("", report.target)
+    yield from _flat("", report.facts)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(f"{name} › {key}" if name else str(key), item)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, (Mapping, list, tuple)) for item in value):
+        for number, item in enumerate(value):
+            yield from _flat(f"{name} {number}", item)
+    else:
+        yield name.replace("_", " "), findings.value(value) or "none"
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("gpudoctor.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(
+        findings=findings, heading=heading, words=words, figures=figures, Status=Status, source=_source, summed=_summed
+    )
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """Whatever a machine answered, the page holds no control characters."""
+    if isinstance(value, Markup):
+        return value
+    return words.plain(value) if isinstance(value, str) else value
+
+
+def _source(name: str) -> Markup:
+    """A file of ours that stands in the page as it is."""
+    loader = _templates().loader
+    assert loader
+    return Markup(loader.get_source(_templates(), name)[0].strip())
+
+
+def _hash(script: str) -> str:
+    """By which the page's policy knows its one script, and runs no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
