@@ -1,0 +1,172 @@
+"""`gpudoctor report`: a report in any format, of this machine or of what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli.check_options import FORMATS
+
+if TYPE_CHECKING:
+    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.opening import Opened
+
+PROJECTS = ("github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver")
+_PATH = click.Path(path_type=Path)
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor report -o report.html              this machine, for a browser
+  gpudoctor report --for pytorch -o issue.md   what that project asks for
+  gpudoctor report --bundle report.tar.gz      all of it, to attach
+  gpudoctor report machine.json -o report.xml  any format, from a snapshot
+\b
+It is for others, so it is redacted, also on a terminal (or: --no-redact).
+FILE is what gpudoctor wrote: a snapshot (check --save), a report as JSON or
+HTML, or a bundle. Without FILE this machine is checked first.
+\b
+Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
+"""
+
+
+@click.command(help=COMMANDS["report"], epilog=_EPILOG)
+@click.argument("file", required=False, metavar="[FILE]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="What to write.  [default: by the name of -o, else markdown]")
+@click.option("--for", "project", type=click.Choice(PROJECTS), help="A ticket with the sections that this project asks for.")
+@click.option("--bundle", metavar="FILE.tar.gz", type=_PATH, help="Write all formats, the snapshot and the raw evidence here.")
+@click.option("--copy", is_flag=True, help="Put it on the clipboard.")
+@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the report here.")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="How much is checked, or judged of a snapshot (see gpudoctor check).",
+)
+@click.option("--python", metavar="PATH", type=click.Path(), help="Without FILE: examine this interpreter or environment.")
+@sharing.options
+@click.pass_context
+def command(context: click.Context, /, **given: Any) -> None:
+    how = sharing.chosen(given)
+    _forbid_contradictions(**given)
+    from gpudoctor.cli import output
+    from gpudoctor.report import formats
+
+    if given["destination"] and formats.is_bundle(given["destination"]) and not (given["form"] or given["project"]):
+        given |= {"bundle": given["destination"], "destination": None}
+    for path in filter(None, (given["destination"], given["bundle"])):
+        output.must_be_writable(path)
+    opened, cut_off_by = _opened(given["file"], given["level"], given["python"], given["project"])
+    opened, sweep = _leaving(opened, how, given["level"])
+    if given["bundle"]:
+        from gpudoctor import bundle
+
+        output.write(given["bundle"], bundle.packed(opened.report, opened.taken, sweep))
+    else:
+        text = sweep(_text(opened, given["form"], given["project"], given["destination"]))
+        _deliver(text, given["destination"], given["copy"])
+    if cut_off_by:
+        click.echo("Interrupted: the report holds what was measured until then.", err=True)
+        context.exit(128 + cut_off_by)
+
+
+def _forbid_contradictions(
+    file: str | None,
+    form: str | None,
+    project: str | None,
+    bundle: Path | None,
+    copy: bool,
+    destination: Path | None,
+    **live: Any,
+) -> None:
+    if file and live["python"]:
+        raise click.UsageError("--python examines this machine: it goes without FILE.")
+    if project and form not in (None, "markdown"):
+        raise click.UsageError("--for writes a ticket as Markdown: it goes without --format.")
+    if destination == Path("-"):
+        raise click.UsageError("- is no file: without -o the report goes to standard output.")
+    if bundle and (form or project or copy or destination):
+        raise click.UsageError("--bundle holds every format: it goes without --format, --for, --copy and -o.")
+    from gpudoctor.report import formats
+
+    if bundle and not formats.is_bundle(bundle):
+        raise click.UsageError(f"--bundle writes a packed archive: its name must end in {' or '.join(formats.PACKED)}.")
+    by_name = formats.of(destination) if destination else None
+    if destination and (project or form) and formats.is_bundle(destination):
+        raise click.UsageError(f"-o {destination} would be a bundle: it goes without --for and --format.")
+    if project and by_name not in (None, "markdown"):
+        raise click.UsageError(f"--for writes a ticket as Markdown: -o {destination} would be {by_name}.")
+    if copy and destination:
+        raise click.UsageError("--copy and -o are two places: give one of them.")
+
+
+def _opened(file: str | None, level: str, python: str | None, project: str | None) -> tuple[Opened, int]:
+    """And the signal (0: none) that cut the measuring off."""
+    from gpudoctor import opening
+
+    if file:
+        return opening.opened(file, level), 0
+    from gpudoctor.cli import check
+
+    words = ["--level", level, *(("--python", python) if python else ())]
+    report, taken, cut_off_by = check.checked(words)
+    if project:
+        taken = _with_quotes(taken, report, project)
+    return opening.Opened("this machine", report, taken), cut_off_by
+
+
+def _with_quotes(taken: Snapshot, report: Report, project: str) -> Snapshot:
+    """And what other tools say, which that project wants to read unchanged."""
+    from gpudoctor import quoting
+    from gpudoctor.cli import output
+    from gpudoctor.report import tickets
+
+    python = str(report.target.get("python") or "python3")
+    with output.progress() as tell:
+        said = quoting.quoted(tickets.FORMS[project].quotes, python, tell)
+    needed = [name for name in tickets.FORMS[project].quotes if name in quoting.OF_PYTHON]
+    if needed and not any(quoting.said(said, name) for name in needed):
+        why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
+        click.echo(f"{python} has nothing to say of {needed[0]}: {why} (another: --python PATH)", err=True)
+    return replace(taken, replies={**taken.replies, **said})
+
+
+def _leaving(opened: Opened, how: sharing.Sharing, level: str) -> tuple[Opened, Callable[[str], str]]:
+    """As it may leave this machine, and what a rendered text goes through: a report is for others, also from a terminal."""
+    from gpudoctor import opening
+
+    shared = sharing.shared(opened.taken or opening.as_answers(opened.report), how)
+    if how.no_redact:
+        return opened, shared.sweep
+    if not opened.taken:
+        return opening.Opened(opened.name, opening.of_answers(shared.snapshot), None), shared.sweep
+    return opening.Opened(opened.name, opening.judged(shared.snapshot, level), shared.snapshot), shared.sweep
+
+
+def _text(opened: Opened, form: str | None, project: str | None, destination: Path | None) -> str:
+    from gpudoctor.report import formats
+
+    if project:
+        from gpudoctor.report import tickets
+
+        return tickets.render(project, opened.report, opened.taken)
+    by_name = formats.of(destination) if destination else None
+    return formats.render(form or by_name or "markdown", opened.report, opened.taken)
+
+
+def _deliver(text: str, destination: Path | None, copy: bool) -> None:
+    from gpudoctor.cli import output
+
+    if copy:
+        from gpudoctor.cli import clipboard
+
+        clipboard.copy(text)
+    elif destination:
+        output.write(destination, text.encode("utf-8", "replace"))
+    else:
+        output.show(text)

@@ -1,0 +1,87 @@
+"""What other tools say of this machine, word for word, as the maintainers of a project want to read it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from gpudoctor.model import Reply
+
+PREFIX = "quoted:"
+SECONDS = 60.0  # torch's collect_env imports torch, and runs a dozen programs
+MOST_CHARACTERS = 200_000
+OF_PYTHON = ("torch", "vllm", "cupy")  # which the examined Python says
+_SHOW_CUPY = "import cupy; cupy.show_config(_full=True)"
+
+
+def commands(python: str) -> dict[str, tuple[str, ...]]:
+    """Name -> the command line of each tool that can be quoted; python: of the environment in question."""
+    return {
+        "nvidia-smi": ("nvidia-smi",),
+        "topology": ("nvidia-smi", "topo", "-m"),
+        "infiniband": ("ibstatus",),
+        "torch": (python, "-m", "torch.utils.collect_env"),
+        "vllm": (python, "-m", "vllm.collect_env"),
+        "cupy": (python, "-c", _SHOW_CUPY),
+    }
+
+
+def quoted(names: Sequence[str], python: str, tell: Callable[[str], None] = lambda doing: None) -> dict[str, Reply]:
+    """The replies "quoted:NAME", side by side; a tool that is not here is missing, one that does not end is a timeout."""
+    known = commands(python)
+    if not names:
+        return {}
+    tell(f"Asking {', '.join(names)}")
+    with ThreadPoolExecutor(len(names)) as pool:
+        return dict(zip((PREFIX + name for name in names), pool.map(_asked, (known[name] for name in names)), strict=True))
+
+
+def said(replies: Mapping[str, Reply], name: str) -> str:
+    """What the tool printed; "" where it printed nothing, only failed, or was not asked."""
+    value = _value(replies, name)
+    return str(value.get("out") or (value.get("code") == 0 and value.get("err")) or "").strip("\n")
+
+
+def failed(replies: Mapping[str, Reply], name: str) -> str:
+    """The last line of a tool that had nothing to say but why it failed."""
+    value = _value(replies, name)
+    lines = str(value.get("err") or "").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _value(replies: Mapping[str, Reply], name: str) -> dict[str, Any]:
+    reply = replies.get(PREFIX + name)
+    return reply.value if reply and reply.status == "ok" and isinstance(reply.value, dict) else {}
+
+
+def _asked(argv: tuple[str, ...]) -> Reply:
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as failure:
+        return Reply("missing", detail=f"{argv[0]} cannot be run: {failure.strerror}")
+    with process:
+        try:
+            out, err = process.communicate(timeout=SECONDS)
+        except BaseException as failure:
+            with suppress(OSError):  # also what it started
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(failure, subprocess.TimeoutExpired):
+                raise
+            return Reply("timeout", detail=f"{argv[0]} did not end in {SECONDS:g} s", seconds=time.monotonic() - started)
+    value = {"code": process.returncode, "out": out[:MOST_CHARACTERS], "err": err[-MOST_CHARACTERS:]}
+    return Reply("ok", value, seconds=time.monotonic() - started)

@@ -1,0 +1,67 @@
+"""Tickets: the sections that a project's own form asks for, filled with what is known, and short enough to be posted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpudoctor.model import Report, Snapshot
+from gpudoctor.report.tickets import forms
+from gpudoctor.report.tickets.sections import Section
+
+MOST_CHARACTERS = 60_000  # GitHub takes 65,536
+MOVED = "_Moved to the attachment, since the ticket would be too long: `gpudoctor report --bundle report.tar.gz`._\n"
+
+
+@dataclass(frozen=True)
+class Form:
+    """quotes: the tools whose words belong into it. about: where the project's form is. is_boxes: it has one for each section."""
+
+    sections: Callable[[Report, Snapshot | None], tuple[Section, ...]]
+    quotes: tuple[str, ...]
+    about: str
+    is_boxes: bool = False
+
+
+FORMS = {
+    "github": Form(forms.github, ("nvidia-smi",), "any project"),
+    "pytorch": Form(forms.pytorch, ("torch",), "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml", True),
+    "vllm": Form(
+        forms.vllm, ("vllm", "torch"), "https://github.com/vllm-project/vllm/issues/new?template=400-bug-report.yml", True
+    ),
+    "nccl": Form(
+        forms.nccl,
+        ("nvidia-smi", "topology", "infiniband"),
+        "https://github.com/NVIDIA/nccl/issues/new?template=ISSUE.yaml",
+        True,
+    ),
+    "cupy": Form(forms.cupy, ("cupy",), "https://github.com/cupy/cupy/issues/new?template=bug.yml", True),
+    "toolkit": Form(
+        forms.toolkit, ("nvidia-smi",), "https://github.com/NVIDIA/nvidia-container-toolkit/issues/new?template=bug_report.md"
+    ),
+    "driver": Form(
+        forms.driver,
+        ("nvidia-smi",),
+        "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/new?template=10_functional_bug.yml",
+        True,
+    ),
+}
+
+
+def render(project: str, report: Report, taken: Snapshot | None) -> str:
+    """Markdown of at most MOST_CHARACTERS; taken: None where only a report was kept, which holds no other tool's words."""
+    form = FORMS[project]
+    sections = form.sections(report, taken)
+    first = f"<!-- {form.about} has a box for each heading here: paste what is below it. -->\n\n" if form.is_boxes else ""
+    moved: set[int] = set()
+    largest_first = sorted(range(len(sections)), key=lambda number: -len(sections[number].body))
+    for number in [-1, *(number for number in largest_first if sections[number].may_move)]:
+        moved |= {number}
+        text = first + "\n".join(_text(section, place in moved) for place, section in enumerate(sections))
+        if len(text) <= MOST_CHARACTERS:
+            return text
+    return text[: MOST_CHARACTERS - len(MOVED)] + MOVED
+
+
+def _text(section: Section, is_moved: bool) -> str:
+    return f"### {section.title}\n\n{MOVED if is_moved else section.body}"

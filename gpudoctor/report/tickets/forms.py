@@ -1,0 +1,225 @@
+"""Each project's own form, in the order and with the headings of its template (read on 2026-11-21)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpudoctor import quoting
+from gpudoctor.model import Report, Snapshot
+from gpudoctor.report import heading, markdown
+from gpudoctor.report.tickets import sections
+from gpudoctor.report.tickets.sections import Section
+
+Taken = Snapshot | None
+_BUG = "What happened, what you expected, and the smallest program that shows it, with the whole traceback."
+_STEPS = "Step by step, from a fresh start; how often it happens; whether it worked before, and with what."
+
+
+def github(report: Report, taken: Taken) -> tuple[Section, ...]:
+    return (
+        sections.to_fill_in("What happened", _BUG),
+        sections.to_fill_in("To reproduce", _STEPS),
+        sections.diagnosis(report),
+        Section("Environment", sections.table(_environment(report))),
+        sections.quoted("nvidia-smi", taken, "nvidia-smi", "nvidia-smi"),
+        sections.whole(report),
+        sections.made_by(report, "github"),
+    )
+
+
+def pytorch(report: Report, taken: Taken) -> tuple[Section, ...]:
+    return (
+        sections.to_fill_in("🐛 Describe the bug", _BUG),
+        sections.quoted("Versions", taken, "torch", "python -m torch.utils.collect_env"),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "pytorch"),
+    )
+
+
+def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
+    name, command = "vllm", "python collect_env.py"
+    if taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch"):
+        name, command = "torch", "python -m torch.utils.collect_env"
+    return (
+        sections.quoted("Your current environment", taken, name, command),
+        sections.to_fill_in("🐛 Describe the bug", f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "vllm"),
+    )
+
+
+def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
+    variables = (("NCCL variables", _variables(taken, "NCCL_") or "none"),) if taken else ()
+    platform = [sections.table((*_environment(report), *variables))]
+    for name, command in (("nvidia-smi", "nvidia-smi"), ("topology", "nvidia-smi topo -m"), ("infiniband", "ibstatus")):
+        platform.append(sections.quotation(taken, name, command))
+    platform.append("<!-- Does it depend on the number of ranks or nodes? -->\n")
+    return (
+        sections.to_fill_in(
+            "How is this issue impacting you?", "Lower performance than expected, application crash, data corruption, or hang?"
+        ),
+        sections.to_fill_in(
+            "Share Your Debug Logs",
+            "Set NCCL_DEBUG=INFO NCCL_DEBUG_FILE=ncclDebug.%h.%p NCCL_TOPO_DUMP_FILE=ncclSystem.txt, run again, read the files "
+            "for names that nobody should see, and attach them.",
+        ),
+        sections.to_fill_in("Steps to Reproduce the Issue", _STEPS),
+        Section("NCCL Version", markdown.text(_package(report, "nvidia-nccl") or "not known") + "\n"),
+        Section("Your platform details", "\n".join(platform), may_move=True),
+        sections.to_fill_in("Error Message & Behavior", "The first NCCL WARN of the log; what you expected instead."),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "nccl"),
+    )
+
+
+def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
+    return (
+        sections.to_fill_in("Description", _BUG),
+        sections.to_fill_in("To Reproduce", _STEPS),
+        Section("Installation", markdown.text(_installed(report, "cupy")) + "\n"),
+        sections.quoted("Environment", taken, "cupy", 'python -c "import cupy; cupy.show_config()"'),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "cupy"),
+    )
+
+
+def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
+    rows = (
+        ("`nvidia-container-toolkit` version", _first_line(taken, "command:nvidia-ctk --version")),
+        ("NVIDIA Driver Version", str(report.facts.get("driver_version") or "")),
+        ("Host OS", _host_os(report, taken)),
+        ("Kernel Version", str(report.target.get("kernel", ""))),
+        ("Container Runtime Version", str(report.target.get("container_engine") or _engine(taken))),
+        ("CPU Architecture", str(report.target.get("architecture", ""))),
+        ("GPU Model(s)", ", ".join(dict.fromkeys(str(gpu.get("name", "")) for gpu in report.facts.get("gpus", ())))),
+        ("CUDA Version", str(report.facts.get("cuda_driver_version") or "")),
+    )
+    kubernetes = (
+        "<!-- With Kubernetes: its distribution and version, how the toolkit was installed (GPU Operator, its version) -->\n"
+    )
+    return (
+        sections.to_fill_in("Describe the bug", _BUG),
+        sections.to_fill_in("To Reproduce", _STEPS),
+        sections.to_fill_in("Expected behavior", "What you expected instead."),
+        Section("Environment", sections.listed(rows) + kubernetes),
+        sections.quoted("Information to attach", taken, "nvidia-smi", "nvidia-smi"),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "toolkit"),
+    )
+
+
+def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
+    return (
+        Section("NVIDIA Open GPU Kernel Modules Version", markdown.text(_module(report)) + "\n"),
+        sections.to_fill_in("Comparison with proprietary kernel module", "Does it happen there too? If you cannot try, say why."),
+        Section("Operating System and Version", markdown.text(_host_os(report, taken) or "not known") + "\n"),
+        Section("Kernel Release", markdown.text(_uname(report, taken)) + "\n\n- [ ] I am running on a stable kernel release.\n"),
+        Section("Hardware: GPU", _gpus(report)),
+        sections.to_fill_in("Describe the bug", _BUG),
+        sections.to_fill_in("To Reproduce", _STEPS),
+        sections.to_fill_in("Bug Incidence", "Once, sometimes, always?"),
+        Section(
+            "nvidia-bug-report.log.gz",
+            "<!-- Reports without this file will be closed. Run `sudo nvidia-bug-report.sh` after it happened, and attach the "
+            "file. It names this machine, its users and its serial numbers: gpudoctor does not redact it. -->\n",
+        ),
+        sections.quoted("More Info", taken, "nvidia-smi", "nvidia-smi"),
+        sections.diagnosis(report),
+        sections.whole(report),
+        sections.made_by(report, "driver"),
+    )
+
+
+def _module(report: Report) -> str:
+    facts = report.facts
+    if not facts.get("driver_version"):
+        return "no driver is loaded" if "driver_version" in facts else "not known"
+    kind = {True: "open", False: "not the open one"}.get(facts.get("driver_is_open"), "kind not known")  # type: ignore[arg-type]
+    return f"{facts['driver_version']} ({kind})"
+
+
+def _uname(report: Report, taken: Taken) -> str:
+    """As `uname -srvm` has it, as far as it is known."""
+    reply = taken.replies.get("interpreter") if taken else None
+    markers = reply.value.get("markers") if reply and isinstance(reply.value, dict) else None
+    version = str(markers.get("platform_version", "")) if isinstance(markers, dict) else ""
+    parts = ("Linux", str(report.target.get("kernel", "not known")), version, str(report.target.get("architecture", "")))
+    return " ".join(filter(None, parts))
+
+
+def _gpus(report: Report) -> str:
+    """As `nvidia-smi -L` has it."""
+    gpus = report.facts.get("gpus", ())
+    lines = [f"GPU {gpu.get('index')}: {gpu.get('name')} (UUID: {gpu.get('uuid')})" for gpu in gpus]
+    return sections.fenced("\n".join(lines)) + "\n" if lines else markdown.text(heading.gpus(report)) + "\n"
+
+
+def _variables(taken: Snapshot, prefix: str) -> str:
+    reply = taken.replies.get("environment")
+    found = reply.value if reply and isinstance(reply.value, dict) else {}
+    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()) if name.startswith(prefix))
+
+
+def _kind_of_machine(report: Report) -> str:
+    if report.target.get("container"):
+        return "a container"
+    if "hypervisor" not in report.target:
+        return "not known"
+    maker = report.target["hypervisor"]
+    return f"a virtual machine ({maker})" if maker else "bare metal"
+
+
+def _environment(report: Report) -> tuple[tuple[str, str], ...]:
+    facts, target = report.facts, report.target
+    packages = ", ".join(f"{name} {version}" for name, version in facts.get("packages", {}).items())
+    return (
+        *((("Image", heading.container(report)),) if heading.container(report) else ()),
+        ("System", heading.system(report)),
+        ("Runs on", _kind_of_machine(report)),
+        ("Architecture", str(target.get("architecture", ""))),
+        ("GPU", heading.gpus(report)),
+        ("CUDA of the driver", str(facts.get("cuda_driver_version") or "")),
+        ("Toolkits", ", ".join(facts.get("toolkits", {}).values()) or "none"),
+        ("Python", heading.python(report)),
+        ("Packages", packages or "none of those that use a GPU"),
+    )
+
+
+def _package(report: Report, prefix: str) -> str:
+    packages: dict[str, Any] = report.facts.get("packages", {})
+    return ", ".join(f"{version} ({name})" for name, version in packages.items() if name.startswith(prefix))
+
+
+def _installed(report: Report, prefix: str) -> str:
+    packages: dict[str, Any] = report.facts.get("packages", {})
+    names = [f"{name} {version}" for name, version in packages.items() if name.startswith(prefix)]
+    wheels = [name for name in names if "-cuda" in name]
+    return f"Wheel ({', '.join(wheels)})" if wheels else ", ".join(names) or "no package of CuPy in this Python"
+
+
+def _first_line(taken: Taken, question: str) -> str:
+    reply = taken.replies.get(question) if taken else None
+    value = reply.value if reply and reply.status == "ok" else None
+    return str(value.get("out", "")).strip().partition("\n")[0] if isinstance(value, dict) else ""
+
+
+def _host_os(report: Report, taken: Taken) -> str:
+    """Of a container that was examined from outside: that of the machine below it."""
+    if not heading.container(report) or report.target.get("kind") == "host":
+        return str(report.target.get("distribution", ""))
+    reply = taken.host.get("file:/etc/os-release") if taken else None
+    named = re.search(r'^PRETTY_NAME="?([^"\n]*)', str(reply.value), re.MULTILINE) if reply and reply.status == "ok" else None
+    return named[1] if named else ""
+
+
+def _engine(taken: Taken) -> str:
+    reply = taken.replies.get("docker") if taken else None
+    value = reply.value if reply and reply.status == "ok" else None
+    version = value.get("version") if isinstance(value, dict) else None
+    return f"Docker {version.get('Version', '')}" if isinstance(version, dict) else ""

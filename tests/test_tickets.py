@@ -1,0 +1,122 @@
+"""`gpudoctor report --for PROJECT`: what a project's form asks for, short enough, and calling nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import machine
+import pytest
+from markdown_it import MarkdownIt
+from stand_in import run
+from test_formats import HOSTILE
+from test_report import REPORT
+
+from gpudoctor import opening, quoting, snapshot
+from gpudoctor.cli.report import PROJECTS
+from gpudoctor.model import Reply, Snapshot
+from gpudoctor.report import tickets
+
+TAKEN = snapshot.load(str(Path(__file__).parent / "machines" / "no-gpu" / "snapshot.json"))
+HEADINGS = {
+    "github": ["What happened", "Environment"],
+    "pytorch": ["🐛 Describe the bug", "Versions"],
+    "vllm": ["Your current environment", "🐛 Describe the bug"],
+    "nccl": ["How is this issue impacting you?", "Share Your Debug Logs", "NCCL Version", "Your platform details"],
+    "cupy": ["Description", "To Reproduce", "Installation", "Environment"],
+    "toolkit": ["Describe the bug", "To Reproduce", "Expected behavior", "Environment"],
+    "driver": ["NVIDIA Open GPU Kernel Modules Version", "Kernel Release", "Hardware: GPU", "nvidia-bug-report.log.gz"],
+}
+EVERY = pytest.mark.parametrize("project", PROJECTS)
+
+
+def quoting_(**said: str) -> Snapshot:
+    replies = {f"{quoting.PREFIX}{name}": Reply("ok", {"code": 0, "out": text, "err": ""}) for name, text in said.items()}
+    return replace(TAKEN, replies={**TAKEN.replies, **replies})
+
+
+def test_every_project_has_a_form() -> None:
+    assert {*PROJECTS} == {*tickets.FORMS} == {*HEADINGS}
+
+
+@EVERY
+def test_a_ticket_has_the_sections_of_its_form_in_their_order(project: str) -> None:
+    lines = tickets.render(project, REPORT, TAKEN).splitlines()
+    places = [lines.index(f"### {title}") for title in HEADINGS[project]]
+    assert places == sorted(places)
+
+
+@EVERY
+def test_without_a_snapshot_it_says_what_to_paste(project: str) -> None:
+    assert "Not asked when this was saved. Please paste the output of `" in tickets.render(project, REPORT, None)
+
+
+@pytest.mark.parametrize("project", ["pytorch", "vllm"])
+def test_collect_env_is_quoted_unchanged(project: str) -> None:
+    said = "PyTorch version: 2.9.1+cu128\nIs debug build: False\n\n[pip3] numpy==2.3.5 # @numpy #12\n```\n<b>|x|"
+    rendered = tickets.render(project, REPORT, quoting_(torch=said))
+    assert f"````text\n{said}\n````" in rendered
+
+
+@EVERY
+def test_a_log_calls_nobody_and_breaks_out_of_nothing(project: str) -> None:
+    evil = "```\n</details>\n@root #1 <script>alert(1)</script>\n```sh"
+    rendered = tickets.render(project, HOSTILE, quoting_(**dict.fromkeys(quoting.commands("python"), evil)))
+    outside = [token for token in MarkdownIt().parse(rendered) if token.type not in ("fence", "code_block")]
+    assert not [token.content for token in outside if "<script>" in token.content and token.type.startswith("html")]
+    text = "".join(child.content for token in outside for child in token.children or () if child.type == "text")
+    assert "@root" not in text
+    assert "\x1b" not in rendered
+    assert "\x00" not in rendered
+
+
+@EVERY
+def test_what_is_too_long_moves_to_the_attachment_as_a_whole(project: str) -> None:
+    long = "\n".join(f"line {number}: it said this and that" for number in range(4000))
+    rendered = tickets.render(project, REPORT, quoting_(**dict.fromkeys(quoting.commands("python"), long)))
+    assert len(rendered) <= tickets.MOST_CHARACTERS
+    assert tickets.MOVED in rendered
+    assert "line 0: it said" not in rendered
+    assert rendered.count("```") % 2 == 0
+
+
+def test_the_host_of_a_container_is_named_and_not_the_container() -> None:
+    taken = machine.load("image-with-seven-of-eight-gpus")
+    inside = Reply("ok", 'PRETTY_NAME="Debian GNU/Linux 11 (bullseye)"\nID=debian\n')
+    taken = replace(taken, replies={**taken.replies, "file:/etc/os-release": inside})
+    text = tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    assert "- Host OS: Ubuntu 24.04.3 LTS" in text
+    assert "- Container Runtime Version: docker 28.5.2" in text
+    alone = tickets.render("toolkit", opening.judged(taken, "quick"), None)
+    assert "- Host OS: not known" in alone
+
+
+def test_a_tool_that_only_failed_is_not_quoted() -> None:
+    failed = Reply("ok", {"code": 1, "out": "", "err": "Traceback\nModuleNotFoundError: No module named 'torch'\n"})
+    text = tickets.render("pytorch", REPORT, replace(TAKEN, replies={f"{quoting.PREFIX}torch": failed}))
+    assert "printed nothing (exit code 1): ModuleNotFoundError: No module named 'torch'" in text
+    assert "Traceback" not in text
+
+
+def test_a_vllm_without_its_own_script_quotes_torchs() -> None:
+    assert "The output of python -m torch.utils.collect\\_env" in tickets.render("vllm", REPORT, quoting_(torch="x"))
+
+
+def test_tools_are_quoted_as_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = {"says": ("echo", "yes"), "fails": ("sh", "-c", "echo no >&2; exit 3"), "is not here": ("no-such-program",)}
+    monkeypatch.setattr(quoting, "commands", lambda python: commands)
+    said = quoting.quoted(tuple(commands), "")
+    assert (quoting.said(said, "says"), quoting.said(said, "fails"), quoting.failed(said, "fails")) == ("yes", "", "no")
+    assert [said[f"quoted:{name}"].status for name in commands] == ["ok", "ok", "missing"]
+
+
+def test_a_tool_that_does_not_end_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quoting, "commands", lambda python: {"slow": ("sh", "-c", "sleep 100 & sleep 100")})
+    monkeypatch.setattr(quoting, "SECONDS", 0.3)
+    assert quoting.quoted(("slow",), "")["quoted:slow"].status == "timeout"
+
+
+def test_for_a_project_from_the_command_line() -> None:
+    result = run("report", str(Path(__file__).parent / "machines" / "no-gpu" / "snapshot.json"), "--for", "nccl")
+    assert result.exit_code == 0
+    assert "### NCCL Version\n" in result.stdout
