@@ -1,0 +1,95 @@
+"""`gpudoctor diff`: two machines, or one on two days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli import COMMANDS, sharing
+
+if TYPE_CHECKING:
+    from gpudoctor.opening import Opened
+
+_PATH = click.Path(path_type=Path)
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor diff yesterday.json today.json     why is it worse today?
+  gpudoctor diff good-node.json bad-node.json  why is this one worse?
+\b
+A and B are what gpudoctor wrote: snapshots (check --save), reports as JSON or
+HTML, bundles. Of two snapshots every answer is compared, and tried: with the
+better machine's answer in its place, is the problem gone?
+\b
+Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
+"""
+
+
+@click.command(help=COMMANDS["diff"], epilog=_EPILOG)
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
+)
+@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write it here.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all that differs.")
+@sharing.options
+@click.pass_context
+def command(
+    context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any
+) -> None:
+    how = sharing.chosen(given)
+    from gpudoctor import comparing, opening
+    from gpudoctor.cli import output
+    from gpudoctor.report import compared, terminal
+
+    form = form or _by_name(destination)
+    if destination:
+        output.must_be_writable(destination)
+    a, b = opening.opened(one, "full"), opening.opened(other, "full")
+    sweep: Callable[[str], str] = str
+    if not sharing.goes_to_terminal(destination) or (not how.no_redact and (_is_redacted(a) or _is_redacted(b))):
+        a, _ = _leaving(a, how, "A  ")
+        b, sweep = _leaving(b, how if how.no_redact else replace(how, same_map=True), "B  ")  # what is one value stays one
+    comparison = comparing.compare(a, b)
+    if form == "json":
+        text = compared.as_json(a, b, comparison)
+    else:
+        look = (80, False) if destination else terminal.look()
+        text = compared.render(a, b, comparison, *look, verbose=verbose)
+    text = sweep(text)
+    if destination:
+        output.write(destination, text.encode("utf-8", "replace"))
+    else:
+        output.show(text)
+    context.exit(0 if comparison.is_same else 1)
+
+
+def _by_name(destination: Path | None) -> str:
+    from gpudoctor.report import formats
+
+    named = formats.of(destination) if destination else None
+    if named not in (None, "text", "json"):
+        raise click.UsageError(f"a difference is written as text or JSON: -o {destination} would be {named}.")
+    return named or "text"
+
+
+def _is_redacted(opened: Opened) -> bool:
+    from gpudoctor import redaction
+
+    return opened.taken is not None and redaction.was_redacted(opened.taken)
+
+
+def _leaving(opened: Opened, how: sharing.Sharing, name: str) -> tuple[Opened, Callable[[str], str]]:
+    """As it may leave this machine."""
+    from gpudoctor import opening
+
+    if not opened.taken:
+        shared = sharing.shared(opening.as_answers(opened.report), how, name=name)
+        return opening.Opened(opened.name, opening.of_answers(shared.snapshot), None), shared.sweep
+    shared = sharing.shared(opened.taken, how, name=name)
+    return opening.Opened(opened.name, opening.judged(shared.snapshot, "full"), shared.snapshot), shared.sweep

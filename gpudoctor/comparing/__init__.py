@@ -1,0 +1,184 @@
+"""Two machines, or one on two days: what differs, the likeliest to explain the worse verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpudoctor.comparing import deciding, noise, parts
+from gpudoctor.comparing.deciding import HOST, name_of
+from gpudoctor.model import Check, Diagnosis, Figure, Reply, Report, Snapshot, Status
+from gpudoctor.opening import Opened
+
+_WORST = (Status.PASS, Status.WARN, Status.FAIL)
+ABSENT = "absent"
+NOTICEABLE = 0.05  # of a measured figure: what two runs of one machine do not reach
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that the two have differently. decides: problems that would be gone if the worse had it as the better has.
+
+    read: whether the check of such a problem looked at it. is_noise: it differs between any two machines.
+    """
+
+    question: str
+    part: str
+    one: Any
+    other: Any
+    decides: tuple[str, ...] = ()
+    read: bool = False
+    is_noise: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure of both; `ratio` is the second by the first."""
+
+    one: Figure
+    other: Figure
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """worse: 0 or 1, which of the two is worse; None where both are alike."""
+
+    worse: int | None
+    only: tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]
+    both: tuple[Diagnosis, ...]
+    changes: tuple[Change, ...]
+    figures: tuple[Measured, ...]
+
+    @property
+    def is_same(self) -> bool:
+        telling = [change for change in self.changes if not change.is_noise]
+        return not (self.only[0] or self.only[1] or telling or self.figures)
+
+
+def compare(one: Opened, other: Opened) -> Comparison:
+    """Of two snapshots each answer is compared, of what was measured the figures; where one is a report, what reports hold."""
+    only = (_missing(one.report, other.report), _missing(other.report, one.report))
+    both = tuple(entry for entry in one.report.diagnosis if name_of(entry) in set(map(name_of, other.report.diagnosis)))
+    worse = _worse(one.report, other.report, only)
+    if one.taken and other.taken:
+        found = _ranked(one.taken, other.taken, worse, only)
+    else:
+        found = list(_of_reports(one.report, other.report))
+    return Comparison(worse, only, both, tuple(found), tuple(_figures(one.report, other.report)))
+
+
+def _missing(report: Report, other: Report) -> tuple[Diagnosis, ...]:
+    """What the other does not have."""
+    theirs = set(map(name_of, other.diagnosis))
+    return tuple(entry for entry in report.diagnosis if name_of(entry) not in theirs)
+
+
+def _worse(one: Report, other: Report, only: tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]) -> int | None:
+    first, second = (
+        (_WORST.index(report.status), sum(entry.status is Status.FAIL for entry in found), len(found))
+        for report, found in zip((one, other), only, strict=True)
+    )
+    return None if first == second else int(second > first)
+
+
+def _ranked(
+    one: Snapshot, other: Snapshot, worse: int | None, only: tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]
+) -> list[Change]:
+    changes = list(_changes(one, other))
+    if worse is None:
+        return sorted(changes, key=_rank)
+    from gpudoctor import catalog
+
+    bad, good = (other, one) if worse else (one, other)
+    problems = list(only[worse])
+    checks = catalog.checks()
+    read = set().union(*(_read_for(entry, checks[entry.check], bad) for entry in problems if entry.check in checks))
+    likely = sorted(changes, key=lambda change: (change.question not in read, change.is_noise, change.question, change.part))
+    decides = deciding.decided(bad, good, [(change.question, change.part) for change in likely], problems)
+    return sorted(
+        (
+            Change(
+                change.question,
+                change.part,
+                change.one,
+                change.other,
+                decides.get((change.question, change.part), ()),
+                change.question in read,
+                change.is_noise and (change.question, change.part) not in decides,
+            )
+            for change in changes
+        ),
+        key=_rank,
+    )
+
+
+def _read_for(entry: Diagnosis, check: Check, taken: Snapshot) -> set[str]:
+    """The questions that the check of a problem looked at, on the side where that is."""
+    if not entry.on_host:
+        return deciding.read_by(check, taken)
+    return {HOST + question for question in deciding.read_by(check, replace(taken, replies=taken.host))}
+
+
+def _rank(change: Change) -> tuple[Any, ...]:
+    return not change.decides, change.is_noise, not change.read, change.question, change.part
+
+
+def _changes(one: Snapshot, other: Snapshot) -> Iterator[Change]:
+    missing = Reply("not asked")
+    for where, first, second in (("", one.replies, other.replies), (HOST, one.host, other.host)):
+        for question in sorted({*first, *second}):
+            for change in _of_question(question, first.get(question, missing), second.get(question, missing)):
+                yield replace(change, question=where + question)
+
+
+def _of_question(question: str, first: Reply, second: Reply) -> Iterator[Change]:
+    theirs, ours = parts.of(first), parts.of(second)
+    if theirs.keys() != ours.keys() and (first.status != "ok" or second.status != "ok"):
+        yield Change(question, parts.WHOLE, _told(first), _told(second), is_noise=noise.is_noise(question, ""))
+        return
+    for part in dict.fromkeys((*theirs, *ours)):
+        a, b = theirs.get(part, ABSENT), ours.get(part, ABSENT)
+        if a != b:
+            yield Change(question, part, a, b, is_noise=noise.is_noise(question, part))
+
+
+def _told(reply: Reply) -> Any:
+    return reply.value if reply.status == "ok" else reply.status
+
+
+def _of_reports(one: Report, other: Report) -> Iterator[Change]:
+    for where, first, second in (("machine", one.target, other.target), ("fact", one.facts, other.facts)):
+        theirs, ours = _flat(first), _flat(second)
+        for name in dict.fromkeys((*theirs, *ours)):
+            a, b = theirs.get(name, ABSENT), ours.get(name, ABSENT)
+            if a != b:
+                yield Change(where, name, a, b, is_noise=noise.is_noise("", name) or name == "taken")
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            flat |= {f"{name} {key}": item for key, item in value.items()}
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            flat |= {f"{name} {number} {key}": item for number, each in enumerate(value) for key, item in each.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _figures(one: Report, other: Report) -> Iterator[Measured]:
+    """Those that differ by more than two runs of one machine do, the largest difference first."""
+    theirs = {_of(figure): figure for each in one.measured.figures.values() for figure in each}
+    found = []
+    for figure in (figure for each in other.measured.figures.values() for figure in each):
+        first = theirs.get(_of(figure))
+        if first and first.value and abs(figure.value / first.value - 1) > NOTICEABLE:
+            found.append(Measured(first, figure, figure.value / first.value))
+    yield from sorted(found, key=lambda each: -abs(each.ratio - 1))
+
+
+def _of(figure: Figure) -> tuple[str, str, int | None]:
+    return figure.what, figure.unit, figure.gpu

@@ -1,0 +1,18 @@
+"""What differs between any two machines, or two minutes of one, and so explains nothing by itself."""
+
+from __future__ import annotations
+
+import re
+
+_QUESTIONS = re.compile(
+    r"probe:.*|processes|nvml:processes.*|file:/proc/(uptime|self/.*|\d+/.*|stat|loadavg|meminfo)|identity|tmp|shm|container-marks"
+    r"|cuda:context\d+|runtime-(file-times|processes)|library-owners|quoted:.*|text:.*"
+)
+_PARTS = re.compile(
+    r"(?i).*(uuid|serial|temperature|utilization|energy|fanspeed|memoryinfo|bar1|clockinfo|powerusage|seconds|maps|timestamp"
+    r"|performancestate|pciethroughput|runningprocesses|fieldvalues|lastbbx|mtime|boardid|minornumber|bus_?id|pciinfo).*"
+)
+
+
+def is_noise(question: str, part: str) -> bool:
+    return bool(_QUESTIONS.fullmatch(question) or _PARTS.fullmatch(part))

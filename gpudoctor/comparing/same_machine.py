@@ -1,0 +1,45 @@
+"""Whether two reports are of one machine: what one said of itself before a repair, and what it says after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpudoctor.model import Report
+from gpudoctor.redaction.tokens import PRESENT
+
+
+def difference(one: Report, other: Report) -> str:
+    """What no repair changes and the two have differently, in words; "" where they may be of one machine.
+
+    A kernel, a driver, the number of GPUs may change. GPUs that cannot be seen tell nothing, nor do tokens of a redaction.
+    """
+    for name in ("architecture", "distribution", "wsl"):
+        first, second = (_word(report.target.get(name)) for report in (one, other))
+        if first is not None and second is not None and first != second:
+            return f"{name} {first}, and here {second}"
+    if "container" in one.target and "container" in other.target:
+        first, second = (bool(report.target["container"]) for report in (one, other))
+        if first != second:
+            return (
+                "it was asked in a container, and here is none"
+                if first
+                else "it was asked outside of a container, and here is one"
+            )
+    for name in ("uuid", "name"):
+        first, second = (set(_of_gpus(report, name)) for report in (one, other))
+        if first and second and not first & second:
+            return f"its GPUs are {', '.join(sorted(first))}, and here {', '.join(sorted(second))}"
+    return ""
+
+
+def _word(value: Any) -> Any:
+    """Of a distribution its name: it may have been upgraded."""
+    return value.partition(" ")[0] if isinstance(value, str) else value
+
+
+def _of_gpus(report: Report, name: str) -> Iterator[str]:
+    for gpu in report.facts.get("gpus", ()):
+        value = str(gpu.get(name) or "")
+        if value and not PRESENT.search(value):
+            yield value

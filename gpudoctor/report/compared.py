@@ -1,0 +1,190 @@
+"""How two machines differ, for a person at a terminal and for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from gpudoctor.comparing import ABSENT, Change, Comparison
+from gpudoctor.comparing.deciding import HOST
+from gpudoctor.comparing.parts import STATUS, WHOLE
+from gpudoctor.model import Diagnosis
+from gpudoctor.opening import Opened
+from gpudoctor.report import findings, heading, words
+from gpudoctor.report.layout import Lines, Page, cut, signed
+
+SCHEMA = "gpudoctor.diff/1"
+LETTERS = ("A", "B")
+_NARROWEST, _WIDEST = 60, 100
+_SHOWN, _FIGURES, _ALIKE = 12, 10, 3  # -v shows all
+_INDENT = " " * 5
+_LABELS = (
+    (r"environment", "variable {part}"),
+    (r"packages", "Python package {part}"),
+    (r"os-packages", "system package {part}"),
+    (r"libraries", "library {part}"),
+    (r"nvml:gpu(\d+)", "GPU {0}, {part}"),
+    (r"file:(.*)", "{0}"),
+    (r"glob:(.*)", "files {0}"),
+    (r"command:(.*)", "`{0}`"),
+    (r"machine|fact", "{part}"),
+)
+
+
+def render(
+    one: Opened, other: Opened, comparison: Comparison, width: int = 80, colours: bool = False, verbose: bool = False
+) -> str:
+    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
+    return page.printed(_Lines(page, one, other, comparison).all(), colours)
+
+
+def as_json(one: Opened, other: Opened, comparison: Comparison) -> str:
+    plain = msgspec.to_builtins(comparison, enc_hook=str, str_keys=True)
+    names = {"schema": SCHEMA, "a": one.name, "b": other.name}
+    return msgspec.json.format(msgspec.json.encode({**names, **plain}), indent=2).decode() + "\n"
+
+
+@dataclass(frozen=True)
+class _Lines:
+    page: Page
+    one: Opened
+    other: Opened
+    comparison: Comparison
+
+    def all(self) -> Lines:
+        for letter, opened in zip(LETTERS, (self.one, self.other), strict=True):
+            report = opened.report
+            taken = report.target.get("taken", "at an unknown time")
+            about = f"{opened.name}: {heading.system(report)}; {heading.gpus(report)}; taken {taken}"
+            yield from signed(report.status, self.page.wrap(about, f"{letter}  {words.label(report.status)}  ", " " * 11))
+        yield Text()
+        if self.comparison.is_same:
+            moved = " that tells anything: only times, numbers of parts and readings that always move" * bool(
+                self.comparison.changes
+            )
+            yield from self.page.paragraph(f"Nothing differs{moved}.")
+            return
+        yield from self._problems()
+        yield from self._changes()
+        yield from self._figures()
+
+    def _problems(self) -> Lines:
+        for letter, found in zip(LETTERS, self.comparison.only, strict=True):
+            yield from self._found(f"Only in {letter}", found)
+        yield from self._found("In both", self.comparison.both)
+        if not any((*self.comparison.only, self.comparison.both)):
+            yield Text("Nothing is wrong in either of them.", "bold")
+            yield Text()
+
+    def _found(self, title: str, found: tuple[Diagnosis, ...]) -> Lines:
+        if not found:
+            return
+        yield Text(title, "bold")
+        for group in findings.groups(found):
+            first = group[0]
+            said = f"{first.problem}: {'; '.join(dict.fromkeys(findings.seen(entry) for entry in group))}"
+            yield from signed(first.status, self.page.short(said, f"  {words.SIGNS[first.status]} ", _INDENT))
+        yield Text()
+
+    def _changes(self) -> Lines:
+        telling = [change for change in self.comparison.changes if not change.is_noise]
+        shown = [(change, 0) for change in self.comparison.changes] if self.page.verbose else _first(telling)
+        if not shown:
+            return
+        worse = self.comparison.worse
+        title = "What differs" if worse is None else f"What differs, the likeliest to explain {LETTERS[worse]} first"
+        yield Text(title, "bold")
+        for change, alike in shown:
+            yield from self._change(change, alike)
+        told = sum(1 + alike for _, alike in shown)
+        if more := len(self.comparison.changes) - told:
+            yield Text(f"{more} more, of which {len(telling) - told} may tell something (-v)")
+        yield Text()
+
+    def _change(self, change: Change, alike: int) -> Lines:
+        sign = "→" if change.decides else "·"
+        said = label(change) + (f", and {alike} more there (-v)" if alike else "")
+        yield from map(Text, self.page.wrap(said, f"  {sign} ", _INDENT))
+        room = self.page.width - len(_INDENT) - 3
+        for letter, line in zip(LETTERS, shown(change, room), strict=True):
+            yield Text(f"{_INDENT}{letter}  {line}")
+        if change.decides and self.comparison.worse is not None:
+            better, worse = LETTERS[1 - self.comparison.worse], LETTERS[self.comparison.worse]
+            gone = f"With {better}'s answer here, {worse} would not have {' and '.join(change.decides)}."
+            yield from self.page.paragraph(gone, _INDENT, _INDENT)
+
+    def _figures(self) -> Lines:
+        figures = self.comparison.figures
+        for number, each in enumerate(figures):
+            if number == 0:
+                yield Text("Measured differently", "bold")
+            if number >= _FIGURES and not self.page.verbose:
+                yield Text(f"  and {len(figures) - number} more (-v)")
+                return
+            gpu = "" if each.one.gpu is None else f"GPU {each.one.gpu} "
+            values = f"{each.one.value:.4g} {each.one.unit} in A, {each.other.value:.4g} in B"
+            yield Text(f"  {gpu}{each.one.what}: {values} ({each.ratio:.0%})")
+
+
+def _first(telling: list[Change]) -> list[tuple[Change, int]]:
+    """All that decide, and of the others some; of many in one answer the first, and how many more there are."""
+    deciding = [(change, 0) for change in telling if change.decides]
+    shown = list(deciding)
+    for _, found in groupby((change for change in telling if not change.decides), key=lambda change: change.question):
+        changes = list(found)
+        shown += [(changes[0], len(changes) - 1)] if len(changes) > _ALIKE else [(change, 0) for change in changes]
+    return shown[: max(_SHOWN, len(deciding))]
+
+
+def label(change: Change) -> str:
+    """`variable NCCL_P2P_DISABLE`, `GPU 0, PowerManagementLimit`, `/etc/nccl.conf`."""
+    if change.question.startswith(HOST):
+        return f"on the host, {label(replace(change, question=change.question.removeprefix(HOST)))}"
+    part = "" if change.part in (WHOLE, STATUS) else change.part
+    for pattern, name in _LABELS:
+        if match := re.fullmatch(pattern, change.question, re.DOTALL):
+            said = name.format(*match.groups(), part=part)
+            return said.rstrip(", ") if not part or "{part}" in name else f"{said}, {part}"
+    return f"{change.question}, {part}" if part else change.question
+
+
+def shown(change: Change, room: int) -> tuple[str, str]:
+    """Both values in a line each: of lists and fields only what is not the same in both."""
+    one, other = change.one, change.other
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [key for key in dict.fromkeys((*one, *other)) if one.get(key) != other.get(key)]
+        one, other = ({key: value[key] for key in keys if key in value} for value in (one, other))
+    if isinstance(one, list) and isinstance(other, list):
+        one, other = _without(one, other), _without(other, one)
+    lines = _line(one, room), _line(other, room)
+    if lines[0] != lines[1] or one == other:
+        return lines
+    pairs = zip(str(one), str(other), strict=False)  # the line was cut before anything differed
+    same = next((place for place, (first, second) in enumerate(pairs) if first != second), 0)
+    start = max(0, same - room // 4)
+    return _line(f"…{str(one)[start:]}", room), _line(f"…{str(other)[start:]}", room)
+
+
+def _without(items: list[Any], others: list[Any]) -> list[Any]:
+    return [item for item in items if item not in others]
+
+
+def _line(value: Any, room: int) -> str:
+    if value == ABSENT:
+        return "not there"
+    said = " ".join(_words(value))
+    return cut(words.plain(" ".join(said.split())) or "nothing", room)
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, list) and value and not any(isinstance(item, (dict, list)) for item in value):
+        yield f"{len(value)} more: " if len(value) > 1 else ""
+        yield findings.value(value[:20])
+    else:
+        yield findings.value(value)

@@ -1,0 +1,150 @@
+"""`gpudoctor diff`: what differs, and which difference explains the worse machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machine import load
+from stand_in import run
+from test_report import HEALTHY, REPORT
+
+from gpudoctor import comparing, snapshot
+from gpudoctor.comparing import Change, parts
+from gpudoctor.model import Figure, Measurements, Reply, Snapshot
+from gpudoctor.opening import Opened, judged
+from gpudoctor.report import compared, formats
+
+MACHINES = Path(__file__).parent / "machines"
+
+
+def opened(taken: Snapshot, name: str = "machine") -> Opened:
+    return Opened(name, judged(taken, "full"), taken)
+
+
+def with_reply(taken: Snapshot, question: str, part: str, value: object) -> Snapshot:
+    other = Reply("ok", {part: value})
+    return replace(taken, replies={**taken.replies, question: parts.exchanged(taken.replies[question], part, other)})
+
+
+def test_what_decides_comes_first_and_is_proven() -> None:
+    good = snapshot.load(str(MACHINES / "h100" / "snapshot.json"))
+    noisy = with_reply(with_reply(good, "environment", "EDITOR", "vi"), "nvml:gpu0", "Temperature", {"gpu": 60})
+    bad = with_reply(noisy, "environment", "NCCL_P2P_DISABLE", "1")
+    comparison = comparing.compare(opened(good), opened(bad))
+    assert comparison.worse == 1
+    first = comparison.changes[0]
+    assert (first.question, first.part, first.decides) == ("environment", "NCCL_P2P_DISABLE", ("nccl-env-leftovers",))
+    assert [change.part for change in comparison.changes if change.decides] == ["NCCL_P2P_DISABLE"]
+    assert next(change for change in comparison.changes if change.part == "Temperature").is_noise
+
+
+@pytest.mark.parametrize(
+    ("case", "problem", "question"),
+    [
+        ("nvml-missing", "nvml-library-missing", "libraries"),
+        ("application-clocks-lowered", "application-clocks-lowered", "nvml:gpu0"),
+        ("old-toolkit-in-library-path-harmless", "older-cuda-toolkit-before-wheels", "libraries"),
+    ],
+)
+def test_machines_against_the_one_that_they_were_made_of(case: str, problem: str, question: str) -> None:
+    base = next(
+        line.split(":", 1)[1].strip()
+        for line in (MACHINES / case / "machine.yaml").read_text().splitlines()
+        if line.startswith("base:")
+    )
+    comparison = comparing.compare(opened(load(base)), opened(load(case)))
+    assert problem in {entry.problem for entry in comparison.only[1]}
+    deciding = [change for change in comparison.changes if problem in change.decides]
+    assert question in {change.question for change in deciding}
+
+
+def test_the_same_machine_does_not_differ() -> None:
+    path = str(MACHINES / "h100" / "snapshot.json")
+    result = run("diff", path, path)
+    assert (result.exit_code, "Nothing differs" in result.stdout) == (0, True)
+
+
+def test_the_hosts_of_two_containers_are_compared_too() -> None:
+    taken = load("image-on-h200-x2-one-hidden")
+    host = with_reply(replace(taken, replies=taken.host), "environment", "NCCL_P2P_DISABLE", "1").replies
+    one, other = opened(taken), opened(replace(taken, host=host))
+    comparison = comparing.compare(one, other)
+    [change] = comparison.changes
+    assert (change.question, change.part) == ("host:environment", "NCCL_P2P_DISABLE")
+    assert compared.label(change) == "on the host, variable NCCL_P2P_DISABLE"
+
+
+def test_what_decides_on_a_host_is_proven() -> None:
+    taken = load("image-on-h200-x2-one-hidden")
+    version = "file:/proc/driver/nvidia/version"
+    host = {**taken.host, version: Reply("ok", taken.host[version].value.replace("580", "570"))}
+    comparison = comparing.compare(opened(taken), opened(replace(taken, host=host)))
+    assert [(entry.problem, entry.on_host) for entry in comparison.only[1]] == [("driver-branch-end-of-life", True)]
+    assert [change.question for change in comparison.changes if change.decides] == [f"host:{version}"]
+
+
+def test_reports_without_answers_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    slower = Figure("GEMM bf16", 500.0, "TFLOP/s", 0, 692.3)
+    worse = replace(REPORT, measured=Measurements({"gemm": (slower,)}), facts={**REPORT.facts, "driver_version": "1.2"})
+    for name, report in (("a.json", replace(REPORT, diagnosis=())), ("b.json", worse)):
+        (tmp_path / name).write_text(formats.render("json", report))
+    result = run("diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    assert result.exit_code == 1
+    assert "Only in B\n  ✗ driver-library-version-mismatch: " in result.stdout
+    assert "driver_version\n     A  999.88.77\n     B  1.2\n" in result.stdout
+    assert "GPU 0 GEMM bf16: 693 TFLOP/s in A, 500 in B (72%)" in result.stdout
+
+
+def test_json_names_both(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(formats.render("json", HEALTHY))
+    plain = json.loads(run("diff", str(path), str(path), "--format", "json", "--no-redact").stdout)
+    assert (plain["schema"], plain["a"], plain["b"]) == ("gpudoctor.diff/1", str(path), str(path))
+
+
+@pytest.mark.parametrize(
+    ("value", "part", "other", "wanted"),
+    [
+        ({"a": 1, "b": 2}, "a", {"a": 3}, {"a": 3, "b": 2}),
+        ({"a": 1, "b": 2}, "a", {"b": 2}, {"b": 2}),
+        (
+            [{"name": "x", "v": 1}, {"name": "y", "v": 1}],
+            "x",
+            [{"name": "x", "v": 2}],
+            [{"name": "x", "v": 2}, {"name": "y", "v": 1}],
+        ),
+        ("ID=a\nV=1\n", "V", "ID=b\nV=2\n", "ID=a\nV=2\n"),
+        (
+            {"code": 0, "out": "a\nb\n", "err": ""},
+            "code",
+            {"code": 9, "out": "", "err": ""},
+            {"code": 9, "out": "a\nb\n", "err": ""},
+        ),
+        ("one", "", "two", "two"),
+        (3, "", 4, 4),
+    ],
+)
+def test_one_part_is_exchanged(value: object, part: str, other: object, wanted: object) -> None:
+    assert parts.exchanged(Reply("ok", value), part, Reply("ok", other)).value == wanted
+
+
+def test_of_many_in_one_answer_one_is_shown() -> None:
+    changes = [Change("libraries", f"lib{number}", 1, 2) for number in range(70)] + [Change("nvml", "count", 1, 2)]
+    assert [(change.part, alike) for change, alike in compared._first(changes)] == [("lib0", 69), ("count", 0)]
+
+
+def test_long_texts_are_shown_where_they_differ() -> None:
+    first, second = compared.shown(Change("x", "", "same " * 100 + "old end", "same " * 100 + "new"), 40)
+    assert (first.endswith("old end"), second.endswith("new"), first[0]) == (True, True, "…")
+
+
+def test_lines_are_short_and_show_what_is_not_the_same() -> None:
+    change = Change("pci", "functions", {"same": 1, "width": 16}, {"same": 1, "width": 4})
+    assert compared.shown(change, 40) == ("width (16)", "width (4)")
+    lists = Change("glob:/etc/*", "", ["a", "b"], ["b"])
+    assert compared.shown(lists, 40) == ("a", "nothing")
+    assert compared.label(lists) == "files /etc/*"
+    assert len(compared.shown(Change("x", "", "y" * 500, ""), 40)[0]) == 40
