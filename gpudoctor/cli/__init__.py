@@ -17,6 +17,9 @@ from gpudoctor.errors import UserError, WorkError
 COMMANDS = {
     "check": "Say what is wrong with this machine or container, and how to fix it.",
     "fix": "Print what repairs this machine as a shell script, or run it step by step.",
+    "report": "Write a report to attach: a page, a ticket, a bundle, for CI; also of what was saved.",
+    "diff": "Say how two machines differ, or one on two days, and which difference explains the problem.",
+    "verify": "Run again what failed in a report, and say what is well now.",
     "run": "Run a container of an image, with the GPUs and what they need.",
     "images": "Look up, pull, build, pin and lint container images.",
     "baseline": "Keep what the GPUs reached when all was well, to compare with later.",

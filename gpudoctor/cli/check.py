@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion, container_options
-from gpudoctor.cli.check_options import Options, forbid_contradictions, names
+from gpudoctor.cli import COMMANDS, completion, container_options, sharing
+from gpudoctor.cli.check_options import FORMATS, Options, forbid_contradictions, names, options_of
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ Examples:
   gpudoctor check --python ~/train/.venv           somebody's environment
   gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
   gpudoctor check --format markdown -o report.md   for a ticket
-  gpudoctor check --save machine.json              keep all that was asked
+  gpudoctor check --save machine.json              keep all that was asked,
+                                                   redacted (or: --no-redact)
   gpudoctor check --replay machine.json            judge it again, anywhere
   gpudoctor check --image pytorch-24.08            inside that image, and its host
   gpudoctor check --container trainer              inside a running container
@@ -72,10 +73,8 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="For people, programs or tickets.",
+    type=click.Choice(FORMATS),
+    help="What to write.  [default: by the name of -o, else text]",
 )
 @click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the report here.")
 @click.option("--save", metavar="FILE", type=_PATH, help="Write the snapshot here, to be judged again.")
@@ -113,12 +112,13 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @container_options.registry
 @click.option("--locked", is_flag=True, help="Take the --image that gpudoctor.lock names.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
+@sharing.options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor import snapshot
     from gpudoctor.cli import output
 
-    options = Options(**given)
+    options = options_of(given)
     forbid_contradictions(options)
     if options.only or options.skip:  # a misspelt name is said before the machine is asked
         _selected(options)
@@ -128,13 +128,24 @@ def command(context: click.Context, /, **given: Any) -> None:
     taken, cut_off_by = (_replayed(options), 0) if options.replay else _taken(options)
     if told:
         taken = _with(taken, told)
+    to_terminal = sharing.goes_to_terminal(options.destination)
+    leaving = sharing.shared(taken, options.sharing, to_terminal=to_terminal and not options.save)
     if options.save:
-        output.write(options.save, snapshot.dump(taken))
-    report = _judged(taken, options)
-    _deliver(report, options)
+        output.write(options.save, snapshot.dump(leaving.snapshot))
+    shown = sharing.as_it_is(taken) if to_terminal else leaving
+    report = _judged(shown.snapshot, options)
+    _deliver(report, shown, options)
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
     context.exit(128 + cut_off_by if cut_off_by else exit_code(report, options.fail_on))
+
+
+def checked(words: Sequence[str]) -> tuple[Report, Snapshot, int]:
+    """As `gpudoctor check` with these words: the report, what was asked, and the signal (0: none) that cut the measuring off."""
+    with command.make_context("check", list(words)) as context:
+        options = options_of(context.params)
+    taken, cut_off_by = _taken(options)
+    return _judged(taken, options), taken, cut_off_by
 
 
 def _evidence(options: Options) -> Evidence | None:
@@ -168,9 +179,9 @@ def _judged(taken: Snapshot, options: Options) -> Report:
 
 
 def _replayed(options: Options) -> Snapshot:
-    from gpudoctor import snapshot
+    from gpudoctor import opening
 
-    taken = snapshot.load(str(options.replay))
+    taken = opening.taken_in(str(options.replay))
     baseline = _baseline(options) if options.baseline else taken.baseline
     return replace(taken, expected={**taken.expected, **_expected(options)}, baseline=baseline)
 
@@ -255,27 +266,23 @@ def _expected(options: Options) -> dict[str, int]:
     return {} if options.expect_gpus is None else {"gpus": options.expect_gpus}
 
 
-def _deliver(report: Report, options: Options) -> None:
+def _deliver(report: Report, shown: sharing.Shared, options: Options) -> None:
     from gpudoctor.cli import output
 
+    text = shown.sweep(rendered(report, shown.snapshot, options))
     if options.destination:
-        output.write(options.destination, rendered(report, options).encode("utf-8", "replace"))
+        output.write(options.destination, text.encode("utf-8", "replace"))
     else:
-        output.show(rendered(report, options))
+        output.show(text)
 
 
-def rendered(report: Report, options: Options) -> str:
+def rendered(report: Report, taken: Snapshot, options: Options) -> str:
     """The report in the chosen format; the terminal's width and colours only where it goes to one."""
-    if options.form == "json":
-        from gpudoctor.report import json
+    from gpudoctor.report import formats, terminal
 
-        return json.render(report)
-    if options.form == "markdown":
-        from gpudoctor.report import markdown
-
-        return markdown.render(report)
-    from gpudoctor.report import terminal
-
+    form = options.form or (options.destination and formats.of(options.destination)) or "text"
+    if form != "text":
+        return formats.render(form, report, taken)
     if options.destination:
         return terminal.render(report, verbose=options.verbose)
     return terminal.render(report, *terminal.look(), verbose=options.verbose)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
+
+from gpudoctor.cli import sharing
+
+FORMATS = ("text", "html", "markdown", "json", "junit", "sarif", "prometheus")
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Options:
     skip: tuple[str, ...]
     python: str | None
     expect_gpus: int | None
-    form: str
+    form: str | None
     destination: Path | None
     save: Path | None
     replay: Path | None
@@ -36,6 +41,7 @@ class Options:
     registry: str
     locked: bool
     logs: tuple[str, ...]
+    sharing: sharing.Sharing
 
     @property
     def measured_gpus(self) -> tuple[int, ...]:
@@ -45,6 +51,11 @@ class Options:
     @property
     def in_container(self) -> bool:
         return bool(self.image or self.container)
+
+
+def options_of(given: dict[str, Any]) -> Options:
+    how = sharing.chosen(given)
+    return Options(**given, sharing=how)
 
 
 def indices(text: str) -> tuple[int, ...]:
@@ -86,7 +97,11 @@ def forbid_contradictions(options: Options) -> None:
         raise click.UsageError("--image starts a container and --container enters one that runs: give one of them.")
     _forbid_without_container(options)
     _ = options.measured_gpus
-    if Path("-") in (options.destination, options.save, options.replay):
+    from gpudoctor.report import formats
+
+    if options.destination and formats.is_bundle(options.destination):
+        raise click.UsageError(f"-o {options.destination} would be a bundle: gpudoctor report writes one.")
+    if Path("-") in (options.destination, options.save):
         raise click.UsageError("- is no file: without -o the report goes to standard output.")
 
 
