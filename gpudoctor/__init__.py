@@ -1,3 +1,76 @@
-"""gpudoctor: what is wrong with this GPU machine, container or Python environment, and what to type to fix it."""
+"""gpudoctor: what is wrong with this GPU machine, container or Python environment, and what to type to fix it.
+
+    import gpudoctor
+
+    report = gpudoctor.check(level="quick")
+    print(report)
+
+This file travels (standard library only, Python 3.8): what it names is imported when it is used, and only where gpudoctor is
+installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "Checkup",
+    "Compared",
+    "Confidence",
+    "Coverage",
+    "Diagnosis",
+    "Explanation",
+    "Figure",
+    "Fix",
+    "Measurements",
+    "Report",
+    "Result",
+    "Snapshot",
+    "Status",
+    "UserError",
+    "WorkError",
+    "__version__",
+    "check",
+    "diff",
+    "explain",
+    "load",
+]
+
+if TYPE_CHECKING:
+    from gpudoctor.api import check, diff, explain, load
+    from gpudoctor.checkup import Checkup, Compared, Explanation
+    from gpudoctor.errors import UserError, WorkError
+    from gpudoctor.model import (
+        Action,
+        Confidence,
+        Coverage,
+        Diagnosis,
+        Figure,
+        Fix,
+        Measurements,
+        Report,
+        Result,
+        Snapshot,
+        Status,
+    )
+else:
+    _ELSEWHERE = {
+        **dict.fromkeys(("check", "diff", "explain", "load"), "api"),
+        **dict.fromkeys(("Checkup", "Compared", "Explanation"), "checkup"),
+        **dict.fromkeys(("UserError", "WorkError"), "errors"),
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'gpudoctor' has no attribute {name!r}")
+        found = getattr(import_module(f"gpudoctor.{_ELSEWHERE.get(name, 'model')}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

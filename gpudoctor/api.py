@@ -1,0 +1,229 @@
+"""The Python API, for notebooks and scripts: the commands `check`, `explain` and `diff` as functions.
+
+Nothing is printed, nothing is changed, and no handler of a signal that your program has set is touched. What is given wrong
+raises UserError; where gpudoctor could not do its work, WorkError is raised; each message is one clear line.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Union
+
+from gpudoctor import writing
+from gpudoctor.checkup import Checkup, Compared, Explanation
+from gpudoctor.errors import UserError
+
+if TYPE_CHECKING:
+    from gpudoctor.evidence import Evidence
+    from gpudoctor.model import Check, Snapshot
+    from gpudoctor.target import Target
+
+Level = Literal["quick", "standard", "full"]
+PathLike = Union[str, "os.PathLike[str]"]
+Progress = Callable[[str], None]
+
+
+def check(
+    level: Level = "standard",
+    *,
+    only: str | Iterable[str] = (),
+    skip: str | Iterable[str] = (),
+    python: PathLike | None = None,
+    logs: PathLike | Iterable[PathLike] = (),
+    expect_gpus: int | None = None,
+    gpus: int | Iterable[int] = (),
+    force: bool = False,
+    timeout: float = 20,
+    measure_timeout: float | None = None,
+    baseline: PathLike | None = None,
+    save: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Checkup:
+    """Says what is wrong with this machine or container, and how to fix it.
+
+    level: "quick" (no GPU works, about a second), "standard" (each GPU is measured) or "full" (memory, compilers and profilers
+    too). only: the checks to run, of whatever level, with those that they need. skip: checks to leave out. python: the
+    interpreter or environment to examine; without it, the one that runs this. logs: files to judge as well. expect_gpus: how
+    many GPUs there should be. gpus: those to measure, as nvidia-smi numbers them. force: measure GPUs that others are using,
+    too. timeout, measure_timeout: seconds for all questions, and for all measurements (240, with level "full" 1200). baseline:
+    a file to compare with. save: where to write the snapshot, redacted. progress: is told in a line what is being done.
+
+    ^C ends it and leaves nothing behind; what was measured until then is in the file of `save`.
+    """
+    checks = _selected(level, only, skip)
+    _must_be_numbers(timeout, measure_timeout, expect_gpus)
+    told = _evidence(logs)
+    if save is not None:
+        writing.must_be_writable(Path(save))
+    tell = progress or (lambda doing: None)
+    where = _target(python)
+    taken = replace(_collected(where, timeout, expect_gpus, tell), baseline=_baseline(baseline))
+    taken, cut_off_by = _measured(taken, checks, where, level, _numbers(gpus), force, measure_timeout, tell)
+    found = _judged(taken, checks, told)
+    if save is not None:
+        found.save(save)
+    if cut_off_by:
+        raise KeyboardInterrupt if cut_off_by == signal.SIGINT else SystemExit(128 + cut_off_by)
+    return found
+
+
+def load(path: PathLike, level: Level = "standard") -> Checkup:
+    """Opens what gpudoctor wrote: a snapshot, a report as JSON or HTML, a bundle.
+
+    A snapshot is judged with what is known today, by the checks of `level`; a report stays as it was written.
+    """
+    from gpudoctor import opening
+
+    _selected(level, (), ())
+    opened = opening.opened(os.fspath(path), level)
+    return Checkup(opened.report, opened.taken)
+
+
+def explain(what: PathLike) -> Explanation:
+    """Says what an id, a code, a message or a log means.
+
+    A Path is read. A string is what `gpudoctor explain` takes, a name of a file included, or a whole text.
+    """
+    from gpudoctor import explaining
+    from gpudoctor.report import explained
+
+    words = os.fspath(what)
+    if not words.strip() or words == "-":
+        raise UserError("give an id, a code, a message, a text or a file to explain")
+    if isinstance(what, Path) and not what.exists():
+        raise UserError(f"{what} cannot be read: there is no such file")
+    about = tuple(explaining.known((words,)))
+    if about:
+        return Explanation("\n".join(about) + "\n")
+    taken, report = explaining.judged(explaining.gathered((words,)))
+    if not explaining.explained_anything(report) and not explaining.are_files((words,)):
+        about = tuple(explaining.about_words(words))
+    text = "\n".join(about) + "\n" if about else explained.render(report)
+    return Explanation(text, Checkup(report, taken), bool(about) or explaining.explained_anything(report))
+
+
+def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
+    """Says how two machines differ, or one on two days, and which difference explains the problem."""
+    from gpudoctor import comparing
+
+    one, other = (given if isinstance(given, Checkup) else load(given, "full") for given in (a, b))
+    if _is_redacted(one) or _is_redacted(other):
+        one, other = one.redacted(), other.redacted()
+    names = ("A" if isinstance(a, Checkup) else os.fspath(a), "B" if isinstance(b, Checkup) else os.fspath(b))
+    opened = one.opened(names[0]), other.opened(names[1])
+    return Compared(*opened, comparing.compare(*opened))
+
+
+def _is_redacted(found: Checkup) -> bool:
+    from gpudoctor import redaction
+
+    return found.snapshot is not None and redaction.was_redacted(found.snapshot)
+
+
+def _selected(level: str, only: str | Iterable[str], skip: str | Iterable[str]) -> dict[str, Check]:
+    from gpudoctor import catalog, doctor
+
+    if level not in doctor.LEVELS:
+        raise UserError(doctor.unknown("level", level, doctor.LEVELS))
+    return doctor.select(catalog.checks(), level, _each(only), _each(skip))
+
+
+def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:
+    for name, value in (("timeout", timeout), ("measure_timeout", measure_timeout)):
+        if value is not None and value <= 0:
+            raise UserError(f"{name}={value!r}: it takes seconds, more than none")
+    if expect_gpus is not None and expect_gpus < 1:
+        raise UserError(f"expect_gpus={expect_gpus!r}: at least one is to be expected")
+
+
+def _each(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Also "gemm,attention", as on the command line."""
+    return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+
+
+def _numbers(gpus: int | Iterable[int]) -> tuple[int, ...]:
+    return (gpus,) if isinstance(gpus, int) else tuple(gpus)
+
+
+def _evidence(logs: PathLike | Iterable[PathLike]) -> Evidence | None:
+    paths = (logs,) if isinstance(logs, (str, os.PathLike)) else tuple(logs)
+    if not paths:
+        return None
+    from gpudoctor import evidence
+
+    told = evidence.gather(os.fspath(path) for path in paths)
+    if told.snapshot:
+        raise UserError("logs takes texts; a snapshot is opened by gpudoctor.load(path)")
+    return told
+
+
+def _target(python: PathLike | None) -> Target:
+    from gpudoctor import target
+
+    if python is not None:
+        return target.Interpreter(str(Path(python).expanduser()))
+    if not sys.executable:
+        raise UserError("the Python that runs this does not know its own path: name one, python=PATH")
+    return target.this_interpreter()
+
+
+def _collected(where: Target, timeout: float, expect_gpus: int | None, tell: Progress) -> Snapshot:
+    from gpudoctor.collect import collect
+
+    def asking(names: tuple[str, ...]) -> None:
+        if names:
+            tell(f"Asking {', '.join(names)}")
+
+    return collect(where, timeout, {} if expect_gpus is None else {"gpus": expect_gpus}, asking)
+
+
+def _measured(
+    taken: Snapshot,
+    checks: dict[str, Check],
+    where: Target,
+    level: str,
+    gpus: tuple[int, ...],
+    force: bool,
+    timeout: float | None,
+    tell: Progress,
+) -> tuple[Snapshot, int]:
+    """And the signal (0: none) that cut the measuring off."""
+    from gpudoctor import measure
+
+    planned = measure.plan(taken, checks, gpus, force)
+    if not planned.workloads:
+        return taken, 0
+
+    def progress(running: tuple[str, ...], left: float) -> None:
+        tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
+
+    seconds = timeout or measure.SECONDS.get(level, measure.SECONDS["standard"])
+    measured, cut_off_by = measure.measure(where, planned, level, seconds, progress)
+    return replace(taken, measured=measured), cut_off_by
+
+
+def _baseline(path: PathLike | None) -> dict[str, dict[str, float]]:
+    """One that was not asked for, and cannot be read, must not cost the report."""
+    from gpudoctor import baseline
+
+    try:
+        return baseline.load(None if path is None else Path(path))
+    except UserError as error:
+        if path is not None:
+            raise
+        warnings.warn(f"{error}. It is not used; save another with gpudoctor baseline save.", stacklevel=3)
+        return {}
+
+
+def _judged(taken: Snapshot, checks: dict[str, Check], told: Evidence | None) -> Checkup:
+    from gpudoctor import doctor, evidence
+
+    if told:
+        taken = evidence.added(taken, told)
+    return Checkup(doctor.judge(taken, checks), taken)
