@@ -18,6 +18,39 @@ ROOT = Path(__file__).parent.parent
 DATA = ("checks", "images")
 
 
+# What somebody might write, and what a type checker must refuse.
+SCRIPT = """\
+import gpudoctor
+from gpudoctor import Checkup, Diagnosis, Status, UserError
+
+
+def worst(report: Checkup) -> list[tuple[str, str]]:
+    found: tuple[Diagnosis, ...] = report.diagnosis
+    return [(entry.title, fix.command) for entry in found for fix in entry.fixes]
+
+
+def main() -> int:
+    try:
+        report = gpudoctor.check(level="quick", only=["gemm"], logs="train.log", progress=print)
+    except UserError as error:
+        print(error)
+        return 2
+    report.write("report.html")
+    share: float | None = next((figure.share for each in report.measured.figures.values() for figure in each), None)
+    same: bool = gpudoctor.diff("yesterday.json", report).is_same
+    told: str = gpudoctor.explain("Xid 79").text + report.to_json() + report.ticket("nccl")
+    print(share, same, told, gpudoctor.__version__, gpudoctor.load("report.json").status)
+    return 1 if report.status is Status.FAIL else len(worst(report))
+"""
+MISTAKES = """\
+import gpudoctor
+
+gpudoctor.check(level="quik")
+gpudoctor.chekc()
+gpudoctor.check().render("pdf")
+"""
+
+
 def files_of(folder: str) -> set[str]:
     done = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -70,6 +103,15 @@ def test_installed_wheel_finds_its_checks(installed: Path) -> None:
     where, names = done.stdout.splitlines()
     assert where.startswith(str(installed))
     assert set(names.split()) == {Path(name).stem.replace("_", "-") for name in files_of("checks")}
+
+
+def test_a_script_of_somebody_is_checked_against_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed / "bin" / "python")]
+    done = subprocess.run([*command, "script.py", "mistakes.py"], cwd=tmp_path, capture_output=True, text=True)
+    said = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert [line.partition(": error: ")[0] for line in said] == [f"mistakes.py:{number}" for number in (3, 4, 5)], done.stdout
 
 
 def test_editable_install_points_at_the_checkout(tmp_path: Path) -> None:
