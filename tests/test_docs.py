@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import machine
+import pages
 import pytest
 import yaml
 
@@ -85,12 +86,22 @@ def test_the_example_of_a_log_is_what_the_program_prints() -> None:
     assert block("explained") == explained()
 
 
+def test_the_example_in_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    session = pages.Session(tmp_path, "driver-library-version-mismatch")
+    session.prepare(monkeypatch)
+    exec(block("python"), {})
+    assert "sudo reboot" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()
+
+
 def test_every_command_is_in_the_readme() -> None:
     for command in COMMANDS:
         assert f"gpudoctor {command}" in README
 
 
-@pytest.mark.parametrize("line", re.findall(r"^gpudoctor (?:check|fix|run|baseline|list|explain|schema).*$", README, re.M))
+@pytest.mark.parametrize(
+    "line", re.findall(r"^gpudoctor (?:check|fix|report|diff|verify|run|baseline|list|explain|schema).*$", README, re.M)
+)
 def test_every_command_line_parses(line: str) -> None:
     command, *arguments = shlex.split(line, comments=True)[1:]
     known = gpudoctor(command, "--help")
