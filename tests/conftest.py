@@ -38,6 +38,14 @@ from lab import (  # noqa: F401
 GROUPS = {name: name for name in ("gpu_daemon", "cdi_daemon", "podman", "registry")} | {"builds_alone": "registry"}
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None]:
+    """No test reads or writes the baseline and the redaction map of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 # Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")

@@ -88,7 +88,7 @@ def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "checks", lambda: CHECKS)
 
 
-def run(*args: str, input: str | None = None) -> Result:
+def run(*args: str, input: str | bytes | None = None) -> Result:
     return CliRunner().invoke(main, args, input=input)
 
 

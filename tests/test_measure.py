@@ -13,6 +13,7 @@ from stand_in import run
 from test_judging import memory, taken
 
 from gpudoctor import baseline, catalog, doctor, measure, snapshot
+from gpudoctor.cli import sharing
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.report import markdown, terminal, words
@@ -156,6 +157,17 @@ def test_baseline_saved_shown_and_compared(tmp_path: Path, monkeypatch: pytest.M
     assert "saved baseline" in report["diagnosis"][0]["message"]
 
 
+def test_a_baseline_of_a_redacted_snapshot_is_of_the_real_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    uuid = "GPU-5e1f3a20-4a71-4c2e-9b1f-7d2a91c04f10"
+    leaving = sharing.shared(taken(memory(), replies={"nvml:gpu0": {"UUID": uuid}}), sharing.Sharing())
+    data = snapshot.dump(leaving.snapshot)
+    assert uuid.encode() not in data
+    (tmp_path / "redacted.json").write_bytes(data)
+    assert run("baseline", "save", str(tmp_path / "redacted.json")).exit_code == 0
+    assert [*baseline.load()] == [uuid]
+
+
 def test_a_baseline_keeps_gpus_that_were_not_measured_this_time(tmp_path: Path) -> None:
     checks = doctor.select(catalog.checks(), "standard")
     both = baseline.of(pair(), doctor.judge(pair(), checks))
@@ -167,7 +179,11 @@ def test_a_baseline_keeps_gpus_that_were_not_measured_this_time(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"{", "is not a gpudoctor baseline"), (b'{"schema": "x/9", "gpus": {}}', "is not a baseline that this version reads")],
+    [
+        (b"{", "is not a gpudoctor baseline"),
+        (b'{"schema": "\xff"}', "is not a gpudoctor baseline"),
+        (b'{"schema": "x/9", "gpus": {}}', "is not a baseline that this version reads"),
+    ],
 )
 def test_a_broken_baseline_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "baseline.json"

@@ -46,6 +46,13 @@ class Request:
     python: str = ""
 
 
+def _asked(request: Request) -> tuple[str, ...]:
+    """By which the same image is started in the same way."""
+    named = (("--engine", request.engine), ("--gpus", request.gpus), ("--gpu-mode", request.mode))
+    chosen = [word for name, value in named if value not in (None, "auto") for word in (name, str(value))]
+    return (*chosen, *(word for option in request.arguments for word in ("--docker-option", option)))
+
+
 @contextlib.contextmanager
 def examined(request: Request, seconds: float, expected: Mapping[str, int], tell: Progress) -> Iterator[Examined]:
     """The snapshot of a container with its host's replies, and the container as a target as long as this lasts.
@@ -119,6 +126,7 @@ def _image(engine: Engine, request: Request) -> ComeIn:
         mode=access.mode,
         arguments=access.arguments,
         gpus="none" if access.mode == "none" else ",".join(gpus.parse("all" if request.gpus == "auto" else request.gpus).listed),
+        asked=_asked(request),
     )
     optional = command.ulimits(engine)
     options = (*access.arguments, *command.shared_memory(engine), *request.arguments)

@@ -33,7 +33,8 @@ NO_SHELL = re.compile(r'exec:? "?sh"?:? executable file not found|starting conta
 class Started:
     """How a container came up, or did not: the reply `container-start` of a snapshot.
 
-    arguments: with which it was asked for a GPU. gpus: which ones. replaced: the image's entrypoint, where it was left out.
+    asked: the options of `gpudoctor check` that it was started by. arguments: with which it was asked for a GPU. gpus: which
+    ones. replaced: the image's entrypoint, where it was left out.
     entrypoint_failed: what it said when it ended before it came to our command.
     """
 
@@ -49,9 +50,10 @@ class Started:
     started: bool = True
     message: str = ""
     code: int | None = None
+    asked: tuple[str, ...] = ()
 
     def reply(self) -> Reply:
-        return Reply("ok", {**vars(self), "arguments": list(self.arguments)})
+        return Reply("ok", {**vars(self), "arguments": list(self.arguments), "asked": list(self.asked)})
 
 
 class DidNotStart(Exception):
