@@ -449,7 +449,7 @@ UNDO = [
     ("sudo apt install linux-image-generic nvidia-dkms-580 nvidia-driver-580", "sudo apt remove nvidia-driver-580"),
     (
         "conda install -p /c -c conda-forge pytorch-gpu",
-        "conda list -p /c --revisions, then conda install -p /c --revision NUMBER, the one before",
+        "conda list -p /c --revisions # then conda install -p /c --revision NUMBER, the one before",
     ),
     ("echo A=1 | sudo tee -a /etc/environment", "take the line out of /etc/environment again"),
     ("nvidia-smi -q", ""),

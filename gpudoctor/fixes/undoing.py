@@ -40,7 +40,7 @@ CHANGES = (
 WORDS = (
     (
         r"conda install(?P<where> -p \S+)?",
-        "conda list{where} --revisions, then conda install{where} --revision NUMBER, the one before",
+        "conda list{where} --revisions # then conda install{where} --revision NUMBER, the one before",
     ),
     (
         r"nvidia-ctk runtime configure --runtime=(?P<engine>docker|containerd)",
