@@ -12,7 +12,9 @@ and other processes that were seen meanwhile say why a slow one is slow.
 
 Known exceptions
 A GPU that is in no table is judged by its own memory clock and width, and the report says so. A MIG slice has a part of the
-memory's width that it does not tell: only its siblings and its baseline count. ECC costs some percent on GPUs with GDDR memory.
+memory's width that it does not tell: only its siblings and its baseline count. Where others left so little memory that a buffer
+is read in less than 0.1 ms, the figures are shown with their size, and are compared with nothing. ECC costs some percent on
+GPUs with GDDR memory.
 
 References
 https://github.com/te42kyfo/gpu-benches/tree/master/gpu-stream
@@ -29,6 +31,7 @@ from gpudoctor.judging import expect, faults, slowness
 from gpudoctor.model import Check, Figure, Finding
 
 WORKLOAD = "memory-bandwidth"
+LEAST_SECONDS = 1e-4  # for a buffer: in less than that, launches weigh too much for the figure to be compared with another
 KERNELS = ("read", "write", "copy", "memcpy", "saxpy", "triad")
 
 
@@ -39,11 +42,14 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 def figures_of(facts: Facts, run: Run) -> Iterator[Figure]:
     assert run.gpu is not None
-    expected = expect.memory_gb_per_s(facts, run.gpu)
+    expected, of = expect.memory_gb_per_s(facts, run.gpu), ""
+    size = run.values.get("buffer", {}).get("bytes")
+    if size and expected.value and size < LEAST_SECONDS * expected.value * 1e9:
+        expected, of = expect.NOTHING, f", {size // 1_000_000} MB"
     for name, result in ((name, run.values[name]) for name in KERNELS if name in run.values):
         count = result["wrong_elements"]
         yield Figure(
-            f"memory {name}",
+            f"memory {name}{of}",
             result["gb_per_s"],
             "GB/s",
             run.gpu,

@@ -79,6 +79,15 @@ def beside(request: pytest.FixtureRequest) -> Iterator[int]:
         assert process.stdout.readline().strip() == "working"
         yield process.pid
         process.kill()
+    wait_until_gone(process.pid)
+
+
+def wait_until_gone(pid: int, seconds: float = 10) -> None:
+    """The driver takes its memory back a moment after its process has ended."""
+    end = time.monotonic() + seconds
+    query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    while time.monotonic() < end and str(pid) in subprocess.run(query, capture_output=True, text=True).stdout.split():
+        time.sleep(0.2)
 
 
 def test_a_healthy_machine_is_healthy(healthy: Any) -> None:
