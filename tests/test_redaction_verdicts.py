@@ -17,7 +17,7 @@ from gpudoctor.model import Report, Snapshot
 from gpudoctor.redaction import redacted
 from gpudoctor.report import formats
 
-PARTS, SHARE = 8, 6  # every sixth machine
+PARTS, SHARE = 8, 10  # every tenth machine
 TEXTS = sorted((Path(__file__).parent / "texts").glob("*.yaml"))
 
 
