@@ -74,6 +74,7 @@ def lines(*given: str, **settings: object) -> list[str]:
         "curl -O https://developer.download.nvidia.com/x.deb && sudo apt install ./cuda-keyring_1.1-1_all.deb",
         "sh NVIDIA-Linux-x86_64-580.95.05.run --module-signing-secret-key=/root/nvidia-module.key --signal=B:USR1@300",
         "/home/kubernetes/bin/nvidia/bin/nvidia-smi ~/.cache/torch_extensions /swapfile https://docs.k3s.io/advanced",
+        "rm -f /tmp/nvidia-mps/control /tmp/nvidia-mps/nvidia-cuda-mps-control.pid /tmp/nvidia-mps/log",
         "mv /usr/local/lib/python3.12/site-packages.off x; awk '/SlurmdSpoolDir/ {print $3}'",
     ],
 )

@@ -43,7 +43,7 @@ _PATH_WORDS_TEXT = """
     xwayland accelerate uvicorn gunicorn your my path here file some nv computecache torchinductor condarc login clean fresh
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
     microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
-    flashinfer lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off
+    flashinfer lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())
 PATH_WORD_FORMS = re.compile(
