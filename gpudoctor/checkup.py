@@ -233,4 +233,4 @@ def _short(report: Report) -> str:
 
     problems = list(dict.fromkeys(entry.problem for entry in report.diagnosis))
     found = f", {words.listed(problems, 1)}" if problems else ""
-    return f"{report.status.value}{found}; {report.coverage.sentence.partition(';')[0].rstrip('.')}"
+    return f"{words.verdict(report).value}{found}; {report.coverage.sentence.partition(';')[0].rstrip('.')}"

@@ -53,11 +53,16 @@ def opened(path: str, level: str = "standard") -> Opened:
 
     Raises UserError where the file is nothing of these, or is broken.
     """
+    found = read(path)
+    return Opened(path, found, None) if isinstance(found, Report) else Opened(path, judged(found, level), found)
+
+
+def read(path: str) -> Report | Snapshot:
+    """What is in the file, not judged. Raises UserError as `opened` does."""
     data = _data(path)
     if data.lstrip()[:1] == b"{" and _safely(_schema, data, path).startswith("gpudoctor.report/"):
-        return Opened(path, _safely(_report, data, path), None)
-    taken = _safely(_snapshot, data, path)
-    return Opened(path, judged(taken, level), taken)
+        return _safely(_report, data, path)
+    return _safely(_snapshot, data, path)
 
 
 def taken_in(path: str) -> Snapshot:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
+from gpudoctor import programs
 from gpudoctor.model import Reply
 
 PREFIX = "quoted:"
@@ -63,25 +61,10 @@ def _value(replies: Mapping[str, Reply], name: str) -> dict[str, Any]:
 def _asked(argv: tuple[str, ...]) -> Reply:
     started = time.monotonic()
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        done = programs.finished(argv, SECONDS)
     except OSError as failure:
         return Reply("missing", detail=f"{argv[0]} cannot be run: {failure.strerror}")
-    with process:
-        try:
-            out, err = process.communicate(timeout=SECONDS)
-        except BaseException as failure:
-            with suppress(OSError):  # also what it started
-                os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(failure, subprocess.TimeoutExpired):
-                raise
-            return Reply("timeout", detail=f"{argv[0]} did not end in {SECONDS:g} s", seconds=time.monotonic() - started)
-    value = {"code": process.returncode, "out": out[:MOST_CHARACTERS], "err": err[-MOST_CHARACTERS:]}
+    except subprocess.TimeoutExpired:
+        return Reply("timeout", detail=f"{argv[0]} did not end in {SECONDS:g} s", seconds=time.monotonic() - started)
+    value = {"code": done.returncode, "out": done.stdout[:MOST_CHARACTERS], "err": done.stderr[-MOST_CHARACTERS:]}
     return Reply("ok", value, seconds=time.monotonic() - started)

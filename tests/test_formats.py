@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_report import HEALTHY, REPORT, VERSIONS
 
 from gpudoctor.model import Report, Result, Status
-from gpudoctor.report import formats
+from gpudoctor.report import formats, notebook
 
 SCHEMAS = Path(__file__).parent / "schemas"
 EVIL = "\x1b]0;owned\x07\udcff\x00]]> <script> & \"quoted\" \\ 'x'\nnext line"
@@ -99,3 +99,16 @@ def test_prometheus_has_the_figures() -> None:
 )
 def test_a_file_is_named_by_what_it_holds(name: str, form: str | None) -> None:
     assert formats.of(Path(name)) == form
+
+
+@pytest.mark.parametrize(
+    ("status", "shown", "number"), [(Status.SKIP, "– skip", 3), (Status.ERROR, "? error", 3), (Status.PASS, "✓ pass", 0)]
+)
+def test_where_nothing_could_be_looked_at_nothing_is_called_healthy(status: Status, shown: str, number: int) -> None:
+    report = replace(HEALTHY, checks=(Result("nvml", status, "no answer", area="driver"),))
+    assert formats.render("markdown", report).startswith(f"## gpudoctor: {shown}\n")
+    assert f"\ngpudoctor_status {number}.0\n" in formats.render("prometheus", report)
+    (run,) = json.loads(formats.render("sarif", report))["runs"]
+    assert run["invocations"][0]["executionSuccessful"] is (status is Status.PASS)
+    assert f"{shown}</span>" in notebook.render(report)
+    assert "(-v)" not in formats.render("markdown", report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from gpudoctor.cli import COMMANDS, sharing
 
 if TYPE_CHECKING:
-    from gpudoctor.opening import Opened
+    from gpudoctor.model import Report, Snapshot
 
 _PATH = click.Path(path_type=Path)
 _EPILOG = """\
@@ -50,11 +49,11 @@ def command(
     form = form or _by_name(destination)
     if destination:
         output.must_be_writable(destination)
-    a, b = opening.opened(one, "full"), opening.opened(other, "full")
-    sweep: Callable[[str], str] = str
-    if not sharing.goes_to_terminal(destination) or (not how.no_redact and (_is_redacted(a) or _is_redacted(b))):
-        a, _ = _leaving(a, how, "A  ")
-        b, sweep = _leaving(b, how if how.no_redact else replace(how, same_map=True), "B  ")  # what is one value stays one
+    first, second = opening.read(one), opening.read(other)
+    stays = sharing.goes_to_terminal(destination) and not (_is_redacted(first) or _is_redacted(second))
+    a, _ = sharing.leaving(first, one, "full", how, stays, "A  ")
+    same = how if how.no_redact else replace(how, same_map=True)  # what is one value stays one
+    b, sweep = sharing.leaving(second, other, "full", same, stays, "B  ")
     comparison = comparing.compare(a, b)
     if form == "json":
         text = compared.as_json(a, b, comparison)
@@ -78,18 +77,8 @@ def _by_name(destination: Path | None) -> str:
     return named or "text"
 
 
-def _is_redacted(opened: Opened) -> bool:
+def _is_redacted(found: Report | Snapshot) -> bool:
     from gpudoctor import redaction
+    from gpudoctor.model import Report
 
-    return opened.taken is not None and redaction.was_redacted(opened.taken)
-
-
-def _leaving(opened: Opened, how: sharing.Sharing, name: str) -> tuple[Opened, Callable[[str], str]]:
-    """As it may leave this machine."""
-    from gpudoctor import opening
-
-    if not opened.taken:
-        shared = sharing.shared(opening.as_answers(opened.report), how, name=name)
-        return opening.Opened(opened.name, opening.of_answers(shared.snapshot), None), shared.sweep
-    shared = sharing.shared(opened.taken, how, name=name)
-    return opening.Opened(opened.name, opening.judged(shared.snapshot, "full"), shared.snapshot), shared.sweep
+    return not isinstance(found, Report) and redaction.was_redacted(found)

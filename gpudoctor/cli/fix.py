@@ -163,7 +163,7 @@ def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step
 def _nothing(report: Report) -> str:
     from gpudoctor.report import words
 
-    return words.headline(report)
+    return words.headline(report, on_terminal=True)
 
 
 def _print(options: Options, steps: Sequence[Step], notes: Sequence[str], report: Report) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +60,8 @@ def command(context: click.Context, /, **given: Any) -> None:
         given |= {"bundle": given["destination"], "destination": None}
     for path in filter(None, (given["destination"], given["bundle"])):
         output.must_be_writable(path)
-    opened, cut_off_by = _opened(given["file"], given["level"], given["python"], given["project"])
-    opened, sweep = _leaving(opened, how, given["level"])
+    found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"])
+    opened, sweep = sharing.leaving(found, given["file"] or "this machine", given["level"], how)
     if given["bundle"]:
         from gpudoctor import bundle
 
@@ -105,19 +104,17 @@ def _forbid_contradictions(
         raise click.UsageError("--copy and -o are two places: give one of them.")
 
 
-def _opened(file: str | None, level: str, python: str | None, project: str | None) -> tuple[Opened, int]:
+def _found(file: str | None, level: str, python: str | None, project: str | None) -> tuple[Report | Snapshot, int]:
     """And the signal (0: none) that cut the measuring off."""
     from gpudoctor import opening
 
     if file:
-        return opening.opened(file, level), 0
+        return opening.read(file), 0
     from gpudoctor.cli import check
 
     words = ["--level", level, *(("--python", python) if python else ())]
     report, taken, cut_off_by = check.checked(words)
-    if project:
-        taken = _with_quotes(taken, report, project)
-    return opening.Opened("this machine", report, taken), cut_off_by
+    return _with_quotes(taken, report, project) if project else taken, cut_off_by
 
 
 def _with_quotes(taken: Snapshot, report: Report, project: str) -> Snapshot:
@@ -134,18 +131,6 @@ def _with_quotes(taken: Snapshot, report: Report, project: str) -> Snapshot:
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
         click.echo(f"{python} has nothing to say of {needed[0]}: {why} (another: --python PATH)", err=True)
     return replace(taken, replies={**taken.replies, **said})
-
-
-def _leaving(opened: Opened, how: sharing.Sharing, level: str) -> tuple[Opened, Callable[[str], str]]:
-    """As it may leave this machine, and what a rendered text goes through: a report is for others, also from a terminal."""
-    from gpudoctor import opening
-
-    shared = sharing.shared(opened.taken or opening.as_answers(opened.report), how)
-    if how.no_redact:
-        return opened, shared.sweep
-    if not opened.taken:
-        return opening.Opened(opened.name, opening.of_answers(shared.snapshot), None), shared.sweep
-    return opening.Opened(opened.name, opening.judged(shared.snapshot, level), shared.snapshot), shared.sweep
 
 
 def _text(opened: Opened, form: str | None, project: str | None, destination: Path | None) -> str:

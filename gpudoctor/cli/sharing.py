@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gpudoctor.model import Snapshot
+    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.opening import Opened
     from gpudoctor.redaction import Redacted
 
 # As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
@@ -110,6 +111,20 @@ def shared(taken: Snapshot, how: Sharing, to_terminal: bool = False, name: str =
     if done.tokens.counts():
         click.echo(f"{name}{done.summary()}; --no-redact or --keep KIND leaves them.", err=True)
     return Shared(done.snapshot, done.sweep)
+
+
+def leaving(
+    found: Report | Snapshot, name: str, level: str, how: Sharing, to_terminal: bool = False, label: str = ""
+) -> tuple[Opened, Callable[[str], str]]:
+    """What was read or asked, as it may leave this machine, judged once; and what a rendered text goes through."""
+    from gpudoctor import opening
+    from gpudoctor.model import Report
+
+    if isinstance(found, Report):
+        answers = shared(opening.as_answers(found), how, to_terminal, label)
+        return opening.Opened(name, opening.of_answers(answers.snapshot), None), answers.sweep
+    answers = shared(found, how, to_terminal, label)
+    return opening.Opened(name, opening.judged(answers.snapshot, level), answers.snapshot), answers.sweep
 
 
 def recognised(text: str, taken: str) -> str:

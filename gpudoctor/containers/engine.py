@@ -11,13 +11,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gpudoctor import programs
 from gpudoctor.errors import UserError, WorkError
 
 PROGRAMS = ("docker", "podman")
@@ -172,25 +172,10 @@ def _object(text: str) -> dict[str, Any]:
 def run(argv: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     """A command of an engine, with what it prints; WorkError where it does not answer in time."""
     try:
-        with subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
-            try:
-                out, err = process.communicate(timeout=seconds)
-            except BaseException as failure:
-                with contextlib.suppress(OSError):  # also what it started: a wrapper's own child would be left
-                    os.killpg(process.pid, signal.SIGKILL)
-                if not isinstance(failure, subprocess.TimeoutExpired):
-                    raise
-                asked = f"`{' '.join(argv[:3])}`"
-                raise WorkError(f"{argv[0]} gave no answer to {asked} in {seconds:g} s: is its daemon stuck?") from None
-            return subprocess.CompletedProcess(argv, process.returncode, out, err)
+        return programs.finished(argv, seconds)
+    except subprocess.TimeoutExpired:
+        asked = f"`{' '.join(argv[:3])}`"
+        raise WorkError(f"{argv[0]} gave no answer to {asked} in {seconds:g} s: is its daemon stuck?") from None
     except OSError as failure:
         raise WorkError(f"{argv[0]} cannot be run: {failure.strerror}") from None
 

@@ -62,7 +62,8 @@ class _Lines:
             report = opened.report
             taken = report.target.get("taken", "at an unknown time")
             about = f"{opened.name}: {heading.system(report)}; {heading.gpus(report)}; taken {taken}"
-            yield from signed(report.status, self.page.wrap(about, f"{letter}  {words.label(report.status)}  ", " " * 11))
+            verdict = words.verdict(report)
+            yield from signed(verdict, self.page.wrap(about, f"{letter}  {words.label(verdict)}  ", " " * 11))
         yield Text()
         if self.comparison.is_same:
             moved = " that tells anything: only times, numbers of parts and readings that always move" * bool(

@@ -17,7 +17,7 @@ _LISTED = 8
 
 def diagnosis(page: Page, report: Report) -> Lines:
     found = findings.groups(report.diagnosis)
-    yield Text.assemble(("DIAGNOSIS  " if found else "", "bold"), words.headline(report))
+    yield Text.assemble(("DIAGNOSIS  " if found else "", "bold"), words.headline(report, on_terminal=True))
     for number, group in enumerate(found, 1):
         yield Text()
         yield from _problem(page, number, group)

@@ -19,7 +19,7 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"## gpudoctor: {words.label(report.status)}"
+    yield f"## gpudoctor: {words.label(words.verdict(report))}"
     yield ""
     if examined := heading.container(report):
         yield f"- Image: {text(examined)}"

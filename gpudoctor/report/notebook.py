@@ -35,13 +35,9 @@ def text(said: str) -> str:
 
 def _verdict(report: Report) -> Markup:
     about = f"{heading.system(report)}; GPU: {heading.gpus(report)}"
-    return Markup("<p>{} <b>{}</b><br>{}</p>").format(_badge(report.status), words.plain(_headline(report)), words.plain(about))
-
-
-def _headline(report: Report) -> str:
-    """Without the words for a terminal."""
-    said = words.headline(report).replace("-v says", "report.checks says").replace(": see above", "")
-    return said.replace("each check says why below its area (-v)", "report.checks says why")
+    return Markup("<p>{} <b>{}</b><br>{}</p>").format(
+        _badge(words.verdict(report)), words.plain(words.headline(report)), words.plain(about)
+    )
 
 
 def _problems(report: Report) -> Markup:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from gpudoctor.model import Diagnosis, Report, Result, Status
 from gpudoctor.report import words
 
-STATUSES = {Status.PASS: 0, Status.WARN: 1, Status.FAIL: 2}
+STATUSES = {Status.PASS: 0, Status.WARN: 1, Status.FAIL: 2, Status.SKIP: 3, Status.ERROR: 3}
 
 
 class _Metrics(Collector):
@@ -25,7 +25,8 @@ class _Metrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         report = self._report
         yield _info(report)
-        yield GaugeMetricFamily("gpudoctor_status", "The verdict: 0 pass, 1 warn, 2 fail.", STATUSES[report.status])
+        about = "The verdict: 0 pass, 1 warn, 2 fail, 3 nothing was found and not everything could be judged."
+        yield GaugeMetricFamily("gpudoctor_status", about, STATUSES[words.verdict(report)])
         if taken := report.target.get("taken"):
             seconds = datetime.fromisoformat(str(taken).replace("Z", "+00:00")).timestamp()
             yield GaugeMetricFamily("gpudoctor_taken_timestamp_seconds", "When the machine was asked.", seconds)

@@ -53,7 +53,11 @@ def _invocation(report: Report) -> dict[str, Any]:
     broke = [result for result in (*report.checks, *report.host) if result.status is Status.ERROR]
     notes = [{"level": "error", "message": {"text": f"{result.id}: {result.message}"}} for result in broke]
     taken = {"endTimeUtc": str(report.target["taken"])} if "taken" in report.target else {}
-    return {"executionSuccessful": not broke, **taken, "toolExecutionNotifications": notes}
+    return {
+        "executionSuccessful": words.verdict(report) not in (Status.ERROR, Status.SKIP) and not broke,
+        **taken,
+        "toolExecutionNotifications": notes,
+    }
 
 
 def _rule(problem: str, entry: Diagnosis, report: Report) -> dict[str, Any]:

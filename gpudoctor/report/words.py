@@ -114,28 +114,42 @@ def counts(results: Iterable[Result]) -> str:
     return ", ".join(f"{number[status]} {_COUNTED[status]}" for status in _WORST_FIRST if number[status])
 
 
-def headline(report: Report) -> str:
-    """The verdict in one sentence."""
+def verdict(report: Report) -> Status:
+    """The report's status; but where nothing was found, SKIP if nothing could be looked at, and ERROR if a check broke."""
+    seen = {result.status for result in (*report.checks, *report.host)}
+    if report.diagnosis:
+        return report.status
+    if Status.ERROR in seen:
+        return Status.ERROR
+    return report.status if seen & {Status.PASS, Status.WARN} else Status.SKIP
+
+
+def headline(report: Report, on_terminal: bool = False) -> str:
+    """The verdict in one sentence. on_terminal: with where else to look there."""
     statuses = [group[0].status for group in findings.groups(report.diagnosis)]
     problems, warnings = statuses.count(Status.FAIL), statuses.count(Status.WARN)
     parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
     if parts:
         return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".")
     statuses_of_checks: Counter[str] = Counter(result.status for result in report.checks)
-    said = _without_diagnosis(statuses_of_checks + Counter(result.reason for result in report.checks if result.reason))
+    number = statuses_of_checks + Counter(result.reason for result in report.checks if result.reason)
+    said = _without_diagnosis(number, on_terminal)
     return said + (" Not everything was measured: see below." if report.measured.left_alone else "")
 
 
-def _without_diagnosis(number: Mapping[str, int]) -> str:
+def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:
     """number: how many checks have a status, or a reason for being skipped."""
     if broke := number[Status.ERROR]:
-        return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke: see above."
+        return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke" + (
+            ": see above." if on_terminal else "."
+        )
     if not number[Status.PASS]:
-        return "Nothing could be checked here: each check says why below its area (-v)."
+        return "Nothing could be checked here: each check says why" + (" below its area (-v)." if on_terminal else ".")
     if missing := number["cut off"]:
         return f"Nothing wrong was found until the run was cut off: {_count(missing, 'check')} could not look."
     if unseen := number["not measured"] + number["busy"] + number["no answer"]:
-        return f"Nothing wrong was found, but {_count(unseen, 'check')} could not look: -v says which, and why."
+        which = "-v says which, and why" if on_terminal else "the checks below say which, and why"
+        return f"Nothing wrong was found, but {_count(unseen, 'check')} could not look: {which}."
     return "Nothing is wrong: all that was checked is healthy."
 
 

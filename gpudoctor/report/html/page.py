@@ -28,8 +28,8 @@ def render(report: Report, taken: Snapshot | None = None) -> str:
 def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
     return {
         "report": report,
-        "status": _status(report),
-        "headline": _headline(report),
+        "status": words.verdict(report),
+        "headline": words.headline(report),
         "problems": findings.groups(report.diagnosis),
         "areas": list(_areas(report)),
         "charts": list(charts(report)),
@@ -40,18 +40,6 @@ def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
         "snapshot_type": attachment.TYPE,
         "script_hash": _hash(_source("page.js")),
     }
-
-
-def _status(report: Report) -> Status:
-    """Where nothing could be checked, nothing is well."""
-    checked = any(result.status is not Status.SKIP for result in report.checks)
-    return report.status if checked or report.status is not Status.PASS else Status.SKIP
-
-
-def _headline(report: Report) -> str:
-    """Without the words for a terminal."""
-    said = words.headline(report).replace("-v says which, and why", "the checks below say which, and why")
-    return said.replace(" below its area (-v)", " below").replace("see above", "see below")
 
 
 def _areas(report: Report) -> Iterator[tuple[str, Status, list[Result]]]:
