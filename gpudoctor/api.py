@@ -56,6 +56,8 @@ def check(
 
     ^C ends it and leaves nothing behind; what was measured until then is in the file of `save`.
     """
+    from gpudoctor import doctor
+
     checks = _selected(level, only, skip)
     _must_be_numbers(timeout, measure_timeout, expect_gpus)
     told = _evidence(logs)
@@ -63,7 +65,8 @@ def check(
         writing.must_be_writable(Path(save))
     tell = progress or (lambda doing: None)
     where = _target(python)
-    taken = replace(_collected(where, timeout, expect_gpus, tell), baseline=_baseline(baseline))
+    taken = _collected(where, timeout, expect_gpus, tell)
+    taken = replace(taken, baseline=_baseline(baseline), level=doctor.deepest_level(checks))
     taken, cut_off_by = _measured(taken, checks, where, level, _numbers(gpus), force, measure_timeout, tell)
     found = _judged(taken, checks, told)
     if save is not None:
@@ -73,14 +76,16 @@ def check(
     return found
 
 
-def load(path: PathLike, level: Level = "standard") -> Checkup:
+def load(path: PathLike, level: Level | None = None) -> Checkup:
     """Opens what gpudoctor wrote: a snapshot, a report as JSON or HTML, a bundle.
 
-    A snapshot is judged with what is known today, by the checks of `level`; a report stays as it was written.
+    A snapshot is judged with what is known today, by the checks of `level`, which is the one at which it was taken unless
+    another is given; a report stays as it was written.
     """
     from gpudoctor import opening
 
-    _selected(level, (), ())
+    if level is not None:
+        _selected(level, (), ())
     opened = opening.opened(os.fspath(path), level)
     return Checkup(opened.report, opened.taken)
 

@@ -51,6 +51,19 @@ def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[
     return {id: check for id, check in checks.items() if id in wanted - skip}
 
 
+def deepest_level(checks: Checks) -> str:
+    return max((check.level for check in checks.values()), key=LEVELS.index, default="standard")
+
+
+def level_of(taken: Snapshot) -> str:
+    """The level at which a snapshot was taken; without one, that of what was to be measured."""
+    if taken.level in LEVELS:
+        return taken.level
+    plan = taken.measured.get("plan")
+    wanted = set(plan.value["workloads"].values()) if plan else set()
+    return deepest_level({id: check for id, check in catalog.checks().items() if id in wanted})
+
+
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
     """One line about a name that is not known, with the nearest that are."""
     near = catalog.nearest(name, names)

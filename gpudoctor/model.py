@@ -293,7 +293,8 @@ class Check:
 class Snapshot:
     """Everything that was asked of a machine and what it answered; a file that can be judged again anywhere.
 
-    host: of a container that gpudoctor looked into from outside, what the machine around it answered.
+    host: of a container that gpudoctor looked into from outside, what the machine around it answered. level: by the checks of
+    which it is judged; "" in what an older gpudoctor wrote.
     """
 
     schema: str
@@ -304,6 +305,7 @@ class Snapshot:
     measured: Dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
     baseline: Dict[str, Dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
     host: Dict[str, Reply] = field(default_factory=dict)
+    level: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,13 +48,16 @@ class Opened:
     taken: Snapshot | None
 
 
-def opened(path: str, level: str = "standard") -> Opened:
-    """A snapshot is judged with what is known today; a report stays as it was written.
+def opened(path: str, level: str | None = None) -> Opened:
+    """A snapshot is judged with what is known today, by the checks of the level at which it was taken, or of `level`.
 
-    Raises UserError where the file is nothing of these, or is broken.
+    A report stays as it was written. Raises UserError where the file is nothing of these, or is broken.
     """
     found = read(path)
-    return Opened(path, found, None) if isinstance(found, Report) else Opened(path, judged(found, level), found)
+    if isinstance(found, Report):
+        return Opened(path, found, None)
+    found = at(found, level)
+    return Opened(path, judged(found), found)
 
 
 def read(path: str) -> Report | Snapshot:
@@ -195,7 +198,12 @@ def of_answers(redacted: Snapshot) -> Report:
     return msgspec.convert(redacted.replies[_REPORT].value, Report)
 
 
-def judged(taken: Snapshot, level: str) -> Report:
+def at(taken: Snapshot, level: str | None) -> Snapshot:
+    """To be judged at another level than that at which it was taken, also by whoever gets it next."""
+    return replace(taken, level=level) if level else taken
+
+
+def judged(taken: Snapshot, level: str | None = None) -> Report:
     from gpudoctor import catalog, doctor
 
-    return doctor.judge(taken, doctor.select(catalog.checks(), level))
+    return doctor.judge(taken, doctor.select(catalog.checks(), level or doctor.level_of(taken)))

@@ -110,7 +110,8 @@ def test_save_then_replay(stub: Doctor, tmp_path: Path) -> None:
     assert run("check", "--save", file).exit_code == 1
     assert run("check", "--replay", file, "--expect-gpus", "2").exit_code == 1
     assert len(stub.asked) == 1
-    assert stub.judged == [replace(TAKEN, expected={}), replace(TAKEN, expected={"gpus": 2})]
+    taken = replace(TAKEN, level="quick")
+    assert stub.judged == [replace(taken, expected={}), replace(taken, expected={"gpus": 2})]
 
 
 def test_replay_keeps_what_was_expected(stub: Doctor, tmp_path: Path) -> None:

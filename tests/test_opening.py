@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import machine
 import pytest
 from stand_in import environment, run
 from test_report import REPORT
 
-from gpudoctor import opening
+import gpudoctor
+from gpudoctor import opening, snapshot
 from gpudoctor.errors import UserError
 from gpudoctor.model import Status
 from gpudoctor.report import formats
@@ -43,6 +45,53 @@ def test_a_snapshot_is_judged(tmp_path: Path, packed: bool) -> None:
     opened = opening.opened(str(file))
     assert opened.taken == opening.taken_in(str(SNAPSHOT))
     assert "no-nvidia-gpu" in {entry.problem for entry in opened.report.diagnosis}
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Measured at level full, by a gpudoctor that did not write that down."""
+    (tmp_path / "machine.json").write_bytes(snapshot.dump(machine.load("ptxas-crashes")))
+    return tmp_path / "machine.json"
+
+
+def warnings(*args: object) -> list[str]:
+    plain = json.loads(run(*map(str, args), "--format", "json").stdout)
+    return [entry["problem"] for entry in plain["diagnosis"]]
+
+
+def test_what_was_measured_at_level_full_is_judged_so(full: Path, tmp_path: Path) -> None:
+    assert warnings("report", full) == warnings("check", "--replay", full) == ["toolchain-rung-broken"]
+    assert warnings("report", full, "--level", "standard") == warnings("check", "--replay", full, "--level", "quick") == []
+    assert [entry.problem for entry in gpudoctor.load(full).diagnosis] == ["toolchain-rung-broken"]
+    assert gpudoctor.load(full, "standard").status is Status.PASS
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.tar.gz"])
+@pytest.mark.parametrize("level", [(), ("--level", "standard")])
+def test_a_page_and_a_bundle_open_as_they_were_written(full: Path, tmp_path: Path, name: str, level: tuple[str, ...]) -> None:
+    run("report", str(full), "-o", str(tmp_path / name), *level)
+    assert warnings("report", tmp_path / name) == warnings("report", full, *level)
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("--level quick", "quick"),
+        ("--level full --skip memory-pattern", "full"),
+        ("--only memory-pattern", "full"),
+        ("--only driver-version", "quick"),
+    ],
+)
+def test_the_level_is_kept_with_the_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, level: str) -> None:
+    monkeypatch.setattr("gpudoctor.collect.collect", lambda *asked: machine.load("no-gpu"))
+    run("check", *words.split(), "--save", str(tmp_path / "machine.json"))
+    assert opening.taken_in(str(tmp_path / "machine.json")).level == level
+
+
+def test_a_level_that_is_none_is_not_believed(full: Path) -> None:
+    full.write_bytes(full.read_bytes().replace(b'"level": ""', b'"level": "deepest"'))
+    assert opening.taken_in(str(full)).level == "deepest"
+    assert warnings("report", full) == ["toolchain-rung-broken"]
 
 
 REFUSED = [

@@ -45,9 +45,8 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "full"]),
-    default="standard",
-    show_default=True,
-    help="quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.",
+    help="quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.  "
+    "[default: standard; with --replay, the level it was taken at]",
 )
 @click.option(
     "--only",
@@ -166,22 +165,28 @@ def _with(taken: Snapshot, told: Evidence) -> Snapshot:
     return evidence.added(taken, told)
 
 
-def _selected(options: Options) -> dict[str, Check]:
+def _selected(options: Options, level: str | None = None) -> dict[str, Check]:
     from gpudoctor import catalog, doctor
 
-    return doctor.select(catalog.checks(), options.level, options.only, options.skip)
+    return doctor.select(catalog.checks(), level or options.live_level, options.only, options.skip)
+
+
+def _deepest_level(options: Options) -> str:
+    from gpudoctor import doctor
+
+    return doctor.deepest_level(_selected(options))
 
 
 def _judged(taken: Snapshot, options: Options) -> Report:
     from gpudoctor import doctor
 
-    return doctor.judge(taken, _selected(options))
+    return doctor.judge(taken, _selected(options, doctor.level_of(taken)))
 
 
 def _replayed(options: Options) -> Snapshot:
     from gpudoctor import opening
 
-    taken = opening.taken_in(str(options.replay))
+    taken = opening.at(opening.taken_in(str(options.replay)), options.level)
     baseline = _baseline(options) if options.baseline else taken.baseline
     return replace(taken, expected={**taken.expected, **_expected(options)}, baseline=baseline)
 
@@ -197,7 +202,7 @@ def _taken(options: Options) -> tuple[Snapshot, int]:
             tell(f"Asking {', '.join(names)}" if names else "")
 
         with _examined(options, asking) as (taken, where):
-            taken = replace(taken, baseline=baseline)
+            taken = replace(taken, baseline=baseline, level=_deepest_level(options))
             return _measured(taken, options, where, tell) if where else (taken, 0)
 
 
@@ -240,12 +245,12 @@ def _measured(taken: Snapshot, options: Options, where: Target, tell: Callable[[
     planned = measure.plan(taken, _selected(options), options.measured_gpus, options.force)
     if not planned.workloads:
         return taken, 0
-    seconds = options.measure_timeout or measure.SECONDS.get(options.level, measure.SECONDS["standard"])
+    seconds = options.measure_timeout or measure.SECONDS.get(options.live_level, measure.SECONDS["standard"])
 
     def progress(running: tuple[str, ...], left: float) -> None:
         tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
 
-    measured, cut_off_by = measure.measure(where, planned, options.level, seconds, progress)
+    measured, cut_off_by = measure.measure(where, planned, options.live_level, seconds, progress)
     return replace(taken, measured=measured), cut_off_by
 
 

@@ -17,7 +17,7 @@ FORMATS = ("text", "html", "markdown", "json", "junit", "sarif", "prometheus")
 class Options:
     """What was asked for on the command line."""
 
-    level: str
+    level: str | None
     only: tuple[str, ...]
     skip: tuple[str, ...]
     python: str | None
@@ -42,6 +42,10 @@ class Options:
     locked: bool
     logs: tuple[str, ...]
     sharing: sharing.Sharing
+
+    @property
+    def live_level(self) -> str:
+        return self.level or "standard"
 
     @property
     def measured_gpus(self) -> tuple[int, ...]:

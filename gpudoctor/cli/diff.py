@@ -42,18 +42,18 @@ def command(
     context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any
 ) -> None:
     how = sharing.chosen(given)
-    from gpudoctor import comparing, opening
+    from gpudoctor import comparing
     from gpudoctor.cli import output
     from gpudoctor.report import compared, terminal
 
     form = form or _by_name(destination)
     if destination:
         output.must_be_writable(destination)
-    first, second = opening.read(one), opening.read(other)
+    first, second = _read(one), _read(other)
     stays = sharing.goes_to_terminal(destination) and not (_is_redacted(first) or _is_redacted(second))
-    a, _ = sharing.leaving(first, one, "full", how, stays, "A  ")
+    a, _ = sharing.leaving(first, one, how, stays, "A  ")
     same = how if how.no_redact else replace(how, same_map=True)  # what is one value stays one
-    b, sweep = sharing.leaving(second, other, "full", same, stays, "B  ")
+    b, sweep = sharing.leaving(second, other, same, stays, "B  ")
     comparison = comparing.compare(a, b)
     if form == "json":
         text = compared.as_json(a, b, comparison)
@@ -66,6 +66,15 @@ def command(
     else:
         output.show(text)
     context.exit(0 if comparison.is_same else 1)
+
+
+def _read(path: str) -> Report | Snapshot:
+    """Both are judged by every check: what only one level looks at is no difference."""
+    from gpudoctor import opening
+    from gpudoctor.model import Report
+
+    found = opening.read(path)
+    return found if isinstance(found, Report) else opening.at(found, "full")
 
 
 def _by_name(destination: Path | None) -> str:

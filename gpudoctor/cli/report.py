@@ -43,9 +43,8 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "full"]),
-    default="standard",
-    show_default=True,
-    help="How much is checked, or judged of a snapshot (see gpudoctor check).",
+    help="How much is checked, or judged of a snapshot (see gpudoctor check).  "
+    "[default: standard; with FILE, the level it was taken at]",
 )
 @click.option("--python", metavar="PATH", type=click.Path(), help="Without FILE: examine this interpreter or environment.")
 @sharing.options
@@ -61,7 +60,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     for path in filter(None, (given["destination"], given["bundle"])):
         output.must_be_writable(path)
     found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"])
-    opened, sweep = sharing.leaving(found, given["file"] or "this machine", given["level"], how)
+    opened, sweep = sharing.leaving(found, given["file"] or "this machine", how)
     if given["bundle"]:
         from gpudoctor import bundle
 
@@ -104,15 +103,17 @@ def _forbid_contradictions(
         raise click.UsageError("--copy and -o are two places: give one of them.")
 
 
-def _found(file: str | None, level: str, python: str | None, project: str | None) -> tuple[Report | Snapshot, int]:
+def _found(file: str | None, level: str | None, python: str | None, project: str | None) -> tuple[Report | Snapshot, int]:
     """And the signal (0: none) that cut the measuring off."""
     from gpudoctor import opening
+    from gpudoctor.model import Report
 
     if file:
-        return opening.read(file), 0
+        found = opening.read(file)
+        return found if isinstance(found, Report) else opening.at(found, level), 0
     from gpudoctor.cli import check
 
-    words = ["--level", level, *(("--python", python) if python else ())]
+    words = [*(("--level", level) if level else ()), *(("--python", python) if python else ())]
     report, taken, cut_off_by = check.checked(words)
     return _with_quotes(taken, report, project) if project else taken, cut_off_by
 

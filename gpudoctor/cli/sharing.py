@@ -114,7 +114,7 @@ def shared(taken: Snapshot, how: Sharing, to_terminal: bool = False, name: str =
 
 
 def leaving(
-    found: Report | Snapshot, name: str, level: str, how: Sharing, to_terminal: bool = False, label: str = ""
+    found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = ""
 ) -> tuple[Opened, Callable[[str], str]]:
     """What was read or asked, as it may leave this machine, judged once; and what a rendered text goes through."""
     from gpudoctor import opening
@@ -124,7 +124,7 @@ def leaving(
         answers = shared(opening.as_answers(found), how, to_terminal, label)
         return opening.Opened(name, opening.of_answers(answers.snapshot), None), answers.sweep
     answers = shared(found, how, to_terminal, label)
-    return opening.Opened(name, opening.judged(answers.snapshot, level), answers.snapshot), answers.sweep
+    return opening.Opened(name, opening.judged(answers.snapshot), answers.snapshot), answers.sweep
 
 
 def recognised(text: str, taken: str) -> str:

@@ -47,7 +47,7 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
 
     if append:
         output.must_be_writable(append)
-    opened = opening.opened(file, "full")
+    opened = opening.opened(file)
     again, taken = _again(opened, python)
     to_terminal = sharing.goes_to_terminal(None)
     before = formats.render("json", opened.report)
