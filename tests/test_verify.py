@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -203,6 +204,15 @@ def test_before_and_after_are_appended_to_a_ticket(asked: dict[str, object], tmp
     said = ticket.read_text()
     assert said.startswith("### What happened\n\n### Before and after\n")
     assert "| ✗ fail | ✓ pass | `memlock` | memlock today |" in said
+
+
+@pytest.mark.parametrize("name", ["/dev/full", "/dev/null", "pipe"])
+def test_what_is_no_file_is_not_appended_to(asked: dict[str, object], tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    result = run("verify", str(asked["file"]), "--append", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: --append {tmp_path / name}: that is no file to which something can be added\n"
+    assert "words" not in asked
 
 
 def test_a_healthy_report_has_nothing_to_verify(asked: dict[str, object], tmp_path: Path) -> None:

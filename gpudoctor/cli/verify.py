@@ -47,6 +47,8 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
 
     if append:
         output.must_be_writable(append)
+        if append.exists() and not append.is_file():
+            raise UserError(f"--append {append}: that is no file to which something can be added")
     opened = opening.opened(file)
     again, taken = _again(opened, python)
     to_terminal = sharing.goes_to_terminal(None)
