@@ -11,12 +11,14 @@ import jsonschema
 import pytest
 import xmlschema
 from prometheus_client.parser import text_string_to_metric_families
+from stand_in import run
 from test_report import HEALTHY, REPORT, VERSIONS
 
 from gpudoctor.model import Report, Result, Status
 from gpudoctor.report import formats, notebook
 
 SCHEMAS = Path(__file__).parent / "schemas"
+MACHINE = Path(__file__).parent / "machines" / "no-gpu" / "snapshot.json"
 EVIL = "\x1b]0;owned\x07\udcff\x00]]> <script> & \"quoted\" \\ 'x'\nnext line"
 HOSTILE = replace(
     REPORT,
@@ -99,6 +101,30 @@ def test_prometheus_has_the_figures() -> None:
 )
 def test_a_file_is_named_by_what_it_holds(name: str, form: str | None) -> None:
     assert formats.of(Path(name)) == form
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.json.gz", "c.htlm", "c.yaml", "c.tar.xz"])
+@pytest.mark.parametrize("command", [["report"], ["report", "--for", "github"], ["check"], ["diff", "a", "b"]])
+def test_an_ending_of_something_else_is_refused_before_the_work(
+    command: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*command, "-o", name)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {name}: no format has such a name; there are text (.txt), ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["report", "job.log", "a.TEXT", "slurm.out", ".hidden", "/dev/null", "/dev/stdout"])
+def test_a_name_that_asks_for_no_format_is_of_any(name: str) -> None:
+    assert formats.named(Path(name)) is None
+
+
+def test_a_format_that_was_chosen_goes_into_a_file_of_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "report.yaml"
+    assert run("report", str(MACHINE), "--format", "json", "-o", str(file)).exit_code == 0
+    assert run("check", "--replay", str(MACHINE), "--format", "json", "-o", str(file)).exit_code == 1
+    assert json.loads(file.read_text())["schema"] == "gpudoctor.report/1"
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def rendered(report: Report, taken: Snapshot, options: Options) -> str:
     """The report in the chosen format; the terminal's width and colours only where it goes to one."""
     from gpudoctor.report import formats, terminal
 
-    form = options.form or (options.destination and formats.of(options.destination)) or "text"
+    form = options.form or formats.named(options.destination) or "text"
     if form != "text":
         return formats.render(form, report, taken)
     if options.destination:

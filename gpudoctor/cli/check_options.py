@@ -92,8 +92,6 @@ def forbid_contradictions(options: Options) -> None:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
     if options.logs.count("-") > 1:
         raise click.UsageError("--log -: standard input can be read once.")
-    if options.destination and options.destination in (options.save, options.replay):
-        raise click.UsageError("-o names the file of the snapshot.")
     for name, value in {"--python": options.python, "--image": options.image, "--container": options.container}.items():
         if value == "":
             raise click.UsageError(f"{name} is empty.")
@@ -101,12 +99,20 @@ def forbid_contradictions(options: Options) -> None:
         raise click.UsageError("--image starts a container and --container enters one that runs: give one of them.")
     _forbid_without_container(options)
     _ = options.measured_gpus
+    _must_be_files_of_a_format(options)
+
+
+def _must_be_files_of_a_format(options: Options) -> None:
     from gpudoctor.report import formats
 
+    if options.destination and options.destination in (options.save, options.replay):
+        raise click.UsageError("-o names the file of the snapshot.")
     if options.destination and formats.is_bundle(options.destination):
         raise click.UsageError(f"-o {options.destination} would be a bundle: gpudoctor report writes one.")
     if Path("-") in (options.destination, options.save):
         raise click.UsageError("- is no file: without -o the report goes to standard output.")
+    if not options.form:
+        formats.named(options.destination)
 
 
 def _forbid_without_container(options: Options) -> None:

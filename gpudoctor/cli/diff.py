@@ -80,7 +80,7 @@ def _read(path: str) -> Report | Snapshot:
 def _by_name(destination: Path | None) -> str:
     from gpudoctor.report import formats
 
-    named = formats.of(destination) if destination else None
+    named = formats.named(destination, ("text", "json"))
     if named not in (None, "text", "json"):
         raise click.UsageError(f"a difference is written as text or JSON: -o {destination} would be {named}.")
     return named or "text"

@@ -94,9 +94,10 @@ def _forbid_contradictions(
 
     if bundle and not formats.is_bundle(bundle):
         raise click.UsageError(f"--bundle writes a packed archive: its name must end in {' or '.join(formats.PACKED)}.")
-    by_name = formats.of(destination) if destination else None
-    if destination and (project or form) and formats.is_bundle(destination):
+    would_be_bundle = bool(destination and formats.is_bundle(destination))
+    if would_be_bundle and (project or form):
         raise click.UsageError(f"-o {destination} would be a bundle: it goes without --for and --format.")
+    by_name = None if form or would_be_bundle else formats.named(destination)
     if project and by_name not in (None, "markdown"):
         raise click.UsageError(f"--for writes a ticket as Markdown: -o {destination} would be {by_name}.")
     if copy and destination:
@@ -141,8 +142,7 @@ def _text(opened: Opened, form: str | None, project: str | None, destination: Pa
         from gpudoctor.report import tickets
 
         return tickets.render(project, opened.report, opened.taken)
-    by_name = formats.of(destination) if destination else None
-    return formats.render(form or by_name or "markdown", opened.report, opened.taken)
+    return formats.render(form or formats.named(destination) or "markdown", opened.report, opened.taken)
 
 
 def _deliver(text: str, destination: Path | None, copy: bool) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from gpudoctor.errors import UserError
 from gpudoctor.model import Report, Snapshot
 
 
@@ -21,12 +23,13 @@ class Format:
 FORMATS = {
     "text": Format((".txt",), "people"),
     "html": Format((".html", ".htm"), "a browser"),
-    "markdown": Format((".md",), "a ticket"),
+    "markdown": Format((".md", ".markdown"), "a ticket"),
     "json": Format((".json",), "programs"),
     "junit": Format((".xml",), "CI systems"),
     "sarif": Format((".sarif",), "code scanning"),
     "prometheus": Format((".prom",), "node_exporter's textfile collector"),
 }
+OF_TEXTS = (".log", ".text", ".out", ".err")  # of any format that people read
 PACKED = (".tar.gz", ".tgz")  # how the name of a bundle ends
 _MODULES = {"text": "terminal"}
 
@@ -35,6 +38,15 @@ def of(path: Path) -> str | None:
     """The format that a file of this name would hold."""
     suffix = path.suffix.lower()
     return next((name for name, form in FORMATS.items() if suffix in form.suffixes), None)
+
+
+def named(path: Path | None, among: Iterable[str] = FORMATS) -> str | None:
+    """The format that the name of a file asks for; None where it asks for none, UserError for an ending of something else."""
+    form = of(path) if path else None
+    if path and path.suffix and not form and path.suffix.lower() not in OF_TEXTS:
+        known = ", ".join(f"{name} ({FORMATS[name].suffixes[0]})" for name in among)
+        raise UserError(f"{path}: no format has such a name; there are {known}; --format chooses one for any name")
+    return form
 
 
 def is_bundle(path: Path) -> bool:
