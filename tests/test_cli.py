@@ -221,6 +221,30 @@ def test_an_empty_list_of_checks_is_refused(option: str) -> None:
     assert "names no check" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("report", ""), "FILE"),
+        (("report", "--python", ""), "--python"),
+        (("report", "--bundle", ""), "--bundle"),
+        (("verify", ""), "REPORT"),
+        (("verify", "a.json", "--append", ""), "--append"),
+        (("diff", "", ""), "A"),
+        (("check", "--replay", ""), "--replay"),
+        (("check", "--log", ""), "--log"),
+        (("check", "-o", ""), "-o"),
+        (("fix", "--replay", ""), "--replay"),
+        (("fix", "--python", ""), "--python"),
+        (("baseline", "save", ""), "SNAPSHOT"),
+        (("images", "lock", "--file", ""), "--file"),
+    ],
+)
+def test_an_empty_name_is_no_file(stub: Doctor, words: tuple[str, ...], name: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stderr) == (2, f"Error: {name} is empty: it names no file\n")
+    assert stub.asked == []
+
+
 @pytest.mark.parametrize("option", ["-o", "--save", "--replay"])
 def test_a_dash_is_no_file(option: str) -> None:
     assert run("check", option, "-").exit_code == 2

@@ -7,12 +7,10 @@ from pathlib import Path
 import click
 
 from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError
 
-_PATH = click.Path(path_type=Path)
-_FILE = click.option(
-    "--file", metavar="FILE", type=_PATH, help="The baseline.  [default: ~/.local/state/gpudoctor/baseline.json]"
-)
+_FILE = click.option("--file", metavar="FILE", type=PATH, help="The baseline.  [default: ~/.local/state/gpudoctor/baseline.json]")
 
 
 @click.group(help=COMMANDS["baseline"])
@@ -21,7 +19,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("snapshot", type=_PATH)
+@click.argument("snapshot", type=PATH)
 @_FILE
 @click.option("--force", is_flag=True, help="Save it although measurements found something wrong.")
 def save(snapshot: Path, file: Path | None, force: bool) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, completion, container_options, sharing
 from gpudoctor.cli.check_options import FORMATS, Options, forbid_contradictions, names, options_of
+from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gpudoctor.model import Check, Report, Snapshot
     from gpudoctor.target import Target
 
-_PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
@@ -59,7 +58,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @click.option(
     "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
 )
-@click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
+@click.option("--python", metavar="PATH", type=NAME, help="Examine this interpreter or environment.")
 @click.option(
     "--image", metavar="NAME", shell_complete=container_options.complete, help="Examine a container of this image, and its host."
 )
@@ -75,11 +74,16 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
     type=click.Choice(FORMATS),
     help="What to write.  [default: by the name of -o, else text]",
 )
-@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the report here.")
-@click.option("--save", metavar="FILE", type=_PATH, help="Write the snapshot here, to be judged again.")
-@click.option("--replay", metavar="FILE", type=_PATH, help="Judge a saved snapshot; this machine is not touched.")
+@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the report here.")
+@click.option("--save", metavar="FILE", type=PATH, help="Write the snapshot here, to be judged again.")
+@click.option("--replay", metavar="FILE", type=PATH, help="Judge a saved snapshot; this machine is not touched.")
 @click.option(
-    "--log", "logs", metavar="FILE", multiple=True, help="Judge this evidence too: a log, a traceback … (- is standard input)."
+    "--log",
+    "logs",
+    metavar="FILE",
+    type=NAME,
+    multiple=True,
+    help="Judge this evidence too: a log, a traceback … (- is standard input).",
 )
 @click.option(
     "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
@@ -98,7 +102,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
     type=click.FloatRange(1, 36000),
     help="Seconds for all measurements together.  [default: 240; with --level full 1200]",
 )
-@click.option("--baseline", metavar="FILE", type=_PATH, help="Compare with this baseline (see: gpudoctor baseline).")
+@click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see: gpudoctor baseline).")
 @container_options.engine
 @container_options.docker_option
 @click.option(

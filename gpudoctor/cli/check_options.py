@@ -92,7 +92,7 @@ def forbid_contradictions(options: Options) -> None:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
     if options.logs.count("-") > 1:
         raise click.UsageError("--log -: standard input can be read once.")
-    for name, value in {"--python": options.python, "--image": options.image, "--container": options.container}.items():
+    for name, value in {"--image": options.image, "--container": options.container}.items():
         if value == "":
             raise click.UsageError(f"{name} is empty.")
     if options.image and options.container:

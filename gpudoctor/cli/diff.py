@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
     from gpudoctor.model import Report, Snapshot
 
-_PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
@@ -29,12 +29,12 @@ Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
 
 
 @click.command(help=COMMANDS["diff"], epilog=_EPILOG)
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("one", metavar="A", type=NAME)
+@click.argument("other", metavar="B", type=NAME)
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
 )
-@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write it here.")
+@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write it here.")
 @click.option("-v", "--verbose", is_flag=True, help="Show all that differs.")
 @sharing.options
 @click.pass_context

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from gpudoctor.cli import COMMANDS, completion, sharing
+from gpudoctor.cli.paths import PATH
 
-_PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
@@ -45,8 +45,8 @@ class _Command(click.Command):
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
 )
-@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write it here.")
-@click.option("--save", metavar="FILE", type=_PATH, help="Write what the evidence tells as a snapshot.")
+@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write it here.")
+@click.option("--save", metavar="FILE", type=PATH, help="Write what the evidence tells as a snapshot.")
 @click.option("-v", "--verbose", is_flag=True, help="Show all of the evidence.")
 @sharing.options
 @click.pass_context

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from gpudoctor.cli import COMMANDS, completion
+from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from gpudoctor.fixes.plan import Step
     from gpudoctor.model import Report, Snapshot
 
-_PATH = click.Path(path_type=Path)
 _LISTED = 6
 _EPILOG = """\
 \b
@@ -55,13 +55,15 @@ class Options:
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
 @click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
-@click.option("--python", metavar="PATH", type=click.Path(), help="Of this interpreter or environment.")
-@click.option("--replay", metavar="FILE", type=_PATH, help="Of the machine of a saved snapshot; this one is not touched.")
-@click.option("--log", "logs", metavar="FILE", multiple=True, help="With what a log or a traceback tells (- is standard input).")
-@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the script here.")
+@click.option("--python", metavar="PATH", type=NAME, help="Of this interpreter or environment.")
+@click.option("--replay", metavar="FILE", type=PATH, help="Of the machine of a saved snapshot; this one is not touched.")
+@click.option(
+    "--log", "logs", metavar="FILE", type=NAME, multiple=True, help="With what a log or a traceback tells (- is standard input)."
+)
+@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the script here.")
 @click.option("--run", is_flag=True, help="Ask before each step, then run it.")
 @click.option(
-    "--journal", metavar="FILE", type=_PATH, help="Where --run writes what it did.  [default: in ~/.local/state/gpudoctor]"
+    "--journal", metavar="FILE", type=PATH, help="Where --run writes what it did.  [default: in ~/.local/state/gpudoctor]"
 )
 @click.option(
     "--timeout",

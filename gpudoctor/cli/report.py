@@ -10,13 +10,13 @@ import click
 
 from gpudoctor.cli import COMMANDS, sharing
 from gpudoctor.cli.check_options import FORMATS
+from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
     from gpudoctor.model import Report, Snapshot
     from gpudoctor.opening import Opened
 
 PROJECTS = ("github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver")
-_PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
@@ -34,19 +34,19 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
 
 
 @click.command(help=COMMANDS["report"], epilog=_EPILOG)
-@click.argument("file", required=False, metavar="[FILE]")
+@click.argument("file", required=False, metavar="[FILE]", type=NAME)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="What to write.  [default: by the name of -o, else markdown]")
 @click.option("--for", "project", type=click.Choice(PROJECTS), help="A ticket with the sections that this project asks for.")
-@click.option("--bundle", metavar="FILE.tar.gz", type=_PATH, help="Write all formats, the snapshot and the raw evidence here.")
+@click.option("--bundle", metavar="FILE.tar.gz", type=PATH, help="Write all formats, the snapshot and the raw evidence here.")
 @click.option("--copy", is_flag=True, help="Put it on the clipboard.")
-@click.option("-o", "--output", "destination", metavar="FILE", type=_PATH, help="Write the report here.")
+@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the report here.")
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "full"]),
     help="How much is checked, or judged of a snapshot (see gpudoctor check).  "
     "[default: standard; with FILE, the level it was taken at]",
 )
-@click.option("--python", metavar="PATH", type=click.Path(), help="Without FILE: examine this interpreter or environment.")
+@click.option("--python", metavar="PATH", type=NAME, help="Without FILE: examine this interpreter or environment.")
 @sharing.options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:

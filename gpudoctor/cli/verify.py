@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from gpudoctor.opening import Opened
     from gpudoctor.report.verified import Verified
 
-_PATH = click.Path(path_type=Path)
 _EPILOG = """\
 \b
 Examples:
@@ -33,9 +33,9 @@ Exit code: 0 all of it is well now, 1 something is not, 2 wrong usage,
 
 
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
-@click.argument("file", metavar="REPORT")
-@click.option("--python", metavar="PATH", type=click.Path(), help="Examine this interpreter or environment.")
-@click.option("--append", metavar="FILE", type=_PATH, help="Append before and after to this file, as Markdown.")
+@click.argument("file", metavar="REPORT", type=NAME)
+@click.option("--python", metavar="PATH", type=NAME, help="Examine this interpreter or environment.")
+@click.option("--append", metavar="FILE", type=PATH, help="Append before and after to this file, as Markdown.")
 @click.option("-v", "--verbose", is_flag=True, help="Show all of the evidence.")
 @sharing.options
 @click.pass_context

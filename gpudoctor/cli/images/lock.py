@@ -9,6 +9,7 @@ import click
 
 from gpudoctor.cli import container_options
 from gpudoctor.cli.images import COMMANDS
+from gpudoctor.cli.paths import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ the file are looked up again. What has changed is listed; nothing is pulled.
 @click.option(
     "--file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("gpudoctor.lock"),
     show_default=True,
     help="The lock file.",
