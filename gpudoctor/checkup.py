@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,12 +125,14 @@ class Checkup:
 
     def _shared(self, keep: Collection[str] = (), words: Collection[str] = ()) -> tuple[Checkup, Callable[[str], str]]:
         """Redacted before it is judged; and what a rendered text goes through once more."""
-        from gpudoctor import catalog, doctor, opening, redaction
+        from gpudoctor import catalog, doctor, opening, redaction, remembering
 
+        taken = self.snapshot or opening.as_answers(self.report)
+        done = redaction.redacted(taken, keep, words)
+        if failure := remembering.remember(taken.taken, done):
+            warnings.warn(failure, stacklevel=3)
         if self.snapshot is None:
-            done = redaction.redacted(opening.as_answers(self.report), keep, words)
             return Checkup(opening.of_answers(done.snapshot)), done.sweep
-        done = redaction.redacted(self.snapshot, keep, words)
         ran = {result.id for result in self.report.checks}
         report = doctor.judge(done.snapshot, {id: check for id, check in catalog.checks().items() if id in ran})
         return Checkup(report, done.snapshot), done.sweep

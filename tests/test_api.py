@@ -25,6 +25,7 @@ import pytest
 import gpudoctor
 from gpudoctor import catalog, collect, doctor, measure, snapshot
 from gpudoctor.checkup import Checkup, Format, Project
+from gpudoctor.cli import sharing
 from gpudoctor.cli.check_options import FORMATS
 from gpudoctor.model import Reply, Snapshot, Status
 from gpudoctor.report import formats, tickets
@@ -314,6 +315,23 @@ def test_redaction_on_request(tmp_path: Path) -> None:
     assert snapshot.load(str(tmp_path / "machine.json")) == report.snapshot
     report.write(tmp_path / "report.txt", redact=False)
     assert (tmp_path / "report.txt").read_text() == str(report)
+
+
+def test_what_tokens_stand_for_is_kept_for_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    found = checkup()
+    found.write(tmp_path / "report.json")
+    redacted = json.loads((tmp_path / "report.json").read_text())["target"]
+    assert redacted["python"] == "/home/user-1/venv/bin/python3"
+    assert sharing.recognised(redacted["python"], redacted["taken"]) == found.target["python"] == "/home/user/venv/bin/python3"
+
+
+def test_a_map_that_cannot_be_written_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").write_text("a file in the place of the folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.warns(UserWarning, match="nobody can tell later what a token stands for"):
+        checkup().write(tmp_path / "report.json")
+    assert gpudoctor.load(tmp_path / "report.json").status is Status.FAIL
 
 
 def test_a_report_without_its_snapshot(tmp_path: Path) -> None:

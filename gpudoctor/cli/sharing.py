@@ -13,7 +13,6 @@ import click
 if TYPE_CHECKING:
     from gpudoctor.model import Report, Snapshot
     from gpudoctor.opening import Opened
-    from gpudoctor.redaction import Redacted
 
 # As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
 KEEP = (
@@ -101,13 +100,13 @@ def shared(taken: Snapshot, how: Sharing, to_terminal: bool = False, name: str =
     """
     if how.no_redact or to_terminal:
         return as_it_is(taken)
-    from gpudoctor import redaction
+    from gpudoctor import redaction, remembering
     from gpudoctor.redaction import private_map
 
-    path = private_map.default_path()
-    tokens = private_map.latest(private_map.read(path)) if how.same_map else None
+    tokens = private_map.latest(private_map.read(private_map.default_path())) if how.same_map else None
     done = redaction.redacted(taken, how.keep, how.words, tokens, beside)
-    _remember(path, taken.taken, done)
+    if failure := remembering.remember(taken.taken, done):
+        click.echo(f"Warning: {failure}", err=True)
     if done.tokens.counts():
         click.echo(f"{name}{done.summary()}; --no-redact or --keep KIND leaves them.", err=True)
     return Shared(done.snapshot, done.sweep)
@@ -136,22 +135,3 @@ def recognised(text: str, taken: str) -> str:
     words = private_map.read(private_map.default_path()).reports.get(taken, {})
     values = {token: value for held in words.values() for token, value in held.items()}
     return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
-
-
-def _remember(path: Path, taken: str, done: Redacted) -> None:
-    """A map that cannot be written costs nothing but what it would have told."""
-    from gpudoctor.errors import UserError
-    from gpudoctor.redaction import private_map
-
-    try:
-        known = private_map.read(path)
-    except UserError:
-        known = private_map.Map(schema=private_map.SCHEMA, reports={})
-    words = done.tokens.private()
-    try:
-        if words:
-            private_map.write(path, private_map.added(known, taken, words))
-    except OSError as failure:
-        click.echo(
-            f"Warning: {path} cannot be written ({failure.strerror}): nobody can tell later what a token stands for.", err=True
-        )
