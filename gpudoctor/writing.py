@@ -58,7 +58,7 @@ def _replaceable(path: Path) -> bool:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".gpudoctor-{secrets.token_hex(4)}")
     try:
         # Not tempfile: its files are 0600, a report has the mode that the umask or the old file gives.
         with temporary.open("xb") as file:

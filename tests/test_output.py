@@ -57,6 +57,13 @@ def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(tmp_p
     assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("new", "old")] == ["0o640", "0o600"]
 
 
+@pytest.mark.parametrize("name", ["報" * 84 + ".md", "a" * 252 + ".md"])
+def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path: Path, name: str) -> None:
+    output.write(tmp_path / name, b"x")
+    output.write(tmp_path / name, b"y")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(name, b"y")]
+
+
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     output.write(tmp_path / "link", b"x")
