@@ -169,7 +169,7 @@ def _report(data: bytes, path: str) -> Report:
     _must_be_shallow([plain])
     if plain["schema"] != REPORT_SCHEMA:
         raise UserError(
-            f"{path} was written by a newer gpudoctor: its schema is {plain['schema']!r}, this one reads {REPORT_SCHEMA!r}"
+            f"{path} is not a report that this version reads: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
         )
     try:
         report = msgspec.convert(plain, Report)
