@@ -11,7 +11,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Union
 
@@ -21,8 +20,6 @@ from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
     from gpudoctor.evidence import Evidence
-    from gpudoctor.model import Check, Snapshot
-    from gpudoctor.target import Target
 
 Level = Literal["quick", "standard", "full"]
 PathLike = Union[str, "os.PathLike[str]"]
@@ -56,19 +53,34 @@ def check(
 
     ^C ends it and leaves nothing behind; what was measured until then is in the file of `save`.
     """
-    from gpudoctor import doctor
+    from gpudoctor import evidence, examining
 
-    checks = _selected(level, only, skip)
+    _must_be_a_level(level)
     _must_be_numbers(timeout, measure_timeout, expect_gpus)
+    wanted = examining.Wanted(
+        level,
+        _each(only),
+        _each(skip),
+        _interpreter(python),
+        expected={} if expect_gpus is None else {"gpus": expect_gpus},
+        gpus=_numbers(gpus),
+        force=force,
+        timeout=timeout,
+        measure_timeout=measure_timeout,
+        baseline=None if baseline is None else Path(baseline),
+    )
+    wanted.checks()
     told = _evidence(logs)
     if save is not None:
         writing.must_be_writable(Path(save))
-    tell = progress or (lambda doing: None)
-    where = _target(python)
-    taken = _collected(where, timeout, expect_gpus, tell)
-    taken = replace(taken, baseline=_baseline(baseline), level=doctor.deepest_level(checks))
-    taken, cut_off_by = _measured(taken, checks, where, level, _numbers(gpus), force, measure_timeout, tell)
-    found = _judged(taken, checks, told)
+
+    def tell(doing: str) -> None:
+        if progress and doing:
+            progress(doing)
+
+    taken, cut_off_by = examining.taken(wanted, tell, lambda said: warnings.warn(said, stacklevel=5))
+    taken = evidence.added(taken, told) if told else taken
+    found = Checkup(examining.judged(taken, wanted), taken)
     if save is not None:
         found.save(save)
     if cut_off_by:
@@ -85,7 +97,7 @@ def load(path: PathLike, level: Level | None = None) -> Checkup:
     from gpudoctor import opening
 
     if level is not None:
-        _selected(level, (), ())
+        _must_be_a_level(level)
     opened = opening.opened(os.fspath(path), level)
     return Checkup(opened.report, opened.taken)
 
@@ -115,28 +127,21 @@ def explain(what: PathLike) -> Explanation:
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
     """Says how two machines differ, or one on two days, and which difference explains the problem."""
-    from gpudoctor import comparing
+    from gpudoctor import comparing, opening
 
     one, other = (given if isinstance(given, Checkup) else load(given, "full") for given in (a, b))
-    if _is_redacted(one) or _is_redacted(other):
+    if opening.is_redacted(one.snapshot) or opening.is_redacted(other.snapshot):
         one, other = one.redacted(), other.redacted()
     names = ("A" if isinstance(a, Checkup) else os.fspath(a), "B" if isinstance(b, Checkup) else os.fspath(b))
     opened = one.opened(names[0]), other.opened(names[1])
     return Compared(*opened, comparing.compare(*opened))
 
 
-def _is_redacted(found: Checkup) -> bool:
-    from gpudoctor import redaction
-
-    return found.snapshot is not None and redaction.was_redacted(found.snapshot)
-
-
-def _selected(level: str, only: str | Iterable[str], skip: str | Iterable[str]) -> dict[str, Check]:
-    from gpudoctor import catalog, doctor
+def _must_be_a_level(level: str) -> None:
+    from gpudoctor import doctor
 
     if level not in doctor.LEVELS:
         raise UserError(doctor.unknown("level", level, doctor.LEVELS))
-    return doctor.select(catalog.checks(), level, _each(only), _each(skip))
 
 
 def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:
@@ -168,67 +173,7 @@ def _evidence(logs: PathLike | Iterable[PathLike]) -> Evidence | None:
     return told
 
 
-def _target(python: PathLike | None) -> Target:
-    from gpudoctor import target
-
-    if python is not None:
-        return target.Interpreter(str(Path(python).expanduser()))
-    if not sys.executable:
+def _interpreter(python: PathLike | None) -> str:
+    if python is None and not sys.executable:
         raise UserError("the Python that runs this does not know its own path: name one, python=PATH")
-    return target.this_interpreter()
-
-
-def _collected(where: Target, timeout: float, expect_gpus: int | None, tell: Progress) -> Snapshot:
-    from gpudoctor.collect import collect
-
-    def asking(names: tuple[str, ...]) -> None:
-        if names:
-            tell(f"Asking {', '.join(names)}")
-
-    return collect(where, timeout, {} if expect_gpus is None else {"gpus": expect_gpus}, asking)
-
-
-def _measured(
-    taken: Snapshot,
-    checks: dict[str, Check],
-    where: Target,
-    level: str,
-    gpus: tuple[int, ...],
-    force: bool,
-    timeout: float | None,
-    tell: Progress,
-) -> tuple[Snapshot, int]:
-    """And the signal (0: none) that cut the measuring off."""
-    from gpudoctor import measure
-
-    planned = measure.plan(taken, checks, gpus, force)
-    if not planned.workloads:
-        return taken, 0
-
-    def progress(running: tuple[str, ...], left: float) -> None:
-        tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
-
-    seconds = timeout or measure.SECONDS.get(level, measure.SECONDS["standard"])
-    measured, cut_off_by = measure.measure(where, planned, level, seconds, progress)
-    return replace(taken, measured=measured), cut_off_by
-
-
-def _baseline(path: PathLike | None) -> dict[str, dict[str, float]]:
-    """One that was not asked for, and cannot be read, must not cost the report."""
-    from gpudoctor import baseline
-
-    try:
-        return baseline.load(None if path is None else Path(path))
-    except UserError as error:
-        if path is not None:
-            raise
-        warnings.warn(f"{error}. It is not used; save another with gpudoctor baseline save.", stacklevel=3)
-        return {}
-
-
-def _judged(taken: Snapshot, checks: dict[str, Check], told: Evidence | None) -> Checkup:
-    from gpudoctor import doctor, evidence
-
-    if told:
-        taken = evidence.added(taken, told)
-    return Checkup(doctor.judge(taken, checks), taken)
+    return "" if python is None else str(Path(python).expanduser())

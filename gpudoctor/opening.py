@@ -203,6 +203,12 @@ def at(taken: Snapshot, level: str | None) -> Snapshot:
     return replace(taken, level=level) if level else taken
 
 
+def is_redacted(found: Report | Snapshot | None) -> bool:
+    from gpudoctor import redaction
+
+    return isinstance(found, Snapshot) and redaction.was_redacted(found)
+
+
 def judged(taken: Snapshot, level: str | None = None) -> Report:
     from gpudoctor import catalog, doctor
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import examining
 from gpudoctor.cli import COMMANDS, completion, container_options, sharing
 from gpudoctor.cli.check_options import FORMATS, Options, forbid_contradictions, names, options_of
 from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError
+from gpudoctor.examining import Wanted
 
 if TYPE_CHECKING:
     from gpudoctor.containers.examine import Request
     from gpudoctor.evidence import Evidence
-    from gpudoctor.model import Check, Report, Snapshot
-    from gpudoctor.target import Target
+    from gpudoctor.model import Report, Snapshot
 
 _EPILOG = """\
 \b
@@ -123,20 +123,23 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     options = options_of(given)
     forbid_contradictions(options)
+    wanted = _wanted(options)
     if options.only or options.skip:  # a misspelt name is said before the machine is asked
-        _selected(options)
+        wanted.checks()
     for path in filter(None, (options.destination, options.save)):
         output.must_be_writable(path)
     told = _evidence(options)
-    taken, cut_off_by = (_replayed(options), 0) if options.replay else _taken(options)
+    taken, cut_off_by = (_replayed(options), 0) if options.replay else asked(wanted)
     if told:
-        taken = _with(taken, told)
+        from gpudoctor import evidence
+
+        taken = evidence.added(taken, told)
     to_terminal = sharing.goes_to_terminal(options.destination)
     leaving = sharing.shared(taken, options.sharing, to_terminal=to_terminal and not options.save)
     if options.save:
         output.write(options.save, snapshot.dump(leaving.snapshot))
     shown = sharing.as_it_is(taken) if to_terminal else leaving
-    report = _judged(shown.snapshot, options)
+    report = examining.judged(shown.snapshot, wanted)
     _deliver(report, shown, options)
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
@@ -146,9 +149,17 @@ def command(context: click.Context, /, **given: Any) -> None:
 def checked(words: Sequence[str]) -> tuple[Report, Snapshot, int]:
     """As `gpudoctor check` with these words: the report, what was asked, and the signal (0: none) that cut the measuring off."""
     with command.make_context("check", list(words)) as context:
-        options = options_of(context.params)
-    taken, cut_off_by = _taken(options)
-    return _judged(taken, options), taken, cut_off_by
+        wanted = _wanted(options_of(context.params))
+    taken, cut_off_by = asked(wanted)
+    return examining.judged(taken, wanted), taken, cut_off_by
+
+
+def asked(wanted: Wanted) -> tuple[Snapshot, int]:
+    """As examining.taken, with its progress at a terminal."""
+    from gpudoctor.cli import output
+
+    with output.progress() as tell:
+        return examining.taken(wanted, tell, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
 def _evidence(options: Options) -> Evidence | None:
@@ -163,67 +174,28 @@ def _evidence(options: Options) -> Evidence | None:
     return told
 
 
-def _with(taken: Snapshot, told: Evidence) -> Snapshot:
-    from gpudoctor import evidence
-
-    return evidence.added(taken, told)
-
-
-def _selected(options: Options, level: str | None = None) -> dict[str, Check]:
-    from gpudoctor import catalog, doctor
-
-    return doctor.select(catalog.checks(), level or options.live_level, options.only, options.skip)
-
-
-def _deepest_level(options: Options) -> str:
-    from gpudoctor import doctor
-
-    return doctor.deepest_level(_selected(options))
-
-
-def _judged(taken: Snapshot, options: Options) -> Report:
-    from gpudoctor import doctor
-
-    return doctor.judge(taken, _selected(options, doctor.level_of(taken)))
-
-
 def _replayed(options: Options) -> Snapshot:
-    from gpudoctor import opening
+    from gpudoctor import baseline, opening
 
     taken = opening.at(opening.taken_in(str(options.replay)), options.level)
-    baseline = _baseline(options) if options.baseline else taken.baseline
-    return replace(taken, expected={**taken.expected, **_expected(options)}, baseline=baseline)
+    saved = baseline.load(options.baseline) if options.baseline else taken.baseline
+    return replace(taken, expected={**taken.expected, **options.expected}, baseline=saved)
 
 
-def _taken(options: Options) -> tuple[Snapshot, int]:
-    """Collected and measured, and the signal (0: none) that cut the measuring off."""
-    from gpudoctor.cli import output
-
-    baseline = _baseline(options)
-    with output.progress() as tell:
-
-        def asking(names: tuple[str, ...]) -> None:
-            tell(f"Asking {', '.join(names)}" if names else "")
-
-        with _examined(options, asking) as (taken, where):
-            taken = replace(taken, baseline=baseline, level=_deepest_level(options))
-            return _measured(taken, options, where, tell) if where else (taken, 0)
-
-
-@contextlib.contextmanager
-def _examined(options: Options, asking: Callable[[tuple[str, ...]], None]) -> Iterator[tuple[Snapshot, Target | None]]:
-    """What the target answered, and the target as long as it can be measured; None where it cannot."""
-    if options.in_container:
-        from gpudoctor.containers import examine
-
-        with examine.examined(_request(options), options.timeout, _expected(options), asking) as examined:
-            yield examined
-        return
-    from gpudoctor import target
-    from gpudoctor.collect import collect
-
-    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
-    yield collect(where, options.timeout, _expected(options), asking), where
+def _wanted(options: Options) -> Wanted:
+    return Wanted(
+        level=options.level or "standard",
+        only=options.only,
+        skip=options.skip,
+        python=options.python or "",
+        container=_request(options) if options.in_container else None,
+        expected=options.expected,
+        gpus=options.measured_gpus,
+        force=options.force,
+        timeout=options.timeout,
+        measure_timeout=options.measure_timeout,
+        baseline=options.baseline,
+    )
 
 
 def _request(options: Options) -> Request:
@@ -241,38 +213,6 @@ def _request(options: Options) -> Request:
         arguments=options.docker_options,
         python=options.python or "",
     )
-
-
-def _measured(taken: Snapshot, options: Options, where: Target, tell: Callable[[str], None]) -> tuple[Snapshot, int]:
-    from gpudoctor import measure
-
-    planned = measure.plan(taken, _selected(options), options.measured_gpus, options.force)
-    if not planned.workloads:
-        return taken, 0
-    seconds = options.measure_timeout or measure.SECONDS.get(options.live_level, measure.SECONDS["standard"])
-
-    def progress(running: tuple[str, ...], left: float) -> None:
-        tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
-
-    measured, cut_off_by = measure.measure(where, planned, options.live_level, seconds, progress)
-    return replace(taken, measured=measured), cut_off_by
-
-
-def _baseline(options: Options) -> dict[str, dict[str, float]]:
-    """One that was not asked for, and cannot be read, must not cost the report."""
-    from gpudoctor import baseline
-
-    try:
-        return baseline.load(options.baseline)
-    except UserError as error:
-        if options.baseline:
-            raise
-        click.echo(f"Warning: {error}. It is not used; save another with gpudoctor baseline save.", err=True)
-        return {}
-
-
-def _expected(options: Options) -> dict[str, int]:
-    return {} if options.expect_gpus is None else {"gpus": options.expect_gpus}
 
 
 def _deliver(report: Report, shown: sharing.Shared, options: Options) -> None:

@@ -44,13 +44,13 @@ class Options:
     sharing: sharing.Sharing
 
     @property
-    def live_level(self) -> str:
-        return self.level or "standard"
-
-    @property
     def measured_gpus(self) -> tuple[int, ...]:
         """`--gpus 0,2` is 0, 2; a container of an image has no others than those that were asked for, so all of them."""
         return () if self.image or self.gpus is None else indices(self.gpus)
+
+    @property
+    def expected(self) -> dict[str, int]:
+        return {} if self.expect_gpus is None else {"gpus": self.expect_gpus}
 
     @property
     def in_container(self) -> bool:

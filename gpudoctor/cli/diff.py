@@ -42,7 +42,7 @@ def command(
     context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any
 ) -> None:
     how = sharing.chosen(given)
-    from gpudoctor import comparing
+    from gpudoctor import comparing, opening
     from gpudoctor.cli import output
     from gpudoctor.report import compared, terminal
 
@@ -50,7 +50,7 @@ def command(
     if destination:
         output.must_be_writable(destination)
     first, second = _read(one), _read(other)
-    stays = sharing.goes_to_terminal(destination) and not (_is_redacted(first) or _is_redacted(second))
+    stays = sharing.goes_to_terminal(destination) and not (opening.is_redacted(first) or opening.is_redacted(second))
     a, _ = sharing.leaving(first, one, how, stays, "A  ")
     same = how if how.no_redact else replace(how, same_map=True)  # what is one value stays one
     b, sweep = sharing.leaving(second, other, same, stays, "B  ")
@@ -84,10 +84,3 @@ def _by_name(destination: Path | None) -> str:
     if named not in (None, "text", "json"):
         raise click.UsageError(f"a difference is written as text or JSON: -o {destination} would be {named}.")
     return named or "text"
-
-
-def _is_redacted(found: Report | Snapshot) -> bool:
-    from gpudoctor import redaction
-    from gpudoctor.model import Report
-
-    return not isinstance(found, Report) and redaction.was_redacted(found)

@@ -131,13 +131,11 @@ def _taken(options: Options) -> Snapshot:
 
 
 def _asked(options: Options) -> Snapshot:
-    from gpudoctor import target
     from gpudoctor.cli import output
-    from gpudoctor.collect import collect
+    from gpudoctor.examining import Wanted, of_interpreter
 
-    where = target.Interpreter(options.python) if options.python else target.this_interpreter()
     with output.progress() as tell:
-        return collect(where, options.timeout, {}, lambda names: tell(f"Asking {', '.join(names)}" if names else ""))
+        return of_interpreter(Wanted(python=options.python or "", timeout=options.timeout), tell)[0]
 
 
 def _judged(taken: Snapshot) -> Report:

@@ -113,19 +113,20 @@ def _found(file: str | None, level: str | None, python: str | None, project: str
         found = opening.read(file)
         return found if isinstance(found, Report) else opening.at(found, level), 0
     from gpudoctor.cli import check
+    from gpudoctor.examining import Wanted
 
-    words = [*(("--level", level) if level else ()), *(("--python", python) if python else ())]
-    report, taken, cut_off_by = check.checked(words)
-    return _with_quotes(taken, report, project) if project else taken, cut_off_by
+    taken, cut_off_by = check.asked(Wanted(level=level or "standard", python=python or ""))
+    return _with_quotes(taken, project) if project else taken, cut_off_by
 
 
-def _with_quotes(taken: Snapshot, report: Report, project: str) -> Snapshot:
+def _with_quotes(taken: Snapshot, project: str) -> Snapshot:
     """And what other tools say, which that project wants to read unchanged."""
     from gpudoctor import quoting
     from gpudoctor.cli import output
+    from gpudoctor.facts import Facts, overview
     from gpudoctor.report import tickets
 
-    python = str(report.target.get("python") or "python3")
+    python = str(overview.target(Facts(taken)).get("python") or "python3")
     with output.progress() as tell:
         said = quoting.quoted(tickets.FORMS[project].quotes, python, tell)
     needed = [name for name in tickets.FORMS[project].quotes if name in quoting.OF_PYTHON]
