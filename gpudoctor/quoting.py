@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,19 +16,25 @@ PREFIX = "quoted:"
 SECONDS = 60.0  # torch's collect_env imports torch, and runs a dozen programs
 MOST_CHARACTERS = 200_000
 OF_PYTHON = ("torch", "vllm", "cupy")  # which the examined Python says
-_SHOW_CUPY = "import cupy; cupy.show_config(_full=True)"
+_PYTHON = "python"  # in whose place the examined one is run
+COMMANDS = {
+    "nvidia-smi": ("nvidia-smi",),
+    "topology": ("nvidia-smi", "topo", "-m"),
+    "infiniband": ("ibstatus",),
+    "torch": (_PYTHON, "-m", "torch.utils.collect_env"),
+    "vllm": (_PYTHON, "-m", "vllm.collect_env"),
+    "cupy": (_PYTHON, "-c", "import cupy; cupy.show_config(_full=True)"),
+}
 
 
 def commands(python: str) -> dict[str, tuple[str, ...]]:
     """Name -> the command line of each tool that can be quoted; python: of the environment in question."""
-    return {
-        "nvidia-smi": ("nvidia-smi",),
-        "topology": ("nvidia-smi", "topo", "-m"),
-        "infiniband": ("ibstatus",),
-        "torch": (python, "-m", "torch.utils.collect_env"),
-        "vllm": (python, "-m", "vllm.collect_env"),
-        "cupy": (python, "-c", _SHOW_CUPY),
-    }
+    return {name: tuple(python if word == _PYTHON else word for word in argv) for name, argv in COMMANDS.items()}
+
+
+def shown(name: str) -> str:
+    """The command line of a tool as it can be pasted."""
+    return shlex.join(COMMANDS[name])
 
 
 def quoted(names: Sequence[str], python: str, tell: Callable[[str], None] = lambda doing: None) -> dict[str, Reply]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,19 @@ def test_a_tool_that_only_failed_is_not_quoted() -> None:
     text = tickets.render("pytorch", REPORT, replace(TAKEN, replies={f"{quoting.PREFIX}torch": failed}))
     assert "printed nothing (exit code 1): ModuleNotFoundError: No module named 'torch'" in text
     assert "Traceback" not in text
+
+
+def test_each_tool_is_named_by_the_command_line_that_was_run() -> None:
+    failed = dict.fromkeys(quoting.COMMANDS, Reply("ok", {"code": 1, "out": "", "err": ""}))
+    missing = dict.fromkeys(quoting.COMMANDS, Reply("missing", detail="it cannot be run: No such file or directory"))
+    for project, form in tickets.FORMS.items():
+        lines = [f"`{quoting.shown(name)}`" for name in form.quotes if (project, name) != ("vllm", "torch")]
+        for said, words in ((failed, "{} printed nothing (exit code 1)."), (missing, "No output of {}: it cannot be run")):
+            taken = replace(TAKEN, replies={f"{quoting.PREFIX}{name}": reply for name, reply in said.items()})
+            text = tickets.render(project, REPORT, taken)
+            assert [line for line in lines if words.format(line) not in text] == []
+    run = {name: shlex.split(quoting.shown(name)) for name in quoting.COMMANDS}
+    assert run == {name: [*argv] for name, argv in quoting.commands("python").items()}
 
 
 def test_a_vllm_without_its_own_script_quotes_torchs() -> None:

@@ -22,7 +22,7 @@ def github(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("To reproduce", _STEPS),
         sections.diagnosis(report),
         Section("Environment", sections.table(_environment(report))),
-        sections.quoted("nvidia-smi", taken, "nvidia-smi", "nvidia-smi"),
+        sections.quoted("nvidia-smi", taken, "nvidia-smi"),
         sections.whole(report),
         sections.made_by(report, "github"),
     )
@@ -31,7 +31,7 @@ def github(report: Report, taken: Taken) -> tuple[Section, ...]:
 def pytorch(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.to_fill_in("🐛 Describe the bug", _BUG),
-        sections.quoted("Versions", taken, "torch", "python -m torch.utils.collect_env"),
+        sections.quoted("Versions", taken, "torch"),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "pytorch"),
@@ -39,11 +39,9 @@ def pytorch(report: Report, taken: Taken) -> tuple[Section, ...]:
 
 
 def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
-    name, command = "vllm", "python collect_env.py"
-    if taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch"):
-        name, command = "torch", "python -m torch.utils.collect_env"
+    is_only_torchs = taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch")
     return (
-        sections.quoted("Your current environment", taken, name, command),
+        sections.quoted("Your current environment", taken, "torch" if is_only_torchs else "vllm"),
         sections.to_fill_in("🐛 Describe the bug", f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
         sections.diagnosis(report),
         sections.whole(report),
@@ -54,8 +52,7 @@ def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
 def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
     variables = (("NCCL variables", _variables(taken, "NCCL_") or "none"),) if taken else ()
     platform = [sections.table((*_environment(report), *variables))]
-    for name, command in (("nvidia-smi", "nvidia-smi"), ("topology", "nvidia-smi topo -m"), ("infiniband", "ibstatus")):
-        platform.append(sections.quotation(taken, name, command))
+    platform += [sections.quotation(taken, name) for name in ("nvidia-smi", "topology", "infiniband")]
     platform.append("<!-- Does it depend on the number of ranks or nodes? -->\n")
     return (
         sections.to_fill_in(
@@ -81,7 +78,7 @@ def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("Description", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
         Section("Installation", markdown.text(_installed(report, "cupy")) + "\n"),
-        sections.quoted("Environment", taken, "cupy", 'python -c "import cupy; cupy.show_config()"'),
+        sections.quoted("Environment", taken, "cupy"),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "cupy"),
@@ -107,7 +104,7 @@ def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("To Reproduce", _STEPS),
         sections.to_fill_in("Expected behavior", "What you expected instead."),
         Section("Environment", sections.listed(rows) + kubernetes),
-        sections.quoted("Information to attach", taken, "nvidia-smi", "nvidia-smi"),
+        sections.quoted("Information to attach", taken, "nvidia-smi"),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "toolkit"),
@@ -129,7 +126,7 @@ def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
             "<!-- Reports without this file will be closed. Run `sudo nvidia-bug-report.sh` after it happened, and attach the "
             "file. It names this machine, its users and its serial numbers: gpudoctor does not redact it. -->\n",
         ),
-        sections.quoted("More Info", taken, "nvidia-smi", "nvidia-smi"),
+        sections.quoted("More Info", taken, "nvidia-smi"),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "driver"),

@@ -52,27 +52,28 @@ def made_by(report: Report, project: str) -> Section:
     return Section("How this was made", f"{markdown.code(again)} ({markdown.text(said)})\n")
 
 
-def quoted(title: str, taken: Snapshot | None, name: str, command: str) -> Section:
-    return Section(title, quotation(taken, name, command), may_move=True)
+def quoted(title: str, taken: Snapshot | None, name: str) -> Section:
+    return Section(title, quotation(taken, name), may_move=True)
 
 
-def quotation(taken: Snapshot | None, name: str, command: str) -> str:
+def quotation(taken: Snapshot | None, name: str) -> str:
     """The unchanged words of another tool, folded; or why there are none, and what to run."""
     said = quoting.said(taken.replies, name) if taken else ""
     if said:
-        return details(f"The output of {command}", fenced(said))
-    return f"{_why(taken, name, command)}\n"
+        return details(f"The output of {quoting.shown(name)}", fenced(said))
+    return f"{_why(taken, name)}\n"
 
 
-def _why(taken: Snapshot | None, name: str, command: str) -> str:
+def _why(taken: Snapshot | None, name: str) -> str:
+    command = markdown.code(quoting.shown(name))
     replies = taken.replies if taken else {}
     reply = replies.get(quoting.PREFIX + name)
     if reply is None:
-        return f"Not asked when this was saved. Please paste the output of {markdown.code(command)}."
+        return f"Not asked when this was saved. Please paste the output of {command}."
     if reply.status != "ok":
-        return f"Not there: {markdown.text(reply.detail)}."
+        return f"No output of {command}: {markdown.text(reply.detail)}."
     code = reply.value.get("code") if isinstance(reply.value, dict) else None
-    said = f"{markdown.code(command)} printed nothing (exit code {markdown.text(str(code))})"
+    said = f"{command} printed nothing (exit code {markdown.text(str(code))})"
     return said + (f": {markdown.text(failure)}" if (failure := quoting.failed(replies, name)) else ".")
 
 
