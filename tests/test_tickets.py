@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,54 @@ def test_a_ticket_has_the_sections_of_its_form_in_their_order(project: str) -> N
     lines = tickets.render(project, REPORT, TAKEN).splitlines()
     places = [lines.index(f"### {title}") for title in HEADINGS[project]]
     assert places == sorted(places)
+
+
+BOXES = {
+    "pytorch": ["🐛 Describe the bug", "Versions"],
+    "vllm": ["Your current environment", "🐛 Describe the bug"],
+    "nccl": [
+        "How is this issue impacting you?",
+        "Share Your Debug Logs",
+        "Steps to Reproduce the Issue",
+        "NCCL Version",
+        "Your platform details",
+        "Error Message & Behavior",
+    ],
+    "cupy": ["Description", "To Reproduce", "Installation", "Environment", "Additional Information"],
+    "driver": [
+        "NVIDIA Open GPU Kernel Modules Version",
+        "Comparison with proprietary kernel module",
+        "Operating System and Version",
+        "Kernel Release",
+        "Please confirm you are running a stable release kernel",
+        "Hardware: GPU",
+        "Describe the bug",
+        "To Reproduce",
+        "Bug Incidence",
+        "nvidia-bug-report.log.gz",
+        "More Info",
+    ],
+}
+
+
+@pytest.mark.parametrize("project", BOXES)
+def test_every_heading_has_a_box_in_the_projects_form_or_is_told_where_to_go(project: str) -> None:
+    first, _, rest = tickets.render(project, REPORT, TAKEN).partition("\n")
+    where, goes_to = re.findall('"([^"]+)"', first)
+    titles = re.findall("^### (.+)$", rest, re.MULTILINE)
+    without = titles[titles.index(where) :]
+    assert titles[: -len(without)] == [box for box in BOXES[project] if box in titles]
+    assert not {*without} & {*BOXES[project]}
+    assert goes_to in BOXES[project]
+
+
+def test_what_has_a_box_of_one_line_is_one_line() -> None:
+    taken = machine.load("hgx-h200-x8-measured")
+    text = tickets.render("driver", opening.judged(taken, "quick"), taken)
+    for title in ("NVIDIA Open GPU Kernel Modules Version", "Operating System and Version", "Kernel Release", "Hardware: GPU"):
+        body = text.partition(f"### {title}\n")[2].partition("###")[0]
+        assert len(body.strip().splitlines()) == 1
+    assert re.search(r"^GPU 0: NVIDIA H200 \(UUID: GPU-\S+\); GPU 1: NVIDIA H200 ", text, re.MULTILINE)
 
 
 @EVERY

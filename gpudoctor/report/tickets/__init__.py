@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.report.tickets import forms
-from gpudoctor.report.tickets.sections import Section
+from gpudoctor.report.tickets.sections import DIAGNOSIS, Section
 
 MOST_CHARACTERS = 60_000  # GitHub takes 65,536
 MOVED = "_Moved to the attachment, since the ticket would be too long: `gpudoctor report --bundle report.tar.gz`._\n"
@@ -15,27 +15,35 @@ MOVED = "_Moved to the attachment, since the ticket would be too long: `gpudocto
 
 @dataclass(frozen=True)
 class Form:
-    """quotes: the tools whose words belong into it. about: where the project's form is. is_boxes: it has one for each section."""
+    """quotes: the tools whose words belong into it. about: where the project's form is.
+
+    rest: the box of that form that takes what it has no box for; "" where the form is one text.
+    """
 
     sections: Callable[[Report, Snapshot | None], tuple[Section, ...]]
     quotes: tuple[str, ...]
     about: str
-    is_boxes: bool = False
+    rest: str = ""
 
 
 FORMS = {
     "github": Form(forms.github, ("nvidia-smi",), "any project"),
-    "pytorch": Form(forms.pytorch, ("torch",), "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml", True),
+    "pytorch": Form(
+        forms.pytorch, ("torch",), "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml", forms.DESCRIBE
+    ),
     "vllm": Form(
-        forms.vllm, ("vllm", "torch"), "https://github.com/vllm-project/vllm/issues/new?template=400-bug-report.yml", True
+        forms.vllm,
+        ("vllm", "torch"),
+        "https://github.com/vllm-project/vllm/issues/new?template=400-bug-report.yml",
+        forms.DESCRIBE,
     ),
     "nccl": Form(
         forms.nccl,
         ("nvidia-smi", "topology", "infiniband"),
         "https://github.com/NVIDIA/nccl/issues/new?template=ISSUE.yaml",
-        True,
+        "Error Message & Behavior",
     ),
-    "cupy": Form(forms.cupy, ("cupy",), "https://github.com/cupy/cupy/issues/new?template=bug.yml", True),
+    "cupy": Form(forms.cupy, ("cupy",), "https://github.com/cupy/cupy/issues/new?template=bug.yml", "Additional Information"),
     "toolkit": Form(
         forms.toolkit, ("nvidia-smi",), "https://github.com/NVIDIA/nvidia-container-toolkit/issues/new?template=bug_report.md"
     ),
@@ -43,7 +51,7 @@ FORMS = {
         forms.driver,
         ("nvidia-smi",),
         "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/new?template=10_functional_bug.yml",
-        True,
+        "More Info",
     ),
 }
 
@@ -52,7 +60,7 @@ def render(project: str, report: Report, taken: Snapshot | None) -> str:
     """Markdown of at most MOST_CHARACTERS; taken: None where only a report was kept, which holds no other tool's words."""
     form = FORMS[project]
     sections = form.sections(report, taken)
-    first = f"<!-- {form.about} has a box for each heading here: paste what is below it. -->\n\n" if form.is_boxes else ""
+    first = _where_to_paste(form) if form.rest else ""
     moved: set[int] = set()
     largest_first = sorted(range(len(sections)), key=lambda number: -len(sections[number].body))
     for number in [-1, *(number for number in largest_first if sections[number].may_move)]:
@@ -65,3 +73,10 @@ def render(project: str, report: Report, taken: Snapshot | None) -> str:
 
 def _text(section: Section, is_moved: bool) -> str:
     return f"### {section.title}\n\n{MOVED if is_moved else section.body}"
+
+
+def _where_to_paste(form: Form) -> str:
+    return (
+        f"<!-- {form.about}: paste what is below a heading into the box of that name, and all from "
+        f'"{DIAGNOSIS}" on into "{form.rest}". -->\n\n'
+    )

@@ -12,7 +12,9 @@ from gpudoctor.report.tickets import sections
 from gpudoctor.report.tickets.sections import Section
 
 Taken = Snapshot | None
+DESCRIBE = "🐛 Describe the bug"
 _BUG = "What happened, what you expected, and the smallest program that shows it, with the whole traceback."
+_WAYS_TO_INSTALL = "Wheel, Source, Conda-Forge, or Built from GitHub source"
 _STEPS = "Step by step, from a fresh start; how often it happens; whether it worked before, and with what."
 
 
@@ -30,7 +32,7 @@ def github(report: Report, taken: Taken) -> tuple[Section, ...]:
 
 def pytorch(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
-        sections.to_fill_in("🐛 Describe the bug", _BUG),
+        sections.to_fill_in(DESCRIBE, _BUG),
         sections.quoted("Versions", taken, "torch"),
         sections.diagnosis(report),
         sections.whole(report),
@@ -42,7 +44,7 @@ def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
     is_only_torchs = taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch")
     return (
         sections.quoted("Your current environment", taken, "torch" if is_only_torchs else "vllm"),
-        sections.to_fill_in("🐛 Describe the bug", f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
+        sections.to_fill_in(DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "vllm"),
@@ -56,7 +58,8 @@ def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
     platform.append("<!-- Does it depend on the number of ranks or nodes? -->\n")
     return (
         sections.to_fill_in(
-            "How is this issue impacting you?", "Lower performance than expected, application crash, data corruption, or hang?"
+            "How is this issue impacting you?",
+            "To choose: Lower performance than expected, Application crash, Data corruption, or Application hang.",
         ),
         sections.to_fill_in(
             "Share Your Debug Logs",
@@ -77,7 +80,7 @@ def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.to_fill_in("Description", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
-        Section("Installation", markdown.text(_installed(report, "cupy")) + "\n"),
+        Section("Installation", f"{markdown.text(_installed(report, 'cupy'))}\n\n<!-- To choose: {_WAYS_TO_INSTALL}. -->\n"),
         sections.quoted("Environment", taken, "cupy"),
         sections.diagnosis(report),
         sections.whole(report),
@@ -116,11 +119,14 @@ def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
         Section("NVIDIA Open GPU Kernel Modules Version", markdown.text(_module(report)) + "\n"),
         sections.to_fill_in("Comparison with proprietary kernel module", "Does it happen there too? If you cannot try, say why."),
         Section("Operating System and Version", markdown.text(_host_os(report, taken) or "not known") + "\n"),
-        Section("Kernel Release", markdown.text(_uname(report, taken)) + "\n\n- [ ] I am running on a stable kernel release.\n"),
+        Section("Kernel Release", markdown.text(_uname(report, taken)) + "\n"),
+        sections.to_fill_in(
+            "Please confirm you are running a stable release kernel", "To tick: I am running on a stable kernel release."
+        ),
         Section("Hardware: GPU", _gpus(report)),
         sections.to_fill_in("Describe the bug", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
-        sections.to_fill_in("Bug Incidence", "Once, sometimes, always?"),
+        sections.to_fill_in("Bug Incidence", "To choose: Once, Sometimes, or Always."),
         Section(
             "nvidia-bug-report.log.gz",
             "<!-- Reports without this file will be closed. Run `sudo nvidia-bug-report.sh` after it happened, and attach the "
@@ -151,10 +157,10 @@ def _uname(report: Report, taken: Taken) -> str:
 
 
 def _gpus(report: Report) -> str:
-    """As `nvidia-smi -L` has it."""
+    """As `nvidia-smi -L` has it, in the one line that its box takes."""
     gpus = report.facts.get("gpus", ())
     lines = [f"GPU {gpu.get('index')}: {gpu.get('name')} (UUID: {gpu.get('uuid')})" for gpu in gpus]
-    return sections.fenced("\n".join(lines)) + "\n" if lines else markdown.text(heading.gpus(report)) + "\n"
+    return markdown.text("; ".join(lines) or heading.gpus(report)) + "\n"
 
 
 def _variables(taken: Snapshot, prefix: str) -> str:

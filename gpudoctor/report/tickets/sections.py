@@ -10,6 +10,7 @@ from gpudoctor.model import Report, Snapshot
 from gpudoctor.report import findings, heading, markdown, words
 
 MOST_FINDINGS = 3
+DIAGNOSIS = "What gpudoctor says of this machine"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def diagnosis(report: Report) -> Section:
     if more := len(groups) - MOST_FINDINGS:
         lines += [f"- and {more} more: see the whole report"] if more > 0 else []
     lines += ["", markdown.text(report.coverage.sentence)]
-    return Section("What gpudoctor says of this machine", "\n".join(lines) + "\n")
+    return Section(DIAGNOSIS, "\n".join(lines) + "\n")
 
 
 def whole(report: Report) -> Section:
