@@ -141,6 +141,20 @@ def test_the_host_of_a_container_is_named_and_not_the_container() -> None:
     assert "- Host OS: not known" in alone
 
 
+def test_the_toolkit_asks_for_the_logs_of_the_container() -> None:
+    assert "\nContainer logs:\n\n<!-- " in tickets.render("toolkit", REPORT, TAKEN)
+    taken = machine.load("container-start-with-gpu")
+    refusal = 'could not select device driver "" with capabilities: [[gpu]]'
+    start = replace(taken.replies["container-start"], value={"engine": "docker", "message": refusal})
+    text = tickets.render("toolkit", REPORT, replace(taken, replies={"container-start": start}))
+    assert f"What docker said of the container</summary>\n\n```text\n{refusal}\n```" in text
+
+
+def test_where_no_driver_names_a_gpu_it_is_counted() -> None:
+    taken = machine.load("driver-library-version-mismatch")
+    assert "- GPU Model(s): 1 on the PCI bus\n" in tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+
+
 def test_a_tool_that_only_failed_is_not_quoted() -> None:
     failed = Reply("ok", {"code": 1, "out": "", "err": "Traceback\nModuleNotFoundError: No module named 'torch'\n"})
     text = tickets.render("pytorch", REPORT, replace(TAKEN, replies={f"{quoting.PREFIX}torch": failed}))

@@ -58,6 +58,12 @@ def _mode(mode: str) -> str:
 
 def gpus(report: Report) -> str:
     """How many of which GPU and their driver, or what is known without NVML."""
+    driver = report.facts.get("driver_version")
+    said = gpu_names(report)
+    return said + (f", driver {driver}" if driver else ", no driver loaded" if "driver_version" in report.facts else "")
+
+
+def gpu_names(report: Report) -> str:
     facts = report.facts
     names = Counter(gpu.get("name", "unnamed GPU") for gpu in facts.get("gpus", ()))
     said = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
@@ -65,8 +71,7 @@ def gpus(report: Report) -> str:
         said = f"{found} on the PCI bus"
     elif not said:
         said = "none seen" if "gpus" in facts or "pci_gpus" in facts else "not known"
-    driver = facts.get("driver_version")
-    return said + (f", driver {driver}" if driver else ", no driver loaded" if "driver_version" in facts else "")
+    return said
 
 
 def python(report: Report) -> str:

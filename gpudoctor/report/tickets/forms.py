@@ -96,7 +96,7 @@ def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
         ("Kernel Version", str(report.target.get("kernel", ""))),
         ("Container Runtime Version", str(report.target.get("container_engine") or _engine(taken))),
         ("CPU Architecture", str(report.target.get("architecture", ""))),
-        ("GPU Model(s)", ", ".join(dict.fromkeys(str(gpu.get("name", "")) for gpu in report.facts.get("gpus", ())))),
+        ("GPU Model(s)", heading.gpu_names(report)),
         ("CUDA Version", str(report.facts.get("cuda_driver_version") or "")),
     )
     kubernetes = (
@@ -107,11 +107,21 @@ def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("To Reproduce", _STEPS),
         sections.to_fill_in("Expected behavior", "What you expected instead."),
         Section("Environment", sections.listed(rows) + kubernetes),
-        sections.quoted("Information to attach", taken, "nvidia-smi"),
+        Section("Information to attach", f"{sections.quotation(taken, 'nvidia-smi')}\n{_container_logs(taken)}", may_move=True),
         sections.diagnosis(report),
         sections.whole(report),
         sections.made_by(report, "toolkit"),
     )
+
+
+def _container_logs(taken: Taken) -> str:
+    """What the engine said where the container did not start; otherwise they are with whoever started it."""
+    reply = taken.replies.get("container-start") if taken else None
+    value = reply.value if reply and isinstance(reply.value, dict) else {}
+    said = "\n".join(filter(None, (str(value.get(name) or "") for name in ("message", "entrypoint_failed"))))
+    if said:
+        return sections.details(f"What {value.get('engine', 'the engine')} said of the container", sections.fenced(said))
+    return "Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of whatever runs it. -->\n"
 
 
 def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
