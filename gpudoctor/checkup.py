@@ -91,7 +91,8 @@ class Checkup:
 
         if project not in tickets.FORMS:
             raise UserError(f"there is no ticket for {project!r}, only for {', '.join(tickets.FORMS)}")
-        return tickets.render(project, self.report, self.snapshot)
+        made, attachment = f'report.ticket("{project}")', 'report.write("report.tar.gz")'
+        return tickets.render(project, self.report, self.snapshot, made, attachment)
 
     def write(self, path: PathLike, form: Format | None = None, *, redact: bool = True) -> None:
         """Writes a report in the format of the file's name, or a bundle to a name that ends in .tar.gz."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from test_formats import HOSTILE
 from test_report import REPORT
 
 from gpudoctor import opening, quoting, snapshot
+from gpudoctor.cli import check
 from gpudoctor.cli.report import PROJECTS
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.report import tickets
@@ -120,14 +122,78 @@ def test_a_log_calls_nobody_and_breaks_out_of_nothing(project: str) -> None:
     assert "\x00" not in rendered
 
 
+LINES = "\n".join(f"line {number}: it said this and that" for number in range(4000))
+
+
 @EVERY
-def test_what_is_too_long_moves_to_the_attachment_as_a_whole(project: str) -> None:
-    long = "\n".join(f"line {number}: it said this and that" for number in range(4000))
-    rendered = tickets.render(project, REPORT, quoting_(**dict.fromkeys(quoting.commands("python"), long)))
-    assert len(rendered) <= tickets.MOST_CHARACTERS
-    assert tickets.MOVED in rendered
-    assert "line 0: it said" not in rendered
+def test_what_is_too_long_is_cut_at_a_line_and_the_rest_is_in_the_attachment(project: str) -> None:
+    rendered = tickets.render(project, REPORT, quoting_(**dict.fromkeys(quoting.COMMANDS, LINES)))
+    assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS
+    assert re.search(r"it said this and that\n```\n\n</details>\n\n_[\d,]+ characters are left out here", rendered)
+    assert "in `raw/machine/…-quoted-" in rendered
     assert rendered.count("```") % 2 == 0
+
+
+def test_gpudoctors_own_report_goes_before_what_the_project_wants_to_read() -> None:
+    taken = machine.load("hgx-h200-x8-measured")
+    report, said = opening.judged(taken, "full"), LINES[:46_000]
+    rendered = tickets.render("pytorch", report, quoting_(torch=said), attachment="gpudoctor report q.json --bundle r.tgz")
+    assert f"```text\n{said}\n```" in rendered
+    assert len(rendered) <= tickets.MOST_CHARACTERS
+    whole = rendered.partition("### The whole report\n\n")[2].partition("\n\n###")[0]
+    says = r"_([\d,]+) characters are left out here, .* in `report.md` of the attachment, which `gpudoctor report q.json"
+    match = re.match(says, whole)
+    assert match
+    assert int(match[1].replace(",", "")) > 10_000
+
+
+@EVERY
+def test_a_long_message_is_cut_between_two_words(project: str) -> None:
+    long = replace(REPORT.diagnosis[0], message="what it said " * 16_000)
+    rendered = tickets.render(project, replace(REPORT, diagnosis=(long,)), TAKEN)
+    assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS
+    said = re.search(r"(\w+)\n\n_([\d,]+) characters are left out here, .* in `report.md` of the attachment", rendered)
+    assert said
+    assert said[1] in ("what", "it", "said")
+    assert int(said[2].replace(",", "")) > 140_000
+
+
+def test_a_message_of_one_endless_word_is_cut_all_the_same() -> None:
+    long = replace(REPORT.diagnosis[0], message="x" * 200_000)
+    assert len(tickets.render("nccl", replace(REPORT, diagnosis=(long,)), TAKEN)) <= tickets.MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ([], "q.json"),
+        (["--level", "full", "--keep", "users,paths"], "q.json --level full --keep users,paths"),
+        (["--redact-word", "atlantis"], "q.json --redact-word WORD"),
+    ],
+)
+def test_what_is_left_out_is_in_the_bundle_that_the_ticket_names(words: list[str], again: str, tmp_path: Path) -> None:
+    file = tmp_path / "q.json"
+    file.write_bytes(snapshot.dump(quoting_(torch=LINES)))
+    text = run("report", str(file), "--for", "pytorch", *words).stdout
+    assert f"which `gpudoctor report {again} --bundle report.tar.gz` makes._" in text
+    assert f"`gpudoctor report {again} --for pytorch` (" in text
+    packed = run("report", str(file), *words, "--bundle", str(tmp_path / "report.tar.gz"))
+    assert packed.exit_code == 0
+    with tarfile.open(tmp_path / "report.tar.gz") as archive:
+        [name] = [name for name in archive.getnames() if name.endswith("-quoted-torch.txt")]
+        held = archive.extractfile(name)
+        assert held
+        assert held.read().decode() == LINES
+
+
+def test_a_bundle_of_this_machine_holds_what_every_project_wants_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(check, "checked", lambda words: (REPORT, TAKEN, 0))
+    monkeypatch.setattr(quoting, "commands", lambda python: {name: ("echo", f"{name} says") for name in quoting.COMMANDS})
+    assert run("report", "--bundle", str(tmp_path / "b.tar.gz")).exit_code == 0
+    taken = opening.taken_in(str(tmp_path / "b.tar.gz"))
+    assert {name: quoting.said(taken.replies, name) for name in quoting.COMMANDS} == {
+        name: f"{name} says" for name in quoting.COMMANDS
+    }
 
 
 def test_the_host_of_a_container_is_named_and_not_the_container() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from gpudoctor.cli.check_options import FORMATS
 from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
+    from gpudoctor.cli.sharing import Sharing
     from gpudoctor.model import Report, Snapshot
     from gpudoctor.opening import Opened
 
@@ -59,14 +62,15 @@ def command(context: click.Context, /, **given: Any) -> None:
         given |= {"bundle": given["destination"], "destination": None}
     for path in filter(None, (given["destination"], given["bundle"])):
         output.must_be_writable(path)
-    found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"])
+    found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"], bool(given["bundle"]))
     opened, sweep = sharing.leaving(found, given["file"] or "this machine", how)
     if given["bundle"]:
         from gpudoctor import bundle
 
         output.write(given["bundle"], bundle.packed(opened.report, opened.taken, sweep))
     else:
-        text = sweep(_text(opened, given["form"], given["project"], given["destination"]))
+        again = shlex.join(["gpudoctor", "report", *_again(given["file"], given["level"], given["python"], how)])
+        text = sweep(_text(opened, given["form"], given["project"], given["destination"], again))
         _deliver(text, given["destination"], given["copy"])
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
@@ -104,7 +108,19 @@ def _forbid_contradictions(
         raise click.UsageError("--copy and -o are two places: give one of them.")
 
 
-def _found(file: str | None, level: str | None, python: str | None, project: str | None) -> tuple[Report | Snapshot, int]:
+def _again(file: str | None, level: str | None, python: str | None, how: Sharing) -> Iterator[str]:
+    """The words that examine the same once more; without the folder of a file, and words that nobody should see."""
+    yield from (Path(file).name,) if file else ()
+    yield from ("--level", level) if level else ()
+    yield from ("--python", python) if python else ()
+    yield from ("--no-redact",) * how.no_redact
+    yield from ("--keep", ",".join(how.keep)) if how.keep else ()
+    yield from ("--redact-word", "WORD") * len(how.words)
+
+
+def _found(
+    file: str | None, level: str | None, python: str | None, project: str | None, is_bundle: bool
+) -> tuple[Report | Snapshot, int]:
     """And the signal (0: none) that cut the measuring off."""
     from gpudoctor import opening
     from gpudoctor.model import Report
@@ -116,33 +132,35 @@ def _found(file: str | None, level: str | None, python: str | None, project: str
     from gpudoctor.examining import Wanted
 
     taken, cut_off_by = check.asked(Wanted(level=level or "standard", python=python or ""))
-    return _with_quotes(taken, project) if project else taken, cut_off_by
+    return _with_quotes(taken, project) if project or is_bundle else taken, cut_off_by
 
 
-def _with_quotes(taken: Snapshot, project: str) -> Snapshot:
-    """And what other tools say, which that project wants to read unchanged."""
+def _with_quotes(taken: Snapshot, project: str | None) -> Snapshot:
+    """And what other tools say, which that project, or without one any, wants to read unchanged."""
     from gpudoctor import quoting
     from gpudoctor.cli import output
     from gpudoctor.facts import Facts, overview
     from gpudoctor.report import tickets
 
     python = str(overview.target(Facts(taken)).get("python") or "python3")
+    names = tickets.FORMS[project].quotes if project else tuple(quoting.COMMANDS)
     with output.progress() as tell:
-        said = quoting.quoted(tickets.FORMS[project].quotes, python, tell)
-    needed = [name for name in tickets.FORMS[project].quotes if name in quoting.OF_PYTHON]
-    if needed and not any(quoting.said(said, name) for name in needed):
+        said = quoting.quoted(names, python, tell)
+    needed = [name for name in names if name in quoting.OF_PYTHON]
+    if project and needed and not any(quoting.said(said, name) for name in needed):
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
         click.echo(f"{python} has nothing to say of {needed[0]}: {why} (another: --python PATH)", err=True)
     return replace(taken, replies={**taken.replies, **said})
 
 
-def _text(opened: Opened, form: str | None, project: str | None, destination: Path | None) -> str:
+def _text(opened: Opened, form: str | None, project: str | None, destination: Path | None, again: str) -> str:
     from gpudoctor.report import formats
 
     if project:
         from gpudoctor.report import tickets
 
-        return tickets.render(project, opened.report, opened.taken)
+        made, attachment = f"{again} --for {project}", f"{again} --bundle report.tar.gz"
+        return tickets.render(project, opened.report, opened.taken, made, attachment)
     return formats.render(form or formats.named(destination) or "markdown", opened.report, opened.taken)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpudoctor.model import Report, Snapshot
-from gpudoctor.report.tickets import forms
+from gpudoctor.report.tickets import fitting, forms, sections
 from gpudoctor.report.tickets.sections import DIAGNOSIS, Section
 
 MOST_CHARACTERS = 60_000  # GitHub takes 65,536
-MOVED = "_Moved to the attachment, since the ticket would be too long: `gpudoctor report --bundle report.tar.gz`._\n"
 
 
 @dataclass(frozen=True)
@@ -56,23 +55,21 @@ FORMS = {
 }
 
 
-def render(project: str, report: Report, taken: Snapshot | None) -> str:
-    """Markdown of at most MOST_CHARACTERS; taken: None where only a report was kept, which holds no other tool's words."""
+def render(
+    project: str,
+    report: Report,
+    taken: Snapshot | None,
+    made: str = "",
+    attachment: str = "gpudoctor report --bundle report.tar.gz",
+) -> str:
+    """Markdown of at most MOST_CHARACTERS; taken: None where only a report was kept, which holds no other tool's words.
+
+    made: what gives this ticket, where that is more than --for. attachment: what makes a bundle, where the rest of it is.
+    """
     form = FORMS[project]
-    sections = form.sections(report, taken)
     first = _where_to_paste(form) if form.rest else ""
-    moved: set[int] = set()
-    largest_first = sorted(range(len(sections)), key=lambda number: -len(sections[number].body))
-    for number in [-1, *(number for number in largest_first if sections[number].may_move)]:
-        moved |= {number}
-        text = first + "\n".join(_text(section, place in moved) for place, section in enumerate(sections))
-        if len(text) <= MOST_CHARACTERS:
-            return text
-    return text[: MOST_CHARACTERS - len(MOVED)] + MOVED
-
-
-def _text(section: Section, is_moved: bool) -> str:
-    return f"### {section.title}\n\n{MOVED if is_moved else section.body}"
+    parts = (*form.sections(report, taken), sections.made_by(report, made or f"gpudoctor report --for {project}"))
+    return first + fitting.fitted(parts, MOST_CHARACTERS - len(first), attachment)
 
 
 def _where_to_paste(form: Form) -> str:

@@ -9,7 +9,7 @@ from gpudoctor import quoting
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.report import heading, markdown
 from gpudoctor.report.tickets import sections
-from gpudoctor.report.tickets.sections import Section
+from gpudoctor.report.tickets.sections import Part, Section
 
 Taken = Snapshot | None
 DESCRIBE = "🐛 Describe the bug"
@@ -23,10 +23,9 @@ def github(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("What happened", _BUG),
         sections.to_fill_in("To reproduce", _STEPS),
         sections.diagnosis(report),
-        Section("Environment", sections.table(_environment(report))),
+        sections.of("Environment", sections.table(_environment(report))),
         sections.quoted("nvidia-smi", taken, "nvidia-smi"),
         sections.whole(report),
-        sections.made_by(report, "github"),
     )
 
 
@@ -36,7 +35,6 @@ def pytorch(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.quoted("Versions", taken, "torch"),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "pytorch"),
     )
 
 
@@ -47,15 +45,16 @@ def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in(DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "vllm"),
     )
 
 
 def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
     variables = (("NCCL variables", _variables(taken, "NCCL_") or "none"),) if taken else ()
-    platform = [sections.table((*_environment(report), *variables))]
-    platform += [sections.quotation(taken, name) for name in ("nvidia-smi", "topology", "infiniband")]
-    platform.append("<!-- Does it depend on the number of ranks or nodes? -->\n")
+    platform: tuple[str | Part, ...] = (
+        Part(sections.table((*_environment(report), *variables)), file="snapshot.json" if taken else "report.json"),
+        *(sections.quotation(taken, name) for name in ("nvidia-smi", "topology", "infiniband")),
+        "<!-- Does it depend on the number of ranks or nodes? -->\n",
+    )
     return (
         sections.to_fill_in(
             "How is this issue impacting you?",
@@ -67,12 +66,11 @@ def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
             "for names that nobody should see, and attach them.",
         ),
         sections.to_fill_in("Steps to Reproduce the Issue", _STEPS),
-        Section("NCCL Version", markdown.text(_package(report, "nvidia-nccl") or "not known") + "\n"),
-        Section("Your platform details", "\n".join(platform), may_move=True),
+        sections.of("NCCL Version", markdown.text(_package(report, "nvidia-nccl") or "not known") + "\n"),
+        sections.of("Your platform details", *platform),
         sections.to_fill_in("Error Message & Behavior", "The first NCCL WARN of the log; what you expected instead."),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "nccl"),
     )
 
 
@@ -80,11 +78,10 @@ def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.to_fill_in("Description", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
-        Section("Installation", f"{markdown.text(_installed(report, 'cupy'))}\n\n<!-- To choose: {_WAYS_TO_INSTALL}. -->\n"),
+        sections.of("Installation", f"{markdown.text(_installed(report, 'cupy'))}\n\n<!-- To choose: {_WAYS_TO_INSTALL}. -->\n"),
         sections.quoted("Environment", taken, "cupy"),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "cupy"),
     )
 
 
@@ -106,38 +103,38 @@ def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.to_fill_in("Describe the bug", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
         sections.to_fill_in("Expected behavior", "What you expected instead."),
-        Section("Environment", sections.listed(rows) + kubernetes),
-        Section("Information to attach", f"{sections.quotation(taken, 'nvidia-smi')}\n{_container_logs(taken)}", may_move=True),
+        sections.of("Environment", sections.listed(rows) + kubernetes),
+        sections.of("Information to attach", sections.quotation(taken, "nvidia-smi"), _container_logs(taken)),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "toolkit"),
     )
 
 
-def _container_logs(taken: Taken) -> str:
+def _container_logs(taken: Taken) -> Part:
     """What the engine said where the container did not start; otherwise they are with whoever started it."""
     reply = taken.replies.get("container-start") if taken else None
     value = reply.value if reply and isinstance(reply.value, dict) else {}
     said = "\n".join(filter(None, (str(value.get(name) or "") for name in ("message", "entrypoint_failed"))))
     if said:
-        return sections.details(f"What {value.get('engine', 'the engine')} said of the container", sections.fenced(said))
-    return "Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of whatever runs it. -->\n"
+        summary = f"What {value.get('engine', 'the engine')} said of the container"
+        return sections.fenced(summary, said, "raw/machine/…-container-start.json")
+    return Part("Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of whatever runs it. -->\n")
 
 
 def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
-        Section("NVIDIA Open GPU Kernel Modules Version", markdown.text(_module(report)) + "\n"),
+        sections.of("NVIDIA Open GPU Kernel Modules Version", markdown.text(_module(report)) + "\n"),
         sections.to_fill_in("Comparison with proprietary kernel module", "Does it happen there too? If you cannot try, say why."),
-        Section("Operating System and Version", markdown.text(_host_os(report, taken) or "not known") + "\n"),
-        Section("Kernel Release", markdown.text(_uname(report, taken)) + "\n"),
+        sections.of("Operating System and Version", markdown.text(_host_os(report, taken) or "not known") + "\n"),
+        sections.of("Kernel Release", markdown.text(_uname(report, taken)) + "\n"),
         sections.to_fill_in(
             "Please confirm you are running a stable release kernel", "To tick: I am running on a stable kernel release."
         ),
-        Section("Hardware: GPU", _gpus(report)),
+        sections.of("Hardware: GPU", _gpus(report)),
         sections.to_fill_in("Describe the bug", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
         sections.to_fill_in("Bug Incidence", "To choose: Once, Sometimes, or Always."),
-        Section(
+        sections.of(
             "nvidia-bug-report.log.gz",
             "<!-- Reports without this file will be closed. Run `sudo nvidia-bug-report.sh` after it happened, and attach the "
             "file. It names this machine, its users and its serial numbers: gpudoctor does not redact it. -->\n",
@@ -145,7 +142,6 @@ def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
         sections.quoted("More Info", taken, "nvidia-smi"),
         sections.diagnosis(report),
         sections.whole(report),
-        sections.made_by(report, "driver"),
     )
 
 

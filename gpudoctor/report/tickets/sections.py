@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpudoctor import quoting
 from gpudoctor.model import Report, Snapshot
@@ -14,17 +14,33 @@ DIAGNOSIS = "What gpudoctor says of this machine"
 
 
 @dataclass(frozen=True)
-class Section:
-    """may_move: into the attachment, where the ticket would be too long."""
+class Part:
+    """text: what is shortened where the ticket would be too long, between `before` and `after`, by `left_out` characters.
 
+    file: of the bundle, which holds all of it. is_own: gpudoctor's own report, which is left out as a whole, before all others.
+    """
+
+    text: str
+    before: str = ""
+    after: str = ""
+    file: str = "report.json"
+    is_own: bool = False
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Section:
     title: str
-    body: str
-    may_move: bool = False
+    parts: tuple[Part, ...]
+
+
+def of(title: str, *parts: str | Part) -> Section:
+    return Section(title, tuple(part if isinstance(part, Part) else Part(part) for part in parts))
 
 
 def to_fill_in(title: str, hint: str) -> Section:
     """What only the person who writes can know."""
-    return Section(title, f"<!-- {hint} -->\n")
+    return of(title, f"<!-- {hint} -->\n")
 
 
 def diagnosis(report: Report) -> Section:
@@ -40,29 +56,28 @@ def diagnosis(report: Report) -> Section:
     if more := len(groups) - MOST_FINDINGS:
         lines += [f"- and {more} more: see the whole report"] if more > 0 else []
     lines += ["", markdown.text(report.coverage.sentence)]
-    return Section(DIAGNOSIS, "\n".join(lines) + "\n")
+    return of(DIAGNOSIS, Part("\n".join(lines) + "\n", file="report.md"))
 
 
 def whole(report: Report) -> Section:
-    return Section("The whole report", details("gpudoctor check", markdown.render(report)), may_move=True)
+    return of("The whole report", folded("gpudoctor check", markdown.render(report), file="report.md", is_own=True))
 
 
-def made_by(report: Report, project: str) -> Section:
-    again = f"gpudoctor report --for {project}"
+def made_by(report: Report, command: str) -> Section:
     said = f"{report.schema}, gpudoctor {heading.version(report)}, {report.target.get('taken', 'time not known')}"
-    return Section("How this was made", f"{markdown.code(again)} ({markdown.text(said)})\n")
+    return of("How this was made", f"{markdown.code(command)} ({markdown.text(said)})\n")
 
 
 def quoted(title: str, taken: Snapshot | None, name: str) -> Section:
-    return Section(title, quotation(taken, name), may_move=True)
+    return of(title, quotation(taken, name))
 
 
-def quotation(taken: Snapshot | None, name: str) -> str:
+def quotation(taken: Snapshot | None, name: str) -> Part:
     """The unchanged words of another tool, folded; or why there are none, and what to run."""
     said = quoting.said(taken.replies, name) if taken else ""
     if said:
-        return details(f"The output of {quoting.shown(name)}", fenced(said))
-    return f"{_why(taken, name)}\n"
+        return fenced(f"The output of {quoting.shown(name)}", said, f"raw/machine/…-quoted-{name}.txt")
+    return Part(f"{_why(taken, name)}\n")
 
 
 def _why(taken: Snapshot | None, name: str) -> str:
@@ -78,14 +93,15 @@ def _why(taken: Snapshot | None, name: str) -> str:
     return said + (f": {markdown.text(failure)}" if (failure := quoting.failed(replies, name)) else ".")
 
 
-def details(summary: str, body: str) -> str:
-    return f"<details>\n<summary>{markdown.text(summary)}</summary>\n\n{body}\n</details>\n"
+def folded(summary: str, text: str, *, file: str, is_own: bool = False) -> Part:
+    return Part(f"{text}\n", f"<details>\n<summary>{markdown.text(summary)}</summary>\n\n", "</details>\n", file, is_own)
 
 
-def fenced(text: str, language: str = "text") -> str:
-    """Lines as they are: in a fence longer than any in them nothing calls anybody."""
-    ticks = markdown.fence(text, 3)
-    return "\n".join([ticks + language, *map(words.plain, text.splitlines()), ticks])
+def fenced(summary: str, said: str, file: str) -> Part:
+    """Lines as they are, folded: in a fence longer than any in them nothing calls anybody."""
+    ticks = markdown.fence(said, 3)
+    part = folded(summary, "\n".join(map(words.plain, said.splitlines())), file=file)
+    return replace(part, before=f"{part.before}{ticks}text\n", after=f"{ticks}\n\n{part.after}")
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:
