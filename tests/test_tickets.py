@@ -213,7 +213,34 @@ def test_the_toolkit_asks_for_the_logs_of_the_container() -> None:
     refusal = 'could not select device driver "" with capabilities: [[gpu]]'
     start = replace(taken.replies["container-start"], value={"engine": "docker", "message": refusal})
     text = tickets.render("toolkit", REPORT, replace(taken, replies={"container-start": start}))
-    assert f"What docker said of the container</summary>\n\n```text\n{refusal}\n```" in text
+    assert f"What <code>docker</code> said of the container</summary>\n\n```text\n{refusal}\n```" in text
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("nccl-conf-p2p-level-loc", "NCCL\\_NVLS\\_ENABLE=1 (environment), NCCL\\_P2P\\_LEVEL=LOC (/etc/nccl.conf), "),
+        ("h200-x2-measured", "NCCL\\_NVLS\\_ENABLE=0 (environment)"),
+        ("workstation", "none |"),
+    ],
+)
+def test_nccls_settings_are_those_of_its_files_too(case: str, said: str) -> None:
+    taken = machine.load(case)
+    assert f"| NCCL settings | {said}" in tickets.render("nccl", opening.judged(taken, "quick"), taken)
+
+
+def test_the_toolkit_is_that_of_the_host() -> None:
+    taken = machine.load("image-with-seven-of-eight-gpus")
+    version = Reply("ok", {"code": 0, "out": "NVIDIA Container Toolkit CLI version 1.18.1\ncommit: x\n", "err": ""})
+    taken = replace(taken, host={**taken.host, "command:nvidia-ctk --version": version})
+    text = tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    assert "`nvidia-container-toolkit` version: NVIDIA Container Toolkit CLI version 1.18.1\n" in text
+
+
+def test_a_gpu_that_does_not_answer_is_not_called_none() -> None:
+    taken = machine.load("xid-79-fallen-off-bus")
+    text = tickets.render("driver", opening.judged(taken, "quick"), taken)
+    assert "; GPU 1: it does not tell its name\n" in text
 
 
 def test_where_no_driver_names_a_gpu_it_is_counted() -> None:
@@ -242,7 +269,9 @@ def test_each_tool_is_named_by_the_command_line_that_was_run() -> None:
 
 
 def test_a_vllm_without_its_own_script_quotes_torchs() -> None:
-    assert "The output of python -m torch.utils.collect\\_env" in tickets.render("vllm", REPORT, quoting_(torch="x"))
+    assert "<summary>The output of <code>python -m torch.utils.collect_env</code></summary>" in tickets.render(
+        "vllm", REPORT, quoting_(torch="x")
+    )
 
 
 def test_tools_are_quoted_as_they_end(monkeypatch: pytest.MonkeyPatch) -> None:

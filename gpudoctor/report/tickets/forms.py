@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
 from gpudoctor import quoting
+from gpudoctor.facts import Facts
+from gpudoctor.facts.overview import readable
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.report import heading, markdown
 from gpudoctor.report.tickets import sections
@@ -42,16 +45,18 @@ def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
     is_only_torchs = taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch")
     return (
         sections.quoted("Your current environment", taken, "torch" if is_only_torchs else "vllm"),
-        sections.to_fill_in(DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG."),
+        sections.to_fill_in(
+            DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG; of a crash or a hang with VLLM_TRACE_FUNCTION=1, too."
+        ),
         sections.diagnosis(report),
         sections.whole(report),
     )
 
 
 def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
-    variables = (("NCCL variables", _variables(taken, "NCCL_") or "none"),) if taken else ()
+    settings = (("NCCL settings", _nccl_settings(taken)),) if taken else ()
     platform: tuple[str | Part, ...] = (
-        Part(sections.table((*_environment(report), *variables)), file="snapshot.json" if taken else "report.json"),
+        Part(sections.table((*_environment(report), *settings)), file="snapshot.json" if taken else "report.json"),
         *(sections.quotation(taken, name) for name in ("nvidia-smi", "topology", "infiniband")),
         "<!-- Does it depend on the number of ranks or nodes? -->\n",
     )
@@ -87,7 +92,7 @@ def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
 
 def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
     rows = (
-        ("`nvidia-container-toolkit` version", _first_line(taken, "command:nvidia-ctk --version")),
+        ("`nvidia-container-toolkit` version", _toolkit(report, taken)),
         ("NVIDIA Driver Version", str(report.facts.get("driver_version") or "")),
         ("Host OS", _host_os(report, taken)),
         ("Kernel Version", str(report.target.get("kernel", ""))),
@@ -116,7 +121,7 @@ def _container_logs(taken: Taken) -> Part:
     value = reply.value if reply and isinstance(reply.value, dict) else {}
     said = "\n".join(filter(None, (str(value.get(name) or "") for name in ("message", "entrypoint_failed"))))
     if said:
-        summary = f"What {value.get('engine', 'the engine')} said of the container"
+        summary = f"What <code>{html.escape(str(value.get('engine')))}</code> said of the container"
         return sections.fenced(summary, said, "raw/machine/…-container-start.json")
     return Part("Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of whatever runs it. -->\n")
 
@@ -165,14 +170,22 @@ def _uname(report: Report, taken: Taken) -> str:
 def _gpus(report: Report) -> str:
     """As `nvidia-smi -L` has it, in the one line that its box takes."""
     gpus = report.facts.get("gpus", ())
-    lines = [f"GPU {gpu.get('index')}: {gpu.get('name')} (UUID: {gpu.get('uuid')})" for gpu in gpus]
+    lines = [f"GPU {gpu.get('index')}: {_named(gpu)}" for gpu in gpus]
     return markdown.text("; ".join(lines) or heading.gpus(report)) + "\n"
 
 
-def _variables(taken: Snapshot, prefix: str) -> str:
-    reply = taken.replies.get("environment")
-    found = reply.value if reply and isinstance(reply.value, dict) else {}
-    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()) if name.startswith(prefix))
+def _named(gpu: dict[str, Any]) -> str:
+    name = gpu.get("name", "it does not tell its name")
+    return f"{name} (UUID: {gpu['uuid']})" if "uuid" in gpu else str(name)
+
+
+def _nccl_settings(taken: Snapshot) -> str:
+    """Of the environment and of NCCL's files."""
+    known = readable({"settings": lambda: Facts(taken).environment.nccl})
+    if "settings" not in known:
+        return "not known"
+    found = sorted(known["settings"].items())
+    return ", ".join(f"{name}={setting.value} ({setting.source})" for name, setting in found) or "none"
 
 
 def _kind_of_machine(report: Report) -> str:
@@ -212,15 +225,25 @@ def _installed(report: Report, prefix: str) -> str:
     return f"Wheel ({', '.join(wheels)})" if wheels else ", ".join(names) or "no package of CuPy in this Python"
 
 
-def _first_line(taken: Taken, question: str) -> str:
-    reply = taken.replies.get(question) if taken else None
+def _toolkit(report: Report, taken: Taken) -> str:
+    """Of a container that was examined from outside: that of the machine below it, which started it."""
+    if not taken:
+        return ""
+    replies = taken.host if _is_inside(report) else taken.replies
+    reply = replies.get("command:nvidia-ctk --version")
+    if reply and reply.status == "missing":
+        return "not installed"
     value = reply.value if reply and reply.status == "ok" else None
     return str(value.get("out", "")).strip().partition("\n")[0] if isinstance(value, dict) else ""
 
 
+def _is_inside(report: Report) -> bool:
+    return bool(heading.container(report)) and report.target.get("kind") != "host"
+
+
 def _host_os(report: Report, taken: Taken) -> str:
     """Of a container that was examined from outside: that of the machine below it."""
-    if not heading.container(report) or report.target.get("kind") == "host":
+    if not _is_inside(report):
         return str(report.target.get("distribution", ""))
     reply = taken.host.get("file:/etc/os-release") if taken else None
     named = re.search(r'^PRETTY_NAME="?([^"\n]*)', str(reply.value), re.MULTILINE) if reply and reply.status == "ok" else None

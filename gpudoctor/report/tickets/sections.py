@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -55,12 +56,12 @@ def diagnosis(report: Report) -> Section:
         lines += [f"  - fix: {markdown.code(fixes[0].command)}"] if fixes and fixes[0].command else []
     if more := len(groups) - MOST_FINDINGS:
         lines += [f"- and {more} more: see the whole report"] if more > 0 else []
-    lines += ["", markdown.text(report.coverage.sentence)]
+    lines += [""] * bool(groups) + [markdown.text(report.coverage.sentence)]
     return of(DIAGNOSIS, Part("\n".join(lines) + "\n", file="report.md"))
 
 
 def whole(report: Report) -> Section:
-    return of("The whole report", folded("gpudoctor check", markdown.render(report), file="report.md", is_own=True))
+    return of("The whole report", folded("<code>gpudoctor check</code>", markdown.render(report), file="report.md", is_own=True))
 
 
 def made_by(report: Report, command: str) -> Section:
@@ -76,7 +77,7 @@ def quotation(taken: Snapshot | None, name: str) -> Part:
     """The unchanged words of another tool, folded; or why there are none, and what to run."""
     said = quoting.said(taken.replies, name) if taken else ""
     if said:
-        return fenced(f"The output of {quoting.shown(name)}", said, f"raw/machine/…-quoted-{name}.txt")
+        return fenced(f"The output of <code>{html.escape(quoting.shown(name))}</code>", said, f"raw/machine/…-quoted-{name}.txt")
     return Part(f"{_why(taken, name)}\n")
 
 
@@ -94,7 +95,8 @@ def _why(taken: Snapshot | None, name: str) -> str:
 
 
 def folded(summary: str, text: str, *, file: str, is_own: bool = False) -> Part:
-    return Part(f"{text}\n", f"<details>\n<summary>{markdown.text(summary)}</summary>\n\n", "</details>\n", file, is_own)
+    """summary: HTML, in which GitHub reads no Markdown."""
+    return Part(f"{text}\n", f"<details>\n<summary>{summary}</summary>\n\n", "</details>\n", file, is_own)
 
 
 def fenced(summary: str, said: str, file: str) -> Part:
