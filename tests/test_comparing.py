@@ -12,7 +12,7 @@ from stand_in import run
 from test_report import HEALTHY, REPORT
 
 from gpudoctor import comparing, snapshot
-from gpudoctor.comparing import Change, parts
+from gpudoctor.comparing import Change, deciding, parts
 from gpudoctor.model import Figure, Measurements, Reply, Snapshot
 from gpudoctor.opening import Opened, judged
 from gpudoctor.report import compared, formats
@@ -65,6 +65,49 @@ def test_the_same_machine_does_not_differ() -> None:
     path = str(MACHINES / "h100" / "snapshot.json")
     result = run("diff", path, path)
     assert (result.exit_code, "Nothing differs" in result.stdout) == (0, True)
+
+
+def without(taken: Snapshot, *questions: str) -> Snapshot:
+    return replace(taken, replies={question: reply for question, reply in taken.replies.items() if question not in questions})
+
+
+def test_what_only_one_was_asked_is_no_difference() -> None:
+    taken = load("workstation")
+    missing = next(question for question, reply in taken.replies.items() if reply.status == "missing")
+    answered = "file:/proc/version"
+    before = without(taken, missing, answered)
+    for one, other in ((taken, before), (before, taken)):
+        comparison = comparing.compare(opened(one), opened(other))
+        assert [(change.question, change.is_noise) for change in comparison.changes] == [(answered, True)]
+        assert comparison.is_same
+
+
+def test_what_only_one_was_asked_is_told_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = load("h100")
+    bad = without(with_reply(good, "environment", "NCCL_P2P_DISABLE", "1"), "file:/proc/version")
+    place = ("file:/proc/version", "")
+    monkeypatch.setattr(deciding, "decided", lambda *given: {place: ("a-problem",)})
+    first = comparing.compare(opened(good), opened(bad)).changes[0]
+    assert ((first.question, first.part), first.decides, first.is_noise) == (place, ("a-problem",), False)
+
+
+def test_the_driver_and_libraries_come_before_compilers_and_programs_that_are_not_there() -> None:
+    good = load("h100")
+    packages = [
+        {**package, "version": "0.1"} if package["name"] == "zipp" else package for package in good.replies["packages"].value
+    ]
+    replies = {
+        **with_reply(with_reply(good, "environment", "CC", "/opt/gcc"), "environment", "NCCL_P2P_DISABLE", "1").replies,
+        "command:nv-fabricmanager --version": Reply("missing"),
+        "file:/a/program": Reply("missing"),
+        "packages": Reply("ok", packages),
+        "nvml": parts.exchanged(good.replies["nvml"], "driver_version", Reply("ok", {"driver_version": "1.2.3"})),
+    }
+    good = replace(good, replies={**good.replies, "file:/a/program": Reply("ok", "one")})
+    comparison = comparing.compare(opened(good), opened(replace(good, replies=replies)))
+    told = [(change.question, change.part) for change in comparison.changes if not (change.decides or change.is_noise)]
+    wanted = [("nvml", "driver_version"), ("packages", "zipp"), ("environment", "CC"), ("file:/a/program", "")]
+    assert [place for place in told if place in wanted] == wanted
 
 
 def test_the_hosts_of_two_containers_are_compared_too() -> None:

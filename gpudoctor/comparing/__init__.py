@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpudoctor.comparing import deciding, noise, parts
+from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
 from gpudoctor.model import Check, Diagnosis, Figure, Reply, Report, Snapshot, Status
 from gpudoctor.opening import Opened
@@ -122,21 +122,29 @@ def _read_for(entry: Diagnosis, check: Check, taken: Snapshot) -> set[str]:
 
 
 def _rank(change: Change) -> tuple[Any, ...]:
-    return not change.decides, change.is_noise, not change.read, change.question, change.part
+    about = topics.topic(change.question, change.part)
+    is_absent = parts.MISSING in (change.one, change.other)
+    likely = about == topics.REST, not change.read, about, is_absent
+    return not change.decides, change.is_noise, *likely, change.question, change.part
 
 
 def _changes(one: Snapshot, other: Snapshot) -> Iterator[Change]:
-    missing = Reply("not asked")
+    unasked = Reply(parts.UNASKED)
     for where, first, second in (("", one.replies, other.replies), (HOST, one.host, other.host)):
         for question in sorted({*first, *second}):
-            for change in _of_question(question, first.get(question, missing), second.get(question, missing)):
+            for change in _of_question(question, first.get(question, unasked), second.get(question, unasked)):
                 yield replace(change, question=where + question)
 
 
 def _of_question(question: str, first: Reply, second: Reply) -> Iterator[Change]:
+    """Where one was not asked, by an older gpudoctor or in a container, it tells of what was asked and not of the machine."""
+    statuses = {first.status, second.status}
+    if statuses == {parts.UNASKED, parts.MISSING}:
+        return
     theirs, ours = parts.of(first), parts.of(second)
     if theirs.keys() != ours.keys() and (first.status != "ok" or second.status != "ok"):
-        yield Change(question, parts.WHOLE, _told(first), _told(second), is_noise=noise.is_noise(question, ""))
+        is_noise = parts.UNASKED in statuses or noise.is_noise(question, "")
+        yield Change(question, parts.WHOLE, _told(first), _told(second), is_noise=is_noise)
         return
     for part in dict.fromkeys((*theirs, *ours)):
         a, b = theirs.get(part, ABSENT), ours.get(part, ABSENT)

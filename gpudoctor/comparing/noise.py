@@ -10,7 +10,8 @@ _QUESTIONS = re.compile(
 )
 _PARTS = re.compile(
     r"(?i).*(uuid|serial|temperature|utilization|energy|fanspeed|memoryinfo|bar1|clockinfo|powerusage|seconds|maps|timestamp"
-    r"|performancestate|pciethroughput|runningprocesses|fieldvalues|lastbbx|mtime|boardid|minornumber|bus_?id|pciinfo).*"
+    r"|performancestate|pciethroughput|runningprocesses|fieldvalues|lastbbx|mtime|boardid|minornumber|moduleid|bus_?id|pciinfo"
+    r"|currentclocks(event|throttle)reasons).*"
 )
 
 

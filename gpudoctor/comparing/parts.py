@@ -10,6 +10,7 @@ from gpudoctor.model import Reply
 
 WHOLE = ""
 STATUS = "status"
+MISSING, UNASKED = "missing", "not asked"  # statuses: it was looked for and is not there; nobody looked
 Parts = dict[str, Any]
 _MOST_LINES = 400  # of a text that is taken apart
 _NAMED = ("name", "path")

@@ -66,9 +66,8 @@ class _Lines:
             yield from signed(verdict, self.page.wrap(about, f"{letter}  {words.label(verdict)}  ", " " * 11))
         yield Text()
         if self.comparison.is_same:
-            moved = " that tells anything: only times, numbers of parts and readings that always move" * bool(
-                self.comparison.changes
-            )
+            moved = " that tells anything: only times, numbers of parts, readings that always move, and what only one was asked"
+            moved *= bool(self.comparison.changes)
             yield from self.page.paragraph(f"Nothing differs{moved}.")
             return
         yield from self._problems()
