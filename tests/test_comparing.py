@@ -141,6 +141,16 @@ def test_reports_without_answers_are_compared_by_what_they_hold(tmp_path: Path) 
     assert "GPU 0 GEMM bf16: 693 TFLOP/s in A, 500 in B (72%)" in result.stdout
 
 
+def test_a_loss_is_as_large_a_difference_as_the_gain_that_undoes_it() -> None:
+    def measured(**values: float) -> Opened:
+        figures = {"gemm": tuple(Figure(name, value, "TFLOP/s", 0) for name, value in values.items())}
+        return Opened("machine", replace(HEALTHY, measured=Measurements(figures)), None)
+
+    before = measured(gained=100.0, lost=100.0, gone=100.0, same=100.0)
+    figures = comparing.compare(before, measured(gained=250.0, lost=25.0, gone=0.0, same=101.0)).figures
+    assert [each.one.what for each in figures] == ["gone", "lost", "gained"]
+
+
 def test_json_names_both(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(formats.render("json", HEALTHY))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -185,7 +186,12 @@ def _figures(one: Report, other: Report) -> Iterator[Measured]:
         first = theirs.get(_of(figure))
         if first and first.value and abs(figure.value / first.value - 1) > NOTICEABLE:
             found.append(Measured(first, figure, figure.value / first.value))
-    yield from sorted(found, key=lambda each: -abs(each.ratio - 1))
+    yield from sorted(found, key=lambda each: -_distance(each.ratio))
+
+
+def _distance(ratio: float) -> float:
+    """Half as fast is as far from the same as twice as fast."""
+    return abs(math.log(ratio)) if ratio > 0 else math.inf
 
 
 def _of(figure: Figure) -> tuple[str, str, int | None]:
