@@ -13,7 +13,7 @@ from test_report import HEALTHY, REPORT
 
 from gpudoctor import comparing, snapshot
 from gpudoctor.comparing import Change, deciding, parts
-from gpudoctor.model import Figure, Measurements, Reply, Snapshot
+from gpudoctor.model import Figure, Measurements, Reply, Snapshot, Status
 from gpudoctor.opening import Opened, judged
 from gpudoctor.report import compared, formats
 
@@ -139,6 +139,25 @@ def test_reports_without_answers_are_compared_by_what_they_hold(tmp_path: Path) 
     assert "Only in B\n  ✗ driver-library-version-mismatch: " in result.stdout
     assert "driver_version\n     A  999.88.77\n     B  1.2\n" in result.stdout
     assert "GPU 0 GEMM bf16: 693 TFLOP/s in A, 500 in B (72%)" in result.stdout
+
+
+@pytest.mark.parametrize("names", [("empty", "healthy"), ("healthy", "empty")])
+def test_what_was_not_looked_at_is_not_called_healthy(names: tuple[str, str], tmp_path: Path) -> None:
+    snapshots = {"empty": Snapshot(snapshot.SCHEMA, "0", "2026-01-01T00:00:00Z", {}), "healthy": load("workstation")}
+    paths = [tmp_path / f"{name}.json" for name in names]
+    for path, name in zip(paths, names, strict=True):
+        path.write_bytes(snapshot.dump(snapshots[name]))
+    result = run("diff", *map(str, paths), "--no-redact")
+    assert result.exit_code == 1
+    assert f"Nothing wrong was found, but nothing could be checked in {'AB'[names.index('empty')]}.\n" in result.stdout
+
+
+def test_a_check_that_broke_is_not_called_healthy() -> None:
+    broken = replace(HEALTHY, checks=(replace(HEALTHY.checks[0], status=Status.ERROR),))
+    one, other = Opened("one", HEALTHY, None), Opened("other", broken, None)
+    comparison = comparing.compare(one, other)
+    assert not comparison.is_same
+    assert "Nothing wrong was found, but a check of gpudoctor broke in B." in compared.render(one, other, comparison)
 
 
 def test_a_loss_is_as_large_a_difference_as_the_gain_that_undoes_it() -> None:

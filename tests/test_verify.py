@@ -131,6 +131,14 @@ def test_a_check_that_is_no_more_is_not_called_well(asked: dict[str, object]) ->
     assert (result.exit_code, "this gpudoctor has none of the checks that failed" in result.stderr) == (2, True)
 
 
+def test_where_nothing_could_be_checked_nothing_is_called_well(asked: dict[str, object]) -> None:
+    skipped = (Result("memlock", Status.SKIP, "no answer", area="limits", reason=Skip.NO_ANSWER),)
+    Path(str(asked["file"])).write_text(formats.render("json", replace(HEALTHY, checks=skipped)))
+    result = run("verify", str(asked["file"]))
+    assert (result.exit_code, "nothing could be checked in" in result.stderr) == (2, True)
+    assert "nothing failed" not in result.stderr
+
+
 def test_a_redacted_name_is_not_looked_up(asked: dict[str, object]) -> None:
     target = {"kind": "image", "image": "registry.example.com/image-1:2"}
     Path(str(asked["file"])).write_text(formats.render("json", replace(BEFORE, target=target)))

@@ -67,19 +67,22 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Snapshot]:
     from gpudoctor.cli import check
     from gpudoctor.comparing import same_machine
     from gpudoctor.model import Status
+    from gpudoctor.report import words
     from gpudoctor.report.verified import Verified, plain, with_host
 
     well = (Status.PASS, Status.SKIP)
     before = tuple(result for result in with_host(opened.report) if result.status not in well)
     known = {plain(result.id) for result in before} & catalog.checks().keys()
+    if words.verdict(opened.report) is Status.SKIP:
+        raise UserError(f"nothing could be checked in {opened.name}: there is nothing to verify")
     if not before:
         raise UserError(f"nothing failed in {opened.name}: there is nothing to verify")
     if not known:
         raise UserError(f"this gpudoctor has none of the checks that failed in {opened.name}: it cannot verify them")
-    words = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, python)]
+    asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, python)]
     expected = opened.report.target.get("expected_gpus")
-    words += ["--expect-gpus", str(expected)] if expected else []
-    now, taken, cut_off_by = check.checked(words)
+    asked += ["--expect-gpus", str(expected)] if expected else []
+    now, taken, cut_off_by = check.checked(asked)
     if cut_off_by:
         raise WorkError("cut off before it was all measured again")
     if differs := same_machine.difference(_as_it_was(opened.report), now):

@@ -11,6 +11,7 @@ from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
 from gpudoctor.model import Check, Diagnosis, Figure, Reply, Report, Snapshot, Status
 from gpudoctor.opening import Opened
+from gpudoctor.report import words
 
 _WORST = (Status.PASS, Status.WARN, Status.FAIL)
 ABSENT = "absent"
@@ -44,8 +45,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """worse: 0 or 1, which of the two is worse; None where both are alike."""
+    """verdicts: skip where nothing could be looked at. worse: 0 or 1, which of the two is worse; None where both are alike."""
 
+    verdicts: tuple[Status, Status]
     worse: int | None
     only: tuple[tuple[Diagnosis, ...], tuple[Diagnosis, ...]]
     both: tuple[Diagnosis, ...]
@@ -55,7 +57,8 @@ class Comparison:
     @property
     def is_same(self) -> bool:
         telling = [change for change in self.changes if not change.is_noise]
-        return not (self.only[0] or self.only[1] or telling or self.figures)
+        is_found = self.only[0] or self.only[1] or telling or self.figures
+        return not is_found and self.verdicts[0] is self.verdicts[1]
 
 
 def compare(one: Opened, other: Opened) -> Comparison:
@@ -67,7 +70,8 @@ def compare(one: Opened, other: Opened) -> Comparison:
         found = _ranked(one.taken, other.taken, worse, only)
     else:
         found = list(_of_reports(one.report, other.report))
-    return Comparison(worse, only, both, tuple(found), tuple(_figures(one.report, other.report)))
+    verdicts = words.verdict(one.report), words.verdict(other.report)
+    return Comparison(verdicts, worse, only, both, tuple(found), tuple(_figures(one.report, other.report)))
 
 
 def _missing(report: Report, other: Report) -> tuple[Diagnosis, ...]:

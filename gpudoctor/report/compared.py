@@ -14,7 +14,7 @@ from rich.text import Text
 from gpudoctor.comparing import ABSENT, Change, Comparison
 from gpudoctor.comparing.deciding import HOST
 from gpudoctor.comparing.parts import STATUS, WHOLE
-from gpudoctor.model import Diagnosis
+from gpudoctor.model import Diagnosis, Status
 from gpudoctor.opening import Opened
 from gpudoctor.report import findings, heading, words
 from gpudoctor.report.layout import Lines, Page, cut, signed
@@ -58,11 +58,10 @@ class _Lines:
     comparison: Comparison
 
     def all(self) -> Lines:
-        for letter, opened in zip(LETTERS, (self.one, self.other), strict=True):
+        for letter, verdict, opened in zip(LETTERS, self.comparison.verdicts, (self.one, self.other), strict=True):
             report = opened.report
             taken = report.target.get("taken", "at an unknown time")
             about = f"{opened.name}: {heading.system(report)}; {heading.gpus(report)}; taken {taken}"
-            verdict = words.verdict(report)
             yield from signed(verdict, self.page.wrap(about, f"{letter}  {words.label(verdict)}  ", " " * 11))
         yield Text()
         if self.comparison.is_same:
@@ -79,8 +78,14 @@ class _Lines:
             yield from self._found(f"Only in {letter}", found)
         yield from self._found("In both", self.comparison.both)
         if not any((*self.comparison.only, self.comparison.both)):
-            yield Text("Nothing is wrong in either of them.", "bold")
+            yield from self.page.paragraph(self._nothing_wrong())
             yield Text()
+
+    def _nothing_wrong(self) -> str:
+        verdicts = tuple(zip(LETTERS, self.comparison.verdicts, strict=True))
+        but = [f"nothing could be checked in {letter}" for letter, verdict in verdicts if verdict is Status.SKIP]
+        but += [f"a check of gpudoctor broke in {letter}" for letter, verdict in verdicts if verdict is Status.ERROR]
+        return f"Nothing wrong was found, but {' and '.join(but)}." if but else "Nothing is wrong in either of them."
 
     def _found(self, title: str, found: tuple[Diagnosis, ...]) -> Lines:
         if not found:
