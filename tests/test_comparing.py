@@ -177,6 +177,31 @@ def test_json_names_both(tmp_path: Path) -> None:
     assert (plain["schema"], plain["a"], plain["b"]) == ("gpudoctor.diff/1", str(path), str(path))
 
 
+def test_files_are_named_to_others_as_they_were_typed_but_for_their_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alice-project").mkdir()
+    monkeypatch.chdir(tmp_path / "alice-project")
+    for name in ("monday.json", "today.json"):
+        (tmp_path / name).write_bytes(snapshot.dump(load("workstation")))
+    result = run("diff", "../monday.json", str(tmp_path / "today.json"))
+    assert "  monday.json: Ubuntu" in result.stdout
+    assert "  today.json: Ubuntu" in result.stdout
+    plain = run("diff", "../monday.json", "../today.json", "--no-redact")
+    assert "  ../monday.json: Ubuntu" in plain.stdout
+
+
+@pytest.mark.parametrize("hosts", [("falcon-canary", "other-machine"), ("other-machine", "falcon-canary")])
+def test_a_file_that_is_called_as_one_of_the_machines_does_not_tell_its_name(hosts: tuple[str, str], tmp_path: Path) -> None:
+    paths = [tmp_path / "falcon-canary.json", tmp_path / "b.json"]
+    for path, host in zip(paths, hosts, strict=True):
+        taken = load("workstation")
+        path.write_bytes(snapshot.dump(with_reply(taken, "identity", "hostname", host)))
+    result = run("diff", *map(str, paths))
+    assert "falcon" not in result.stdout
+    assert result.exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("value", "part", "other", "wanted"),
     [

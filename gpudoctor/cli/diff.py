@@ -51,6 +51,8 @@ def command(
         output.must_be_writable(destination)
     first, second = _read(one), _read(other)
     stays = sharing.goes_to_terminal(destination) and not (opening.is_redacted(first) or opening.is_redacted(second))
+    if not (stays or how.no_redact):
+        one, other = Path(one).name, Path(other).name  # of a folder nothing but tokens would be left
     a, _ = sharing.leaving(first, one, how, stays, "A  ")
     same = how if how.no_redact else replace(how, same_map=True)  # what is one value stays one
     b, sweep = sharing.leaving(second, other, same, stays, "B  ")
