@@ -5,6 +5,7 @@ UPDATE_DOCS=1 writes the outputs anew, for review in the diff.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ import pages
 import pytest
 import yaml
 
-from gpudoctor import catalog, checkup, doctor, opening
+from gpudoctor import catalog, checkup, doctor, opening, probes
 from gpudoctor.cli import COMMANDS, sharing
 from gpudoctor.model import Action, Check, Confidence, Diagnosis, Report, Result, Status
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS
@@ -128,6 +129,21 @@ def test_every_kind_that_is_redacted_is_named() -> None:
     assert {keep for keep, _, _ in rows} - {"-"} == set(KEPT_ON_REQUEST) == set(sharing.KEEP)
     assert len(rows) == len(KINDS)
     assert all(is_token(token.strip("`").removeprefix("GPU-")) for _, token, _ in rows)
+
+
+def test_every_file_of_another_program_that_is_read_is_named() -> None:
+    named = re.findall(r"`([/~][^`]+)`", (pages.DOCS / "privacy.md").read_text())
+    others = {"/var/log/dmesg", "/var/run"}  # the kernel's log of a fake machine; where sockets are
+    files = files_of_probes()
+    assert len(files) > 30
+    assert [file for file in files if not file.startswith(tuple(named))] == sorted(others)
+
+
+def files_of_probes() -> list[str]:
+    """The files of users and of /etc and /var whose names are in the code."""
+    code = [ast.parse(path.read_text()) for path in Path(probes.__file__).parent.glob("*.py")]
+    words = [node.value for module in code for node in ast.walk(module) if isinstance(node, ast.Constant)]
+    return sorted({word for word in words if isinstance(word, str) and re.match(r"(/etc|/var|~)/\w", word)})
 
 
 @pytest.mark.parametrize(
