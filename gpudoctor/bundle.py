@@ -23,6 +23,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.model import Reply, Report, Snapshot
 from gpudoctor.report import formats
 
+SCHEMA = "gpudoctor.bundle/1"
 FOLDER = "gpudoctor-report"
 SNAPSHOT = "snapshot.json"
 MANIFEST = "manifest.json"
@@ -182,7 +183,7 @@ def _tar(files: dict[str, bytes], answers: list[Answer], left_out: set[str], whe
     kept = {answer.file: answer.content for answer in answers if answer.content is not None and answer.file not in left_out}
     rows = [{**answer.about, **_kept(answer, left_out)} for answer in answers]
     rows += [_known(file, content) for file, content in files.items()]
-    manifest = msgspec.json.encode({"schema": "gpudoctor.bundle/1", "files": rows})
+    manifest = msgspec.json.encode({"schema": SCHEMA, "files": rows})
     contents = {MANIFEST: msgspec.json.format(manifest, indent=1) + b"\n", **files, **kept}
     out = io.BytesIO()
     # Without a file name and a time in its header, and without a user's name in those of its members.

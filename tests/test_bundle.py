@@ -11,6 +11,7 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from stand_in import run
 from test_report import REPORT
@@ -18,6 +19,7 @@ from test_report import REPORT
 from gpudoctor import bundle, opening, snapshot
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.model import Reply
+from gpudoctor.report import schema
 
 SNAPSHOT = Path(__file__).parent / "machines" / "h200-x2" / "snapshot.json"
 
@@ -182,3 +184,10 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_packed_snapshot_is_no_bundle() -> None:
     assert not bundle.is_bundle(gzip.compress(SNAPSHOT.read_bytes()))
+
+
+def test_the_manifest_follows_the_published_schema(data: bytes) -> None:
+    plain = json.loads(members(data)[f"{bundle.FOLDER}/{bundle.MANIFEST}"])
+    jsonschema.validate(plain, schema.of_manifest(), jsonschema.Draft202012Validator)
+    known = schema.of_manifest()["$defs"]["File"]["properties"]
+    assert {name for row in plain["files"] for name in row} == {*known} - {"left_out"}

@@ -17,7 +17,9 @@ import gpudoctor
 from gpudoctor import doctor, snapshot
 from gpudoctor import model as m
 from gpudoctor.cli import COMMANDS, check, check_options, main
+from gpudoctor.cli.schema import PUBLISHED
 from gpudoctor.errors import UserError, WorkError
+from gpudoctor.report import schema
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +198,8 @@ def test_module_and_version() -> None:
 
 def test_schema_is_json() -> None:
     assert json.loads(run("schema").stdout)["title"] == "gpudoctor.report/1"
+    titles = [json.loads(run("schema", of).stdout)["title"] for of in schema.SCHEMAS]
+    assert titles == [f"gpudoctor.{of}/1" for of in PUBLISHED]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gpudoctor import comparing
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
@@ -24,7 +25,8 @@ from gpudoctor.model import (
     Result,
     Status,
 )
-from gpudoctor.report import findings, markdown, schema, terminal, words
+from gpudoctor.opening import Opened
+from gpudoctor.report import compared, findings, markdown, schema, terminal, words
 from gpudoctor.report import json as json_format
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -195,6 +197,16 @@ def test_golden(name: str) -> None:
 def test_json_follows_the_published_schema(report: Report) -> None:
     jsonschema.Draft202012Validator.check_schema(schema.schema())
     jsonschema.validate(json.loads(json_format.render(report)), schema.schema(), jsonschema.Draft202012Validator)
+
+
+def test_a_difference_follows_the_published_schema() -> None:
+    one, other = Opened("a.json", HEALTHY, None), Opened("b.json", REPORT, None)
+    plain = json.loads(compared.as_json(one, other, comparing.compare(one, other)))
+    assert plain["only"][1]
+    jsonschema.validate(plain, schema.of_difference(), jsonschema.Draft202012Validator)
+    del plain["worse"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(plain, schema.of_difference(), jsonschema.Draft202012Validator)
 
 
 def test_schema_refuses_another_shape() -> None:

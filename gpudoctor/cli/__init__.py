@@ -26,7 +26,7 @@ COMMANDS = {
     "explain": "Say what a log, a message, a code, a check or a problem means, and how to fix it.",
     "list": "List the checks: what each reads, at which level it runs, what it needs.",
     "knowledge": "Say what state the tables of known GPUs, drivers, codes and messages are in.",
-    "schema": "Print the JSON Schema of the JSON report.",
+    "schema": "Print the JSON Schema of a report, a difference or a bundle.",
 }
 _EPILOG = """\
 \b

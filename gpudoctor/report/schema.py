@@ -1,4 +1,4 @@
-"""The JSON Schema of the JSON report, made from the same dataclasses."""
+"""The JSON Schemas of what programs may read, made from the same dataclasses."""
 
 from __future__ import annotations
 
@@ -8,23 +8,69 @@ import msgspec
 
 from gpudoctor.model import REPORT_SCHEMA, Report
 
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
 
 def schema() -> dict[str, Any]:
-    """JSON Schema, draft 2020-12. A report always has every field, so every field is required."""
+    """Of the JSON report, draft 2020-12. A report always has every field, so every field is required."""
     made = msgspec.json.schema(Report)
     kinds = made["$defs"]
     for name in ("on", "recipe"):
         del kinds["Fix"]["properties"][name]
     kinds["Fix"]["description"] = "One way out: a line to paste, the command that shows it worked, and what takes it back."
-    for kind in kinds.values():
-        if kind.get("type") == "object":
-            kind["required"] = list(kind["properties"])
     verdict = kinds["Report"]["properties"]
     verdict["schema"] = {"const": REPORT_SCHEMA}
     verdict["status"] = {"enum": ["pass", "warn", "fail"]}
-    dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, "$id": "urn:gpudoctor:report:1", "title": REPORT_SCHEMA, **made}
+    return _published(REPORT_SCHEMA, made)
 
 
-def render() -> str:
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+def of_difference() -> dict[str, Any]:
+    """Of `gpudoctor diff --format json`."""
+    from gpudoctor.comparing import Comparison
+    from gpudoctor.report.compared import SCHEMA
+
+    made = msgspec.json.schema(Comparison)
+    compared = made["$defs"]["Comparison"]
+    name = {"type": "string", "description": "What the file is called."}
+    compared["properties"] = {"schema": {"const": SCHEMA}, "a": name, "b": name, **compared["properties"]}
+    return _published(SCHEMA, made)
+
+
+def of_manifest() -> dict[str, Any]:
+    """Of the manifest.json in a bundle. What was asked has more fields than a file that is only kept."""
+    from gpudoctor.bundle import SCHEMA
+
+    text, number = {"type": "string"}, {"type": "number"}
+    row = {
+        "file": {"type": ["string", "null"], "description": "Beside the manifest; null where nothing was kept."},
+        "bytes": {"type": "integer"},
+        "sha256": text,
+        "left_out": {**text, "description": "Why the answer is not in a file of its own."},
+        "asked": {**text, "description": "The question, as the snapshot names it."},
+        "status": text,
+        "exit": {"type": ["integer", "null"]},
+        "seconds": number,
+        "detail": text,
+    }
+    files = {"type": "array", "items": {"$ref": "#/$defs/File"}}
+    kinds = {
+        "Manifest": {"type": "object", "properties": {"schema": {"const": SCHEMA}, "files": files}},
+        "File": {"type": "object", "properties": row},
+    }
+    made = _published(SCHEMA, {"$ref": "#/$defs/Manifest", "$defs": kinds})
+    kinds["File"]["required"] = ["file"]
+    return made
+
+
+SCHEMAS = {"report": schema, "diff": of_difference, "bundle": of_manifest}
+
+
+def _published(name: str, made: dict[str, Any]) -> dict[str, Any]:
+    for kind in made["$defs"].values():
+        if kind.get("type") == "object":
+            kind["required"] = list(kind["properties"])
+    return {"$schema": _DIALECT, "$id": f"urn:{name.replace('.', ':').replace('/', ':')}", "title": name, **made}
+
+
+def render(of: str = "report") -> str:
+    return msgspec.json.format(msgspec.json.encode(SCHEMAS[of]()), indent=2).decode() + "\n"
