@@ -105,7 +105,9 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
             return content
         else:
             raise UserError(f"{name} was changed after it was written: its {SNAPSHOT} has not the sha256 of its {MANIFEST}")
-    raise UserError(f"{name} holds no {FOLDER}/{SNAPSHOT}: it is no bundle of gpudoctor, or one of a report only")
+    raise UserError(
+        f"{name} holds no {FOLDER}/{SNAPSHOT}: it is no bundle of gpudoctor, or one of a report alone; pass that report"
+    )
 
 
 def _sum_of_snapshot(manifest: bytes) -> str:

@@ -124,7 +124,10 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
 
         embedded = html.embedded(data.decode("utf-8", "replace"))
         if not embedded:
-            raise UserError(f"{path} holds no snapshot of gpudoctor: {READABLE}")
+            raise UserError(
+                f"{path} is a page without a snapshot of gpudoctor, such as one made of a report alone: "
+                "pass what it was made of, a report as JSON, a snapshot or a bundle"
+            )
         data = embedded
     if data.lstrip()[:1] != b"{":
         raise UserError(f"{path} holds no snapshot of gpudoctor: {READABLE}")

@@ -103,7 +103,7 @@ REFUSED = [
     (b'{"schema": "gpudoctor.report/9"}', "is not a report that this version reads: its schema is 'gpudoctor.report/9', not "),
     (b'{"schema": "gpudoctor.report/0"}', "is not a report that this version reads: its schema is 'gpudoctor.report/0', not "),
     (b'{"schema": "gpudoctor.report/1"}', "is a broken gpudoctor report"),
-    (b"<!doctype html><p>hello", "holds no snapshot of gpudoctor: what can be"),
+    (b"<!doctype html><p>hello", "is a page without a snapshot of gpudoctor, such as one made of a report alone: pass"),
     (b"\x1f\x8bhello", "cannot be unpacked"),
     (gzip.compress(SNAPSHOT.read_bytes())[:-20], "cannot be unpacked"),
     (b'{"a":' * 9000 + b"1" + b"}" * 9000, "levels deep"),
@@ -126,6 +126,15 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, number: int) -> None:
     assert result.stderr.count("\n") == 1
     assert len(result.stderr) < 500 + len(str(file))
     assert result.stderr.strip().isprintable()
+
+
+def test_a_page_of_a_report_alone_says_what_to_pass_instead(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(formats.render("json", REPORT))
+    assert run("report", str(tmp_path / "report.json"), "-o", str(tmp_path / "report.html")).exit_code == 0
+    result = run("report", str(tmp_path / "report.html"))
+    assert result.exit_code == 2
+    assert "such as one made of a report alone: pass what it was made of, a report as JSON" in result.stderr
+    assert "HTML" not in result.stderr
 
 
 @pytest.mark.parametrize(
