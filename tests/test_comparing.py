@@ -82,6 +82,16 @@ def test_what_only_one_was_asked_is_no_difference() -> None:
         assert comparison.is_same
 
 
+def test_a_field_that_an_older_gpudoctor_did_not_ask_is_no_difference() -> None:
+    taken = load("workstation")
+    fields = dict(taken.replies["nvml:gpu0"].value)
+    del fields["MigMode"]
+    before = replace(taken, replies={**taken.replies, "nvml:gpu0": Reply("ok", fields)})
+    assert comparing.compare(opened(before), opened(taken)).is_same
+    variable = with_reply(taken, "environment", "NCCL_DEBUG", "INFO")
+    assert not comparing.compare(opened(taken), opened(variable)).is_same
+
+
 def test_what_only_one_was_asked_is_told_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     good = load("h100")
     bad = without(with_reply(good, "environment", "NCCL_P2P_DISABLE", "1"), "file:/proc/version")
@@ -101,12 +111,12 @@ def test_the_driver_and_libraries_come_before_compilers_and_programs_that_are_no
         "command:nv-fabricmanager --version": Reply("missing"),
         "file:/a/program": Reply("missing"),
         "packages": Reply("ok", packages),
-        "nvml": parts.exchanged(good.replies["nvml"], "driver_version", Reply("ok", {"driver_version": "1.2.3"})),
+        "nvml": parts.exchanged(good.replies["nvml"], "library", Reply("ok", {"library": "/opt/libnvidia-ml.so.1"})),
     }
     good = replace(good, replies={**good.replies, "file:/a/program": Reply("ok", "one")})
     comparison = comparing.compare(opened(good), opened(replace(good, replies=replies)))
     told = [(change.question, change.part) for change in comparison.changes if not (change.decides or change.is_noise)]
-    wanted = [("nvml", "driver_version"), ("packages", "zipp"), ("environment", "CC"), ("file:/a/program", "")]
+    wanted = [("nvml", "library"), ("packages", "zipp"), ("environment", "CC"), ("file:/a/program", "")]
     assert [place for place in told if place in wanted] == wanted
 
 

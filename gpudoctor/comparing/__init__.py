@@ -154,7 +154,8 @@ def _of_question(question: str, first: Reply, second: Reply) -> Iterator[Change]
     for part in dict.fromkeys((*theirs, *ours)):
         a, b = theirs.get(part, ABSENT), ours.get(part, ABSENT)
         if a != b:
-            yield Change(question, part, a, b, is_noise=noise.is_noise(question, part))
+            is_unasked = ABSENT in (a, b) and noise.has_fields(question)
+            yield Change(question, part, a, b, is_noise=is_unasked or noise.is_noise(question, part))
 
 
 def _told(reply: Reply) -> Any:

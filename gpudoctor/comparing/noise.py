@@ -17,3 +17,14 @@ _PARTS = re.compile(
 
 def is_noise(question: str, part: str) -> bool:
     return bool(_QUESTIONS.fullmatch(question) or _PARTS.fullmatch(part))
+
+
+# Whose parts gpudoctor chooses: one that an answer has not was not asked; what a GPU cannot say has an error in its place.
+_OF_FIELDS = re.compile(
+    r"nvml(:gpu\d+)?|cuda|interpreter|limits|cgroup-limits|uname|torch|toolchain|wsl|container-start|processor"
+)
+
+
+def has_fields(question: str) -> bool:
+    """Whether an older gpudoctor may have asked for fewer parts of this answer."""
+    return bool(_OF_FIELDS.fullmatch(question))
