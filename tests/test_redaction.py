@@ -76,6 +76,8 @@ def lines(*given: str, **settings: object) -> list[str]:
         "/home/kubernetes/bin/nvidia/bin/nvidia-smi ~/.cache/torch_extensions /swapfile https://docs.k3s.io/advanced",
         "rm -f /tmp/nvidia-mps/control /tmp/nvidia-mps/nvidia-cuda-mps-control.pid /tmp/nvidia-mps/log",
         "mv /usr/local/lib/python3.12/site-packages.off x; awk '/SlurmdSpoolDir/ {print $3}'",
+        "/home/.local/lib/python3.11/site-packages/x.py /home/.cache/torch",
+        "HF_TOKEN: not set, the password is wrong, connected to server version 12.4.1.0",
     ],
 )
 def test_what_tells_nothing_stays(text: str) -> None:
@@ -207,6 +209,16 @@ def test_what_tells_nothing_stays(text: str) -> None:
         (r"{\"hostname\":\"zeta\",\"user\":\"zorv\"}", r"{\"hostname\":\"host-1\",\"user\":\"user-1\"}"),
         ("https://wandb.ai/initech-ml/moonshot/runs/abc123xy", "https://wandb.ai/dir-1/dir-2/runs/dir-3"),
         ("trying to connect to (gpu17, 29500)", "trying to connect to (host-1, 29500)"),
+        ("connect to 18.204.13.7 failed, MASTER_ADDR=3.92.14.7", "connect to ip-public-1.1 failed, MASTER_ADDR=ip-public-2.1"),
+        ("any network address of (18.204.13.7, 29500)", "any network address of (ip-public-1.1, 29500)"),
+        ("inet 18.1.2.3 peer 4.5.6.7 --master_addr 8.8.4.4", "inet ip-public-1.1 peer ip-public-2.1 --master_addr ip-public-3.1"),
+        ("nfs rw,addr=3.4.5.6,clientaddr=18.7.8.9", "nfs rw,addr=ip-public-1.1,clientaddr=ip-public-2.1"),
+        ("ping 93.184.216.34", "ping ip-public-1.1"),
+        ("18.1.2.3 answers, 18.1.2.3:29500 does not", "ip-public-1.1 answers, ip-public-1.1:29500 does not"),
+        ("hf_AbCdefghijklmnopqrstuvwxyzABCDEFGHIJK", "<redacted:secret>"),
+        ("AZURE_OPENAI_KEY: 0123456789abcdef0123456789abcdef", "AZURE_OPENAI_KEY: <redacted:secret>"),
+        ("--api_key abcDEFghi, the password is Tr0ub4dor", "--api_key <redacted:secret>, the password is <redacted:secret>"),
+        ("/home/李雷/代码/train.py /data/проект/x.py", "/home/user-1/dir-1/train.py /data/dir-2/x.py"),
     ],
 )
 def test_what_tells_something_is_replaced(text: str, redacted_text: str) -> None:

@@ -39,11 +39,15 @@ _VERSION = re.compile(
     r"[ \t]*[=:(]?[ \t]*[\"']?$"
 )
 _ADDRESS = re.compile(
-    r"(?i)(?://|@|\[|\baddr\w*\W{1,3}|\bip\w*\W{1,3}|\binet6?\s|\bhost\w*\W{1,3}|\b(?:from|to|peer|server|connect\w*|listen\w*|bind|via|gateway"
-    r"|nameserver|dns|remote\w*|client|endpoint|master\w*|node|lookup|tcp|udp)\W{1,3})$"
+    r"(?i)(?://|@|\[|(?:\baddr|_addr|\bip|\bhost|\bconnect|\blisten|\bremote|\bmaster|\bping|\bssh)\w*\W{1,3}"
+    r"|\binet6?\s|\baddress(?:es)? of\W{1,3}"
+    r"|\b(?:peer|bind|via|gateway|nameserver|dns|client|endpoint|lookup|tcp|udp|clientaddr)\W{1,3}"
+    r"|\b(?:connect\w*|bytes|reply|packets?|route\w*|login|ssh\w*|accepted \w+ for \S+) (?:from|to)\W{1,3})$"
 )
 _PORT_OR_PREFIX = re.compile(r":\d{2,5}(?!\d)|/\d{1,2}(?![\d.])|<\d+>|\]:\d")
-_LISTED = re.compile(r"^\s*(?:ii\s+)?[A-Za-z][\w.+:-]*\s+$")  # `pip list`, `dpkg -l`: a name, and its version
+_LISTED = re.compile(
+    r"^\s*(?:ii\s+[A-Za-z][\w.+:-]*\s+|[A-Za-z][\w.+:-]*\s{2,})$"
+)  # `pip list`, `dpkg -l`: a name, and its version
 _NEVER_A_VERSION = re.compile(r"192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.")
 _LARGEST_MAJOR_VERSION = 20
 _BEFORE = 40  # characters in which an address or a version announces itself
@@ -143,8 +147,8 @@ def _is_address(dotted: str, before: str, after: str, versions: Container[str]) 
         return False
     if _NEVER_A_VERSION.match(dotted) or has_port:
         return True
-    if _VERSION.search(before) or (_LISTED.match(before) and not _ADDRESS.search(before)):
+    if _VERSION.search(before):
         return False
-    if _ADDRESS.search(before) or parts[0] == "10":
-        return parts[0] == "10" or int(parts[0]) > _LARGEST_MAJOR_VERSION or before.endswith(("//", "@", "["))
-    return int(parts[0]) > _LARGEST_MAJOR_VERSION
+    if _ADDRESS.search(before):
+        return True
+    return not _LISTED.match(before) and (parts[0] == "10" or int(parts[0]) > _LARGEST_MAJOR_VERSION)

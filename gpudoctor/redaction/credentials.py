@@ -39,21 +39,23 @@ _NAMED = re.compile(
     + ")"
 )
 _OPTION = re.compile(
-    r"(?i)((?<!\w)--?[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|api-?key|credentials?)[ =])(?!-)("
+    r"(?i)((?<!\w)--?[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|api[-_]?key|credentials?)[ =])(?!-)("
     + _VALUE
     + ")"
 )
 _VARIABLE = re.compile(
-    r"(\b[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|CREDENTIALS?|_AUTH|_PAT)(?:_\w+)?=)"
+    r"(\b[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|CREDENTIALS?|_AUTH|_PAT)(?:_\w+)?"
+    r"(?:=|: (?=\S*\d)(?=\S{8})))"
     r"(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&<>{}()\[\]\\]+)"
 )
+_SAID = re.compile(r"(?i)(\bpass(?:word|phrase) (?:is|was):? )([\"']?(?=\S*\d)[^\s\"']{6,}[\"']?)")
 _LOGIN = re.compile(r"(?i)((?:(?:wandb|huggingface-cli|hf auth|ngc) login (?:--\S+ )*|\bapi key:?\s+))([\w-]{16,})")
 _SHORT_OPTION = re.compile(
     r"((?:\b(?:sshpass|mysql|mysqldump|(?:docker|podman|nerdctl|helm registry|az acr) login)\b[^|\n]*? -p ?"
     r"|\bcurl\b[^|\n]*? -u ?[^\s:]+:))"
     r"(?!\d+(?:\s|$))([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
 )
-_WITH_NAMES = (_IN_QUERY, _ENCODED, _HEADER, _COOKIE, _NETRC, _VARIABLE, _OPTION, _SHORT_OPTION, _NAMED, _LOGIN)
+_WITH_NAMES = (_IN_QUERY, _ENCODED, _HEADER, _COOKIE, _NETRC, _VARIABLE, _OPTION, _SHORT_OPTION, _NAMED, _SAID, _LOGIN)
 _NAMES = re.compile(r"(?i)pass|secret|token|key|auth|credential|bearer|basic |login|_pat=|sig=|cookie|_pwd=|mysql|curl|%3d")
 _HARMLESS = re.compile(
     r"(?i)[\"']?(?:\d{1,12}(?:\.\d+)?|none|null|nil|true|false|yes|no|removed|/(?:root|etc|home|run|var|usr|opt|tmp|proc|dev)/\S*|XID_\w+|present|required|missing|invalid|unset|empty|set|failed|"

@@ -37,7 +37,7 @@ class Paths:
 
     def users(self, path: str) -> list[str]:
         """Whose home folders a path names."""
-        return [name for name in HOMES.findall(path) if name not in NO_USERS and not is_token(name)]
+        return [name for name in HOMES.findall(path) if is_user(name) and not is_token(name)]
 
     def replaced(self, path: str) -> str:
         """An absolute path, or one that begins with ~, with / between its parts."""
@@ -52,7 +52,7 @@ class Paths:
 
     def _home(self, found: re.Match[str]) -> str:
         name = found[1]
-        return found[0] if name in NO_USERS else found[0][: -len(name)] + self._tokens("user", name)
+        return found[0][: -len(name)] + self._tokens("user", name) if is_user(name) else found[0]
 
     def _head(self, head: str) -> str:
         known = KNOWN_VERSIONED_ROOTS.match(head) or KNOWN_ROOTS.match(head)
@@ -76,6 +76,11 @@ class Paths:
         if ending and ending.start() and says_nothing("x" + ending[0]):
             return self._tokens("file", name[: ending.start()]) + ending[0]
         return self._tokens("dir", name)
+
+
+def is_user(name: str) -> bool:
+    """Whether a folder of /home is somebody's: where /home is a home itself, there are .cache and .local."""
+    return name not in NO_USERS and not name.startswith(".")
 
 
 def says_nothing(name: str) -> bool:

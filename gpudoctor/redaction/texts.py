@@ -32,7 +32,8 @@ SWEPT = (
     "volume",
 )
 _NOTHING_IN_IT = re.compile(
-    r"(?!.{0,40}(?i:passw|user |proxyjump|k_live_))[A-Za-z_ ]{0,40}|[\d, ]*|\d+\.\d+|[\da-f]{0,11}|0x[\da-f]{1,16}"
+    r"(?!.{0,40}(?i:passw|user |proxyjump|_live_|_test_)|.{0,40}(?:AKIA|ASIA|hf_|gh[opsur]_|npm_|wandb_|AIza))[A-Za-z_ ]{0,40}"
+    r"|[\d, ]*|\d+\.\d+|[\da-f]{0,11}|0x[\da-f]{1,16}"
 )
 _NUMBER_IN_JSON = re.compile(r'\s*(?:"[A-Za-z_ ]{0,40}": )?(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|null|true|false|[][{}]*),?')
 
@@ -49,6 +50,7 @@ class Texts:
         self.places = Places(tokens, self.paths)
         self._names = Names(tokens, self.places)
         self._words = words
+        self._versions = versions
         self._known_by_sign: dict[str, str] = {}
         self._done: dict[str, str] = {}
         self._again: dict[str, str] = {}
@@ -113,7 +115,9 @@ class Texts:
         if size != self._swept[0]:
             self._token_of = {name.lower(): token for word in reversed(SWEPT) for name, token in self._names_of(word)}
             forms = [re.escape(name) for name in sorted(self._token_of, key=len, reverse=True)]
+            self._token_of |= dict(self._names_of("ip"))
             forms += [rf"(?:[\w-]+\.)+{re.escape(name)}" for name, _ in self._names_of("domain")]
+            forms += [rf"(?<!\.){re.escape(name)}(?!\.\d)" for name, _ in self._names_of("ip")]
             stems = [re.escape(name) for name, _ in self._names_of("iface")]
             forms += [rf"(?P<iface>{'|'.join(stems) or '(?!)'})(?P<number>\d[\d.]*|)"]
             pattern = re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9])")
@@ -126,4 +130,6 @@ class Texts:
         known = self.tokens.known(word).items()
         if word == "word":
             return [(name, token) for name, token in known if len(name) >= SHORTEST - 1]
+        if word == "ip":
+            return [(name, token) for name, token in known if name not in self._versions]
         return [(name, token) for name, token in known if not is_token(name) and not is_common(name, self._words)]

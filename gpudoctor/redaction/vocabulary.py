@@ -49,7 +49,7 @@ PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())
 PATH_WORD_FORMS = re.compile(
     r"[a-z]?\d+[a-z]{0,2}|(?:cp|py|cu|sm|rc|post|amd|el|fc)\d+t?|[a-z]|(?:selfgz|ollama|torchelastic)\d*"
 )
-SPLIT_WORDS = re.compile(r"[^A-Za-z0-9]+")
+SPLIT_WORDS = re.compile(r"[\W_]+")
 MADE_BY_TOOLS = re.compile(
     r"\[?[*?]+\]?|\.singularity\.d|__\w+__|(?:pip-|nccl-|nvidia)[\w.+-]*|lib(?:cu|nv|nccl|torch)[\w.+-]*|lib[\w.+-]*\.(?:so|a)[\w.*]*|\$[\w{}]+|[\w.]*\[[a-z0-9-]+\][\w.*]*"
     r"|(?:cuda|cudnn|nvidia|NVIDIA|libnv\w*|nccl)[\w.+-]*\.(?:deb|rpm|run|pin)|apt-dpkg-install-\w+"
