@@ -11,7 +11,7 @@ from gpudoctor.model import Reply, Snapshot
 from gpudoctor.probes import environment
 from gpudoctor.redaction import interfaces
 from gpudoctor.redaction.common import SYSTEM_GROUPS
-from gpudoctor.redaction.credentials import NAME_OF_SECRET
+from gpudoctor.redaction.secret_forms import NAME_OF_SECRET
 from gpudoctor.redaction.texts import Texts
 from gpudoctor.redaction.tokens import is_token
 
@@ -248,10 +248,10 @@ class _Rules:
 
     def _text(self, value: Any) -> Any:
         lines = value["lines"]
-        kept = self._texts.credentials.without_keys(text for _, text in lines)
+        kept = self._texts.credentials.without_blocks(text for _, text in lines)
         return {**value, "lines": [[number, text] for (number, _), text in zip(lines, kept, strict=True)]}
 
     def _log(self, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("lines"), list):
             return value
-        return {**value, "lines": self._texts.credentials.without_keys(value["lines"])}
+        return {**value, "lines": self._texts.credentials.without_blocks(value["lines"])}

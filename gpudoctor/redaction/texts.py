@@ -12,6 +12,7 @@ from gpudoctor.redaction.identifiers import Identifiers
 from gpudoctor.redaction.names import Names
 from gpudoctor.redaction.paths import Paths
 from gpudoctor.redaction.places import Places
+from gpudoctor.redaction.secret_forms import OF_LETTERS
 from gpudoctor.redaction.tokens import Tokens, is_token
 
 # A name of one of these is replaced wherever it stands as a word, unless it is a common one.
@@ -32,7 +33,7 @@ SWEPT = (
     "volume",
 )
 _NOTHING_IN_IT = re.compile(
-    r"(?!.{0,40}(?i:passw|user |proxyjump|_live_|_test_)|.{0,40}(?:AKIA|ASIA|hf_|gh[opsur]_|npm_|wandb_|AIza))[A-Za-z_ ]{0,40}"
+    rf"(?!.{{0,40}}(?i:passw|user |proxyjump)|.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_ ]{{0,40}}"
     r"|[\d, ]*|\d+\.\d+|[\da-f]{0,11}|0x[\da-f]{1,16}"
 )
 _NUMBER_IN_JSON = re.compile(r'\s*(?:"[A-Za-z_ ]{0,40}": )?(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|null|true|false|[][{}]*),?')
