@@ -118,7 +118,7 @@ def test_what_tells_nothing_stays(text: str) -> None:
         ("docker login -u bob -p Sw0rdfish nvcr.io", "docker login -u user-1 -p <redacted:secret> nvcr.io"),
         (
             "redis --requirepass Sw0rdfish, curl -u bob:Sw0rdfish",
-            "redis --requirepass <redacted:secret>, curl -u bob:<redacted:secret>",
+            "redis --requirepass <redacted:secret>, curl -u user-1:<redacted:secret>",
         ),
         (
             '"env": ["DB_PASS=x1", "SECRET_SAUCE=ketchup"]',
@@ -268,6 +268,19 @@ def test_what_is_kept_is_kept_and_the_rest_is_not(kind: str) -> None:
             assert value in text, value
     others = [value for value, of in canaries.VALUES.items() if of != kind]
     assert [value for value in others if value in text and not any(value in kept for kept in given)] == []
+
+
+def test_a_word_goes_wherever_it_begins_a_name() -> None:
+    text = "apollo01 ApolloTrainer my-apollo apollo_x APOLLO, apollonius"
+    assert lines(text, words=("apollo ",)) == ["word-1.01 word-1.Trainer my-word-1 word-1_x word-1, apollonius"]
+
+
+def test_a_host_that_is_called_after_a_gpu_leaves_the_gpu_its_name() -> None:
+    assert lines("bob@l40s: NVIDIA L40S", "Jan 01", "jan@gh200: GH200") == [
+        "user-1@host-1: NVIDIA L40S",
+        "Jan 01",
+        "user-2@host-2: GH200",
+    ]
 
 
 def test_secrets_are_not_kept_and_not_in_the_map() -> None:

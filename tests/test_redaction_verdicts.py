@@ -71,3 +71,24 @@ def test_of_texts(part: int) -> None:
             compare(evidence.added(replace(machine.load(case["machine"]), measured={}), told))
         else:
             compare(evidence.snapshot_of(told))
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("#3 0x00007f12ab34cd56 in cudaMalloc@plt () from ./llama", "llama-oom"),
+        ("don@box7:~$ journalctl -u nvidia-fabricmanager", "fabric-manager-mismatch-log"),
+        ("#SBATCH --job-name=pipeline", "told-numba-kernel-that-cannot-be-compiled"),
+        ("#SBATCH --job-name=fused", "found-ninja-only"),
+        ("docker run --name validate --gpus all x", "told-operator-validator-finds-no-driver-gke"),
+        ('{"user":"via"}', "triton-no-c-compiler"),
+        ("ls /home/plan/x", "tensorrt-other-gpu"),
+        ("ls /home/magic/x", "couldnt-communicate-another-kernel"),
+        ("ls /home/layout/x", "told-ray-names-causes-that-may-be"),
+        ("ls /home/resident/x", "told-wsl-refuses-to-keep-resident"),
+        ("ls /home/prior/x", "dist-ddp-unused-parameters"),
+    ],
+)
+def test_a_name_that_is_a_word_of_a_message_leaves_the_message(line: str, text: str) -> None:
+    case = yaml.load((TEXTS[0].parent / f"{text}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    compare(evidence.snapshot_of(evidence.of_text(f"{line}\n{case['text']}")))

@@ -76,8 +76,8 @@ def redacted(
     every = strings(snapshot)
     for text in (*every, beside):
         known.reserve(text)
-    for word in filter(None, words):
-        known.expect("word", word.lower())
+    for word in words:
+        known.expect("word", word.strip().lower())
     texts.learn(every)
     first = structured(snapshot, texts)
     for text in strings(first):

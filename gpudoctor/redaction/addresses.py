@@ -13,7 +13,10 @@ from gpudoctor.redaction.tokens import Tokens
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_V4 = re.compile(r"(?<![\w.])(?<!\.-)(\d{1,3}(?:\.\d{1,3}){3})(?![\w]|\.\d|-\w)")
+_V4 = re.compile(
+    r"(?:(?<![\w.])|(?<=%2F)|(?<=[a-z]_))(?<!\.-)(\d{1,3}(?:\.\d{1,3}){3})"
+    r"(?![A-Za-z0-9]|_(?![\dA-Za-z])|\.\d|\.post|-(?!\d{1,3}\.\d)\w)"
+)
 _V6 = re.compile(
     r"(?:(?<![\w:.])|(?<=%5B)|(?<=%5b))((?:[A-Za-z][\w.-]*:)??)((?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?)"
     r"(?!\w|:[\w:]|\.\d)"
@@ -21,11 +24,11 @@ _V6 = re.compile(
 _BYTES = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2})+(?![\w-]|:\w)")
 _MAC_IN_NAME = re.compile(r"(?<![A-Za-z0-9])enx[0-9a-f]{12}(?![A-Za-z0-9])")
 _DOTTED_MAC = re.compile(r"(?<![\w.])(?=[\d.]*[a-f])[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}(?![\w.])")
-_SAID_MAC = re.compile(r"(?i)((?<![a-z])(?:hw|mac)_?(?:addr(?:ess)?)?[\"']?\s?[=:]\s?[\"']?)([0-9a-f]{12})(?!\w)")
+_SAID_MAC = re.compile(r"(?i)((?<![a-z])(?:hw|mac)[_ ]?(?:addr(?:ess)?)?[\"']?(?:\s?[=:]\s?| )[\"']?)([0-9a-f]{12})(?!\w)")
 _BYTE_LENGTHS = (6, 8, 14, 20)  # Ethernet, InfiniBand's GUID, the header of a frame, IP over InfiniBand
 _GUID = re.compile(r"(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])", re.IGNORECASE)
 _SAID_GUID = re.compile(
-    r"(?i)(?<![a-z])((?:node|port|system|sys|image|s|d|ib|peer)?[_ ]?gu?id[\w ]{0,12}[=:,]?\s*\"?)"
+    r"(?i)(?<![a-z])((?:node|port|system|sys|image|s|d|ib|peer)?[_ ]?gu?id[\w ]{0,40}[=:,]?\s*\"?)"
     r"(0x[0-9a-f]{12,16}|[0-9a-f]{16})\b"
     r"|(\b(?:Ca|Switch|Rt)\s*:?\s+(?:\d+\s+)?\"?|\b[HSR]-)((?:0x)?[0-9a-f]{16})\b"
 )
@@ -34,22 +37,26 @@ _NO_ADDRESS = re.compile(r"0|127|255")
 
 # What stands before a version, and what before an address.
 _VERSION = re.compile(
-    r"(?i)(?:version|release|firmware|\bfw|driver|toolkit|sdk|nccl|kernel|linux|python|\bv|[=<>~!]=|\.so\.?|[-_+~]|\btensorrt[\w-]*"
-    r"|\b(?:lib|nvidia|cuda|cudnn|cu(?:blas|fft|file|pti|rand|solver|sparse|tensor)|nv(?:jitlink|rtc|tx|vm))[\w-]*)"
-    r"[ \t]*[=:(]?[ \t]*[\"']?$"
+    r"(?i)(?:version|release|firmware|\bfw|driver|toolkit|sdk|nccl|kernel|linux|python|\bv|[=<>~!]=|\.so(?:\.\d+)?\.?|[-_+~]"
+    r"|\b(?:tensorrt|trt)[\w-]*"
+    r"|\b(?:lib|nvidia(?!\d)|cuda(?!-node)|cudnn|cu(?:blas|fft|file|pti|rand|solver|sparse|tensor)|nv(?:jitlink|rtc|tx|vm))[\w-]*)"
+    r"[\"'`]?[ \t]*(?:=>|[=:(|])?[ \t]*[\"'`]?$"
 )
+_LIBRARY = re.compile(r"(?i)(?:curand|cublas|cufft|cusolver|cusparse|cudnn|tensorrt|\btrt)")  # whose versions have four parts
 _ADDRESS = re.compile(
-    r"(?i)(?://|@|\[|(?:\baddr|_addr|\bip|\bhost|\bconnect|\blisten|\bremote|\bmaster|\bping|\bssh)\w*\W{1,3}"
-    r"|\binet6?\s|\baddress(?:es)? of\W{1,3}"
-    r"|\b(?:peer|bind|via|gateway|nameserver|dns|client|endpoint|lookup|tcp|udp|clientaddr)\W{1,3}"
+    r"(?i)(?://|@|\[|%3A%2F%2F"
+    r"|(?:\baddr|_addr|ip|\bhost|_host|\brhost|\bconnect|\blisten|\bremote|\bmaster|\bping|\bssh|\bcoordinator|\bleader)\w*(?:\W{1,3}|:\s+)"
+    r"|\binet6?\s|\baddress(?:es)? of\W{1,3}|\blogin: .{0,30} from "
+    r"|\b(?:peer|bind|via|src|broadcast|netmask|gateway|nameserver|dns|client|endpoint|lookup|tcp|udp|clientaddr)(?:\W{1,3}|:?\s+)"
     r"|\b(?:connect\w*|bytes|reply|packets?|route\w*|login|ssh\w*|accepted \w+ for \S+) (?:from|to)\W{1,3})$"
 )
+_OF_REQUEST = re.compile(r" - \S+ \[\d|\s+\| (?:GET|HEAD|POST|PUT|DELETE)\b| port \d")  # an access log; an address and its port
 _PORT_OR_PREFIX = re.compile(r":\d{2,5}(?!\d)|/\d{1,2}(?![\d.])|<\d+>|\]:\d")
-_LISTED = re.compile(
-    r"^\s*(?:ii\s+[A-Za-z][\w.+:-]*\s+|[A-Za-z][\w.+:-]*\s{2,})$"
-)  # `pip list`, `dpkg -l`: a name, and its version
+# `pip list`, `dpkg -l`: a name, and its version.
+_LISTED = re.compile(r"^\s*(?:ii\s+[A-Za-z][\w.+:-]*\s+|[A-Za-z][\w.+-]*[A-Za-z.+-]\s{2,})$")
 _NEVER_A_VERSION = re.compile(r"192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.")
 _LARGEST_MAJOR_VERSION = 20
+_AFTER = 24
 _BEFORE = 40  # characters in which an address or a version announces itself
 
 
@@ -61,8 +68,7 @@ class Addresses:
         self._versions = versions
 
     def replaced(self, text: str) -> str:
-        if ":" in text or "-" in text or "=" in text or text.count(".") > 1:
-            text = self._hardware(text)
+        text = self._hardware(text)
         if "::" in text or text.count(":") >= 7:
             text = _V6.sub(self._v6, text)
         if text.count(".") >= 3:
@@ -70,15 +76,22 @@ class Addresses:
         return text
 
     def _hardware(self, text: str) -> str:
-        text = _BYTES.sub(self._bytes, text)
-        text = _GUID.sub(lambda found: self._tokens.instead("guid", found[0], _digits(found[0])), text)
-        if "." in text or "ac" in text or "AC" in text:
+        if ":" in text or "-" in text:
+            text = _BYTES.sub(self._bytes, text)
+            text = _GUID.sub(self._plain_guid, text)
+        if "." in text or "ac" in text or "AC" in text or "HW" in text:
             text = _DOTTED_MAC.sub(lambda found: self._tokens.instead("mac", found[0], found[0].replace(".", "")), text)
             text = _SAID_MAC.sub(lambda found: found[1] + self._tokens.instead("mac", found[2], found[2].lower()), text)
-        if any(sign in text for sign in ("id", "ID", "Ca", "Switch", "-")):
+        if any(sign in text for sign in ("id", "ID", "Ca", "Switch", "H-", "S-", "R-")):
             text = _SAID_GUID.sub(self._guid, text)
             text = _LID.sub(lambda found: found[1] + self._tokens.instead("lid", found[2], str(int(found[2], 0))), text)
-        return _MAC_IN_NAME.sub(lambda found: self._tokens.instead("mac", found[0], found[0][3:]), text)
+        return (
+            _MAC_IN_NAME.sub(lambda found: self._tokens.instead("mac", found[0], found[0][3:]), text) if "enx" in text else text
+        )
+
+    def _plain_guid(self, found: re.Match[str]) -> str:
+        digits = _digits(found[0])
+        return found[0] if len(set(digits)) == 1 else self._tokens.instead("guid", found[0], digits)
 
     def _guid(self, found: re.Match[str]) -> str:
         before, value = (found[1], found[2]) if found[2] else (found[3], found[4])
@@ -94,7 +107,7 @@ class Addresses:
 
     def _v4(self, found: re.Match[str]) -> str:
         text, start, end = found.string, found.start(), found.end()
-        if not _is_address(found[1], text[max(0, start - _BEFORE) : start], text[end : end + 8], self._versions):
+        if not _is_address(found[1], text[max(0, start - _BEFORE) : start], text[end : end + _AFTER], self._versions):
             return found[0]
         return self.token(ipaddress.ip_address(found[1]))
 
@@ -147,8 +160,8 @@ def _is_address(dotted: str, before: str, after: str, versions: Container[str]) 
         return False
     if _NEVER_A_VERSION.match(dotted) or has_port:
         return True
-    if _VERSION.search(before):
+    if _VERSION.search(before) or _LIBRARY.search(before):
         return False
-    if _ADDRESS.search(before):
+    if _ADDRESS.search(before) or _OF_REQUEST.match(after):
         return True
     return not _LISTED.match(before) and (parts[0] == "10" or int(parts[0]) > _LARGEST_MAJOR_VERSION)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from gpudoctor.redaction.vocabulary import PATH_WORDS
 
 SHORTEST = 3
+_SIGNS = re.compile(r"\\[A-Za-z]|\[[A-Z]?([a-z])\]|\(\?[a-zA-Z:!<=]+")  # of a pattern; [Dd]etected is detected
 _FORMS = re.compile(
     r"(?i)\d+(?:[-_.]\d+)?|(?:gpu|cpu|node|host|server|machine|box|pc|desktop|laptop|workstation|cuda|nvidia|nv|rtx|a|h|b|l|v|p|t|card|rank|worker|job|step|core|numa"
     r"|eth|ib|mlx|render|port|link|lane|slot|user|admin|test|guest|login|head|master|compute|cluster|vm|ct|w|n|srv|hpc)[-_]?\d*"
@@ -17,7 +18,7 @@ _ACCOUNTS_TEXT = """
     root admin administrator user users ubuntu debian fedora centos rocky ec2-user azureuser opc vagrant docker nvidia jovyan
     jupyter conda builder build test guest nobody daemon default python node student runner worker app dev data work home
     public shared project projects model models team lab train trainer main local docker-user slurm gdm lightdm www-data max
-    will mark
+    will mark jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun
 """
 _ACCOUNTS = frozenset(_ACCOUNTS_TEXT.split())
 _SYSTEM_GROUPS_TEXT = """
@@ -46,7 +47,7 @@ def is_common(name: str, words: Iterable[str] = ()) -> bool:
 
 
 def _said() -> frozenset[str]:
-    """Every word that gpudoctor itself says about any check or problem."""
+    """Every word that gpudoctor itself says about any check or problem, and by which it knows a message or a GPU."""
     from gpudoctor import catalog
 
     return _words_of(tuple(catalog.problems()))
@@ -55,9 +56,13 @@ def _said() -> frozenset[str]:
 @functools.cache
 def _words_of(problems: tuple[str, ...]) -> frozenset[str]:
     from gpudoctor import catalog
+    from gpudoctor.knowledge import gpus, messages
 
     texts = [text for check in catalog.checks().values() for text in (check.id, check.explanation)]
     for _, problem in map(catalog.problems().__getitem__, problems):
         texts += [problem.id, problem.title, problem.why]
         texts += [text for fix in problem.fixes for text in (fix.title, fix.command, fix.verify)]
+    texts += [gpu.name for gpu in gpus.gpus()]
+    for message in messages.messages():
+        texts += [_SIGNS.sub(r" \1", pattern) for pattern in (message.pattern, message.over, message.unless)]
     return frozenset(re.findall(r"[a-z0-9]+", " ".join(texts).lower()))

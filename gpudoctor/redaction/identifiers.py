@@ -13,20 +13,24 @@ _PART_OF_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-(?=[a-f-]*\d)({_
 _ANY_PART = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_HEX}[0-9a-fA-F-]{{0,34}})(?![\w-])")
 _PLAIN = re.compile(rf"(?<![A-Za-z0-9])({_UUID})(?![A-Za-z0-9])")
 _OF_POD = re.compile(rf"(?<=pod){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?!{_HEX})")
-_CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!sha256[:=])[0-9a-f]{64}(?![0-9A-Za-z])")
+_CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!sha256[:= ])(?<!Got {8})[0-9a-f]{64}(?![0-9A-Za-z]|  \S)")
 _SHORT_CONTAINER = re.compile(r"(?i)(\bcontainers?(?:[ _]id)?[\s:=/\"'-]{1,3})(?=[a-f]*\d)([0-9a-f]{12})(?![0-9a-z])")
-_MACHINE = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{32}|[0-9a-f]{56}|(?=\d*[A-F])[0-9A-F]{32})(?![0-9A-Za-z])")
+_MACHINE = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{32}|[0-9a-f]{56}|(?=\d*[A-F])[0-9A-F]{32})(?![0-9A-Za-z]|  \S)")
 _SERIAL = re.compile(
-    r"(?i)((?<![a-z])(?:(?:id_)?s(?:erial|/?n)(?:[ _-]?(?:number|num|no\.?|short))?|(?:service|asset|chassis)[ _]tag)[\"']?"
+    r"(?i)((?<![a-z])(?:(?:id_|product_|board_|chassis_)?s(?:erial|/?n)(?:[ _-]?(?:number|num|no\.?|short))?"
+    r"|(?:service|asset|chassis)[ _]tag)[\"']?"
     r"(?:\s*[:=]\s*|>)[\"']?)([A-Za-z0-9][\w.-]{3,})"
 )
-_BARE_SERIAL = re.compile(r"(\bSerial )(?=[A-Z]*\d)([A-Z0-9]{8,})(?![\w-])")
+_BARE_SERIAL = re.compile(r"((?:\b|_)[Ss]erial[ #]|\bS/N )(?=[A-Z]*\d)([A-Z0-9]{8,})(?![\w-])")
 # Of disks, of instances in clouds (where an account is in the name, too), of file systems of Windows.
 _NAMED = re.compile(
-    r"(?<![\w-])((?:wwn-0x|eui\.|naa\.)[0-9a-f]{16,32}|i-(?:[0-9a-f]{8}|[0-9a-f]{17})|arn:aws[\w-]*:[\w:/.*-]+|(?<=UUID=)[0-9A-F]{4}-[0-9A-F]{4})"
+    r"(?<![\w-])((?:wwn-0x|eui\.|naa\.)[0-9a-f]{16,32}|i-(?:[0-9a-f]{8}|[0-9a-f]{17})|arn:aws[\w-]*:[\w:/.*-]+|(?<=UUID=)[0-9A-F]{4}-[0-9A-F]{4}"
+    r"|S-1-5-21(?:-\d+){3,4}|iqn\.\d{4}-\d\d\.[\w.:-]+|nqn\.\d{4}-\d\d\.[\w.:-]+)"
     r"(?![\w-])"
 )
-_SIGNS_OF_NAMED = ("wwn-", "eui.", "naa.", "i-", "arn:", "UUID=")
+_SIGNS_OF_NAMED = ("S-1-5-", "qn.", "wwn-", "eui.", "naa.", "i-", "arn:", "UUID=")
+_IN_ROW = re.compile(r"((?:NVIDIA|GPU-\d{8}|Tesla|Quadro)[^\n]*, )(\d{13})(?=,|$)")  # of nvidia-smi --query-gpu
+_PDI = re.compile(r"(\bGPU PDI\s+: )(0x[0-9a-f]{16})")
 _NO_SERIAL = re.compile(r"(?i)n/?a|none|unknown|\[?not.*|default.*|to be.*|0+|console.*|tty.*|uart.*")
 _KEY = re.compile(r"(?m)^(sig_key:\s+)(\S+)$")
 _SIGNATURE = re.compile(r"(?m)^(signature:\s+)((?:[0-9A-F:]+\s*)+)$")
@@ -61,6 +65,8 @@ class Identifiers:
     def _numbers(self, text: str) -> str:
         text = _CONTAINER.sub(lambda found: self.of_container(found[0]), text)
         text = _MACHINE.sub(lambda found: self._tokens("serial", found[0]), text)
+        if "NVIDIA" in text or "GPU" in text:
+            text = _PDI.sub(self._serial, _IN_ROW.sub(self._serial, text))
         if "ontainer" in text:
             text = _SHORT_CONTAINER.sub(lambda found: found[1] + self.of_container(found[2]), text)
         if any(sign in text for sign in _SIGNS_OF_NAMED):

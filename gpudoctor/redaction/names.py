@@ -18,7 +18,7 @@ _NO_NAMES_TEXT = """
     jobs node nodes sandbox image process runtime toolkit device gpu cuda nccl driver started stopped exited running failed
     created removed present other context eof permission http https tcp udp unix ssh systemd audit init sshd stdout stderr
     docker podman containerd log logs exec linux x86_64 aarch64 nobody daemon nvidia-persistenced new this that it at from as
-    set unset required optional
+    set unset required optional peer existing cluster server
 """
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
 _LISTED = re.compile(r"(?<![^, \t])[A-Za-z0-9][\w.-]*")  # nodes of a list, with or without :ranks

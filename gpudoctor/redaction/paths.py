@@ -22,7 +22,7 @@ from gpudoctor.redaction.vocabulary import (
 
 HOMES = re.compile(
     r"(?:^|/)(?:home\d*|homes|Users|run/media)/(?!(?:shared|Shared|Public)(?:/|$))"
-    r"([^/*?\s\"'():,;<>|&=]+(?: [A-Z][^/*?\s\"'():,;<>|&=]*(?=/| [A-Z]))*)"
+    r"([^/*?\s\"'():,;<>|&=]+(?: [A-Z][^/*?\s\"'():,;<>|&=]*(?=/| [A-Z]|$))*)"
 )
 _ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d+))+$")
 _SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # whoever built the program left them

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.redaction.paths import Paths
+from gpudoctor.redaction.paths import Paths, says_nothing
 from gpudoctor.redaction.tokens import Tokens, is_token
 from gpudoctor.redaction.vocabulary import DOMAINS, IMAGES, NAMESPACES
 
 _END = r"\s\"'`<>|;,(){}\\"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-# Last labels that are hardly ever the end of a name in a program; the others only beside a label with a digit or a dash.
+# Last labels that are hardly ever the end of a name in a program; the others can be.
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
 _UNSURE = (
     "local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab|net|io|ai|dev|cloud|tech|at|be|it|no|gr|hu|il|us"
+    "|xyz|app|co|info|pl|in|pt|ie|nz|mx|ro|ua|science|systems|site|online|arpa|box|ad|priv|intern"
+)
+_OF_PROGRAMS = frozenset(
+    {"self", "cls", "threading", "model", "module", "encoder", "decoder", "trainer", "args", "cfg", "logger"}
 )
 _INSIDE = "corp|internal|lan|local|intranet"
 _REGISTRY = (
@@ -21,13 +25,14 @@ _REGISTRY = (
     r"|(?:docker|nvcr|ghcr|quay|gcr)\.io"
 )
 _PARTS = (
-    rf"(?P<url>\b[a-z][a-z0-9+.-]{{1,20}}://(?:<redacted:secret>@)?[^{_END}\]]+)",
+    rf"(?P<url>\b[a-z][a-z0-9+.-]{{1,20}}://(?:<redacted:secret>@)?(?:\[[0-9A-Fa-f:.%]+\][^{_END}\]]*|[^{_END}\]]+))",
     # One path, which may have spaces, and no command line.
     r"(?P<quote>[\"'`])(?P<quoted>(?!(?:[^\"'`\n]* )(?:--?[A-Za-z]|/|&&|\|\|))"
     r"(?:~/|/)(?=[\w.])[^\"'`\n:;|<>{}]*/[^\"'`\n:;|<>{}]*)(?P=quote)",
-    rf"(?P<windows>(?<![A-Za-z0-9])[A-Za-z]:(?:\\\\?|/(?!/))(?:[^{_END}/:*?]+(?: [^{_END}/:*?]+)*(?:\\\\?|/))*[^{_END}:*?]*)",
+    rf"(?P<windows>(?<![A-Za-z0-9])[A-Za-z]:(?:\\\\?|/(?!/))(?:[^{_END}/:*?]+(?: [^{_END}/:*?]+)*(?:\\\\?|/))*"
+    rf"(?:(?:(?<=Users[\\/])|(?<=Users\\\\))[^{_END}/:*?]+(?: [A-Z][^{_END}/:*?]+)+|[^{_END}:*?]*))",
     rf"(?P<share>(?<![\\\w])(?:\\\\|\\\\\\\\)[\w$.-]+(?:\\\\?[^{_END}:*?]+)+)",
-    rf"(?P<spaced>(?<![\w.])(?:/mnt/[a-z])?/Users/[^{_END}/]+(?: [A-Z][^{_END}/]*)+/[^{_END}:=&\[\]]*)",
+    rf"(?P<spaced>(?<![\w.])(?:/mnt/[a-z])?/Users/[^{_END}/]+(?: [A-Z][^{_END}/]*)+(?:/[^{_END}:=&\[\]]*|$))",
     rf"(?P<path>(?:(?<![\w.~)\]}}<>/\\-])|(?<=[\s\d]>)|(?<=-[ILBF])|(?<=-isystem))(?:~[\w.-]*|\.{{1,2}}|\$\w+)?/(?![/^])[^{_END}:=&\[\]]+)",
     rf"(?P<cut>(?<=\.\.\.)[\w.-]*/[^{_END}:=&\[\]]+)",
     rf"(?P<image>(?<![\w/.@-])(?:{_REGISTRY})(?::\d{{2,5}})?/[\w./-]*\w(?::[\w.-]*\w)?)",
@@ -40,11 +45,15 @@ _URL = re.compile(
     r"(?P<scheme>[a-z0-9+.-]+://)(?P<user>[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:?#@]*)(?P<port>:\d+)?(?P<rest>.*)", re.DOTALL
 )
 _BUILDERS_TEXT = """
-    buildd mockbuild dvs-builder debian-kernel linux-kernel builder oe-user geeko git sha256 Microsoft USER
+    buildd mockbuild dvs-builder debian-kernel linux-kernel builder oe-user geeko sha256 Microsoft USER
 """
 _BUILDERS = frozenset(_BUILDERS_TEXT.split())
 _ENDS = ".,!?#$%…"  # of a sentence, or of a prompt
-_UNITS = re.compile(r".*\.(?:service|slice|scope|socket|target|timer|mount)|sha256")
+# What stands behind an @ where no host does: a unit, a version, a symbol's library, a branch, a cut-off of a measure.
+_UNITS = re.compile(
+    r".*\.(?:service|slice|scope|socket|target|timer|mount)|sha256|v?\d+(?:\.\d+){0,2}|\d{4}-\d\d-\d\dT\d\d|lib[\w.+-]*\.so[\d.]*"
+    r"|plt|GOT\w*|0x[0-9a-f]+|.|latest|main|master|stable|step|cuda"
+)
 _HERE = re.compile(
     r"(?:localhost(?:\.localdomain)?|ip6-localhost|host\.docker\.internal|[\d.]+|registry-1\.docker\.io|nvidia\.com)"
 )
@@ -127,7 +136,9 @@ class Places:
         return self._paths.replaced(path) + mark + query
 
     def _user_at_host(self, user: str, host: str) -> str:
-        if user in _BUILDERS or host.isdigit() or _UNITS.fullmatch(host):
+        if user == "git":
+            return f"git@{self.host(host)}" if "." in host else f"git@{host}"
+        if user in _BUILDERS or len(user) == 1 or _UNITS.fullmatch(host) or not _OF_PROGRAMS.isdisjoint(host.split(".")):
             return f"{user}@{host}"
         return f"{user if user == 'root' else self._tokens('user', user)}@{self.host(host)}"
 
@@ -155,10 +166,7 @@ class Places:
         return self._tokens("domain", ".".join(labels))
 
     def _found_domain(self, name: str, is_unsure: bool) -> str:
-        labels = name.split(".")
-        if is_public(name) or (is_unsure and not re.search(r"[\d-]", ".".join(labels[:-1]))):
-            return name
-        return self.domain(name)
+        return name if is_public(name) or (is_unsure and not _is_host(name)) else self.domain(name)
 
     def image(self, reference: str) -> str:
         """An image: one of a public publisher stays; of any other the tag does."""
@@ -190,6 +198,17 @@ def is_public_image(host: str, repository: str) -> bool:
     if not slash:
         return bool(host) or namespace in IMAGES
     return namespace.lower() in NAMESPACES or host not in ("", "docker.io", "nvcr.io", "ghcr.io", "quay.io", "gcr.io")
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name is none of a program: gpu.site.ai is a host, self.encoder.net and threading.local are not."""
+    *labels, ending = name.lower().split(".")
+    if any(label.isdigit() for label in labels):
+        return False
+    if re.search(r"[\d-]", ".".join(labels)):
+        return True
+    is_long = len(labels) > 1 or _INTERNAL.fullmatch(ending) is not None
+    return is_long and not says_nothing(labels[-1]) and _OF_PROGRAMS.isdisjoint(labels)
 
 
 def is_public(domain: str) -> bool:

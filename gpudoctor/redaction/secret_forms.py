@@ -48,7 +48,7 @@ BESIDE = tuple(
             rf"(?i)(\bname[\"']?\s?[:=>]\s?[\"']?{_VARIABLE}(?:[\"']|</name>)?\W{{1,4}}value[\"']?\s?[:=>]\s?[\"']?)({_VALUE})",
             rf"(?m)(^\s*(?:export |- )?{_VARIABLE}=)([^\s\"']\S*)$",
             rf"(\"{_VARIABLE}=)((?:[^\"\\\n]|\\.)+)(?=\")",
-            rf"({_VARIABLE}(?:=|: (?=\S*\d)(?=\S{{8}})))(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&<>{{}}()\[\]\\]+)",
+            rf"({_VARIABLE}(?:=|: {{1,30}}(?=\S*\d)(?=\S{{8}})))(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&<>{{}}()\[\]\\]+)",
             rf"(\b(?:setenv|ENV|ARG|set -\w+|-e|--env) {_VARIABLE} )(\S{{6,}})",
             rf"([\"']{_VARIABLE}[\"'](?:\]\s?=|,|:)\s?[\"'])(?!value[\"'])([^\"'\n]+)(?=[\"'])",
             # Options.
@@ -78,7 +78,8 @@ SIGNS = re.compile(
 HARMLESS = re.compile(
     r"(?i)[\"']?(?:\d{1,12}(?:\.\d+)?|none|null|nil|true|false|yes|no|removed|/(?:root|etc|home|run|var|usr|opt|tmp|proc|dev)/\S*"
     r"|XID_\w+|present|required|missing|invalid|unset|empty|set|failed|error\w*|<[^>]*>?|\*+|x{3,}|\.\.\.|string|optional\w*|str"
-    r"|int|unknown|type|default|denied|expired|<redacted:\w+>|\$\S*)[\"']?"
+    r"|int|unknown|type|default|denied|expired|unauthorized|authentication|authorization|information"
+    r"|(?:args|self|cfg|config|opts?|os|tokenizer|settings|ctx)\.\w+(?:\.\w+)*|<redacted:\w+>|\$\S*)[\"']?"
 )
 _KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?"
 BEGIN = re.compile(rf"----[- ]BEGIN {_KEY} ?----|^Private-Lines: \d+$")

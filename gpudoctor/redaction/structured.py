@@ -107,7 +107,9 @@ class _Rules:
         return kind + colon + self._file(name) if kind == "text" else question
 
     def _file(self, name: str) -> str:
-        return name if "/" in name or name in _NO_FILES else self._texts.paths.part(name, is_last=True)
+        if name in _NO_FILES:
+            return name
+        return self._texts.paths.replaced(name) if name.startswith(("/", "~")) else self._texts.paths.replaced(f"/{name}")[1:]
 
     def _report(self, value: Any) -> Any:
         """A report of which no snapshot was kept names the files that it was given."""

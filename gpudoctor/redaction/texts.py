@@ -32,10 +32,7 @@ SWEPT = (
     "serial",
     "volume",
 )
-_NOTHING_IN_IT = re.compile(
-    rf"(?!.{{0,40}}(?i:passw|user |proxyjump)|.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_ ]{{0,40}}"
-    r"|[\d, ]*|\d+\.\d+|[\da-f]{0,11}|0x[\da-f]{1,16}"
-)
+_NOTHING_IN_IT = re.compile(rf"(?!.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_]{{0,40}}|[\d, ]*|\d+\.\d+|[\da-f]{{0,11}}|0x[\da-f]{{1,16}}")
 _NUMBER_IN_JSON = re.compile(r'\s*(?:"[A-Za-z_ ]{0,40}": )?(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|null|true|false|[][{}]*),?')
 
 
@@ -94,7 +91,7 @@ class Texts:
             return f"{self.tokens.known('iface')[found['iface']]}.{found['number']}"
         name = found[0].lower()
         if name in self.tokens.known("word"):
-            return self.tokens("word", name)
+            return self.tokens("word", name) + ("." if found.string[found.end() :][:1].isalnum() else "")
         return self._token_of.get(name) or self.places.domain(name)
 
     def again(self, line: str) -> str:
@@ -121,7 +118,10 @@ class Texts:
             forms += [rf"(?<!\.){re.escape(name)}(?!\.\d)" for name, _ in self._names_of("ip")]
             stems = [re.escape(name) for name, _ in self._names_of("iface")]
             forms += [rf"(?P<iface>{'|'.join(stems) or '(?!)'})(?P<number>\d[\d.]*|)"]
-            pattern = re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9])")
+            words = "|".join(re.escape(name) for name in sorted(dict(self._names_of("word")), key=len, reverse=True)) or "(?!)"
+            pattern = re.compile(
+                rf"(?i)(?<![A-Za-z])(?:{words})(?-i:(?![a-z]))|(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9]|['’]t\b)"
+            )
             self._swept = (size, pattern)
         return self._swept[1]
 

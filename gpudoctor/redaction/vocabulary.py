@@ -43,6 +43,7 @@ _PATH_WORDS_TEXT = """
     xwayland accelerate uvicorn gunicorn your my path here file some nv computecache torchinductor condarc login clean fresh
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
     microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
+    nvcuda nvsmi corporation computing snapshots ceph beegfs
     flashinfer lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())

@@ -1,0 +1,23 @@
+"""What stands beside a name and so gives it away: in logs, tables and command lines, of hosts, users, jobs, pods, containers.
+
+A pattern has the word of the token; in lower case what a text must have; and an expression, of which one group is the name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.redaction.beside.clusters import CLUSTERS
+from gpudoctor.redaction.beside.hosts import HOSTS
+from gpudoctor.redaction.beside.users import USERS
+
+BESIDE = tuple((word, sign, re.compile(pattern, re.MULTILINE)) for word, sign, pattern in (*HOSTS, *USERS, *CLUSTERS))
+ARGUMENTS = (
+    # ps -ef, ps aux, nvidia-smi -q and -x, what calls it so.
+    re.compile(r"(?m)^(\S+\s+\d+\s+\d+\s+\d+\s+\S+\s+\S+\s+\d\d:\d\d:\d\d\s+\S+)([ \t]+\S.*)$"),
+    re.compile(r"(?m)^(\S+\s+\d+\s+\d+\.\d\s+\d+\.\d\s+\d+\s+\d+\s+\S+\s+[A-Za-z]\S*\s+\S+\s+\d+:\d\d\s+\S+)([ \t]+\S.*)$"),
+    re.compile(r"(?m)^(\s*Name\s+: \S*(?:python|bash|sh|perl|java|node|ruby)[\d.]*)( \S.*)$"),
+    re.compile(r"(<process_name>[^<\s]+)( [^<]+)(?=</process_name>)"),
+    re.compile(r"(?m)^(\|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+\S+)( (?=\S)[^|\n]*\S)(?=\s+\d+MiB \|)"),
+    re.compile(r"(?i)(\bcmd_?line[\"']?\s*[:=]\s*[\"']?[^\s\"',]+)([ ,][^\n]*)"),
+)
