@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -159,8 +160,11 @@ def test_the_map_keeps_the_last_reports_only() -> None:
     assert private_map.added(found, "later", {}) == found
 
 
+WRONG_TOKEN = b'{"schema": "gpudoctor.redaction-map/1", "reports": {"now": {"subnet": {"subnet-zz": "10.0.0.0/24"}}}}'
+
+
 @pytest.mark.parametrize(
-    "content", [b"{", b'{"schema": "other/1", "reports": {}}', b'{"reports": 1}', b"\x00", b'{"schema": "\xff"}']
+    "content", [b"{", b'{"schema": "other/1", "reports": {}}', b'{"reports": 1}', b"\x00", b'{"schema": "\xff"}', WRONG_TOKEN]
 )
 def test_a_broken_map_is_said_only_where_it_is_needed(content: bytes, state: Path) -> None:
     state.parent.mkdir(parents=True)
@@ -168,8 +172,27 @@ def test_a_broken_map_is_said_only_where_it_is_needed(content: bytes, state: Pat
     result = run("explain", PROMPT, "--same-map")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"Error: {state} is not a redaction map")
-    assert run("explain", PROMPT).exit_code == 0
+    result = run("explain", PROMPT)
+    assert result.exit_code == 0
+    assert "It is redaction-map.json.old now, and a new one begins." in result.stderr
+    assert state.with_name("redaction-map.json.old").read_bytes() == content
     assert private_map.read(state).reports
+
+
+REMEMBER = """
+import sys
+from types import SimpleNamespace
+from gpudoctor import remembering
+words = {"user": {"user-1": sys.argv[1]}}
+remembering.remember(sys.argv[1], SimpleNamespace(tokens=SimpleNamespace(private=lambda: words)))
+"""
+
+
+def test_several_add_to_the_map_at_once(state: Path) -> None:
+    names = [f"zorv{letter}" for letter in "abcdef"]
+    started = [subprocess.Popen([sys.executable, "-c", REMEMBER, name], env=environment()) for name in names]
+    assert [process.wait(60) for process in started] == [0] * len(names)
+    assert sorted(private_map.read(state).reports) == names
 
 
 def test_a_map_that_cannot_be_written_costs_no_report(state: Path) -> None:

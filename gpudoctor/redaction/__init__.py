@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gpudoctor.errors import UserError
 from gpudoctor.model import Snapshot
 from gpudoctor.redaction import own_words
 from gpudoctor.redaction.kinds import KEPT_ON_REQUEST, KINDS, counted
@@ -65,12 +66,15 @@ def redacted(
     tokens: Mapping[str, Mapping[str, str]] | None = None,
     beside: str = "",
 ) -> Redacted:
-    """UserError for words that cannot be told apart from gpudoctor's own.
+    """UserError for words that cannot be told apart from gpudoctor's own, and for kinds that there are not.
 
     keep: kinds (KEPT_ON_REQUEST) that stay. words: more that must go. tokens: of an earlier report, from the private map.
     beside: what will be shown with it, whose tokens must not be given to other values.
     """
     own_words.refuse(words)
+    for kind in keep:
+        if kind not in KEPT_ON_REQUEST:
+            raise UserError(f"{kind!r} is none of the kinds that may stay: {', '.join(KEPT_ON_REQUEST)}")
     known = Tokens(frozenset(keep), tokens)
     texts = Texts(known, versions_of(snapshot), words_of(snapshot))
     every = strings(snapshot)

@@ -5,18 +5,23 @@ With it the owner can tell what "host-2" is that somebody asks about, and a flee
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from gpudoctor.errors import UserError
+from gpudoctor.redaction.tokens import TOKEN
 
 SCHEMA = "gpudoctor.redaction-map/1"
 MOST_REPORTS = 20
 
-Words = dict[str, dict[str, str]]  # word -> token -> value: "user" -> "user-1" -> the name
+Token = Annotated[str, msgspec.Meta(pattern=rf"^(?:{TOKEN.pattern}|subnet-\d+)$")]
+Words = dict[str, dict[Token, str]]  # word -> token -> value: "user" -> "user-1" -> the name
 
 
 class Map(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +75,15 @@ def _together(known: Words, words: Mapping[str, Mapping[str, str]]) -> Words:
         word: {token: value for token, value in values.items() if known.get(word, {}).get(token, value) == value}
         for word, values in both.items()
     }
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """For one at a time to add a report. OSError where the folder cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write(path: Path, new: Map) -> None:
