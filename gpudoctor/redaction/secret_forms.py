@@ -61,8 +61,7 @@ BESIDE = tuple(
             r"(\becho (?:-n )?[\"']?)([^\s\"'|]{4,})(?=[\"']? \| (?:sudo -S|\S+ login\b[^|\n]*--password-stdin))",
             # Settings, code, tables, sentences.
             r"(?im)(\blogin\s+\S+\s+password\s+|^\s*password[ \t]+(?=\S+$))(\S{4,})",
-            rf"(?i)({_NAME}{_QUOTE}?\s?(?:=>|[=:]|%3A|(?<=[\"']),)\s{{0,4}}\[?{_QUOTE}?)({_VALUE})",
-            rf"(?i)({_NAME}\s{{2,4}}=\s{{0,4}}{_QUOTE}?)({_VALUE})",
+            rf"(?i)({_NAME}{_QUOTE}?(?:\s?(?:=>|[=:]|%3A|(?<=[\"']),)|\s{{2,4}}=)\s{{0,4}}\[?{_QUOTE}?)({_VALUE})",
             rf"(?i)(<[\w:]*{_NAME}>)([^<\n]{{3,}})(?=</)",
             rf"(?i)(\|\s*[\w ]{{0,20}}{_NAME}\s*\|\s*)([^\s|]{{4,}})(?=\s*\|)",
             r"((?<![A-Za-z_])[Pp]wd\s?=\s?[\"']?)([^\s\"';,$~/%\\][^\s\"';,]{3,})",

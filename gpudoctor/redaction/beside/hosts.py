@@ -112,7 +112,7 @@ HOSTS = (
     ("host", "][[", rf"\[{HOST}\](?=\[\[\d+,\d+\],\d+\])"),
     ("host", "-h", rf"\b(?:mpi(?:run|exec)|horovodrun)\b[^|\n]{{0,400}}? (?:-H|--?hosts?)[ =]{SEVERAL_HOSTS}(?= |$)"),
     ("host", " -w", rf"(?:#SBATCH|\b(?:srun|sbatch|salloc)\b[^|\n]{{0,400}}?) -w[ =]{HOST}"),
-    ("host", "_host", rf"\b[A-Z][A-Z_]*HOSTS?\s?[=:]\s?[\"']?(?![\w.-]*:/){SEVERAL_HOSTS}"),
+    ("host", "_host", rf"\b[A-Z][A-Z_]*_HOSTS?\s?[=:]\s?[\"']?(?![\w.-]*:/){SEVERAL_HOSTS}"),
     ("host", "node", rf"(?i)(?<![a-z])node_?name{SET}{HOST}|(?m:^Node:)\s+{HOST}(?=/)|\bon node: {HOST}"),
     ("host", "assigned", rf"\bassigned \S+ to {HOST}"),
     ("host", "proxyjump", rf"(?im)^\s*ProxyJump\s+(?:\S+@)?{HOST}"),
