@@ -12,14 +12,16 @@ from gpudoctor import catalog, doctor
 from gpudoctor.model import Reply, Report, Snapshot
 
 EVERY_SECONDS, POINTS = 0.5, 140
-WORKLOADS = {
-    "host-transfers": [3.0, 6.5],
-    "memory-bandwidth": [7.0, 7.4],
-    "gemm": [8.0, 19.0],
-    "training-step": [20.0, 21.0],
-    "convolution": [22.0, 34.0],
-    "memory-pattern": [35.0, 68.0],
+ONCE = {"rung-load-inline": [3.0, 22.0]}  # for all GPUs alike, on the first
+EACH = {
+    "memory-bandwidth": [3.0, 3.4],
+    "gemm": [4.0, 15.0],
+    "training-step": [16.0, 17.0],
+    "convolution": [18.0, 30.0],
+    "memory-pattern": [31.0, 43.0],
 }
+LATER = 20.0  # seconds by which the first GPU comes to them
+TOGETHER = {"distributed": [66.0, 68.5]}
 TIMELINE = {"compute": [[0.0, 10.02]], "copy": [[0.05 + 0.6 * piece, 0.65 + 0.6 * piece] for piece in range(16)]}
 
 
@@ -42,15 +44,23 @@ def busy(gpus: int = 8) -> Snapshot:
 
 def history(gpu: int) -> dict[str, Any]:
     """Made up."""
-    load = [0.1 + 0.8 * any(began <= at * EVERY_SECONDS <= ended for began, ended in WORKLOADS.values()) for at in range(POINTS)]
+    ran = workloads(gpu)
+    load = [0.1 + 0.8 * any(began <= at * EVERY_SECONDS <= ended for began, ended in ran.values()) for at in range(POINTS)]
     watts = [round(120 + 580 * share * (0.9 + 0.1 * math.sin(at / 7 + gpu)), 1) for at, share in enumerate(load)]
     return {
         "every_seconds": EVERY_SECONDS,
         "sm_mhz": [None if at == 3 else 1980.0 - round(500 * (power > 600)) - gpu for at, power in enumerate(watts)],
         "watts": watts,
         "celsius": [round(30 + sum(watts[max(0, at - 20) : at + 1]) / 21 / 20 + gpu, 1) for at in range(POINTS)],
-        "workloads": WORKLOADS,
+        "workloads": ran,
     }
+
+
+def workloads(gpu: int) -> dict[str, list[float]]:
+    """When each ran: no GPU keeps the time of another."""
+    later = 0.1 * gpu if gpu else LATER
+    own = {name: [round(at + later, 2) for at in span] for name, span in EACH.items()}
+    return {**({} if gpu else ONCE), **own, **TOGETHER}
 
 
 def judged(taken: Snapshot, level: str = "full") -> Report:

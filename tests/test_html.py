@@ -23,7 +23,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.model import Coverage, Difference, Figure, Measurements, Recognised, Report, Result, Status
 from gpudoctor.report import html
 from gpudoctor.report.html import attachment, page
-from gpudoctor.report.html.charts import charts, history, peers
+from gpudoctor.report.html.charts import charts, history, lanes, peers
 from gpudoctor.report.html.charts.drawing import Cell
 
 NAMESPACE = "{http://www.w3.org/1999/xhtml}"
@@ -342,13 +342,45 @@ def test_a_history_tells_what_was_reached_while_a_workload_ran() -> None:
         f"history:gpu{gpu}": {
             "every_seconds": 1.0,
             "watts": [100.0, 600.0 + gpu, 700.0, 100.0],
-            "workloads": {"gemm": [0.9, 2.1], "too short": [0.4, 0.6]},
+            "workloads": {"gemm": [0.9, 3.1], "too short": [0.4, 0.6]},
         }
         for gpu in range(2)
     }
     (chart,) = history.charts(replace(BARE, measured=Measurements(runs=runs)))
     assert chart.table
-    assert [[cell.text for cell in row] for row in chart.table.rows[2:]] == [["gemm, 0.9 to 2.1 s", "600", "650", "700"]]
+    assert [[cell.text for cell in row] for row in chart.table.rows[2:]] == [["gemm, 0.9 to 3.1 s", "600", "650", "700"]]
+
+
+def of_history(runs: dict[str, Any]) -> Any:
+    (chart,) = history.charts(replace(BARE, measured=Measurements(runs={f"history:{gpu}": run for gpu, run in runs.items()})))
+    return chart
+
+
+def seen(began: float) -> dict[str, Any]:
+    """Ten seconds, of which the GPU worked three."""
+    watts = [700.0 if began <= second < began + 3 else 100.0 for second in range(10)]
+    return {"every_seconds": 1.0, "watts": watts, "workloads": {"gemm": [began, began + 3]}}
+
+
+def test_a_workload_is_told_of_the_gpu_that_it_ran_on() -> None:
+    chart = of_history({"gpu0": seen(6.0), "gpu1": seen(1.0)})
+    rows = [[cell.text for cell in row] for row in chart.table.rows]
+    assert rows[2:] == [["gemm, GPU 0, 6.0 to 9.0 s", *["700"] * 3], ["gemm, GPU 1, 1.0 to 4.0 s", *["700"] * 3]]
+    assert re.findall(r"<title>(gemm[^<]*)</title>", chart.svg) == [rows[2][0], rows[3][0]]
+    assert re.findall(r">(GPU \d+)</text>", chart.svg) == ["GPU 0", "GPU 1"]
+
+
+def test_gpus_that_keep_the_same_time_share_a_lane() -> None:
+    chart = of_history({"gpu0": seen(6.0), **{f"gpu{gpu}": seen(1.0 + 0.01 * gpu) for gpu in range(1, 12)}})
+    assert [row[0].text for row in chart.table.rows[12:]] == ["gemm, GPU 0, 6.0 to 9.0 s", "gemm, GPU 1 to 11, 1.0 to 4.1 s"]
+    assert re.findall(r">(GPU [^<]*)</text>", chart.svg) == ["GPU 0", "GPU 1–11"]
+
+
+def test_of_many_gpus_that_all_keep_their_own_time_there_are_a_few_lanes() -> None:
+    chart = of_history({f"gpu{gpu}": seen(0.1 * gpu) for gpu in range(64)})
+    said = re.findall(r"<title>gemm, (GPU [^<]*), ", chart.svg)
+    assert 1 < len(said) <= lanes.MOST
+    assert said[0].startswith("GPU 0 to ")
 
 
 BROKEN: list[Any] = [

@@ -19,6 +19,7 @@ from gpudoctor.report import words
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"]
 
 WIDTH, HEIGHT = 440, 250
+LETTER = 8  # pixels, at most
 _FONT = 14  # as large as the page's CSS makes it on a phone
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _STYLE = Style(
