@@ -181,6 +181,7 @@ def test_gpus_work_side_by_side_and_what_is_alone_is_alone() -> None:
         early = replies[f"early:{gpu}"]
         assert early.value["prepared"]["at"] < work(replies["each:gpu0"])[1]
         assert work(early)[0] > work(replies[f"torch:{gpu}"])[1]
+        assert early.seconds < work(early)[1] - early.value["prepared"]["at"]  # its own time, not that of all others
 
 
 def test_one_gpu_is_used_by_one_at_a_time_and_has_no_other_to_work_with() -> None:

@@ -81,7 +81,24 @@ class Measured:
 
     def seconds(self, workloads: Iterable[str]) -> float:
         """How long some workloads took, the GPUs side by side."""
-        return sum(max((reply.seconds for reply in self._of(name).values()), default=0.0) for name in workloads)
+        each = (map(self._own_seconds, self._of(name)) for name in workloads)
+        return sum(max(found, default=0.0) for found in each)
+
+    def _own_seconds(self, id: str) -> float:
+        """Of all GPUs together not what others took meanwhile: older snapshots count from when such a run was prepared."""
+        name, seconds = id.rpartition(":")[0], self._measured[id].seconds
+        for ran in self._ran if _gpu(id) is None else ():
+            if name in ran:
+                began, ended = ran[name]
+                others = [until for other, (_, until) in ran.items() if other != name and until <= began]
+                seconds = min(seconds, ended - max(others, default=0.0))
+        return seconds
+
+    @cached_property
+    def _ran(self) -> list[dict[str, list[float]]]:
+        """Of each GPU: workload -> when it began and ended, in seconds since the start."""
+        histories = [reply.value for id, reply in self._measured.items() if id.startswith("history:")]
+        return [history.get("workloads", {}) for history in histories if isinstance(history, dict)]
 
     @property
     def not_measured(self) -> dict[int, str]:

@@ -57,7 +57,7 @@ class Task:
     def begin(self, now: float) -> None:
         """Its turn on the GPUs: from here on its own clock runs."""
         self.has_turn = True
-        self.started, self.deadline = self.started or now, now + self.workload.seconds
+        self.started, self.deadline = now, now + self.workload.seconds
         bench.touch(self.file + bench.GO)
 
     def waits(self) -> bool:
