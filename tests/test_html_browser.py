@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,6 +205,16 @@ def test_checks_are_found(browser: Any, files: dict[str, Path]) -> None:
         assert page.locator("#checks .count").inner_text() == "1 of 16"
         page.locator("#find-check").fill("")
         assert page.locator("details.area[open]").count() == before
+
+
+def test_the_checks_of_an_area_are_found_by_its_name(browser: Any, files: dict[str, Path]) -> None:
+    with Opened(browser, files["eight GPUs"]) as page:
+        areas = page.locator("details.area .title").all_inner_texts()
+        assert {"frameworks", "toolchain"} <= {*areas}
+        for area in areas:
+            page.locator("#find-check").fill(area)
+            found = page.locator("details.area", has=page.locator(".title", has_text=re.compile(f"^{area}$")))
+            assert found.locator(".check:visible").count() == found.locator(".check").count() > 0
 
 
 def test_facts_and_answers_are_found(browser: Any, files: dict[str, Path]) -> None:

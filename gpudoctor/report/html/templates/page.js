@@ -90,7 +90,7 @@
   // Finding: rows that lack a word of the search are hidden.
   all("input[data-rows]").forEach((input) => {
     const rows = all(input.dataset.rows);
-    const texts = rows.map((row) => row.textContent.toLowerCase());
+    const texts = rows.map((row) => `${row.dataset.area ?? ""} ${row.textContent}`.toLowerCase());
     const count = input.parentElement.querySelector(".count");
     let before;
     input.addEventListener("input", () => {
