@@ -265,6 +265,15 @@ def test_a_chart_shows_what_was_measured() -> None:
         assert leftover not in chart.svg
 
 
+def test_the_numbers_of_few_gpus_are_told_row_by_row() -> None:
+    whats = ("GEMM fp32", "GEMM bf16", "GEMM fp8")
+    found = tuple(figure(gpu, 650 + gpu, what=what) for gpu in range(2) for what in whats)
+    (chart,) = charts(replace(BARE, measured=Measurements({"gemm": found})))
+    assert chart.table
+    assert chart.table.head == ("Measured", "Healthy", "GPU 0", "GPU 1")
+    assert [cell.text for cell in chart.table.rows[1]] == ["bf16", "700 TFLOP/s", "650 (93%)", "651 (93%)"]
+
+
 def figure(gpu: int, value: float, wrong: str = "", what: str = "GEMM bf16") -> Figure:
     return Figure(what, value, "TFLOP/s", gpu, 700.0, "", wrong=wrong)
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import html_machine
+import machine
 import pytest
 from test_html import PAGES, TAKEN, hostile
 
@@ -25,13 +27,14 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 DESKTOP, TABLET, PHONE = 1280, 768, 360
+TWO = machine.load("h200-x2-full")
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     written = {}
-    for name, given in {**PAGES, "hostile": (hostile(), TAKEN)}.items():
+    for name, given in {**PAGES, "hostile": (hostile(), TAKEN), "two GPUs": (html_machine.judged(TWO), TWO)}.items():
         written[name] = folder / f"{name}.html"
         written[name].write_text(html.render(*given), encoding="utf-8")
     return written
@@ -164,6 +167,18 @@ def test_on_paper_everything_is_open_and_then_as_before(browser: Any, files: dic
         assert page.pdf().startswith(b"%PDF")
         assert page.evaluate("window.open_then") == page.locator("details").count()
         assert page.locator("details:not([open])").count() == closed > 0
+
+
+def test_on_paper_tables_stay_in_their_cards_and_charts_with_their_captions(browser: Any, files: dict[str, Path]) -> None:
+    for name in ("eight GPUs", "two GPUs"):
+        with Opened(browser, files[name], width=703) as page:  # A4 without its margins
+            page.emulate_media(media="print")
+            page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+            beyond = "tables => tables.filter(table => table.scrollWidth > table.parentElement.clientWidth).length"
+            assert page.locator("table").evaluate_all(beyond) == 0
+            breaks = "found => found.map(one => [getComputedStyle(one).breakInside, getComputedStyle(one).breakAfter])"
+            assert {*map(tuple, page.locator("figcaption").evaluate_all(breaks))} == {("avoid", "avoid")}
+            assert {inside for inside, _ in page.locator("svg.chart").evaluate_all(breaks)} == {"avoid"}
 
 
 def test_the_keyboard_reaches_everything_in_order(browser: Any, files: dict[str, Path]) -> None:

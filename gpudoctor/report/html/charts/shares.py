@@ -54,11 +54,23 @@ def _chart(check: str, title: str, prefix: str, grid: Grid) -> Chart:
     named = len(whats) * len(series) * _NAMED_PIXELS <= WIDTH
     units = {figure.unit for figure in grid.values()}
     about += f" Above the bars: {', '.join(units)}." if named and len(units) == 1 else ""
-    head = ("GPU", *(f"{labels[what]}, healthy {_healthy(grid, what)}" for what in whats))
-    rows = tuple((Cell(f"GPU {gpu}"), *(_cell(grid, kinds, gpu, what) for what in whats)) for gpu in gpus)
     svg = drawn(_bars(series, kinds, list(labels.values()), named), f"{title}: {about}")
     keys = tuple(Key(kind, text) for kind, text in _KEYS.items() if kind in kinds.values() or kind == "good")
-    return Chart(f"measured-{check}", title, about, svg, Table(head, rows), keys)
+    return Chart(f"measured-{check}", title, about, svg, _table(grid, kinds, labels), keys)
+
+
+def _table(grid: Grid, kinds: Mapping[tuple[int, str], str], labels: Mapping[str, str]) -> Table:
+    """With as few columns as can be: a row for each GPU, or for all that was measured on few."""
+    gpus = sorted({gpu for gpu, _ in grid})
+    if len(gpus) < len(labels):
+        each = (
+            (Cell(label), Cell(_healthy(grid, what)), *(_cell(grid, kinds, gpu, what) for gpu in gpus))
+            for what, label in labels.items()
+        )
+        return Table(("Measured", "Healthy", *(f"GPU {gpu}" for gpu in gpus)), tuple(each))
+    head = ("GPU", *(f"{label}, healthy {_healthy(grid, what)}" for what, label in labels.items()))
+    rows = ((Cell(f"GPU {gpu}"), *(_cell(grid, kinds, gpu, what) for what in labels)) for gpu in gpus)
+    return Table(head, tuple(rows))
 
 
 def _series(grid: Grid, whats: Sequence[str]) -> list[list[Figure | None]]:
