@@ -19,8 +19,9 @@ from gpudoctor.report import words
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"]
 
 WIDTH, HEIGHT = 440, 250
-LETTER = 8  # pixels, at most
-_FONT = 14  # as large as the page's CSS makes it on a phone
+LETTER = 11  # pixels, at most
+_SIDE = 70  # pixels of the axis at the left
+_FONT = 18  # as large as the page's CSS makes it on a phone
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _STYLE = Style(
     label_font_size=_FONT, major_label_font_size=_FONT, value_font_size=_FONT, value_label_font_size=_FONT, title_font_size=_FONT
@@ -83,8 +84,21 @@ class _Bars(pygal.Bar):  # type: ignore[misc]
     _series_margin = 0.1  # between the groups
 
 
+class _LyingBars(pygal.HorizontalBar):  # type: ignore[misc]
+    _series_margin = 0.1
+
+
 def bars(**options: Any) -> Any:
     return _Bars(**{**_LOOK, **options})
+
+
+def lying_bars(**options: Any) -> Any:
+    return _LyingBars(**{**_LOOK, **options})
+
+
+def is_lying(labels: Sequence[str]) -> bool:
+    """Whether the labels of bars find no room below them, and stand at the left."""
+    return max(map(len, labels)) * LETTER > (WIDTH - _SIDE) / len(labels)
 
 
 def lines(**options: Any) -> Any:
@@ -105,7 +119,9 @@ def drawn(chart: Any, title: str, kinds: Sequence[str] = ()) -> Markup:
     """kinds: the class of each series. What pygal adds for pages of its own (styles, scripts, ids) is taken out."""
     root = chart.render_tree()
     root.attrib.pop("id", None)
-    root.attrib.update({"role": "img", "aria-label": words.plain(title), "class": "chart"})
+    root.attrib.update(
+        {"role": "img", "aria-label": words.plain(title), "class": "chart lying" if isinstance(chart, _LyingBars) else "chart"}
+    )
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag in ("defs", ElementTree.Comment) or "tooltip-overlay" in child.get("class", ""):

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpudoctor.report.html.charts.drawing import LETTER, WIDTH, mark
+from gpudoctor.report.html.charts.drawing import WIDTH, mark
 
 MOST = 8  # with more, GPUs that differ more share a lane
 KINDS = ("lane ran even", "lane ran odd")  # of the two series of a lane
 _SAME = 1 / 40  # of all the time: too little to be seen in a chart
+_LETTER = 8  # pixels, at most; on a phone, where they are larger, blocks carry no name
 _RANGES = 2  # with more the label of a lane only counts its GPUs
 
 Span = tuple[float, float]
@@ -97,7 +98,7 @@ def add(chart: Any, lane: Lane, place: float, seconds: float) -> None:
 
 def _block(lane: Lane, workload: str, place: float, seconds: float) -> Iterator[Any]:
     began, ended = lane.span(workload)
-    fits = (ended - began) / seconds * WIDTH > len(workload) * LETTER
+    fits = (ended - began) / seconds * WIDTH > len(workload) * _LETTER
     yield began, place
     yield mark(((began + ended) / 2, place), lane.says(workload), "block", label=workload if fits else "")
     yield ended, place

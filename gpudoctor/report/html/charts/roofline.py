@@ -13,7 +13,7 @@ from gpudoctor.report.html.charts.drawing import Cell, Chart, Key, Table, drawn,
 
 _ELEMENT_BYTES = {"fp64": 24, "fp32": 12, "tf32": 12, "fp16": 6, "bf16": 6, "fp8": 4}  # two factors and the product
 _OPERATIONS_PER_BYTE = {"saxpy": 2 / 12, "triad": 2 / 12, "read": 1 / 4}  # of fp32; copies compute nothing
-_LEFT, _RIGHT = 0.1, 1_000_000.0  # operations per byte; on the right is room for names
+_LEFT, _RIGHT = 0.1, 10_000_000.0  # operations per byte; on the right is room for names
 _GIGA_PER_TERA = 1e3
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.judging.limits import FAIL, SIBLING, WARN, digits
 from gpudoctor.model import Figure, Report
-from gpudoctor.report.html.charts.drawing import WIDTH, Cell, Chart, Key, Table, bars, drawn, mark
+from gpudoctor.report.html.charts.drawing import WIDTH, Cell, Chart, Key, Table, bars, drawn, is_lying, lying_bars, mark
 
 _CHARTS = {
     "Matrix products": (("gemm",), "GEMM "),
@@ -49,9 +49,9 @@ def _chart(check: str, title: str, prefix: str, grid: Grid) -> Chart:
     whats = list(dict.fromkeys(what for _, what in grid))
     labels = {what: what.removeprefix(prefix) for what in whats}
     gpus = sorted({gpu for gpu, _ in grid})
-    series = _series(grid, whats)
-    about = f"Share of what a healthy GPU reaches (the line at 100 %); {_each(gpus, len(series))}."
-    named = len(whats) * len(series) * _NAMED_PIXELS <= WIDTH
+    series, lying = _series(grid, whats), is_lying(list(labels.values()))
+    about = f"Share of what a healthy GPU reaches (the line at 100 %); {_each(gpus, len(series), lying)}."
+    named = not lying and len(whats) * len(series) * _NAMED_PIXELS <= WIDTH
     units = {figure.unit for figure in grid.values()}
     about += f" Above the bars: {', '.join(units)}." if named and len(units) == 1 else ""
     svg = drawn(_bars(series, kinds, list(labels.values()), named), f"{title}: {about}")
@@ -85,11 +85,11 @@ def _rank(figure: Figure) -> tuple[bool, float]:
     return not figure.wrong, figure.value
 
 
-def _each(gpus: Sequence[int], series: int) -> str:
+def _each(gpus: Sequence[int], series: int, lying: bool) -> str:
     if len(gpus) == 1:
         return f"GPU {gpus[0]}"
     if len(gpus) == series:
-        return f"each bar is a GPU, from GPU {gpus[0]} on the left"
+        return f"each bar is a GPU, from GPU {gpus[0]} {'at the top' if lying else 'on the left'}"
     return f"the slowest, the middle and the fastest of {len(gpus)} GPUs"
 
 
@@ -126,22 +126,23 @@ def _cell(grid: Grid, kinds: Mapping[tuple[int, str], str], gpu: int, what: str)
 def _bars(
     series: Sequence[Sequence[Figure | None]], kinds: Mapping[tuple[int, str], str], labels: list[str], named: bool
 ) -> object:
-    side = max(0, _USUAL_GROUPS - len(labels)) * 6  # two bars are not to fill the chart
     highest = max(100 * (figure.share or 0) for found in series for figure in found if figure)
-    chart = bars(
-        x_labels=labels,
-        x_label_rotation=45 if len(labels) > 7 else 0,
-        margin_left=6 + side,
-        margin_right=12 + side,
-        print_labels=named,
-        print_values_position="top",
-        y_labels=[0, 25, 50, 75, 100],
-        y_labels_major=[100],
-        range=(0, 1.1 * max(100, highest)),
-        value_formatter=lambda share: f"{share:.0f} %",
-    )
+    shares = {
+        "range": (0, 1.1 * max(100, highest)),
+        "y_labels_major": [100],
+        "value_formatter": lambda share: f"{share:.0f} %",
+    }
+    lying = is_lying(labels)
+    if lying:  # the first is drawn at the bottom
+        height = 60 + len(labels) * max(24, 5 * len(series))
+        chart = lying_bars(x_labels=labels[::-1], height=height, margin_left=20, y_labels=[0, 50, 100], **shares)
+    else:
+        side = max(0, _USUAL_GROUPS - len(labels)) * 6  # two bars are not to fill the chart
+        look = {"margin_left": 6 + side, "margin_right": 12 + side, "print_labels": named, "print_values_position": "top"}
+        chart = bars(x_labels=labels, y_labels=[0, 25, 50, 75, 100], **look, **shares)
     for found in series:
-        chart.add("", [_bar(figure, kinds[figure.gpu or 0, figure.what]) if figure else None for figure in found])
+        each = [_bar(figure, kinds[figure.gpu or 0, figure.what]) if figure else None for figure in found]
+        chart.add("", each[::-1] if lying else each)
     return chart
 
 
