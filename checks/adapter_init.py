@@ -248,7 +248,8 @@ def without_empty(evidence: dict[str, object]) -> dict[str, object]:
 
 def summary(facts: Facts) -> str:
     try:
-        return f"{len(facts.nvml.reachable)} initialised"
+        count = len(facts.nvml.reachable)
+        return f"{count} GPU{'s' * (count != 1)} initialised"
     except Unavailable:
         return "no failure in the log"
 

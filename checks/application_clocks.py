@@ -66,7 +66,7 @@ def graphics_mhz(gpu: Gpu) -> int | None:
 def summary(facts: Facts) -> str:
     told = map(graphics_mhz, facts.nvml.reachable.values())
     clocks = sorted({mhz for mhz in told if mhz is not None})
-    return f"{', '.join(map(str, clocks))} MHz, as by default"
+    return f"application clocks {', '.join(map(str, clocks))} MHz, as by default"
 
 
 CHECK = Check(

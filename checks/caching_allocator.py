@@ -113,7 +113,7 @@ def judge_end(facts: Facts, run: Run, end: Mapping[str, Any]) -> Iterator[Findin
 def summary(facts: Facts) -> str:
     found = {figure.what: figure.value for figure in figures(facts)}
     cached, driver = found.get("allocation from torch's cache", 0), found.get("allocation from the driver", 0)
-    return f"gives all memory back; {cached:.1f} µs an allocation, {driver:.0f} µs from the driver"
+    return f"torch gives all memory back; {cached:.1f} µs an allocation, {driver:.0f} µs from the driver"
 
 
 CHECK = Check(

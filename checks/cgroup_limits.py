@@ -86,7 +86,7 @@ def judge_memory(facts: Facts) -> Iterator[Finding]:
 def summary(facts: Facts) -> str:
     memory, cpus = facts.limits.cgroup_memory_bytes, facts.limits.cgroup_cpus
     limits = ([f"{memory // MIB} MiB"] if memory else []) + ([f"{cpus:g} CPUs"] if cpus else [])
-    return " and ".join(limits) or "no limit"
+    return f"at most {' and '.join(limits)} by cgroup" if limits else "no limit by cgroup"
 
 
 CHECK = Check(

@@ -130,7 +130,7 @@ def busy(gpu: Gpu, mode: str, holders: list[Process]) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    return ", ".join(sorted({mode_of(gpu) for gpu in facts.nvml.reachable.values()}))
+    return "compute mode " + ", ".join(sorted({mode_of(gpu) for gpu in facts.nvml.reachable.values()}))
 
 
 def mode_of(gpu: Gpu) -> str:

@@ -227,7 +227,7 @@ CAUSES = {
 def summary(facts: Facts) -> str:
     asked = [device for device in facts.cuda.devices if not device.context_skipped]
     slowest = max(device.context_seconds or 0.0 for device in asked)
-    return f"on {len(asked)} of {facts.cuda.count} GPUs, in {slowest:.2f} s at most"
+    return f"contexts on {len(asked)} of {facts.cuda.count} GPUs, in {slowest:.2f} s at most"
 
 
 CHECK = Check(

@@ -170,7 +170,9 @@ def summary(facts: Facts) -> str:
         for library in facts.libraries.all
         if library.via == "LD_LIBRARY_PATH" and TOOLKIT.fullmatch(library.name)
     )
-    return "LD_LIBRARY_PATH brings CUDA libraries of " + ", ".join(folders) if folders else "none come from LD_LIBRARY_PATH"
+    if not folders:
+        return "no CUDA library comes from LD_LIBRARY_PATH"
+    return "LD_LIBRARY_PATH brings CUDA libraries of " + ", ".join(folders)
 
 
 CHECK = Check(judge=judge, summary=summary, area="libraries", problems=(STALE, HIDDEN, BEFORE_WHEELS))

@@ -119,7 +119,7 @@ def running(facts: Facts) -> bool | None:
 
 
 def summary(facts: Facts) -> str:
-    return f"in use ({facts.environment.get(VARIABLE) or DEFAULT_FOLDER})"
+    return f"MPS in use ({facts.environment.get(VARIABLE) or DEFAULT_FOLDER})"
 
 
 CHECK = Check(

@@ -264,7 +264,7 @@ def mixed_install(facts: Facts, words: str, evidence: dict[str, object]) -> Find
 
 def summary(facts: Facts) -> str:
     flavour = "open" if facts.driver.module_is_open else "proprietary"
-    return f"{facts.driver.module_version}, {flavour} kernel module"
+    return f"driver {facts.driver.module_version}, {flavour} kernel module"
 
 
 CHECK = Check(

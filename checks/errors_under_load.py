@@ -109,7 +109,9 @@ def in_words(index: int, counts: dict[str, int]) -> str:
 
 def summary(facts: Facts) -> str:
     names = sorted({name for counters in facts.measured.counters.values() for name in counters.get("after", {})})
-    return f"none rose: {', '.join(WORDS.get(name, name) for name in names)}" if names else "this GPU has no such counters"
+    if not names:
+        return "this GPU has no counters of errors"
+    return f"no error counter rose: {', '.join(WORDS.get(name, name) for name in names)}"
 
 
 CHECK = Check(

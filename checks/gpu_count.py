@@ -219,11 +219,8 @@ def said(gpu: Gpu, name: str) -> object:
 
 
 def summary(facts: Facts) -> str:
-    return (
-        f"{len(facts.nvml.reachable)} on the bus, in NVML and in CUDA"
-        if facts.pci.gpus
-        else f"{len(facts.nvml.reachable)} in NVML"
-    )
+    count = len(facts.nvml.reachable)
+    return f"{count} GPU{'s' * (count != 1)} {'on the bus, in NVML and in CUDA' if facts.pci.gpus else 'in NVML'}"
 
 
 CHECK = Check(

@@ -69,7 +69,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     free = [gpu.memory_total_mib - gpu.memory_used_mib for gpu in facts.nvml.reachable.values()]
-    return f"{min(free):,} MiB free" + (" or more on each" if len(free) > 1 else "")
+    return f"{min(free):,} MiB of GPU memory free" + (" or more on each" if len(free) > 1 else "")
 
 
 CHECK = Check(

@@ -230,7 +230,8 @@ def said_by_driver(facts: Facts, pattern: str) -> set[str]:
 
 
 def summary(facts: Facts) -> str:
-    return f"{len(facts.pci.gpus)} on the PCI bus"
+    count = len(facts.pci.gpus)
+    return f"{count} GPU{'s' * (count != 1)} on the PCI bus"
 
 
 CHECK = Check(

@@ -106,7 +106,9 @@ def utilization(gpu: Gpu) -> int | None:
 
 def summary(facts: Facts) -> str:
     count = sum(len(gpu.processes) for gpu in facts.nvml.reachable.values())
-    return f"{count}, of the desktop, small or your own at work" if count else "no process"
+    if not count:
+        return "no process on a GPU"
+    return f"{count} process{'es' * (count != 1)} on a GPU, of the desktop, small or your own at work"
 
 
 CHECK = Check(

@@ -102,7 +102,7 @@ def may_ignore_it(facts: Facts) -> bool:
 
 def summary(facts: Facts) -> str:
     soft, _ = facts.limits.memlock
-    return "unlimited" if soft is None else f"{soft // KIB} KiB, enough without RDMA"
+    return "memlock unlimited" if soft is None else f"memlock {soft // KIB} KiB, enough without RDMA"
 
 
 CHECK = Check(

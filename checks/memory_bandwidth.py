@@ -66,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     speeds = [figure.value for figure in figures(facts)]
-    return f"{min(speeds):.0f} to {max(speeds):.0f} GB/s, every element right"
+    return f"memory at {min(speeds):.0f} to {max(speeds):.0f} GB/s, every element right"
 
 
 CHECK = Check(

@@ -60,7 +60,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     on = [gpu.index for gpu in facts.nvml.gpus if is_on(gpu)]
-    return f"on for GPU {', '.join(map(str, on))}" if on else "off"
+    return f"MIG on for GPU {', '.join(map(str, on))}" if on else "MIG off"
 
 
 def is_on(gpu: Gpu) -> bool:

@@ -115,7 +115,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     answer = facts.driver.nvidia_smi
-    return f"answers in {answer.seconds:.1f} s" if answer else "not there"
+    return f"nvidia-smi answers in {answer.seconds:.1f} s" if answer else "no nvidia-smi"
 
 
 CHECK = Check(

@@ -191,7 +191,7 @@ def _has_user(facts: Facts, cuda_major: int) -> bool:
 
 
 def summary(facts: Facts) -> str:
-    return f"all for CUDA {facts.python.torch_cuda} or wanted by another package"
+    return f"NVIDIA's packages are all for CUDA {facts.python.torch_cuda} or wanted by another package"
 
 
 CHECK = Check(

@@ -286,7 +286,7 @@ def slow(facts: Facts) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    return f"{facts.nvml.driver_version}, started in {1000 * facts.nvml.init_seconds:.0f} ms"
+    return f"NVML {facts.nvml.driver_version}, started in {1000 * facts.nvml.init_seconds:.0f} ms"
 
 
 CHECK = Check(

@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     soft, _ = facts.limits.open_files
-    return "unlimited" if soft is None else str(soft)
+    return f"{'unlimited' if soft is None else soft} open files"
 
 
 CHECK = Check(

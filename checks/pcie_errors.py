@@ -114,7 +114,7 @@ def judge_log(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     replays = sum(gpu.pcie_replays for gpu in facts.nvml.gpus)
-    return f"{replays} replays, no errors in the kernel log"
+    return f"{replays} PCIe replays, no errors logged"
 
 
 CHECK = Check(

@@ -182,7 +182,7 @@ def kernel_line(facts: Facts, address: str) -> dict[str, str]:
 
 
 def summary(facts: Facts) -> str:
-    links = sorted({f"x{gpu.pcie_width}, up to generation {gpu.maximum_pcie_generation}" for gpu in facts.nvml.gpus})
+    links = sorted({f"PCIe x{gpu.pcie_width}, up to generation {gpu.maximum_pcie_generation}" for gpu in facts.nvml.gpus})
     return "; ".join(links)
 
 

@@ -78,7 +78,7 @@ def shows_picture(gpu: Gpu) -> bool:
 
 def summary(facts: Facts) -> str:
     modes = {"on" if gpu.persistence_mode else "off" for gpu in facts.nvml.reachable.values()}
-    return f"{' and '.join(sorted(modes))}; NVML starts in {1000 * facts.nvml.init_seconds:.0f} ms"
+    return f"persistence mode {' and '.join(sorted(modes))}; NVML starts in {1000 * facts.nvml.init_seconds:.0f} ms"
 
 
 CHECK = Check(

@@ -147,7 +147,7 @@ def address(gpu: Gpu) -> dict[str, str | int]:
 
 def summary(facts: Facts) -> str:
     replaced = sum(gpu.remapped_rows.corrected + gpu.remapped_rows.uncorrected for gpu in facts.nvml.reachable.values())
-    return f"none waits for a reset; rows replaced so far: {replaced}"
+    return f"no memory row waits for a reset; rows replaced so far: {replaced}"
 
 
 CHECK = Check(

@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    return f"{facts.limits.tmp.free_bytes / LEAST_BYTES:.0f} GiB free"
+    return f"{facts.limits.tmp.free_bytes / LEAST_BYTES:.0f} GiB free for temporary files"
 
 
 CHECK = Check(

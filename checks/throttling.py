@@ -185,7 +185,7 @@ def known(gpu: Gpu) -> dict[str, object]:
 
 def summary(facts: Facts) -> str:
     reasons = {reason.name for gpu in facts.nvml.reachable.values() for reason in knowledge.clock_reasons(gpu.clock_reasons)}
-    return f"only {', '.join(sorted(reasons))}" if reasons else "the clocks are as high as they can be"
+    return f"clocks are lowered only by {', '.join(sorted(reasons))}" if reasons else "the clocks are as high as they can be"
 
 
 CHECK = Check(

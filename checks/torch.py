@@ -217,7 +217,7 @@ def _known(ask: Callable[[], str | None]) -> str | None:
 
 
 def summary(facts: Facts) -> str:
-    return f"{facts.python.torch_version}, CUDA {facts.python.torch_cuda}"
+    return f"torch {facts.python.torch_version}, CUDA {facts.python.torch_cuda}"
 
 
 CHECK = Check(judge=judge, summary=summary, area="python", problems=(CPU_ONLY, MISSING_ARCHITECTURE))

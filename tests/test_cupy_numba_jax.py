@@ -227,8 +227,8 @@ def found(workload: str, changes: dict[str, Any]) -> list[Finding]:
     ("workload", "words"),
     [
         ("cupy-kernels", "CuPy: 51.0 TFLOP/s in fp32, compiles within 0.9 s, every result right"),
-        ("numba-kernel", "2900 GB/s, compiled and run the first time in 0.4 s, every element right"),
-        ("jax-matmul", "350 TFLOP/s, compiled and run the first time in 1.2 s, every row right"),
+        ("numba-kernel", "Numba: 2900 GB/s, compiled and run the first time in 0.4 s, every element right"),
+        ("jax-matmul", "JAX: 350 TFLOP/s, compiled and run the first time in 1.2 s, every row right"),
     ],
 )
 def test_a_healthy_framework(workload: str, words: str) -> None:

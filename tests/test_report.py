@@ -338,6 +338,6 @@ def test_worst_status_of_an_area(statuses: tuple[Status, ...], worst: Status) ->
 def test_nothing_known_is_said() -> None:
     bare = Report(REPORT_SCHEMA, "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), Measurements(), {})
     rendered = terminal.render(bare)
-    assert "GPU     not known" in rendered
+    assert "GPU     GPUs not known" in rendered
     assert "Python  not known" in rendered
     assert "Nothing could be checked here" in rendered

@@ -245,7 +245,7 @@ def test_a_gpu_that_does_not_answer_is_not_called_none() -> None:
 
 def test_where_no_driver_names_a_gpu_it_is_counted() -> None:
     taken = machine.load("driver-library-version-mismatch")
-    assert "- GPU Model(s): 1 on the PCI bus\n" in tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    assert "- GPU Model(s): 1 GPU on the PCI bus\n" in tickets.render("toolkit", opening.judged(taken, "quick"), taken)
 
 
 def test_a_tool_that_only_failed_is_not_quoted() -> None:

@@ -68,9 +68,9 @@ def gpu_names(report: Report) -> str:
     names = Counter(gpu.get("name", "unnamed GPU") for gpu in facts.get("gpus", ()))
     said = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
     if not said and (found := len(facts.get("pci_gpus", ()))):
-        said = f"{found} on the PCI bus"
+        said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"
     elif not said:
-        said = "none seen" if "gpus" in facts or "pci_gpus" in facts else "not known"
+        said = "no GPU seen" if "gpus" in facts or "pci_gpus" in facts else "GPUs not known"
     return said
 
 

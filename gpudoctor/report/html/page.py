@@ -66,7 +66,8 @@ def _summed(results: list[Result]) -> str:
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """Everything that is known about the machine: a name with its path, and a value."""
-    yield from _flat("", report.target)
+    wsl = report.target.get("wsl")
+    yield from _flat("", {**report.target, **({"wsl": "no"} if wsl == 0 else {})})
     yield from _flat("", report.facts)
 
 

@@ -1,0 +1,52 @@
+"""What healthy checks say: an area's line joins it, so each says of what it tells, also without the check's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import html_machine
+import machine
+import pytest
+
+from gpudoctor.model import Status
+from gpudoctor.report import heading
+from gpudoctor.report.html import page
+
+# Words that are numbers, versions, units or states: what is told by them alone is told of nothing.
+BARE = re.compile(r"\W*((\d[\w.,+]*|[A-Z]\d+[\d.]*|on|off|none|default|unlimited|all|no|only|free|MiB|GiB|W|MHz|CPUs?)[\s,;]*)+")
+
+
+@pytest.mark.parametrize("case", ["h200-x2-full", "h100-measured", "hgx-h200-x8-measured", "no-gpu"])
+def test_a_healthy_check_says_of_what_it_tells(case: str) -> None:
+    taken = machine.load(case)
+    report = html_machine.judged(taken)
+    bare = [
+        (result.id, result.message) for result in report.checks if result.status is Status.PASS and BARE.fullmatch(result.message)
+    ]
+    assert bare == []
+
+
+def test_the_limits_are_told_with_their_names() -> None:
+    report = html_machine.judged(machine.load("h200-x2-full"))
+    said = [result.message for result in report.checks if result.area == "limits"]
+    assert said == [
+        "32 of 32 CPUs",
+        "memlock unlimited",
+        "20000 open files",
+        "128 GiB free for temporary files",
+        "at most 262144 MiB by cgroup",
+        "262144 MiB free in /dev/shm",
+    ]
+
+
+def test_a_heading_says_that_it_is_of_gpus() -> None:
+    report = html_machine.judged(machine.load("no-gpu"), "quick")
+    assert heading.gpus(replace(report, facts={"gpus": []})) == "no GPU seen"
+    assert heading.gpus(replace(report, facts={})) == "GPUs not known"
+    assert heading.gpus(replace(report, facts={"pci_gpus": ["0000:01:00.0"]})) == "1 GPU on the PCI bus"
+
+
+def test_a_machine_without_wsl_has_no_number_of_it_in_the_page() -> None:
+    facts = dict(page._facts(html_machine.judged(machine.load("h100-measured"))))
+    assert facts["wsl"] == "no"
