@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import machine
 import pages
@@ -206,22 +208,46 @@ def test_the_example_of_a_check_is_as_good_as_those_that_are_there(example: tupl
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_site_has_a_page_for_every_check_and_problem(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Strict: a broken link, or a page that is in no menu, is an error."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+    folder = tmp_path_factory.mktemp("built") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(
         command, cwd=pages.ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return folder
+
+
+@pytest.mark.xdist_group("site")
+def test_the_site_has_a_page_for_every_check_and_problem(site: Path) -> None:
     for folder, names in (("checks", catalog.checks()), ("problems", catalog.problems())):
-        made = {path.stem for path in (tmp_path / "site" / folder).glob("*.html")}
+        made = {path.stem for path in (site / folder).glob("*.html")}
         assert made == {*names, "index"}
     for page in pages.DOCS.glob("*.md"):
-        assert (tmp_path / "site" / f"{page.stem}.html").exists()
-    assert not list((tmp_path / "site").rglob("*.py"))
+        assert (site / f"{page.stem}.html").exists()
+    assert not list(site.rglob("*.py"))
     for path in ("checks/driver-version.html", "problems/program-asks-for-missing-gpu.html", "index.html"):
-        html = (tmp_path / "site" / path).read_text()
+        html = (site / path).read_text()
         assert not re.search(r"(?:src|<link[^>]*href)=\"https?:", html), "it asks the network"
+
+
+@pytest.mark.xdist_group("site")
+def test_the_site_offers_a_search_only_where_it_can_find_something(site: Path) -> None:
+    engine = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not chromium:
+        pytest.skip("no chromium is installed here (apt install chromium)")
+    with engine.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        served = "http://site.example"
+        page.route(f"{served}/**", lambda route: route.fulfill(path=f"{site}{urlsplit(route.request.url).path}"))
+        for address in (served, site.as_uri()):
+            page.goto(f"{address}/index.html")
+            assert page.locator("[role=search]").is_visible() == (address == served)
+        browser.close()
 
 
 def test_a_page_of_a_problem_holds_what_people_search_for() -> None:
