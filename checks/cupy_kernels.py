@@ -27,6 +27,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
 from gpudoctor.judging import expect, faults, slowness
 from gpudoctor.judging.expect import NOTHING, Expected
+from gpudoctor.judging.limits import between
 from gpudoctor.model import Check, Figure, Finding, Skip
 
 WORKLOAD = "cupy-kernels"
@@ -83,8 +84,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     cold = [run.values[name]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) for name, *_ in PARTS if name in run.values]
-    speeds = [f"{figure.value:.1f} TFLOP/s in fp32" for figure in figures(facts) if figure.unit == "TFLOP/s"]
-    return "CuPy: " + ", ".join([*dict.fromkeys(speeds), f"compiles within {max(cold, default=0):.1f} s", "every result right"])
+    speeds = [figure.value for figure in figures(facts) if figure.unit == "TFLOP/s"]
+    said = [f"{between(speeds, 1)} TFLOP/s in fp32"] if speeds else []
+    return "CuPy: " + ", ".join([*said, f"compiles within {max(cold, default=0):.1f} s", "every result right"])
 
 
 CHECK = Check(

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging import expect, faults, slowness
+from gpudoctor.judging.limits import between
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 WORKLOAD = "jax-matmul"
@@ -92,8 +93,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     cold = [run.values["matmul"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "matmul" in run.values]
-    speeds = dict.fromkeys(f"{figure.value:.0f} TFLOP/s" for figure in figures(facts))
-    return "JAX: " + ", ".join([*speeds, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every row right"])
+    speeds = [figure.value for figure in figures(facts)]
+    said = [f"{between(speeds)} TFLOP/s"] if speeds else []
+    return "JAX: " + ", ".join([*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every row right"])
 
 
 CHECK = Check(

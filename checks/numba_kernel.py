@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging import faults, slowness
+from gpudoctor.judging.limits import between
 from gpudoctor.model import Check, Figure, Finding, Skip
 
 WORKLOAD = "numba-kernel"
@@ -43,9 +44,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     cold = [run.values["saxpy"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "saxpy" in run.values]
-    speeds = dict.fromkeys(f"{figure.value:.0f} GB/s" for figure in figures(facts))
+    speeds = [figure.value for figure in figures(facts)]
+    said = [f"{between(speeds)} GB/s"] if speeds else []
     return "Numba: " + ", ".join(
-        [*speeds, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every element right"]
+        [*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every element right"]
     )
 
 

@@ -32,6 +32,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.judging import expect, faults, slowness
 from gpudoctor.judging.expect import NOTHING, Expected
+from gpudoctor.judging.limits import between
 from gpudoctor.measure import index_of
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
 
@@ -254,7 +255,7 @@ def summary(facts: Facts) -> str:
     speeds = [pair.values["gb_per_s"] for pair in all_pairs]
     staged = sum(bool(pair.refused) for pair in all_pairs)
     through = f", {staged} of them through the host" if staged else ""
-    return f"{min(speeds):.0f} to {max(speeds):.0f} GB/s between {len(all_pairs)} pairs{through}, all data right"
+    return f"{between(speeds)} GB/s between {len(all_pairs)} pairs{through}, all data right"
 
 
 CHECK = Check(

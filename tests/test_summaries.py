@@ -9,6 +9,7 @@ import html_machine
 import machine
 import pytest
 
+from gpudoctor.judging.limits import between
 from gpudoctor.model import Status
 from gpudoctor.report import heading
 from gpudoctor.report.html import page
@@ -50,3 +51,10 @@ def test_a_heading_says_that_it_is_of_gpus() -> None:
 def test_a_machine_without_wsl_has_no_number_of_it_in_the_page() -> None:
     facts = dict(page._facts(html_machine.judged(machine.load("h100-measured"))))
     assert facts["wsl"] == "no"
+
+
+def test_what_is_alike_on_all_gpus_is_said_once() -> None:
+    said = {result.id: result.message for result in html_machine.judged(html_machine.busy()).checks}
+    assert said["jax-matmul"].startswith("JAX: 364 to 382 TFLOP/s, compiled")
+    assert between([392.1, 392.4]) == "392"
+    assert between([51.42, 51.24, 51.3], 1) == "51.2 to 51.4"

@@ -39,6 +39,12 @@ def digits(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def between(values: Sequence[float], places: int = 0) -> str:
+    """`392 to 398`, or `392` where that is all. places: behind the point."""
+    low, high = (f"{value:.{places}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
 def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
     """Every figure that falls short, by the rule that it misses most."""
     alike: dict[tuple[str, str], list[Figure]] = {}
