@@ -166,6 +166,18 @@ def test_no_text_of_a_machine_becomes_markup() -> None:
     assert text.count("&lt;img src=x") > 200
 
 
+def test_where_nothing_is_wrong_the_checks_that_could_not_look_are_shown() -> None:
+    text = html.render(BUSY)
+    assert "3 checks could not look" in text
+    unseen = [result for result in BUSY.checks if result.reason == "not measured"]
+    areas = re.findall(
+        r'<details class="area \w+"( open)?>.*?<span class="title">([\w-]+)</span>.*?<code class="id">([\w-]+)', text, re.S
+    )
+    assert {area for is_open, area, _ in areas if is_open} == {result.area for result in unseen}
+    assert {first for is_open, _, first in areas if is_open} <= {result.id for result in unseen}
+    assert "<details open" not in html.render(HEALTHY)
+
+
 def test_only_links_to_the_web_are_links() -> None:
     entry = replace(
         REPORT.diagnosis[0], references=("javascript:alert(1)", "https://docs.nvidia.com/x?a=1&b=2", "file:///etc/passwd")

@@ -50,7 +50,9 @@ def test_a_heading_says_that_it_is_of_gpus() -> None:
 
 def test_a_machine_without_wsl_has_no_number_of_it_in_the_page() -> None:
     facts = dict(page._facts(html_machine.judged(machine.load("h100-measured"))))
-    assert facts["wsl"] == "no"
+    assert facts["wsl"] == facts["container"] == "no"
+    without_driver = dict(page._facts(html_machine.judged(machine.load("no-gpu"), "quick")))
+    assert "driver is open" not in without_driver
 
 
 def test_what_is_alike_on_all_gpus_is_said_once() -> None:

@@ -17,6 +17,7 @@ SIGNS = {
     Status.FAIL: "✗",
     Status.ERROR: "?",
 }
+UNSEEN = (Skip.NOT_MEASURED, Skip.BUSY, Skip.NO_ANSWER)  # why a check could not look
 _WORST_FIRST = (Status.FAIL, Status.ERROR, Status.BLOCKED, Status.WARN, Status.PASS, Status.SKIP)
 _COUNTED = {
     Status.FAIL: "failed",
@@ -147,7 +148,7 @@ def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:
         return "Nothing could be checked here: each check says why" + (" below its area (-v)." if on_terminal else ".")
     if missing := number["cut off"]:
         return f"Nothing wrong was found until the run was cut off: {_count(missing, 'check')} could not look."
-    if unseen := number["not measured"] + number["busy"] + number["no answer"]:
+    if unseen := sum(number[kind] for kind in UNSEEN):
         which = "-v says which, and why" if on_terminal else "the checks below say which, and why"
         return f"Nothing wrong was found, but {_count(unseen, 'check')} could not look: {which}."
     return "Nothing is wrong: all that was checked is healthy."

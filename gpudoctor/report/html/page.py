@@ -17,6 +17,7 @@ from gpudoctor.report.html import attachment
 from gpudoctor.report.html.charts import charts
 
 _UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN, Status.BLOCKED)
+_AROUND = ("wsl", "hypervisor", "container")  # what a machine may be in
 _LONG = 240  # characters of an area's line; the page cuts what does not fit
 
 
@@ -49,9 +50,18 @@ def _areas(report: Report) -> Iterator[tuple[str, Status, list[Result]]]:
 
 
 def _worst_first(results: Any) -> list[Result]:
-    return sorted(
-        results, key=lambda result: list(Status).index(result.status) if result.status in _UNHEALTHY else -1, reverse=True
-    )
+    """Then those that could not look."""
+    return sorted(results, key=_rank, reverse=True)
+
+
+def _rank(result: Result) -> tuple[int, bool]:
+    return list(Status).index(result.status) if result.status in _UNHEALTHY else -1, result.reason in words.UNSEEN
+
+
+def _is_open(results: list[Result], report: Report) -> bool:
+    """Whether an area shows its checks by itself: what is wrong, or, where nothing is, what the headline is unsure of."""
+    unsure = not report.diagnosis and any(result.reason in words.UNSEEN for result in results)
+    return unsure or words.worst(results) in (Status.FAIL, Status.ERROR, Status.WARN)
 
 
 def _summed(results: list[Result]) -> str:
@@ -66,9 +76,8 @@ def _summed(results: list[Result]) -> str:
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """Everything that is known about the machine: a name with its path, and a value."""
-    wsl = report.target.get("wsl")
-    yield from _flat("", {**report.target, **({"wsl": "no"} if wsl == 0 else {})})
-    yield from _flat("", report.facts)
+    yield from _flat("", {name: "no" if name in _AROUND and not value else value for name, value in report.target.items()})
+    yield from _flat("", {name: value for name, value in report.facts.items() if (name, value) != ("driver_is_open", None)})
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -93,7 +102,14 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.globals.update(
-        findings=findings, heading=heading, words=words, figures=figures, Status=Status, source=_source, summed=_summed
+        findings=findings,
+        heading=heading,
+        words=words,
+        figures=figures,
+        Status=Status,
+        source=_source,
+        summed=_summed,
+        is_open=_is_open,
     )
     return made
 
