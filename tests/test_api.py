@@ -21,6 +21,7 @@ from typing import Any, get_args
 
 import machine
 import pytest
+from waiting import until
 
 import gpudoctor
 from gpudoctor import catalog, collect, doctor, measure, snapshot
@@ -252,7 +253,7 @@ def test_an_interrupt_leaves_nothing_and_a_handler_of_the_program_is_kept(
         finally:
             process.kill()
     assert list(temporary.iterdir()) == []
-    assert [path for path in Path("/proc").glob("[0-9]*/environ") if str(tmp_path).encode() in _read(path)] == []
+    assert until(lambda: not any(str(tmp_path).encode() in _read(path) for path in Path("/proc").glob("[0-9]*/environ")), 5)
 
 
 def _read(path: Path) -> bytes:

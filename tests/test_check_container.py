@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import lab_images
 import pytest
 from click.testing import CliRunner, Result
+from waiting import until
 
 from gpudoctor.cli import main
 from gpudoctor.collect import collect
@@ -150,8 +150,8 @@ def nothing_is_left_in(container: str) -> None:
     """In one that runs a single process."""
     listing = subprocess.run(["docker", "diff", container], capture_output=True, text=True, check=True).stdout
     assert [line for line in listing.splitlines() if "gpudoctor" in line] == []
-    processes = subprocess.run(["docker", "top", container], capture_output=True, text=True, check=True).stdout
-    assert len(processes.splitlines()) == 2
+    top = ["docker", "top", container]
+    assert until(lambda: len(subprocess.run(top, capture_output=True, check=True).stdout.splitlines()) == 2)
 
 
 def test_a_container_without_rights_and_with_a_read_only_root(image: str, running: Any) -> None:
@@ -230,7 +230,7 @@ def test_a_container_that_cannot_be_entered(image: str, running: Any) -> None:
     name = running(image)
     for command, words in ((["pause"], "unpause"), (["kill"], "docker start")):
         subprocess.run(["docker", *command, name], check=True, capture_output=True)
-        until(lambda: json.loads(inspected(name))[0]["State"]["Status"] != "running")
+        assert until(lambda: json.loads(inspected(name))[0]["State"]["Status"] != "running")
         done = gpudoctor("check", "--container", name)
         assert done.exit_code == 2
         assert words in done.stderr
@@ -320,14 +320,7 @@ def test_whoever_ends_it_nothing_is_left(image: str, number: signal.Signals) -> 
     slow = derived(f"slow-{number.name.lower()}", image, 'ENTRYPOINT ["env", "sh", "-c", "sleep 30; exec \\"$@\\"", "sh"]')
     command = [sys.executable, "-m", "gpudoctor", "check", "--image", slow, "--level", "quick"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    until(lambda: bool(containers_of(slow)))
+    assert until(lambda: containers_of(slow))
     process.send_signal(number)
     assert process.wait(20) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
-    until(lambda: not containers_of(slow))
-
-
-def until(is_so: Any, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.1)
+    assert until(lambda: not containers_of(slow))

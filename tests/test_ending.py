@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import own_registry
 import pytest
+from waiting import until
 
 SLEEP_SECONDS = f"300.{os.getpid()}"  # to be told from others
 
@@ -43,13 +43,6 @@ def running(program: str, word: str) -> list[str]:
     return found
 
 
-def until(holds: Callable[[], object], seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.05)
-    return bool(holds())
-
-
 def ended(argv: list[str], word: str, is_at_work: Callable[[], object], number: int, folder: Path) -> int:
     """Starts gpudoctor, ends it while the engine is at work, and gives its exit code. folder: for its temporary files."""
     env = {**os.environ, "TMPDIR": str(folder)}
@@ -72,8 +65,13 @@ def recipe(tmp_path: Path, builds_alone: None) -> Iterator[Path]:
     folder.mkdir()
     (folder / "Dockerfile").write_text(f"ARG BASE=base\nFROM ${{BASE}}\nLABEL {LABEL}\nRUN exec sleep {SLEEP_SECONDS}\n")
     yield folder
-    time.sleep(1)  # a daemon may still keep a layer of the build that was ended
+    assert until(is_pruned)  # a daemon may still keep a container of the build that was ended, and so its image
+
+
+def is_pruned() -> bool:
     own_registry.prune(LABEL)
+    command = ["docker", "image", "ls", "--quiet", "--filter=dangling=true", f"--filter=label={LABEL}"]
+    return not subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.docker

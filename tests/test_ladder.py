@@ -16,6 +16,7 @@ from typing import Any
 
 import machine
 import pytest
+from waiting import until
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
@@ -184,7 +185,7 @@ def test_a_compiler_that_hangs_is_killed_with_what_it_started(gpu: Gpu, tmp_path
     monkeypatch.setenv("PATH", f"{nvcc.parent}:/usr/bin:/bin")
     monkeypatch.setattr(rung_nvcc, "SECONDS", 0.3)
     assert "came to no end" in results(tmp_path, rung_nvcc.run)["broken"]["error"]
-    assert not [process for process in Path("/proc").glob("[0-9]*") if "sleep\x0098765" in command_line(process)]
+    assert until(lambda: not any("sleep\x0098765" in command_line(process) for process in Path("/proc").glob("[0-9]*")), 5)
 
 
 def command_line(process: Path) -> str:

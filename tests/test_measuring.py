@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from measuring_run import job, patched
 from test_worker import PROBES, ask, every_python, pythons
+from waiting import until
 
 from gpudoctor import target
 from gpudoctor.measuring.history import FINEST_SECONDS, POINTS, History
@@ -38,8 +39,8 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(MARK, str(tmp_path))
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     yield
+    assert until(lambda: not processes(), 10), processes()
     assert list(folder.iterdir()) == []
-    assert processes() == {}
 
 
 def processes() -> dict[int, str]:
@@ -286,9 +287,9 @@ def test_hours_of_samples_need_little_memory_and_time() -> None:
 
 
 class Running:
-    """The job in a program of its own, from when `until` runs."""
+    """The job in a program of its own, from when the workload `began` runs."""
 
-    def __init__(self, made: dict[str, Any], until: str) -> None:
+    def __init__(self, made: dict[str, Any], began: str) -> None:
         command = [sys.executable, str(HERE / "measuring_run.py")]
         self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.program.stdin
@@ -297,7 +298,7 @@ class Running:
         self.replies: dict[str, Reply] = {}
         self.signal = -1
         for message in self.messages():
-            if until in message.get("running", ()):
+            if began in message.get("running", ()):
                 break
         (self.worker,) = self.children(self.program.pid)
 
@@ -421,9 +422,7 @@ def test_a_killed_program_takes_all_along() -> None:
     run = Running(job(LONG), "endless:gpu0")
     run.program.kill()
     run.end()
-    end = time.monotonic() + 2
-    while processes() and time.monotonic() < end:
-        time.sleep(0.02)
+    assert until(lambda: not processes())
 
 
 def test_who_ignores_the_end_of_children_is_told_of_them_all_the_same() -> None:

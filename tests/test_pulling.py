@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from lab import give_up, need, need_root
 from lab_podman import Podman
 from lab_registry import Registry
+from waiting import until
 
 from gpudoctor.cli import main
 from gpudoctor.containers import engine as engines
@@ -234,6 +235,8 @@ def test_a_disk_that_is_full(registry: Registry, small: Path) -> None:
             [*inside, "docker-registry", "serve", registry.folder / "config.yml"], stderr=subprocess.DEVNULL
         )
         try:
+            door = [*inside, "bash", "-c", f"</dev/tcp/127.0.0.1/{registry.port}"]
+            assert until(lambda: subprocess.run(door, stderr=subprocess.DEVNULL).returncode == 0)
             subprocess.run(["dd", "if=/dev/zero", f"of={small}/file", "bs=1M", "count=15"], capture_output=True, check=True)
             command = [*inside, sys.executable, "-m", "gpudoctor", "images", "pull", reference, "--engine=docker"]
             refused = subprocess.run(command, capture_output=True, text=True, env=daemon.full)

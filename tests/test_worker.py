@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from gpudoctor import catalog, target
 from gpudoctor.errors import UserError
@@ -194,7 +195,7 @@ def test_a_killed_worker_takes_its_probes_along() -> None:
     marker = f"gpudoctor-test-{os.getpid()}"
     probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("0.5)", "500)")
     ask(sys.executable, probes, seconds=0.5)
-    assert subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 1
+    assert until(lambda: subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 1, 5)
 
 
 def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
@@ -237,8 +238,8 @@ def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-c", target.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
         )
-    until = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < until:
+    end = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < end:
         if (tmp_path / "gpudoctor-of-this-test" / "gpudoctor" / "filler" / "2999.py").exists():
             process.terminate()
         time.sleep(0.001)
