@@ -97,11 +97,12 @@ def image(bookworm: str) -> str:
 
 
 def derived(tag: str, base: str, *lines: str) -> str:
-    """An image of ours on top of another."""
+    """An image of ours on top of another; made by one worker at a time, since an image that both make loses its name."""
     text = "\n".join([f"FROM {base}", *lines])
     argv = ["docker", "build", "--quiet", "--network=none", "--tag", f"gpudoctor-test:{tag}", "-"]
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
-    subprocess.run(argv, input=text, text=True, capture_output=True, check=True, env=environment)
+    with lab_images.locked("derived"):
+        subprocess.run(argv, input=text, text=True, capture_output=True, check=True, env=environment)
     return f"gpudoctor-test:{tag}"
 
 
@@ -317,7 +318,9 @@ def test_a_daemon_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whoever_ends_it_nothing_is_left(image: str, number: signal.Signals) -> None:
-    slow = derived(f"slow-{number.name.lower()}", image, 'ENTRYPOINT ["env", "sh", "-c", "sleep 30; exec \\"$@\\"", "sh"]')
+    entrypoint = 'ENTRYPOINT ["env", "sh", "-c", "sleep 30; exec \\"$@\\"", "sh"]'
+    own = f"ENV SIGNAL={number.name}"  # else the three were one image, and containers_of would give those of another worker
+    slow = derived(f"slow-until-{number.name.lower()}", image, entrypoint, own)
     command = [sys.executable, "-m", "gpudoctor", "check", "--image", slow, "--level", "quick"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     assert until(lambda: containers_of(slow))
