@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -9,15 +10,47 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 START_SECONDS = 20.0
+TRIES = 3
 # What a registry with a login asks for: user lab, password lab.
 LOGIN = "lab:$2b$05$uU6AuCFVMU8TaXK/FNl3hO7ShmEyTZf/2ZsSb1Y6oegq2RtuMQBIO\n"
+
+Started = TypeVar("Started")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as free:
+        free.bind((host, 0))
+        return int(free.getsockname()[1])
+
+
+def tried(start: Callable[[], Started]) -> Started:
+    """Tried again where that fails: somebody else may take a port between its choice and its use."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(RuntimeError):
+            return start()
+    return start()
+
+
+def wait_for_start(process: subprocess.Popen[bytes], answers: Callable[[], bool], log: Path) -> None:
+    """Of a docker-registry; RuntimeError where it has ended, also if somebody else answers at its port."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        time.sleep(0.05)
+        has_answered = answers()
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            process.wait()
+            raise RuntimeError(f"docker-registry did not start\n{log.read_text()[-2000:]}")
+        if has_answered:
+            return
 
 
 class Registry:
@@ -25,9 +58,7 @@ class Registry:
 
     def __init__(self, folder: Path, login: bool = False) -> None:
         self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self.host = f"localhost:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._configure(login)
@@ -44,15 +75,12 @@ class Registry:
             settings["auth"] = {"htpasswd": {"realm": "lab", "path": str(self.folder / "htpasswd")}}
         (self.folder / "config.yml").write_text(yaml.safe_dump(settings))
 
-    def start(self) -> None:
+    def start(self) -> Registry:
         command = ["setpriv", "--pdeathsig", "KILL", "docker-registry", "serve", str(self.folder / "config.yml")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"docker-registry did not start\n{(self.folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.05)
+        wait_for_start(self._process, self._answers, self.folder / "log")
+        return self
 
     def stop(self) -> None:
         if self._process:
@@ -87,10 +115,11 @@ class Registry:
 def registry(login: bool = False) -> Iterator[Registry]:
     """One that is up; login: whether it wants user lab and password lab."""
     folder = Path(tempfile.mkdtemp(prefix="lab-"))
-    started = Registry(folder, login)
     try:
-        started.start()
-        yield started
+        started = tried(lambda: Registry(folder, login).start())
+        try:
+            yield started
+        finally:
+            started.stop()
     finally:
-        started.stop()
         shutil.rmtree(folder, ignore_errors=True)

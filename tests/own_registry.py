@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import lab_registry
 import requests
 import yaml
 from lab_registry import LOGIN
@@ -29,31 +30,29 @@ Respond = Callable[[http.server.BaseHTTPRequestHandler], None]
 @contextmanager
 def docker_registry(folder: Path, data: Path, host: str = "127.0.0.1", **settings: Any) -> Iterator[str]:
     """Debian's docker-registry with what `data` holds; gives HOST:PORT."""
-    with socket.socket() as free:
-        free.bind((host, 0))
-        port = free.getsockname()[1]
     folder.mkdir(exist_ok=True)
-    all_settings = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(data)}},
-        **settings,
-        "http": {"addr": f"{host}:{port}", **settings.get("http", {})},
-    }
-    (folder / "config.yml").write_text(yaml.safe_dump(all_settings))
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(["docker-registry", "serve", folder / "config.yml"], stdout=log, stderr=log)
+    all_settings = {"version": 0.1, "storage": {"filesystem": {"rootdirectory": str(data)}}, **settings}
+    process, address = lab_registry.tried(lambda: _served(folder, all_settings, host))
     try:
-        for _ in range(200):
-            with socket.socket() as door:
-                if door.connect_ex((host, port)) == 0:
-                    break
-            time.sleep(0.05)
-        else:
-            raise RuntimeError((folder / "log").read_text())
-        yield f"{host}:{port}"
+        yield address
     finally:
         process.terminate()
         process.wait()
+
+
+def _served(folder: Path, settings: dict[str, Any], host: str) -> tuple[subprocess.Popen[bytes], str]:
+    port = lab_registry.free_port(host)
+    http_settings = {"addr": f"{host}:{port}", **settings.get("http", {})}
+    (folder / "config.yml").write_text(yaml.safe_dump({**settings, "http": http_settings}))
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(["docker-registry", "serve", folder / "config.yml"], stdout=log, stderr=log)
+
+    def answers() -> bool:
+        with socket.socket() as door:
+            return door.connect_ex((host, port)) == 0
+
+    lab_registry.wait_for_start(process, answers, folder / "log")
+    return process, f"{host}:{port}"
 
 
 def certificate(folder: Path, host: str) -> tuple[Path, Path]:
