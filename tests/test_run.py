@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import shutil
 import stat
@@ -495,6 +496,32 @@ def test_a_program_that_says_something_alike(prefix: bytes, said: str, code: int
     os.close(errors)
     relay.join()
     assert relay.refusal(code) == (said if is_refusal else "")
+
+
+@pytest.mark.parametrize(
+    ("said", "longest", "is_shown"),
+    [
+        (b"docker: what a program says", 60.0, True),
+        (b"docker: Error response from daemon: no", 60.0, False),
+        (b"docker: Error response from daemon: no", 0.5, True),
+    ],
+)
+def test_a_refusal_is_held_back_while_its_container_is_removed(
+    said: bytes, longest: float, is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(streams, "REMOVAL_SECONDS", longest)
+    source, errors = os.pipe()
+    shown, sink = os.pipe()
+    relay = streams.Relay(os.fdopen(source, "rb", buffering=0), sink, streams.DOCKER)
+    relay.start()
+    os.write(errors, said)
+    assert bool(select.select([shown], [], [], 20 if is_shown else 1)[0]) == is_shown
+    os.close(errors)
+    relay.join()
+    assert relay.refusal(125) == said.decode()
+    for end in (shown, sink):
+        os.close(end)
 
 
 def test_an_end_that_somebody_else_keeps_open_is_not_waited_for() -> None:

@@ -19,6 +19,7 @@ NOT_STARTED = (125, 126, 127)  # what docker and podman say of a start that fail
 ASIDES = (b"WARNING: ", b"time=")  # lines that may come before that
 HINT = re.compile(rb"\s+(See|Run) '[^']* --help'[^\n]*\s*\Z")
 HOLD_SECONDS = 1.0  # a refusal is followed by the end; whatever goes on was said by the program inside
+REMOVAL_SECONDS = 10.0  # docker's command may end as late as that: it waits until the container is removed
 JOIN_SECONDS = 0.1  # between looks whether somebody gave it up
 BYTES = 1 << 16
 
@@ -32,6 +33,7 @@ class Relay(threading.Thread):
         self._sink = sink
         self._prefix = prefix
         self._held = bytearray()
+        self._held_seconds = 0.0
         self._is_holding = True
         self._said = b""
         self._has_ended = False
@@ -80,7 +82,9 @@ class Relay(threading.Thread):
             if self._has_ended:  # an ssh that docker started may keep its end open
                 return b""
             if self._held:
-                self._let_go()
+                self._held_seconds += HOLD_SECONDS
+                if self._held_seconds >= REMOVAL_SECONDS or not is_exact(self._held.decode("utf-8", "replace")):
+                    self._let_go()
         return os.read(source, BYTES)
 
     def _sift(self) -> None:
