@@ -20,8 +20,9 @@ FOREVER = 600
 def section(bench: Bench) -> None:
     """A section that took a while, with who worked on what."""
     with bench.section("work") as values:
+        began = time.monotonic()
         time.sleep(SECTION_SECONDS)
-        values.update(gpus=bench.gpus, pid=os.getpid(), at=time.monotonic() - SECTION_SECONDS, until=time.monotonic())
+        values.update(gpus=bench.gpus, pid=os.getpid(), at=began, until=time.monotonic())
 
 
 def noisy(bench: Bench) -> None:
@@ -128,11 +129,11 @@ WORKLOADS = {
     "noisy": plan(noisy),
     "segfaults": plan(segfaults),
     "raises": plan(raises),
-    "hangs": plan(hangs, seconds=0.3),
-    "stops": plan(stops, seconds=0.3),
+    "hangs": plan(hangs, seconds=0.6),
+    "stops": plan(stops, seconds=0.6),
     "exits": plan(exits),
     "leaves": plan(leaves),
-    "leaves-and-hangs": plan(leaves_and_hangs, seconds=0.3),
+    "leaves-and-hangs": plan(leaves_and_hangs, seconds=0.6),
     "keeps": plan(keeps),
     "skips": plan(skips),
     "each": plan(section),

@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor import target
 
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 5
+PATIENCE_SECONDS = 20
 TORCH = """
 import os, time
 PID = os.getpid()

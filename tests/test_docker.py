@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,11 @@ import pytest
 from gpudoctor import catalog, doctor
 from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
+from gpudoctor.facts.replies import Replies
+from gpudoctor.facts.runtime import Runtime
 from gpudoctor.model import Report, Snapshot, Status
+from gpudoctor.probes import runtime
+from gpudoctor.probes.machine import Machine
 from gpudoctor.target import Interpreter
 
 pytestmark = pytest.mark.docker
@@ -61,9 +64,9 @@ def test_a_container_without_rights(tmp_path: Path, image: str) -> None:
     assert [row for row in verdict(snapshot).checks if row.status is Status.ERROR] == []
 
 
-def test_this_daemon_answers_the_runtime_probe() -> None:
-    snapshot = collect(Interpreter(shutil.which("python3") or ""), 60.0, {}, lambda names: None)
-    docker = Facts(snapshot).runtime.docker
+def test_this_daemon_answers_the_runtime_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "DOCKER_SECONDS", 30.0)
+    docker = Runtime(Replies(dict(runtime.ask(Machine())))).docker
     assert docker
     assert docker.reachable
     assert "runc" in docker.runtimes

@@ -436,6 +436,7 @@ def test_show_of_an_unknown_name_is_one_line() -> None:
 @pytest.mark.docker
 def test_show_asks_the_engine_for_what_no_table_knows(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath + ":/usr/local/bin:/usr/sbin")
+    monkeypatch.setattr(known, "SECONDS", 30.0)
     found, words = known.on_disk("gpudoctor-no-such-image:none")
     assert (found, words) == ({}, "no (docker)")
     there, words = known.on_disk(bare)

@@ -142,10 +142,10 @@ def test_a_daemon_that_refuses(daemon: Server, status: int, answer: str, detail:
 
 def test_a_daemon_that_hangs(daemon: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "DOCKER_SECONDS", 0.2)
-    daemon.delay = 1.0
+    daemon.delay = 6.0
     reply = docker_reply(Machine("."))
     assert reply.status == "timeout"
-    assert reply.seconds < 0.9
+    assert reply.seconds < 5
 
 
 def test_a_daemon_that_died(daemon: Server) -> None:

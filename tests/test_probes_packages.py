@@ -117,4 +117,4 @@ def test_many_packages_are_read_quickly(folder: Folder) -> None:
             folder.write(f"{info}/{name}", "Name: x\n")
     start = time.perf_counter()
     assert len(folder.ask(packages)["packages"].value) == 300
-    assert time.perf_counter() - start < 0.5  # 10 ms on an idle machine
+    assert time.perf_counter() - start < 5  # 10 ms on an idle machine

@@ -557,7 +557,7 @@ def test_what_nobody_reads_can_be_given_up(by: str) -> None:
 
 
 def test_an_end_is_seen_also_by_a_signal_that_interrupts_the_wait_for_it() -> None:
-    with subprocess.Popen(["sleep", "0.1"]) as process:
+    with subprocess.Popen(["sleep", "1"]) as process:
         assert not running.has_ended(process)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with process._waitpid_lock:  # type: ignore[attr-defined]  # as `wait` has it at that moment

