@@ -82,7 +82,7 @@ class Measured:
     def seconds(self, workloads: Iterable[str]) -> float:
         """How long some workloads took, the GPUs side by side."""
         each = (map(self._own_seconds, self._of(name)) for name in workloads)
-        return sum(max(found, default=0.0) for found in each)
+        return round(sum(max(found, default=0.0) for found in each), 3)
 
     def _own_seconds(self, id: str) -> float:
         """Of all GPUs together not what others took meanwhile: older snapshots count from when such a run was prepared."""
