@@ -367,6 +367,13 @@ def test_long_lines_take_no_long_time() -> None:
         "assigned a/",
         '"a:/',
         "A b. ",
+        "curl -u ",
+        "/Users/A B",
+        "NVIDIA, ",
+        "tcp://[",
+        "1|a|",
+        "name: A_KEY value ",
+        "password  ",
     ):
         start = time.process_time()
         lines(f"docker scp srun key%3d token= {part * (20_000 // len(part))}")

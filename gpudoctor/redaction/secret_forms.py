@@ -54,9 +54,9 @@ BESIDE = tuple(
             # Options.
             rf"(?i)((?<!\w)--?[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|credentials?|{_KEYS})"
             rf"(?:[ =]|[\"'],\s?[\"']))(?!-)({_VALUE})",
-            rf"((?:\b(?:sshpass|mysql|mysqldump|(?:docker|podman|nerdctl|helm registry|az acr) login)\b[^|\n]*? -p ?"
-            rf"|\bcurl\b[^|\n]*? (?:-u ?|--user[ =])[\"']?[^\s:\"']+:"
-            rf"|\bredis-cli\b[^|\n]*? -a |\bipmitool\b[^|\n]*? -P ))(?!\d+(?:\s|$)){_ARGUMENT}",
+            rf"((?:\b(?:sshpass|mysql|mysqldump|(?:docker|podman|nerdctl|helm registry|az acr) login)\b[^|\n]{{0,400}}? -p ?"
+            rf"|\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?[^\s:\"']+:"
+            rf"|\bredis-cli\b[^|\n]{{0,400}}? -a |\bipmitool\b[^|\n]{{0,400}}? -P ))(?!\d+(?:\s|$)){_ARGUMENT}",
             r"(?i)((?:(?:wandb|huggingface-cli|hf auth|ngc) login (?:--\S+ )*|\bapi key:?\s+|\blogin\(key=[\"']))([\w-]{16,})",
             r"(\becho (?:-n )?[\"']?)([^\s\"'|]{4,})(?=[\"']? \| (?:sudo -S|\S+ login\b[^|\n]*--password-stdin))",
             # Settings, code, tables, sentences.

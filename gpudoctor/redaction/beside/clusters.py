@@ -62,7 +62,7 @@ CLUSTERS = (
     ("account", "sbatch", rf"#SBATCH -[Apq] {NAME}"),
     ("account", "account=", rf"(?<!\w)(?:Account|SBATCH_ACCOUNT|SALLOC_ACCOUNT)={NAME}"),
     ("account", "partition=", rf"(?<!\w)(?:Partition|SALLOC_PARTITION)={NAME}"),
-    ("user", "curl ", rf"\bcurl\b[^|\n]*? (?:-u ?|--user[ =])[\"']?{NAME}(?=:)"),
+    ("user", "curl ", rf"\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?{NAME}(?=:)"),
     ("account", "wandb_", rf"\bWANDB_(?:ENTITY|PROJECT|NAME)={NAME}"),
     ("account", "slurm_", rf"\bSLURM_(?:CLUSTER|RESV)_NAME={NAME}"),
     ("account", "github_repository", r"\bGITHUB_REPOSITORY=([\w./-]+)"),
