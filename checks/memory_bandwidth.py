@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
-from gpudoctor.judging import expect, faults, slowness
+from gpudoctor.judging import expect, faults, limits, slowness
 from gpudoctor.model import Check, Figure, Finding
 
 WORKLOAD = "memory-bandwidth"
@@ -66,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     speeds = [figure.value for figure in figures(facts)]
-    return f"memory at {min(speeds):.0f} to {max(speeds):.0f} GB/s, every element right"
+    return f"memory at {limits.between(speeds)} GB/s, every element right"
 
 
 CHECK = Check(

@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging import expect, faults, slowness, toolchain
+from gpudoctor.judging import expect, faults, limits, slowness, toolchain
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status, Unavailable
 
 RUNGS = {
@@ -194,7 +194,7 @@ def summary(facts: Facts) -> str:
     found = rungs(facts)
     works = [each for each in found if not each.missing and not each.error]
     speeds = [each.values["square"]["gb_per_s"] for each in works]
-    words = f"{', '.join(each.name for each in works)}: {min(speeds):.0f} to {max(speeds):.0f} GB/s"
+    words = f"{', '.join(each.name for each in works)}: {limits.between(speeds)} GB/s"
     absent = [f"{each.name} ({each.missing.reason})" for each in found if each.missing]
     return words + (f"; not here: {', '.join(absent)}" if absent else "")
 

@@ -60,7 +60,8 @@ def level_of(taken: Snapshot) -> str:
     if taken.level in LEVELS:
         return taken.level
     plan = taken.measured.get("plan")
-    wanted = set(plan.value["workloads"].values()) if plan else set()
+    workloads = plan.value.get("workloads") if plan and isinstance(plan.value, dict) else None
+    wanted = set(workloads.values()) if isinstance(workloads, dict) else set()
     return deepest_level({id: check for id, check in catalog.checks().items() if id in wanted})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from gpudoctor.errors import UserError
@@ -28,6 +29,8 @@ def remember(taken: str, done: Redacted) -> str:
             return _added(path, taken, words)
     except OSError as failure:
         return f"{path} cannot be written ({failure.strerror}): nobody can tell later what a token stands for."
+    except UserError as failure:
+        return f"{failure}: nobody can tell later what a token stands for."
 
 
 def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:
@@ -36,8 +39,10 @@ def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:
     said = ""
     try:
         known = private_map.read(path)
-    except UserError as failure:
-        known, aside = private_map.Map(schema=private_map.SCHEMA, reports={}), path.with_name(f"{path.name}.old")
+    except private_map.NotAMap as failure:
+        known = private_map.Map(schema=private_map.SCHEMA, reports={})
+        names = (path.with_name(f"{path.name}.old{number or ''}") for number in itertools.count())
+        aside = next(name for name in names if not name.exists())
         path.replace(aside)
         said = f"{failure}. It is {aside.name} now, and a new one begins."
     private_map.write(path, private_map.added(known, taken, words))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +52,15 @@ def command(
     stays = sharing.goes_to_terminal(destination) and not (opening.is_redacted(first) or opening.is_redacted(second))
     if not (stays or how.no_redact):
         one, other = Path(one).name, Path(other).name  # of a folder nothing but tokens would be left
-    a, _ = sharing.leaving(first, one, how, stays, "A  ")
-    same = how if how.no_redact else replace(how, same_map=True)  # what is one value stays one
-    b, sweep = sharing.leaving(second, other, same, stays, "B  ")
+    a, left = sharing.leaving(first, one, how, stays, "A  ")
+    b, right = sharing.leaving(second, other, how, stays, "B  ", beside=left)  # what is one value stays one
     comparison = comparing.compare(a, b)
     if form == "json":
         text = compared.as_json(a, b, comparison)
     else:
         look = (80, False) if destination else terminal.look()
         text = compared.render(a, b, comparison, *look, verbose=verbose)
-    text = sweep(text)
+    text = right.sweep(text)
     if destination:
         output.write(destination, text.encode("utf-8", "replace"))
     else:

@@ -63,14 +63,14 @@ def command(context: click.Context, /, **given: Any) -> None:
     for path in filter(None, (given["destination"], given["bundle"])):
         output.must_be_writable(path)
     found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"], bool(given["bundle"]))
-    opened, sweep = sharing.leaving(found, given["file"] or "this machine", how)
+    opened, shared = sharing.leaving(found, given["file"] or "this machine", how)
     if given["bundle"]:
         from gpudoctor import bundle
 
-        output.write(given["bundle"], bundle.packed(opened.report, opened.taken, sweep))
+        output.write(given["bundle"], bundle.packed(opened.report, opened.taken, shared.sweep))
     else:
         again = shlex.join(["gpudoctor", "report", *_again(given["file"], given["level"], given["python"], how)])
-        text = sweep(_text(opened, given["form"], given["project"], given["destination"], again))
+        text = shared.sweep(_text(opened, given["form"], given["project"], given["destination"], again))
         _deliver(text, given["destination"], given["copy"])
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
@@ -116,6 +116,7 @@ def _again(file: str | None, level: str | None, python: str | None, how: Sharing
     yield from ("--no-redact",) * how.no_redact
     yield from ("--keep", ",".join(how.keep)) if how.keep else ()
     yield from ("--redact-word", "WORD") * len(how.words)
+    yield from ("--same-map",) * how.same_map
 
 
 def _found(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,11 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Shared:
-    """The snapshot that is to be judged, and what a rendered text goes through."""
+    """The snapshot that is to be judged, what a rendered text goes through, and what the tokens stand for."""
 
     snapshot: Snapshot
     sweep: Callable[[str], str]
+    tokens: Mapping[str, Mapping[str, str]] | None = None
 
 
 def kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -93,37 +94,46 @@ def as_it_is(taken: Snapshot) -> Shared:
     return Shared(taken, lambda text: text)
 
 
-def shared(taken: Snapshot, how: Sharing, to_terminal: bool = False, name: str = "", beside: str = "") -> Shared:
+def shared(
+    taken: Snapshot,
+    how: Sharing,
+    to_terminal: bool = False,
+    name: str = "",
+    beside: str = "",
+    tokens: Mapping[str, Mapping[str, str]] | None = None,
+) -> Shared:
     """The snapshot as it may leave this machine. Writes the private map, and says on stderr what was replaced (in `name`).
 
-    beside: what is shown with it, and was redacted before.
+    beside: what is shown with it, and was redacted before. tokens: of what is compared with it.
     """
     if how.no_redact or to_terminal:
         return as_it_is(taken)
     from gpudoctor import redaction, remembering
     from gpudoctor.redaction import private_map
 
-    tokens = private_map.latest(private_map.read(private_map.default_path())) if how.same_map else None
+    if how.same_map and tokens is None:
+        tokens = private_map.latest(private_map.read(private_map.default_path()))
     done = redaction.redacted(taken, how.keep, how.words, tokens, beside)
     if failure := remembering.remember(taken.taken, done):
         click.echo(f"Warning: {failure}", err=True)
     if done.tokens.counts():
         click.echo(f"{name}{done.summary()}; --no-redact or --keep KIND leaves them.", err=True)
-    return Shared(done.snapshot, done.sweep)
+    return Shared(done.snapshot, done.sweep, done.tokens.private())
 
 
 def leaving(
-    found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = ""
-) -> tuple[Opened, Callable[[str], str]]:
-    """What was read or asked, as it may leave this machine, judged once; and what a rendered text goes through."""
+    found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = "", beside: Shared | None = None
+) -> tuple[Opened, Shared]:
+    """What was read or asked, as it may leave this machine, judged once. beside: what it is compared with has its tokens."""
     from gpudoctor import opening
     from gpudoctor.model import Report
 
+    tokens = beside.tokens if beside else None
     if isinstance(found, Report):
-        answers = shared(opening.as_answers(found), how, to_terminal, label)
-        return opening.Opened(name, opening.of_answers(answers.snapshot), None), answers.sweep
-    answers = shared(found, how, to_terminal, label)
-    return opening.Opened(name, opening.judged(answers.snapshot), answers.snapshot), answers.sweep
+        answers = shared(opening.as_answers(found), how, to_terminal, label, tokens=tokens)
+        return opening.Opened(name, opening.of_answers(answers.snapshot), None), answers
+    answers = shared(found, how, to_terminal, label, tokens=tokens)
+    return opening.Opened(name, opening.judged(answers.snapshot), answers.snapshot), answers
 
 
 def recognised(text: str, taken: str) -> str:

@@ -42,10 +42,12 @@ _VERSION = re.compile(
     r"|\b(?:lib|nvidia(?!\d)|cuda(?!-node)|cudnn|cu(?:blas|fft|file|pti|rand|solver|sparse|tensor)|nv(?:jitlink|rtc|tx|vm))[\w-]*)"
     r"[\"'`]?[ \t]*(?:=>|[=:(|])?[ \t]*[\"'`]?$"
 )
-_LIBRARY = re.compile(r"(?i)(?:curand|cublas|cufft|cusolver|cusparse|cudnn|tensorrt|\btrt)")  # whose versions have four parts
+# Whose versions have four parts: such a name a few words before.
+_LIBRARY = re.compile(r"(?i)(?:curand|cublas|cufft|cusolver|cusparse|cudnn|tensorrt|\btrt)[\w-]*\W+(?:[\w.]+\W+){0,3}$")
 _ADDRESS = re.compile(
     r"(?i)(?://|@|\[|%3A%2F%2F"
-    r"|(?:\baddr|_addr|ip|\bhost|_host|\brhost|\bconnect|\blisten|\bremote|\bmaster|\bping|\bssh|\bcoordinator|\bleader)\w*(?:\W{1,3}|:\s+)"
+    r"|(?:(?:\baddr|_addr|\bhost|_host|\brhost|\bconnect|\blisten|\bcoordinator|\bleader)\w*|\bping|\bssh"
+    r"|(?:\bip|_ip|(?-i:[a-z]IP))s?(?:v[46])?(?:_?addr\w*)?|\b(?:master|remote)(?:_?(?:addr|ip|host|node)\w*)?)(?:\W{1,3}|:\s+)"
     r"|\binet6?\s|\baddress(?:es)? of\W{1,3}|\blogin: .{0,30} from "
     r"|\b(?:peer|bind|via|src|broadcast|netmask|gateway|nameserver|dns|client|endpoint|lookup|tcp|udp|clientaddr)(?:\W{1,3}|:?\s+)"
     r"|\b(?:connect\w*|bytes|reply|packets?|route\w*|login|ssh\w*|accepted \w+ for \S+) (?:from|to)\W{1,3})$"
@@ -160,8 +162,10 @@ def _is_address(dotted: str, before: str, after: str, versions: Container[str]) 
         return False
     if _NEVER_A_VERSION.match(dotted) or has_port:
         return True
-    if _VERSION.search(before) or _LIBRARY.search(before):
+    if _VERSION.search(before):
         return False
     if _ADDRESS.search(before) or _OF_REQUEST.match(after):
         return True
+    if _LIBRARY.search(before):
+        return False
     return not _LISTED.match(before) and (parts[0] == "10" or int(parts[0]) > _LARGEST_MAJOR_VERSION)

@@ -14,7 +14,7 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
 _UNSURE = (
     "local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab|net|io|ai|dev|cloud|tech|at|be|it|no|gr|hu|il|us"
-    "|xyz|app|co|info|pl|in|pt|ie|nz|mx|ro|ua|science|systems|site|online|arpa|box|ad|priv|intern"
+    "|xyz|ie|nz|mx|science|systems|arpa|priv|intern"
 )
 _OF_PROGRAMS = frozenset(
     {"self", "cls", "threading", "model", "module", "encoder", "decoder", "trainer", "args", "cfg", "logger"}
@@ -49,11 +49,13 @@ _BUILDERS_TEXT = """
 """
 _BUILDERS = frozenset(_BUILDERS_TEXT.split())
 _ENDS = ".,!?#$%…"  # of a sentence, or of a prompt
-# What stands behind an @ where no host does: a unit, a version, a symbol's library, a branch, a cut-off of a measure.
+# What stands behind an @ where no host does: a unit, a version, a symbol's library, a variable, a branch.
 _UNITS = re.compile(
     r".*\.(?:service|slice|scope|socket|target|timer|mount)|sha256|v?\d+(?:\.\d+){0,2}|\d{4}-\d\d-\d\dT\d\d|lib[\w.+-]*\.so[\d.]*"
-    r"|plt|GOT\w*|0x[0-9a-f]+|.|latest|main|master|stable|step|cuda"
+    r"|plt|GOT\w*|0x[0-9a-f]+|(?:[A-Za-z]|self)(?:\.\w+)*"
 )
+_BRANCHES = frozenset({"latest", "main", "master", "stable", "step", "cuda"})
+_PROMPT = re.compile(r":[~/]|[$%#]")
 _HERE = re.compile(
     r"(?:localhost(?:\.localdomain)?|ip6-localhost|host\.docker\.internal|[\d.]+|registry-1\.docker\.io|nvidia\.com)"
 )
@@ -86,7 +88,8 @@ class Places:
         if found["image"]:
             return self.image(found["image"])
         if found["user"]:
-            return self._user_at_host(found["user"], found["host"])
+            is_prompt = _PROMPT.match(found.string, found.end()) is not None
+            return self._user_at_host(found["user"], found["host"], is_prompt)
         return self._found_domain(found["domain"], bool(found["unsure"]))
 
     def _path(self, path: str) -> str:
@@ -135,10 +138,10 @@ class Places:
         path, mark, query = rest.partition("?")
         return self._paths.replaced(path) + mark + query
 
-    def _user_at_host(self, user: str, host: str) -> str:
+    def _user_at_host(self, user: str, host: str, is_prompt: bool) -> str:
         if user == "git":
             return f"git@{self.host(host)}" if "." in host else f"git@{host}"
-        if user in _BUILDERS or len(user) == 1 or _UNITS.fullmatch(host) or not _OF_PROGRAMS.isdisjoint(host.split(".")):
+        if user in _BUILDERS or _UNITS.fullmatch(host) or (host in _BRANCHES and not is_prompt):
             return f"{user}@{host}"
         return f"{user if user == 'root' else self._tokens('user', user)}@{self.host(host)}"
 
@@ -166,7 +169,9 @@ class Places:
         return self._tokens("domain", ".".join(labels))
 
     def _found_domain(self, name: str, is_unsure: bool) -> str:
-        return name if is_public(name) or (is_unsure and not _is_host(name)) else self.domain(name)
+        if is_public(name) or (is_unsure and not _is_host(name)):
+            return name
+        return self.domain(name) if not is_unsure or re.search(r"[\d-]", name) else self._tokens("domain", name.lower())
 
     def image(self, reference: str) -> str:
         """An image: one of a public publisher stays; of any other the tag does."""

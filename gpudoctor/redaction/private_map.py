@@ -31,6 +31,10 @@ class Map(msgspec.Struct, frozen=True, kw_only=True):
     reports: dict[str, Words]
 
 
+class NotAMap(UserError):
+    """What stands there was written by something else, or by a newer gpudoctor."""
+
+
 def default_path() -> Path:
     """Beside the baseline: https://specifications.freedesktop.org/basedir-spec/latest/."""
     folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
@@ -46,9 +50,9 @@ def read(path: Path) -> Map:
     except OSError as failure:
         raise UserError(f"{path} cannot be read: {failure.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
-        raise UserError(f"{path} is not a redaction map of gpudoctor: {failure}") from None
+        raise NotAMap(f"{path} is not a redaction map of gpudoctor: {failure}") from None
     if found.schema != SCHEMA:
-        raise UserError(f"{path} is not a redaction map that this version reads: its schema is {found.schema!r}")
+        raise NotAMap(f"{path} is not a redaction map that this version reads: its schema is {found.schema!r}")
     return found
 
 

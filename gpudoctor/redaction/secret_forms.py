@@ -46,13 +46,13 @@ BESIDE = tuple(
             r"(?i)(\b(?:set-)?cookie:[ ]*)([^\s\"'][^\n\"']{3,})",
             # Variables. A line of nothing else is one to its end, whatever signs are in it.
             rf"(?i)(\bname[\"']?\s?[:=>]\s?[\"']?{_VARIABLE}(?:[\"']|</name>)?\W{{1,4}}value[\"']?\s?[:=>]\s?[\"']?)({_VALUE})",
-            rf"(?m)(^\s*(?:export |- )?{_VARIABLE}=)([^\s\"']\S*)$",
+            rf"(?m)(^[ \t]*(?:export |- )?{_VARIABLE}=)([^\s\"']\S*)$",
             rf"(\"{_VARIABLE}=)((?:[^\"\\\n]|\\.)+)(?=\")",
             rf"({_VARIABLE}(?:=|: {{1,30}}(?=\S*\d)(?=\S{{8}})))(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&<>{{}}()\[\]\\]+)",
             rf"(\b(?:setenv|ENV|ARG|set -\w+|-e|--env) {_VARIABLE} )(\S{{6,}})",
             rf"([\"']{_VARIABLE}[\"'](?:\]\s?=|,|:)\s?[\"'])(?!value[\"'])([^\"'\n]+)(?=[\"'])",
             # Options.
-            rf"(?i)((?<!\w)--?[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|credentials?|{_KEYS})"
+            rf"(?i)((?<![\w-])--?(?=\w)[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|credentials?|{_KEYS})"
             rf"(?:[ =]|[\"'],\s?[\"']))(?!-)({_VALUE})",
             rf"((?:\b(?:sshpass|mysql|mysqldump|(?:docker|podman|nerdctl|helm registry|az acr) login)\b[^|\n]{{0,400}}? -p ?"
             rf"|\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?[^\s:\"']+:"
@@ -60,7 +60,7 @@ BESIDE = tuple(
             r"(?i)((?:(?:wandb|huggingface-cli|hf auth|ngc) login (?:--\S+ )*|\bapi key:?\s+|\blogin\(key=[\"']))([\w-]{16,})",
             r"(\becho (?:-n )?[\"']?)([^\s\"'|]{4,})(?=[\"']? \| (?:sudo -S|\S+ login\b[^|\n]*--password-stdin))",
             # Settings, code, tables, sentences.
-            r"(?im)(\blogin\s+\S+\s+password\s+|^\s*password[ \t]+(?=\S+$))(\S{4,})",
+            r"(?im)(\blogin\s+\S+\s+password\s+|^[ \t]*password[ \t]+(?=\S+$))(\S{4,})",
             rf"(?i)({_NAME}{_QUOTE}?(?:\s?(?:=>|[=:]|%3A|(?<=[\"']),)|\s{{2,4}}=)\s{{0,4}}\[?{_QUOTE}?)({_VALUE})",
             rf"(?i)(<[\w:]*{_NAME}>)([^<\n]{{3,}})(?=</)",
             rf"(?i)(\|\s*[\w ]{{0,20}}{_NAME}\s*\|\s*)([^\s|]{{4,}})(?=\s*\|)",
@@ -76,9 +76,9 @@ SIGNS = re.compile(
 )
 HARMLESS = re.compile(
     r"(?i)[\"']?(?:\d{1,12}(?:\.\d+)?|none|null|nil|true|false|yes|no|removed|/(?:root|etc|home|run|var|usr|opt|tmp|proc|dev)/\S*"
-    r"|XID_\w+|present|required|missing|invalid|unset|empty|set|failed|error\w*|<[^>]*>?|\*+|x{3,}|\.\.\.|string|optional\w*|str"
+    r"|XID_\w+|present|required|missing|invalid|unset|empty|set|failed|errors?|<[^>]*>?|\*+|x{3,}|\.\.\.|string|optional\w*|str"
     r"|int|unknown|type|default|denied|expired|unauthorized|authentication|authorization|information"
-    r"|(?:args|self|cfg|config|opts?|os|tokenizer|settings|ctx)\.\w+(?:\.\w+)*|<redacted:\w+>|\$\S*)[\"']?"
+    r"|(?:args|self|cfg|config|opts?|os|tokenizer|settings|ctx)\.\w+(?:\.\w+)*|<redacted:\w+>|\$(?:\{?[A-Za-z_]\w*\}?)?)[\"']?"
 )
 _KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?"
 BEGIN = re.compile(rf"----[- ]BEGIN {_KEY} ?----|^Private-Lines: \d+$")

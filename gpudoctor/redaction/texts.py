@@ -91,7 +91,7 @@ class Texts:
             return f"{self.tokens.known('iface')[found['iface']]}.{found['number']}"
         name = found[0].lower()
         if name in self.tokens.known("word"):
-            return self.tokens("word", name) + ("." if found.string[found.end() :][:1].isalnum() else "")
+            return self.tokens("word", name) + ("." if found.string[found.end() : found.end() + 1].isalnum() else "")
         return self._token_of.get(name) or self.places.domain(name)
 
     def again(self, line: str) -> str:

@@ -63,6 +63,7 @@ CLUSTERS = (
     ("account", "account=", rf"(?<!\w)(?:Account|SBATCH_ACCOUNT|SALLOC_ACCOUNT)={NAME}"),
     ("account", "partition=", rf"(?<!\w)(?:Partition|SALLOC_PARTITION)={NAME}"),
     ("user", "curl ", rf"\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?{NAME}(?=:)"),
+    ("user", "mysql", rf"\bmysql(?:dump)?\b[^|\n]{{0,400}}? -u ?{NAME}"),
     ("account", "wandb_", rf"\bWANDB_(?:ENTITY|PROJECT|NAME)={NAME}"),
     ("account", "slurm_", rf"\bSLURM_(?:CLUSTER|RESV)_NAME={NAME}"),
     ("account", "github_repository", r"\bGITHUB_REPOSITORY=([\w./-]+)"),

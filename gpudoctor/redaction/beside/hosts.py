@@ -59,6 +59,7 @@ HOSTS = (
     ("host", "exec_host", rf"\bexec_host = {HOST}(?=/\d)"),
     ("host", "host: ", rf"(?m)^Host: (?=[a-z]){HOST}(?=:\d{{2,5}}$)"),
     ("host", " -> ", rf"\{{?\d+ -> (?=[A-Za-z]){HOST}(?=:\d{{4,5}}\b)"),
+    ("host", "<", rf"\bto (?=[A-Za-z]){HOST}(?=<\d{{4,5}}>)"),
     ("host", " slots=", rf"(?m)^{HOST}(?= slots=\d)"),
     ("host", ": [rank", rf"(?m)^{HOST}(?=: \[rank\d+\])"),
     ("host", "pid=", rf"\bpid=\d+, (?:ip|node)={HOST}\)"),
@@ -85,8 +86,9 @@ HOSTS = (
     (
         "host",
         ".",
-        r"(?m)^(?!127\.0\.0\.1\b)\d{1,3}(?:\.\d{1,3}){3}[ \t]+"
-        r"((?!TensorRT|cu[A-Z])[A-Za-z][\w.-]*(?:[ \t]+[A-Za-z][\w.-]*)*)\s*$",
+        r"(?m)^(?:10|1[2-9]\d|2[1-9]|[3-9]\d|1[01]\d|2[0-4]\d)(?<!127)(?:\.\d{1,3}){3}[ \t]+"
+        r"(?!(?i:lib|nv|cu[a-z]|tensorrt|torch|python))"
+        r"([A-Za-z][\w-]*|[A-Za-z][\w-]*\.[\w.-]+(?:[ \t]+[A-Za-z][\w.-]*)*)[ \t]*$",
     ),
     ("host", "localhost ", r"(?m)^(?:127\.0\.0\.1|::1)[ \t]+localhost(?: localhost\.\w+)? ([A-Za-z][\w-]*)$"),
     (
@@ -115,8 +117,8 @@ HOSTS = (
     ("host", "_host", rf"\b[A-Z][A-Z_]*_HOSTS?\s?[=:]\s?[\"']?(?![\w.-]*:/){SEVERAL_HOSTS}"),
     ("host", "node", rf"(?i)(?<![a-z])node_?name{SET}{HOST}|(?m:^Node:)\s+{HOST}(?=/)|\bon node: {HOST}"),
     ("host", "assigned", rf"\bassigned \S+ to {HOST}"),
-    ("host", "proxyjump", rf"(?im)^\s*ProxyJump\s+(?:\S+@)?{HOST}"),
-    ("host", "name", rf"(?im)^\s*HostName\s+{HOST}\s*$"),
+    ("host", "proxyjump", rf"(?im)^[ \t]*ProxyJump[ \t]+(?:\S+@)?{HOST}"),
+    ("host", "name", rf"(?im)^[ \t]*HostName[ \t]+{HOST}\s*$"),
     ("host", " ssh-", rf"(?m)^{HOST}(?=(?:,\S+)? (?:ssh-|ecdsa-))"),
     ("host", "127.0.1.1", rf"^127\.0\.1\.1\s+{HOST}"),
     ("host", "search", r"(?m)^search[ \t]+((?:[\w-]+\.[\w.-]+[ \t]*)+)$"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.report.html.charts.drawing import WIDTH, mark
 
-MOST = 8  # with more, GPUs that differ more share a lane
+MOST = 8  # with more, GPUs whose times differ more share a lane, if the same ran on them
 KINDS = ("lane ran even", "lane ran odd")  # of the two series of a lane
 _SAME = 1 / 40  # of all the time: too little to be seen in a chart
 _LETTER = 8  # pixels, at most; on a phone, where they are larger, blocks carry no name
