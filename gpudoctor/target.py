@@ -114,6 +114,7 @@ class Interpreter:
                 ending.is_over = True
                 end(process)
                 remove(heard.get("folder") or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
+            ending.heed_late()
             if "hello" not in heard and not ending.signal:
                 stderr.seek(0)
                 raise UserError(refusal(self.path, process.returncode, stderr.read().decode("utf-8", "replace")))
@@ -155,6 +156,7 @@ class Ending:
         self.stop: Callable[[], None] | None = None
         self.early = 0
         self.signal = 0
+        self.late = 0
         self.is_over = False
 
     def may_stop(self, stop: Callable[[], None]) -> None:
@@ -179,15 +181,26 @@ class Ending:
 
     def _cut_off(self, number: int, frame: Any) -> None:
         if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
+            self.late = number
             return
         if not self.stop:
             self.early = number
             return
         if self.signal or not self.patience:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            raise _exit(number)
         self.signal = number
         self.deadline = time.monotonic() + self.patience
         self.stop()
+
+    def heed_late(self) -> None:
+        """What came while the job was tidied up cuts off what would come after it."""
+        if self.late and not self.patience:
+            raise _exit(self.late)
+        self.signal = self.signal or self.late
+
+
+def _exit(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _is_free(handler: Any) -> bool:

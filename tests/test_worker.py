@@ -225,6 +225,26 @@ def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monk
     assert list(tmp_path.glob("gpudoctor-*")) == []
 
 
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_an_interrupt_while_the_job_is_tidied_up_is_not_lost(
+    number: signal.Signals, raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tidied: list[str] = []
+
+    def remove(folder: str) -> None:
+        os.kill(os.getpid(), number)
+        tidied.append(folder)
+
+    monkeypatch.setattr(target, "remove", remove)
+    with pytest.raises(raised):
+        target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+    assert len(tidied) == 1
+    tidied.clear()
+    assert target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None, patience=5) == number
+    assert len(tidied) == 1
+
+
 def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
     """Removing what was carried must not be cut off: nobody may be there any more to do it."""
     sources = {f"gpudoctor/filler/{number}.py": "" for number in range(3000)} | {

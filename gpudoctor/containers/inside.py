@@ -76,6 +76,7 @@ class Inside:
             ending.is_over = True
         if "ended" in heard:
             self._folder = ""
+        ending.heed_late()
         if "hello" not in heard and not ending.signal:
             said = self.said() or f"exit code {heard['ended']}" if "ended" in heard else f"no answer in {job['seconds']:g} s"
             raise WorkError(f"the Python of {self.path} could not do gpudoctor's work: {said.splitlines()[-1]}{_hint(said)}")
