@@ -73,6 +73,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(LOWERED,),
     needs=("nvml",),
 )

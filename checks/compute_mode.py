@@ -144,6 +144,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
+    of_gpus=True,
     problems=(PROHIBITED, BUSY, HELD_BY_MPS),
     needs=("nvml",),
 )

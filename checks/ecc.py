@@ -204,6 +204,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(UNCORRECTED, SRAM, CORRECTED, MODE_PENDING, DISABLED),
     needs=("nvml",),
 )

@@ -76,6 +76,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(IN_USE,),
     needs=("nvml",),
 )

@@ -115,6 +115,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(OTHERS,),
     needs=("nvml",),
 )

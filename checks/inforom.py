@@ -67,6 +67,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(CORRUPTED,),
     needs=("nvml",),
 )

@@ -85,6 +85,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="driver",
+    of_gpus=True,
     problems=(SLOW_START,),
     needs=("nvml",),
 )

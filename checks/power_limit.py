@@ -66,6 +66,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(LOW_LIMIT,),
     needs=("nvml",),
 )

@@ -131,6 +131,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(RESET, RESTART, DRAIN),
     needs=("nvml",),
 )

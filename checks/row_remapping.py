@@ -154,6 +154,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(PENDING, FAILED, EXHAUSTED, PAGES_FULL),
     needs=("nvml",),
 )

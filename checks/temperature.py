@@ -118,6 +118,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(TOO_HOT, AT_LIMIT, MEMORY_AT_LIMIT),
     needs=("nvml",),
 )

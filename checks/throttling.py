@@ -192,6 +192,7 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     area="health",
+    of_gpus=True,
     problems=(BRAKE, HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT, SLOWED),
     needs=("nvml",),
 )

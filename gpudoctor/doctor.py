@@ -170,9 +170,17 @@ def _run(check: Check, facts: Facts) -> tuple[Result, list[Finding]]:
 
 def _summary(check: Check, facts: Facts) -> str:
     try:
-        return check.summary(facts)
+        words = check.summary(facts)
     except Skip:
-        return "nothing wrong found"
+        words = "nothing wrong found"
+    return words + "".join(f"; GPU {index} does not answer" for index in _lost(facts) if check.of_gpus)
+
+
+def _lost(facts: Facts) -> list[int]:
+    try:
+        return [gpu.index for gpu in facts.nvml.gpus if not gpu.is_reachable]
+    except Skip:
+        return []
 
 
 def _overall(results: Iterable[Result]) -> Status:

@@ -274,6 +274,7 @@ class Check:
 
     needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
     this one would only say again. workloads: what it wants measured. figures: the numbers of that, for the report.
+    of_gpus: it looks at each GPU that NVML reaches, and says of the others that it could not.
     """
 
     judge: Callable[[Any], Iterable[Finding]]
@@ -285,6 +286,7 @@ class Check:
     level: str = "quick"
     workloads: Tuple[str, ...] = ()
     figures: Callable[[Any], Iterable[Figure]] = lambda facts: ()
+    of_gpus: bool = False
     id: str = ""  # the file's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import machine
 import pytest
 
-from gpudoctor import doctor
+from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
@@ -221,3 +222,12 @@ def test_where_only_a_text_is_known_every_familys_fix_is_shown_with_its_name() -
         "On Debian and Ubuntu: install it",
         "On RHEL and Fedora: install it",
     ]
+
+
+def test_what_each_gpu_is_asked_says_which_does_not_answer() -> None:
+    checks = doctor.select(catalog.checks(), "quick")
+    lost, healthy = (doctor.judge(machine.load(case), checks).checks for case in ("gpu-lost", "h200-x2-full"))
+    passed = [result for result in lost if checks[result.id].of_gpus and result.status is Status.PASS]
+    assert passed
+    assert [result.message for result in passed if not result.message.endswith("; GPU 7 does not answer")] == []
+    assert not any("does not answer" in result.message for result in healthy)
