@@ -36,7 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    return way(facts)
+    daemon = facts.runtime.docker
+    return way(facts) if daemon and daemon.reachable else f"{way(facts)}, where no daemon answers"
 
 
 CHECK = Check(judge=judge, summary=summary, area="container", problems=(CONTEXT_MISSING, ELSEWHERE))

@@ -100,7 +100,8 @@ def _newest(copies: tuple[Package, ...]) -> str:
 
 
 def summary(facts: Facts) -> str:
-    return f"{len(facts.python.packages)} packages, each once"
+    count = len(facts.python.packages)
+    return f"{count} package{'s' * (count != 1)}, each once"
 
 
 CHECK = Check(judge=judge, summary=summary, area="python", problems=(CUPY_TWICE, TWICE))

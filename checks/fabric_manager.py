@@ -288,7 +288,9 @@ def judge_multicast(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     fabrics = fabrics_of(facts)
-    return f"{len(fabrics)} GPUs are registered in the fabric" if fabrics else "CUDA starts on the NVSwitch board"
+    if not fabrics:
+        return "CUDA starts on the NVSwitch board"
+    return "1 GPU is registered in the fabric" if len(fabrics) == 1 else f"{len(fabrics)} GPUs are registered in the fabric"
 
 
 CHECK = Check(

@@ -138,3 +138,9 @@ def test_where_nothing_could_be_looked_at_nothing_is_called_healthy(status: Stat
     assert run["invocations"][0]["executionSuccessful"] is (status is Status.PASS)
     assert f"{shown}</span>" in notebook.render(report)
     assert "(-v)" not in formats.render("markdown", report)
+
+
+def test_junit_counts_the_cases_that_are_there() -> None:
+    unshown = Result("evidence-health", Status.SKIP, "nothing was given", area="evidence")
+    root = ElementTree.fromstring(formats.render("junit", replace(REPORT, checks=(*REPORT.checks, unshown))))
+    assert int(root.attrib["tests"]) == len(list(root.iter("testcase")))

@@ -28,11 +28,10 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     SNAPSHOT is a file of `gpudoctor check --save`, taken when all was well. Later runs of `gpudoctor check` on this machine
     are compared with it, GPU by GPU. GPUs that are not in it keep what they had.
     """
-    from gpudoctor import baseline, catalog, doctor
-    from gpudoctor import snapshot as snapshots
+    from gpudoctor import baseline, catalog, doctor, opening
     from gpudoctor.cli import output
 
-    taken = snapshots.load(str(snapshot))
+    taken = opening.taken_in(str(snapshot))
     checks = doctor.select(catalog.checks(), "full")
     report = doctor.judge(taken, checks)
     measured = {id for id, check in checks.items() if check.workloads}
