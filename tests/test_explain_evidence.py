@@ -12,6 +12,8 @@ from stand_in import run
 
 from gpudoctor import opening, snapshot
 from gpudoctor.checkup import Checkup
+from gpudoctor.errors import UserError
+from gpudoctor.evidence import source
 from gpudoctor.report.schema import schema
 
 KERNEL_LOG = """\
@@ -217,3 +219,17 @@ def test_a_file_that_tells_nothing_does_not_hide_what_another_tells(log: Path, t
         assert result.exit_code == 0, result.output
         assert "fallen off the bus (Xid 79)" in result.stdout
         assert "no kind of text that is known" in result.stdout.replace("\n        ", " ")
+
+
+def test_the_name_of_the_file_says_what_is_written(log: Path, tmp_path: Path) -> None:
+    run("explain", str(log), "-o", str(tmp_path / "told.json"))
+    jsonschema.validate(json.loads((tmp_path / "told.json").read_text()), schema())
+    refused = run("explain", str(log), "-o", str(tmp_path / "told.html"))
+    assert (refused.exit_code, "written as text or JSON" in refused.stderr) == (2, True)
+    assert not (tmp_path / "told.html").exists()
+
+
+def test_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match="standard input is closed"):
+        list(source.chunks("-"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -236,3 +238,20 @@ def test_on_this_machine(tmp_path: Path) -> None:
     result = run("verify", str(tmp_path / "before.json"))
     assert result.exit_code in (0, 1)
     assert "memlock: " in result.stdout
+
+
+def test_what_is_as_it_was_has_its_token_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "zorvproject"
+    folder.mkdir()
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+    run("check", "--only", "memlock,open-files", "--python", str(python), "-o", str(tmp_path / "one.json"))
+    report = json.loads((tmp_path / "one.json").read_text())
+    report["checks"] = [{**one, "status": "fail" if one["id"] == "memlock" else one["status"]} for one in report["checks"]]
+    (tmp_path / "one.json").write_text(json.dumps(report))
+    result = run("verify", str(tmp_path / "one.json"))
+    assert result.exit_code == 0, result.stderr
+    told = result.stdout
+    assert "zorvproject" not in told
+    assert set(re.findall(r"dir-\d+", told)) == set(re.findall(r"dir-\d+", report["target"]["python"]))

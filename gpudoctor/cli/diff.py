@@ -45,7 +45,7 @@ def command(
     from gpudoctor.cli import output
     from gpudoctor.report import compared, terminal
 
-    form = form or _by_name(destination)
+    form = form or sharing.text_or_json(destination)
     if destination:
         output.must_be_writable(destination)
     first, second = _read(one), _read(other)
@@ -75,12 +75,3 @@ def _read(path: str) -> Report | Snapshot:
 
     found = opening.read(path)
     return found if isinstance(found, Report) else opening.at(found, "full")
-
-
-def _by_name(destination: Path | None) -> str:
-    from gpudoctor.report import formats
-
-    named = formats.named(destination, ("text", "json"))
-    if named not in (None, "text", "json"):
-        raise click.UsageError(f"a difference is written as text or JSON: -o {destination} would be {named}.")
-    return named or "text"

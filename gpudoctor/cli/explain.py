@@ -43,7 +43,7 @@ class _Command(click.Command):
 @click.command(cls=_Command, help=COMMANDS["explain"], epilog=_EPILOG)
 @click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completion.anything)
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
+    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
 )
 @click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write it here.")
 @click.option("--save", metavar="FILE", type=PATH, help="Write what the evidence tells as a snapshot.")
@@ -54,7 +54,7 @@ def command(
     context: click.Context,
     /,
     what: tuple[str, ...],
-    form: str,
+    form: str | None,
     destination: Path | None,
     save: Path | None,
     verbose: bool,
@@ -66,6 +66,7 @@ def command(
     from gpudoctor import evidence, explaining, snapshot
     from gpudoctor.cli import output
 
+    form = form or sharing.text_or_json(destination)
     about = list(explaining.known(what))
     if about:
         if form == "json" or save:

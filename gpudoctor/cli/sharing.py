@@ -90,6 +90,16 @@ def goes_to_terminal(destination: Path | None) -> bool:
     return destination is None and sys.stdout is not None and sys.stdout.isatty()
 
 
+def text_or_json(destination: Path | None) -> str:
+    """By the name of the file; UsageError for a name of another format."""
+    from gpudoctor.report import formats
+
+    named = formats.named(destination, ("text", "json"))
+    if named not in (None, "text", "json"):
+        raise click.UsageError(f"this is written as text or JSON: -o {destination} would be {named}.")
+    return named or "text"
+
+
 def as_it_is(taken: Snapshot) -> Shared:
     return Shared(taken, lambda text: text)
 
@@ -136,12 +146,18 @@ def leaving(
     return opening.Opened(name, opening.judged(answers.snapshot), answers.snapshot), answers
 
 
-def recognised(text: str, taken: str) -> str:
-    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
+def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
+    """What the tokens of a report stand for that was redacted here; taken: when that report was."""
     from gpudoctor.redaction import private_map, tokens
 
     if not tokens.PRESENT.search(text):
-        return text
-    words = private_map.read(private_map.default_path()).reports.get(taken, {})
-    values = {token: value for held in words.values() for token, value in held.items()}
+        return {}
+    return private_map.read(private_map.default_path()).reports.get(taken, {})
+
+
+def recognised(text: str, taken: str) -> str:
+    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
+    from gpudoctor.redaction import tokens
+
+    values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}
     return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)

@@ -53,7 +53,8 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
     again, taken = _again(opened, python)
     to_terminal = sharing.goes_to_terminal(None)
     before = formats.render("json", opened.report)
-    leaving = sharing.shared(taken, how, to_terminal=to_terminal and not append, beside=before)
+    tokens = sharing.tokens_of(before, str(opened.report.target.get("taken", ""))) or None
+    leaving = sharing.shared(taken, how, to_terminal=to_terminal and not append, beside=before, tokens=tokens)
     if append:
         _append(append, leaving.sweep(verified.as_markdown(again)))
     said = verified.render(again, *terminal.look(), verbose=verbose)
@@ -107,7 +108,9 @@ def _where(opened: Opened, python: str | None) -> list[str]:
             return [f"--{kind.replace('host', 'image')}", wanted, *asked]
     path = python or sharing.recognised(str(target.get("python") or ""), taken)
     if python is None and path and not _is_here(path):
-        raise UserError(f"{opened.name} is of the Python {path}, which is not here: name it, --python PATH")
+        raise UserError(
+            f"{opened.name} is of the Python {path}, which is not here: name it (--python PATH), unless it is another machine's"
+        )
     return ["--python", path] if path else []
 
 

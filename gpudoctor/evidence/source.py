@@ -32,6 +32,8 @@ HOLDING_OURS = re.compile(rb"gpudoctor-report/|\s*<!doctype html>[^\0]{0,2000}<t
 def chunks(path: str) -> Iterator[bytes]:
     """The bytes of a file ("-": standard input) in pieces of some MB; UserError says in one line why it cannot be read."""
     try:
+        if path == "-" and sys.stdin is None:
+            raise UserError("- cannot be read: standard input is closed")
         if path == "-":
             yield from _decoded(_pieces(sys.stdin.buffer), path)
         else:
