@@ -287,10 +287,8 @@ def judge_multicast(facts: Facts) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    fabrics = fabrics_of(facts)
-    if not fabrics:
-        return "CUDA starts on the NVSwitch board"
-    return "1 GPU is registered in the fabric" if len(fabrics) == 1 else f"{len(fabrics)} GPUs are registered in the fabric"
+    count = len(fabrics_of(facts))
+    return f"{count} GPU{'s are' * (count > 1) or ' is'} registered in the fabric" if count else "CUDA starts on the NVSwitches"
 
 
 CHECK = Check(
