@@ -625,6 +625,18 @@ def test_the_watchdog_does_not_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -
     assert "rm --force --volumes abc" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.parametrize(("looks", "is_removed"), [(2, False), (100, True)])
+def test_the_watchdog_leaves_a_kept_container_that_is_just_starting(tmp_path: Path, looks: int, is_removed: bool) -> None:
+    """An engine says "created" for so many looks."""
+    stub(tmp_path, f'echo "$@" >>{tmp_path}/log; [ "$1" != ps ] || [ $(wc -l <{tmp_path}/log) -gt {looks} ] || echo abc')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "container").write_text("abc")
+    argv = ["sh", str(guard.SCRIPT), "docker", str(tmp_path / "folder"), "gpudoctor.run=x", "created"]
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(argv, stdin=subprocess.DEVNULL, env=env, timeout=30)
+    assert ("rm --force --volumes abc" in (tmp_path / "log").read_text()) is is_removed
+
+
 def wait_for_text(file: Path, *texts: str) -> None:
     end = time.monotonic() + 20
     while not (file.exists() and all(text in file.read_text() for text in texts)):

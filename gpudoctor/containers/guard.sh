@@ -13,6 +13,7 @@ while [ "$tries" -lt 40 ]; do # a container may just be on its way
   if [ -z "$id" ] || [ -n "$4" ]; then
     found=$($limit "$1" ps --all --quiet --filter "label=$3" ${4:+--filter "status=$4"} 2>/dev/null)
     [ -n "$id" ] && [ -z "$found" ] && break # it has started, and so it stays
+    [ -n "$4" ] && [ "$tries" -lt 4 ] && found= # a program can be at work before its engine says that it has started
   fi
   if [ -n "$found" ]; then
     $limit "$1" kill $found >/dev/null 2>&1 # podman rm would wait ten seconds first
