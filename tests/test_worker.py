@@ -229,11 +229,13 @@ def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monk
 def test_an_interrupt_while_the_job_is_tidied_up_is_not_lost(
     number: signal.Signals, raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    tidied: list[str] = []
+    really, tidied = target.remove, []
 
     def remove(folder: str) -> None:
         os.kill(os.getpid(), number)
+        really(folder)
         tidied.append(folder)
 
     monkeypatch.setattr(target, "remove", remove)
