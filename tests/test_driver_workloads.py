@@ -65,16 +65,20 @@ def run(library: Path, tmp_path: Path) -> Run:
     return run_one
 
 
+TRIES = 5  # of what a busy machine may delay, and what it measures otherwise cannot be
 OTHER_PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.8.*/bin/python"))
 
 
 @pytest.mark.parametrize("python", [sys.executable, *map(str, OTHER_PYTHONS)])
 def test_host_transfers(run: Run, python: str) -> None:
-    values = run("host_transfers", python=python).values
+    for _ in range(TRIES):
+        values = run("host_transfers", python=python).values
+        rates = [values[name]["gb_per_s"] for name in ("pinned to GPU", "pinned from GPU", "pinned both ways")]
+        if rates == pytest.approx([1, 1, 2], rel=0.3):
+            break
+    else:
+        pytest.fail(f"{rates}")
     assert values["memory"] == {"bytes": 2 << 20, "near_gpu": None}
-    for name in ("pinned to GPU", "pinned from GPU"):
-        assert values[name]["gb_per_s"] == pytest.approx(1, rel=0.3)
-    assert values["pinned both ways"]["gb_per_s"] == pytest.approx(2, rel=0.3)
     assert values["4 KiB to GPU"]["microseconds"] > 4
     assert values["1 MiB from GPU"]["microseconds"] > 1000
     assert values["pageable from GPU"]["gb_per_s"] > 0
@@ -131,9 +135,6 @@ def test_peers_without_access_go_through_the_host(run: Run, setting: dict[str, s
     assert "wrong_words_by_kernels" not in pair
 
 
-TRIES = 5  # of what a busy machine may delay, and what it measures otherwise cannot be
-
-
 def test_overlap(run: Run) -> None:
     def hides() -> bool:
         values = run("stream_overlap").values
@@ -171,7 +172,7 @@ def test_blocking_launches_hide_nothing(run: Run) -> None:
         assert timeline["copy"][0][0] >= timeline["compute"][0][1] * 0.9
         side_by_side = values["concurrent kernels"]
         assert side_by_side["all_milliseconds"] >= side_by_side["kernels"] * KERNEL_MILLISECONDS
-        by_turns = side_by_side["all_milliseconds"] > 7 * side_by_side["one_milliseconds"]
+        by_turns = side_by_side["all_milliseconds"] > 5 * side_by_side["one_milliseconds"]
         return bool(by_turns and values["to GPU"]["hidden"] < 0.5)
 
     assert any(hides_nothing() for _ in range(TRIES))

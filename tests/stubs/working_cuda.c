@@ -1,5 +1,4 @@
-/* A libcuda.so.1 that works: memory is the host's, our kernels are C, and time is what a small GPU would take,
- * of the processor: where others keep that busy, the GPU is none the slower.
+/* A libcuda.so.1 that works: memory is the host's, our kernels are C, and time is what a small GPU would take.
  *
  *   WORKING_GPUS     how many GPUs (1)
  *   WORKING_FLIP     NAME,...: functions that damage the last word they copy
@@ -23,7 +22,7 @@ static int current, streams = 1, capturing, captured;
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
