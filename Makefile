@@ -32,8 +32,8 @@ docs: $(VENV)/installed-dev ## Write the site, with a page for every check and p
 	$(BIN)/mkdocs build --quiet
 
 kernels: ## Write kernels.ptx from kernels.cu, with nvcc 13: PTX 6.0, which every driver since R384 compiles
-	nvcc -arch compute_75 -ptx -o - gpudoctor/measuring/kernels.cu \
-	  | sed -E 's/^\.version .*/.version 6.0/; s/^\.target .*/.target sm_50/' > gpudoctor/measuring/kernels.ptx
+	nvcc -arch compute_75 -ptx -o - gpudoctor/worker/measuring/kernels.cu \
+	  | sed -E 's/^\.version .*/.version 6.0/; s/^\.target .*/.target sm_50/' > gpudoctor/worker/measuring/kernels.ptx
 
 format: $(VENV)/installed-dev ## Format the code
 	$(BIN)/ruff format

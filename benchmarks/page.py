@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("start", "judge", "render")
 ONE_RUN = """
 import sys, time
-from gpudoctor import catalog, doctor, snapshot
+from gpudoctor import catalog, doctor
+from gpudoctor.files import snapshot
 from gpudoctor.report import html
 checks = doctor.select(catalog.checks(), "full")
 taken, times = snapshot.load(sys.argv[1]), [time.process_time()]
@@ -50,7 +51,7 @@ def busy(gpus: int) -> bytes:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import html_machine
 
-    from gpudoctor import snapshot
+    from gpudoctor.files import snapshot
 
     return snapshot.dump(html_machine.busy(gpus))
 

@@ -5,8 +5,7 @@
     report = gpudoctor.check(level="quick")
     print(report)
 
-This file travels (standard library only, Python 3.8): what it names is imported when it is used, and only where gpudoctor is
-installed.
+What it names is imported when it is used.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from gpudoctor.version import __version__
 
 __all__ = [
     "Action",

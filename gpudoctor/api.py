@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Union
 
-from gpudoctor import writing
 from gpudoctor.checkup import Checkup, Compared, Explanation
 from gpudoctor.errors import UserError
+from gpudoctor.files import writing
 
 if TYPE_CHECKING:
     from gpudoctor.evidence import Evidence
@@ -94,7 +94,7 @@ def load(path: PathLike, level: Level | None = None) -> Checkup:
     A snapshot is judged with what is known today, by the checks of `level`, which is the one at which it was taken unless
     another is given; a report stays as it was written.
     """
-    from gpudoctor import opening
+    from gpudoctor.files import opening
 
     if level is not None:
         _must_be_a_level(level)
@@ -127,7 +127,8 @@ def explain(what: PathLike) -> Explanation:
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
     """Says how two machines differ, or one on two days, and which difference explains the problem."""
-    from gpudoctor import comparing, opening
+    from gpudoctor import comparing
+    from gpudoctor.files import opening
 
     one, other = (given if isinstance(given, Checkup) else load(given, "full") for given in (a, b))
     if opening.is_redacted(one.snapshot) or opening.is_redacted(other.snapshot):

@@ -1,4 +1,4 @@
-"""Finds and loads the checks: every file of the folder `checks` is one."""
+"""Finds and loads the checks: every file in `checks/<area>/` is one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ def folder(name: str) -> Path:
     return here / name if (here / name).is_dir() else here.parent / name
 
 
+def files() -> list[Path]:
+    """One for each check, in the folder of its area."""
+    return sorted(folder("checks").glob("*/*.py"))
+
+
 @functools.cache
 def checks() -> dict[str, Check]:
     """Check id -> check, each after the checks that it needs."""
-    found = {check.id: check for check in map(load, sorted(folder("checks").glob("*.py")))}
+    found = {check.id: check for check in map(load, files())}
     sorter = TopologicalSorter({id: (*check.needs, *check.explained_by) for id, check in found.items()})
     sorter.prepare()
     ordered: dict[str, Check] = {}
@@ -34,14 +39,15 @@ def checks() -> dict[str, Check]:
 
 
 def load(path: Path) -> Check:
-    """The check of one file, by path: `checks` is no importable package."""
+    """The check of one file, by path: `checks` is no importable package. Its area is the folder's name."""
     spec = importlib.util.spec_from_file_location(f"gpudoctor_checks.{path.stem}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     check: Check = module.CHECK
-    return replace(check, id=path.stem.replace("_", "-"), explanation=(module.__doc__ or "").strip())
+    id, area = (name.replace("_", "-") for name in (path.stem, path.parent.name))
+    return replace(check, id=id, area=area, explanation=(module.__doc__ or "").strip())
 
 
 def problems() -> dict[str, tuple[Check, Problem]]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from gpudoctor import writing
 from gpudoctor.errors import UserError
+from gpudoctor.files import writing
 from gpudoctor.model import Coverage, Diagnosis, Measurements, Report, Result, Snapshot, Status
 
 if TYPE_CHECKING:
     from gpudoctor.comparing import Change, Comparison
-    from gpudoctor.opening import Opened
+    from gpudoctor.files.opening import Opened
 
 Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus"]
 Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
@@ -104,7 +104,7 @@ class Checkup:
             raise UserError(f"{path}: no format has such a name; say which, form=…")
         shared, sweep = self._shared() if redact else (self, str)
         if chosen is None:
-            from gpudoctor import bundle
+            from gpudoctor.files import bundle
 
             writing.write(path, bundle.packed(shared.report, shared.snapshot, sweep))
         else:
@@ -112,7 +112,7 @@ class Checkup:
 
     def save(self, path: PathLike, *, redact: bool = True) -> None:
         """Writes the snapshot, from which this report can be made again."""
-        from gpudoctor import snapshot
+        from gpudoctor.files import snapshot
 
         if self.snapshot is None:
             raise UserError("only a report was kept here: there is no snapshot to save")
@@ -126,7 +126,9 @@ class Checkup:
 
     def _shared(self, keep: Collection[str] = (), words: Collection[str] = ()) -> tuple[Checkup, Callable[[str], str]]:
         """Redacted before it is judged; and what a rendered text goes through once more."""
-        from gpudoctor import catalog, doctor, opening, redaction, remembering
+        from gpudoctor import catalog, doctor, redaction
+        from gpudoctor.files import opening
+        from gpudoctor.redaction import remembering
 
         taken = self.snapshot or opening.as_answers(self.report)
         done = redaction.redacted(taken, keep, words)
@@ -140,7 +142,7 @@ class Checkup:
 
     def opened(self, name: str) -> Opened:
         """As a file of that name would be."""
-        from gpudoctor.opening import Opened
+        from gpudoctor.files.opening import Opened
 
         return Opened(name, self.report, self.snapshot)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from gpudoctor import __version__, snapshot
 from gpudoctor.errors import WorkError
+from gpudoctor.files import snapshot
+from gpudoctor.interpreter import Target
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.target import Target
+from gpudoctor.version import __version__
 
 Progress = Callable[[tuple[str, ...]], None]
 

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 
-from gpudoctor import __version__, catalog, fixes
+from gpudoctor import catalog, fixes
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import overview, target
-from gpudoctor.judging import beside_host, shadowing
-from gpudoctor.judging.models import models
+from gpudoctor.judging.containers import beside_host
+from gpudoctor.judging.measured.language_models import models
+from gpudoctor.judging.python import shadowing
 from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -31,6 +32,7 @@ from gpudoctor.model import (
     Snapshot,
     Status,
 )
+from gpudoctor.version import __version__
 
 # A log that was given tells of GPUs that the driver, or the bus, no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.examine import Request
+    from gpudoctor.collect_container import Request
     from gpudoctor.doctor import Checks
+    from gpudoctor.interpreter import Target
     from gpudoctor.model import Report, Snapshot
-    from gpudoctor.target import Target
 
 Tell = Callable[[str], None]
 
@@ -65,18 +65,18 @@ def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None
     if not wanted.container:
         yield of_interpreter(wanted, tell)
         return
-    from gpudoctor.containers import examine
+    from gpudoctor import collect_container
 
-    with examine.examined(wanted.container, wanted.timeout, wanted.expected, _asking(tell)) as found:
+    with collect_container.examined(wanted.container, wanted.timeout, wanted.expected, _asking(tell)) as found:
         yield found
 
 
 def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
     """What a Python of this machine answered, and that Python."""
-    from gpudoctor import target
+    from gpudoctor import interpreter
     from gpudoctor.collect import collect
 
-    where = target.Interpreter(wanted.python) if wanted.python else target.this_interpreter()
+    where = interpreter.Interpreter(wanted.python) if wanted.python else interpreter.this_interpreter()
     return collect(where, wanted.timeout, wanted.expected, _asking(tell)), where
 
 
@@ -101,7 +101,7 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
 
 def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:
     """One that was not asked for, and cannot be read, must not cost the report."""
-    from gpudoctor import baseline
+    from gpudoctor.files import baseline
 
     try:
         return baseline.load(path)

@@ -11,8 +11,8 @@ from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.interpreter import Target
 from gpudoctor.model import Check, Reply, Skip, Snapshot
-from gpudoctor.target import Target
 
 SECONDS = {"standard": 240, "full": 1200}  # for all measurements together
 PATIENCE_SECONDS = 8  # how long a run that is cut off may take to hand over what it has

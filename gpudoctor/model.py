@@ -1,15 +1,16 @@
-"""The values that move between collecting, judging and rendering.
-
-This file travels: it runs inside other people's interpreters and images, so it is standard library only and Python 3.8.
-"""
+"""The values that move between collecting, judging and rendering."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import Any
+
+from gpudoctor.worker.reply import Reply as Reply
+from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 
@@ -52,39 +53,11 @@ class Confidence(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Skip(Exception):
-    """Raised while judging: this cannot be judged here, for `reason`, which is of one `kind`."""
-
-    NOT_APPLICABLE = "not applicable"
-    UNSUPPORTED = "not supported here"
-    NOT_PERMITTED = "not permitted"
-    NOT_INSTALLED = "not installed"
-    NO_ANSWER = "no answer"
-    NOT_MEASURED = "not measured"
-    BUSY = "busy"
-    CUT_OFF = "cut off"
-
-    def __init__(self, reason: str, kind: str = NOT_APPLICABLE) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.kind = kind
-
-
 class Unavailable(Skip):
     """A fact that could not be read. A missing fact is never a healthy fact."""
 
     def __init__(self, reason: str, kind: str = Skip.NO_ANSWER) -> None:
         super().__init__(reason, kind)
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the machine answered to one question; "missing" means that it looked, and the thing is not there."""
-
-    status: str  # ok, missing, denied, timeout, died or error; of a workload also skipped, stopped or cut
-    value: Any = None
-    detail: str = ""
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -99,9 +72,9 @@ class Fix:
     title: str
     command: str = ""
     risk: str = "safe"  # safe, disruptive (work is interrupted) or destructive (data or settings are lost)
-    needs: Tuple[str, ...] = ()  # root, reboot, drain, network
+    needs: tuple[str, ...] = ()  # root, reboot, drain, network
     verify: str = ""
-    on: Tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
     undo: str = ""
     recipe: str = ""
 
@@ -130,11 +103,11 @@ def fix_on(
     title: str,
     verify: str = "",
     risk: str = "safe",
-    needs: Tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
     undo: str = "",
     recipe: str = "",
     **commands: str,
-) -> Tuple[Fix, ...]:
+) -> tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`."""
     return tuple(
         Fix(title, command, risk, needs, verify, (platform,), undo, "" if platform == "conda" else recipe)
@@ -159,16 +132,16 @@ class Problem:
     title: str
     why: str
     action: Action
-    fixes: Tuple[Fix, ...] = ()
-    references: Tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    references: tuple[str, ...] = ()
     status: Status = Status.FAIL  # WARN: works, but degraded or at risk
     latent: bool = False  # does no harm until something else is done or happens: told after what harms now
 
     def found(
         self,
         message: str,
-        evidence: Optional[Mapping[str, Any]] = None,
-        gpu: Optional[int] = None,
+        evidence: Mapping[str, Any] | None = None,
+        gpu: int | None = None,
         confidence: Confidence = Confidence.CONFIRMED,
         partial: bool = False,
     ) -> Finding:
@@ -186,12 +159,12 @@ class Finding:
 
     problem: Problem
     message: str
-    evidence: Dict[str, Any] = field(default_factory=dict)
-    gpu: Optional[int] = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    gpu: int | None = None
     confidence: Confidence = Confidence.CONFIRMED
     partial: bool = False
     because: str = ""
-    causes: Tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
     is_clue: bool = False
 
 
@@ -206,15 +179,15 @@ class Figure:
     what: str
     value: float
     unit: str
-    gpu: Optional[int] = None
-    expected: Optional[float] = None
+    gpu: int | None = None
+    expected: float | None = None
     rule: str = ""
     less_is_better: bool = False
     wrong: str = ""
-    during: Dict[str, Any] = field(default_factory=dict)
+    during: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def share(self) -> Optional[float]:
+    def share(self) -> float | None:
         """Of the expected, 1 or more for a healthy one; None where nothing is expected."""
         if not self.expected or not self.value:
             return None if not self.expected else 0.0
@@ -226,7 +199,7 @@ class Cause:
     """One possible cause of a symptom: `look` returns the finding if its evidence is there, None if it is ruled out."""
 
     problem: Problem
-    look: Callable[[Any], Optional[Finding]]
+    look: Callable[[Any], Finding | None]
 
 
 def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iterator[Finding]:
@@ -278,16 +251,16 @@ class Check:
     """
 
     judge: Callable[[Any], Iterable[Finding]]
-    area: str
     summary: Callable[[Any], str]
-    problems: Tuple[Problem, ...] = ()
-    needs: Tuple[str, ...] = ()
-    explained_by: Tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    needs: tuple[str, ...] = ()
+    explained_by: tuple[str, ...] = ()
     level: str = "quick"
-    workloads: Tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
     figures: Callable[[Any], Iterable[Figure]] = lambda facts: ()
     of_gpus: bool = False
     id: str = ""  # the file's name, set by the catalog
+    area: str = ""  # the folder's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog
 
 
@@ -302,11 +275,11 @@ class Snapshot:
     schema: str
     version: str
     taken: str  # UTC, ISO 8601
-    replies: Dict[str, Reply]
-    expected: Dict[str, int] = field(default_factory=dict)
-    measured: Dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
-    baseline: Dict[str, Dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
-    host: Dict[str, Reply] = field(default_factory=dict)
+    replies: dict[str, Reply]
+    expected: dict[str, int] = field(default_factory=dict)
+    measured: dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
+    baseline: dict[str, dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
+    host: dict[str, Reply] = field(default_factory=dict)
     level: str = ""
 
 
@@ -318,8 +291,8 @@ class Result:
     status: Status
     message: str
     seconds: float = 0.0
-    blocked_by: Optional[str] = None
-    reason: Optional[str] = None
+    blocked_by: str | None = None
+    reason: str | None = None
     area: str = ""
 
 
@@ -335,11 +308,11 @@ class Diagnosis:
     status: Status
     confidence: Confidence
     check: str
-    gpu: Optional[int]
-    evidence: Dict[str, Any]
-    explains: Tuple[str, ...]
-    fixes: Tuple[Fix, ...]
-    references: Tuple[str, ...] = ()
+    gpu: int | None
+    evidence: dict[str, Any]
+    explains: tuple[str, ...]
+    fixes: tuple[Fix, ...]
+    references: tuple[str, ...] = ()
     on_host: bool = False
 
 
@@ -358,7 +331,7 @@ class Recognised:
     """What gpudoctor saw in a text that was given as evidence. kinds: of the parts that it understood; lines: how many."""
 
     name: str
-    kinds: Tuple[str, ...]
+    kinds: tuple[str, ...]
     lines: int
 
 
@@ -372,8 +345,8 @@ class Model:
     size: str
     precision: str
     gigabytes: float
-    gpus: Optional[int]
-    least_milliseconds: Optional[float]
+    gpus: int | None
+    least_milliseconds: float | None
 
 
 @dataclass(frozen=True)
@@ -384,11 +357,11 @@ class Measurements:
     measured although others were.
     """
 
-    figures: Dict[str, Tuple[Figure, ...]] = field(default_factory=dict)
-    models: Tuple[Model, ...] = ()
-    runs: Dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
+    runs: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
-    left_alone: Tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -397,7 +370,7 @@ class Coverage:
 
     ran: int
     applicable: int
-    skipped: Dict[str, int]  # kind of skip -> checks
+    skipped: dict[str, int]  # kind of skip -> checks
     sentence: str
 
 
@@ -412,13 +385,13 @@ class Report:
     schema: str
     version: str
     status: Status  # pass, warn or fail
-    target: Dict[str, Any]
+    target: dict[str, Any]
     coverage: Coverage
-    diagnosis: Tuple[Diagnosis, ...]
-    checks: Tuple[Result, ...]
+    diagnosis: tuple[Diagnosis, ...]
+    checks: tuple[Result, ...]
     measured: Measurements
-    facts: Dict[str, Any]
-    host: Tuple[Result, ...] = ()
-    comparison: Tuple[Difference, ...] = ()
-    evidence: Tuple[Recognised, ...] = ()
+    facts: dict[str, Any]
+    host: tuple[Result, ...] = ()
+    comparison: tuple[Difference, ...] = ()
+    evidence: tuple[Recognised, ...] = ()
     knowledge: str = ""

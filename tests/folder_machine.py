@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.model import Reply
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes.machine import Machine
 
 SITE = "/venv/lib/python3.12/site-packages"
 

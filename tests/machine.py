@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from gpudoctor import snapshot
+from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot
 
 MACHINES = Path(__file__).parent / "machines"

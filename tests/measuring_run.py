@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import target
+from gpudoctor import interpreter
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 20
@@ -24,11 +24,11 @@ print("noise at import")
 def job(workloads: str, gpus: int = 1, seconds: float = 20, **replaced: str | None) -> dict[str, Any]:
     """replaced: text of modules in the target; None for one that is not there."""
     names = workloads.split()
-    sources: dict[str, str | None] = {**target.travelling_sources(), "pynvml.py": None, "torch.py": TORCH}
+    sources: dict[str, str | None] = {**interpreter.travelling_sources(), "pynvml.py": None, "torch.py": TORCH}
     sources["fake_workloads.py"] = (HERE / "fake_workloads.py").read_text()
     for name in names:
         text = f"from fake_workloads import WORKLOADS\nWORKLOAD = WORKLOADS[{name!r}]\n"
-        sources[f"gpudoctor/workloads/{name.replace('-', '_')}.py"] = text
+        sources[f"gpudoctor/worker/workloads/{name.replace('-', '_')}.py"] = text
     sources.update({f"{name}.py": text for name, text in replaced.items()})
     return {
         "workloads": names,
@@ -41,9 +41,9 @@ def job(workloads: str, gpus: int = 1, seconds: float = 20, **replaced: str | No
 
 def patched(made: dict[str, Any], file: str, before: str, after: str) -> dict[str, Any]:
     """The job with one line of a travelling file replaced."""
-    text = made["sources"][f"gpudoctor/{file}"]
+    text = made["sources"][f"gpudoctor/worker/{file}"]
     assert before in text
-    return {**made, "sources": {**made["sources"], f"gpudoctor/{file}": text.replace(before, after)}}
+    return {**made, "sources": {**made["sources"], f"gpudoctor/worker/{file}": text.replace(before, after)}}
 
 
 def tell(message: dict[str, Any]) -> None:
@@ -53,4 +53,4 @@ def tell(message: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.stdin.read())
-    tell({"signal": target.this_interpreter().run(given, tell, patience=PATIENCE_SECONDS)})
+    tell({"signal": interpreter.this_interpreter().run(given, tell, patience=PATIENCE_SECONDS)})

@@ -24,7 +24,7 @@ import machine
 import pytest
 from click.testing import CliRunner
 
-from gpudoctor import collect, measure, quoting, target
+from gpudoctor import collect, interpreter, measure, quoting
 from gpudoctor.cli import main, sharing, verify
 from gpudoctor.model import Reply, Snapshot
 
@@ -114,7 +114,7 @@ class Session:
         patch.setattr(measure, "measure", self._measure)
         patch.setattr(quoting, "quoted", lambda *given: {})
         patch.setattr(verify, "_is_here", lambda path: path.startswith(("/opt/", "/home/user/")))
-        patch.setattr(target, "this_interpreter", lambda: target.Interpreter("/usr/bin/python3"))
+        patch.setattr(interpreter, "this_interpreter", lambda: interpreter.Interpreter("/usr/bin/python3"))
         patch.setattr(sharing, "goes_to_terminal", lambda destination: destination is None and not self._is_piped)
 
     _is_piped = False

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from gpudoctor.fixes import plan, script
-from gpudoctor.fixes.plan import Step
 from gpudoctor.model import Diagnosis
+from gpudoctor.repair import plan, script
+from gpudoctor.repair.plan import Step
 
 SHELLS = tuple(filter(None, map(shutil.which, ("sh", "bash"))))
 

@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from test_report import REPORT
 
 import gpudoctor
-from gpudoctor import catalog, doctor, snapshot
+from gpudoctor import catalog, doctor
 from gpudoctor import model as m
 from gpudoctor.cli import main
+from gpudoctor.files import snapshot
 
 PROBLEM = m.Problem(
     id="battery-flat",
@@ -47,15 +48,15 @@ https://example.org/voltage"""
 CHECKS = {
     check.id: check
     for check in (
-        m.Check(lambda facts: (), "limits", lambda facts: "", id="pressure", explanation="The tyres are hard."),
+        m.Check(lambda facts: (), lambda facts: "", id="pressure", area="limits", explanation="The tyres are hard."),
         m.Check(
             lambda facts: (),
-            "machine",
             lambda facts: "",
             problems=(PROBLEM,),
             needs=("pressure",),
             level="full",
             id="battery",
+            area="machine",
             explanation=EXPLANATION,
         ),
     )

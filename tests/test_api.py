@@ -24,10 +24,11 @@ import pytest
 from waiting import until
 
 import gpudoctor
-from gpudoctor import catalog, collect, doctor, measure, snapshot
+from gpudoctor import catalog, collect, doctor, measure
 from gpudoctor.checkup import Checkup, Format, Project
 from gpudoctor.cli import sharing
 from gpudoctor.cli.check_options import FORMATS
+from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot, Status
 from gpudoctor.report import formats, tickets
 
@@ -203,10 +204,10 @@ def test_a_real_check_in_a_thread_beside_an_event_loop(
 
 SLOW = """
 import signal, gpudoctor
-from gpudoctor import target
+from gpudoctor import interpreter
 
-sources = target.travelling_sources
-target.travelling_sources = lambda: {**sources(), "gpudoctor/probes/__init__.py": PROBES}
+sources = interpreter.travelling_sources
+interpreter.travelling_sources = lambda: {**sources(), "gpudoctor/worker/probes/__init__.py": PROBES}
 PROBES = \"\"\"
 import time
 from typing import Any, NamedTuple

@@ -11,10 +11,11 @@ from typing import Any
 import machine
 import pytest
 
-from gpudoctor import catalog, doctor, snapshot
+from gpudoctor import catalog, doctor
 from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
-from gpudoctor.judging import beside_host
+from gpudoctor.files import snapshot
+from gpudoctor.judging.containers import beside_host
 from gpudoctor.model import Reply, Report, Skip, Snapshot, Status
 from gpudoctor.report import json, markdown, terminal
 

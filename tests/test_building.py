@@ -14,11 +14,11 @@ import pytest
 from lab import need
 from lab_registry import Registry
 
-from gpudoctor.containers import builder, building, wheel
-from gpudoctor.containers import engine as engines
-from gpudoctor.containers import registry as registries
-from gpudoctor.containers.engine import Engine
-from gpudoctor.containers.images import Image
+from gpudoctor.containers.engine import client as engines
+from gpudoctor.containers.engine.client import Engine
+from gpudoctor.containers.images import builder, building, wheel
+from gpudoctor.containers.images import registry as registries
+from gpudoctor.containers.images.catalog import Image
 from gpudoctor.errors import UserError, WorkError
 
 TAG = "gpudoctor-test-build/image:1"
@@ -232,5 +232,5 @@ def test_a_wheel_is_the_same_twice(tmp_path: Path) -> None:
     assert wheel.write(tmp_path / "a").read_bytes() == wheel.write(tmp_path / "b").read_bytes()
     with zipfile.ZipFile(next((tmp_path / "a").glob("*.whl"))) as made:
         names = set(made.namelist())
-    assert {"gpudoctor/cli/__init__.py", "gpudoctor/checks/nvml.py", "gpudoctor/images/doctor/Dockerfile"} <= names
+    assert {"gpudoctor/cli/__init__.py", "gpudoctor/checks/driver/nvml.py", "gpudoctor/images/doctor/Dockerfile"} <= names
     assert not [name for name in names if "__pycache__" in name]

@@ -16,8 +16,8 @@ import pytest
 from stand_in import run
 from test_report import REPORT
 
-from gpudoctor import bundle, opening, snapshot
 from gpudoctor.errors import UserError, WorkError
+from gpudoctor.files import bundle, opening, snapshot
 from gpudoctor.model import Reply
 from gpudoctor.report import schema
 

@@ -24,12 +24,12 @@ import pytest
 from click.testing import CliRunner, Result
 from waiting import until
 
+from gpudoctor import collect_container
 from gpudoctor.cli import main
 from gpudoctor.collect import collect
-from gpudoctor.containers import examine
+from gpudoctor.interpreter import Interpreter, Target, this_interpreter
 from gpudoctor.model import Snapshot
-from gpudoctor.probes.cuda import LEFT_ALONE
-from gpudoctor.target import Interpreter, Target, this_interpreter
+from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
 pytestmark = pytest.mark.docker
 
@@ -47,7 +47,7 @@ def asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def collected(where: Target, *settings: Any) -> Snapshot:
         return this_machine() if isinstance(where, Interpreter) else collect(where, *settings)
 
-    monkeypatch.setattr(examine, "collect", collected)
+    monkeypatch.setattr(collect_container, "collect", collected)
 
 
 def gpudoctor(*arguments: str, **variables: str) -> Result:

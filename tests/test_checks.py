@@ -19,7 +19,7 @@ THIRD_PARTY = {"gpudoctor", "packaging"}
 
 checks = each("check", catalog.checks().values(), ids=catalog.checks())
 problems = each("problem", [problem for _, problem in catalog.problems().values()], ids=catalog.problems())
-files = each("file", sorted(catalog.folder("checks").glob("*.py")), ids=lambda file: file.stem)
+files = each("file", catalog.files(), ids=lambda file: file.stem)
 
 
 @checks
@@ -46,7 +46,7 @@ def test_problem_ids_are_unique() -> None:
 @checks
 def test_workloads_exist(check: Check) -> None:
     for name in check.workloads:
-        assert importlib.import_module("gpudoctor.workloads." + name.replace("-", "_")).WORKLOAD.run
+        assert importlib.import_module("gpudoctor.worker.workloads." + name.replace("-", "_")).WORKLOAD.run
     assert not check.workloads or check.level != "quick"
 
 

@@ -14,11 +14,12 @@ from stand_in import TAKEN, Doctor, environment, few_checks, python, raising, ru
 from test_report import HEALTHY, REPORT
 
 import gpudoctor
-from gpudoctor import doctor, snapshot
+from gpudoctor import doctor
 from gpudoctor import model as m
 from gpudoctor.cli import COMMANDS, check, check_options, main
 from gpudoctor.cli.schema import PUBLISHED
 from gpudoctor.errors import UserError, WorkError
+from gpudoctor.files import snapshot
 from gpudoctor.report import schema
 
 

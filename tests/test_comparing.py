@@ -11,10 +11,11 @@ from machine import load
 from stand_in import run
 from test_report import HEALTHY, REPORT
 
-from gpudoctor import comparing, snapshot
+from gpudoctor import comparing
 from gpudoctor.comparing import Change, deciding, parts
+from gpudoctor.files import snapshot
+from gpudoctor.files.opening import Opened, judged
 from gpudoctor.model import Figure, Measurements, Reply, Snapshot, Status
-from gpudoctor.opening import Opened, judged
 from gpudoctor.report import compared, formats
 
 MACHINES = Path(__file__).parent / "machines"

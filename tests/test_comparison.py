@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor import catalog
-from gpudoctor.containers.lint.catalog import all_rules
+from gpudoctor.lint.catalog import all_rules
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "comparison.md").read_text()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.containers import shell
-from gpudoctor.containers.inside import SERVE
-from gpudoctor.containers.start import requested
+from gpudoctor.containers.target import shell
+from gpudoctor.containers.target.inside import SERVE
+from gpudoctor.containers.target.start import requested
 from gpudoctor.facts import Facts
 from gpudoctor.model import Reply, Skip, Snapshot
 
@@ -183,7 +183,7 @@ def test_what_a_running_container_was_given(host_config: Any, variables: list[st
 
 
 def test_the_start_is_one_reply() -> None:
-    from gpudoctor.containers.start import Started
+    from gpudoctor.containers.target.start import Started
 
     reply = Started("docker", "28", "x:1", "gpus", ("--gpus", "all")).reply()
     assert isinstance(reply, Reply)

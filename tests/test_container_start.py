@@ -12,15 +12,14 @@ import pytest
 import yaml
 from each import each
 
-from gpudoctor import catalog
+from gpudoctor import catalog, start_failures
 from gpudoctor.collect import collect
-from gpudoctor.containers import dissect
-from gpudoctor.containers.dissect import Start
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import start_of
-from gpudoctor.judging import container_gpu_messages, container_messages
+from gpudoctor.interpreter import this_interpreter
+from gpudoctor.judging.containers import gpu_messages, messages
 from gpudoctor.model import Confidence, Diagnosis, Finding, Reply, Snapshot, Status
-from gpudoctor.target import this_interpreter
+from gpudoctor.start_failures import Start
 
 IMAGE = "gpudoctor-test:bookworm"
 MESSAGES = yaml.safe_load((Path(__file__).parent / "engine_messages.yaml").read_text())
@@ -67,11 +66,11 @@ def test_the_exit_code_says_nothing(message: str, problem: str, code: int) -> No
 
 def test_a_fault_of_the_command_is_no_fault_of_the_host() -> None:
     """On a host whose GPU setup is broken, too, what is not about the GPU is named as what it is."""
-    report = dissect.judge(machine.load("start-command-not-found-toolkit-missing"))
-    entry = dissect.diagnosis(report)
+    report = start_failures.judge(machine.load("start-command-not-found-toolkit-missing"))
+    entry = start_failures.diagnosis(report)
     assert entry is not None
     assert entry.problem == "container-command-not-found"
-    assert "It has nothing to do with the GPU:" in dissect.text(report)
+    assert "It has nothing to do with the GPU:" in start_failures.text(report)
 
 
 def test_unknown_words_are_quoted_and_nothing_is_guessed() -> None:
@@ -107,10 +106,10 @@ def test_a_reply_is_read_back_as_it_was() -> None:
 
 
 def explained(case: str) -> tuple[Diagnosis, str]:
-    report = dissect.judge(machine.load(case))
-    entry = dissect.diagnosis(report)
+    report = start_failures.judge(machine.load(case))
+    entry = start_failures.diagnosis(report)
     assert entry is not None
-    return entry, dissect.text(report)
+    return entry, start_failures.text(report)
 
 
 @each("case", [case for case in machine.cases() if case.startswith("start-")])
@@ -156,7 +155,7 @@ def test_what_cannot_be_seen_is_not_called_fine() -> None:
         **taken.replies,
         **{name: machine.load("start-daemon-elsewhere").replies[name] for name in ("environment", "docker")},
     }
-    text = dissect.text(dissect.judge(replace(taken, replies=remote)))
+    text = start_failures.text(start_failures.judge(replace(taken, replies=remote)))
     told = " ".join(text.split())
     assert "Not seen from here: the docker command's daemon is on another machine (DOCKER_HOST=ssh://)" in told
     assert "Fine" not in told
@@ -196,12 +195,12 @@ More: gpudoctor explain toolkit-newer-than-daemon
 
 def test_problems_that_a_start_can_have_are_declared() -> None:
     declared = set(catalog.checks()["container-start"].problems)
-    assert {message.problem for message in (*container_gpu_messages.GPU, *container_messages.PLAIN)} <= declared
+    assert {message.problem for message in (*gpu_messages.GPU, *messages.PLAIN)} <= declared
 
 
 @functools.cache
 def this_machine() -> Snapshot:
-    return collect(this_interpreter(), dissect.SECONDS, {}, lambda names: None)
+    return collect(this_interpreter(), start_failures.SECONDS, {}, lambda names: None)
 
 
 @pytest.mark.docker
@@ -219,15 +218,15 @@ def this_machine() -> Snapshot:
     ],
 )
 def test_a_real_engine_says_it(arguments: tuple[str, ...], problems: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dissect, "collect", lambda *asked: this_machine())
+    monkeypatch.setattr(start_failures, "collect", lambda *asked: this_machine())
     version = subprocess.run(
         ["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True
     ).stdout.strip()
     done = subprocess.run(["docker", "run", "--rm", "--network=none", *arguments], capture_output=True, text=True)
     assert done.returncode
     mode = {"--gpus": "gpus", "--runtime": "runtime", "--device": "cdi"}.get(arguments[0], "none")
-    report = dissect.explain(Start("docker", version, IMAGE, mode, arguments[:2], done.stderr, done.returncode))
-    entry = dissect.diagnosis(report)
+    report = start_failures.explain(Start("docker", version, IMAGE, mode, arguments[:2], done.stderr, done.returncode))
+    entry = start_failures.diagnosis(report)
     assert entry is not None, done.stderr
     assert entry.problem in problems, done.stderr
-    assert f"Docker {version}" in dissect.text(report)
+    assert f"Docker {version}" in start_failures.text(report)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import machine
 import pytest
 
-from checks import kubernetes_node
+from checks.container import kubernetes_node
 from gpudoctor.facts import Facts
 from gpudoctor.facts.containerd import imports_of
 from gpudoctor.model import Reply

@@ -8,7 +8,7 @@ from typing import Any
 import machine
 import pytest
 
-from checks import ctranslate2
+from checks.python import ctranslate2
 from gpudoctor.facts import Facts
 from gpudoctor.model import Finding, Reply, Skip, Status
 

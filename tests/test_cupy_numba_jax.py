@@ -14,19 +14,17 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.measuring import bench
 from gpudoctor.model import Finding, Reply, Skip, Snapshot
+from gpudoctor.worker.measuring import bench
 
 ROOT = Path(__file__).parent.parent
-CUPY, NUMBA, JAX = (
-    catalog.load(catalog.folder("checks") / f"{name}.py") for name in ("cupy_kernels", "numba_kernel", "jax_matmul")
-)
+CUPY, NUMBA, JAX = (catalog.checks()[id] for id in ("cupy-kernels", "numba-kernel", "jax-matmul"))
 
 PRELUDE = """
 import sys
 sys.path.insert(0, {root!r})
-from gpudoctor.measuring.bench import Bench
-from gpudoctor.workloads import {workload} as workload
+from gpudoctor.worker.measuring.bench import Bench
+from gpudoctor.worker.workloads import {workload} as workload
 bench = Bench({file!r}, [0])
 """
 
@@ -143,7 +141,7 @@ NAMES = {
 }
 PRODUCTS = """
 import numpy
-from gpudoctor.measuring import matrices
+from gpudoctor.worker.measuring import matrices
 one, other = matrices.whole_numbers(300)
 product = one @ other
 counts = [matrices.wrong_rows(one, other, product)]

@@ -17,15 +17,15 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.judging import collectives
-from gpudoctor.measuring import bench, nccl_log
-from gpudoctor.measuring.bench import Bench
+from gpudoctor.judging.measured import collectives
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot, Status
-from gpudoctor.workloads import distributed
+from gpudoctor.worker.measuring import bench, nccl_log
+from gpudoctor.worker.measuring.bench import Bench
+from gpudoctor.worker.workloads import distributed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # pytest-xdist has threads
 ROOT = Path(__file__).parent.parent
-ALL_REDUCE, TRAINING = (catalog.load(catalog.folder("checks") / f"{name}.py") for name in ("all_reduce", "distributed_training"))
+ALL_REDUCE, TRAINING = (catalog.checks()[id] for id in ("all-reduce", "distributed-training"))
 
 DIRECT = """vm:666:666 [0] NCCL INFO cudaDriverVersion 13000
 vm:666:666 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
@@ -161,8 +161,8 @@ def python_with_torch() -> str:
 SESSION = """
 import sys
 sys.path.insert(0, {root!r})
-from gpudoctor.measuring.bench import Bench
-from gpudoctor.workloads import distributed
+from gpudoctor.worker.measuring.bench import Bench
+from gpudoctor.worker.workloads import distributed
 distributed.session(Bench({file!r}, [0, 1]), {backend!r})
 """
 

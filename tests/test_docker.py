@@ -9,12 +9,12 @@ import pytest
 from gpudoctor import catalog, doctor
 from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
+from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.replies import Replies
-from gpudoctor.facts.runtime import Runtime
+from gpudoctor.interpreter import Interpreter
 from gpudoctor.model import Report, Snapshot, Status
-from gpudoctor.probes import runtime
-from gpudoctor.probes.machine import Machine
-from gpudoctor.target import Interpreter
+from gpudoctor.worker.probes import runtime
+from gpudoctor.worker.probes.machine import Machine
 
 pytestmark = pytest.mark.docker
 
@@ -66,7 +66,7 @@ def test_a_container_without_rights(tmp_path: Path, image: str) -> None:
 
 def test_this_daemon_answers_the_runtime_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "DOCKER_SECONDS", 30.0)
-    docker = Runtime(Replies(dict(runtime.ask(Machine())))).docker
+    docker = Engines(Replies(dict(runtime.ask(Machine())))).docker
     assert docker
     assert docker.reachable
     assert "runc" in docker.runtimes

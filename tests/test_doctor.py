@@ -71,7 +71,7 @@ def judged(**judges: Any) -> Report:
     checks = {}
     for name, given in judges.items():
         judge, needs, explained_by = (*given, (), ())[:3] if isinstance(given, tuple) else (given, (), ())
-        checks[name] = Check(judge, "machine", lambda facts: "well", needs=needs, explained_by=explained_by, id=name)
+        checks[name] = Check(judge, lambda facts: "well", needs=needs, explained_by=explained_by, id=name, area="machine")
     return doctor.judge(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}), checks)
 
 
@@ -127,10 +127,10 @@ def test_coverage_counts_every_way_of_not_looking() -> None:
 
 def test_only_brings_what_it_needs_and_unknown_names_suggest_the_nearest() -> None:
     checks = {
-        "bus": Check(nothing, "machine", str, id="bus"),
-        "driver": Check(nothing, "machine", str, needs=("bus",), id="driver"),
-        "count": Check(nothing, "machine", str, explained_by=("driver",), id="count"),
-        "slow": Check(nothing, "machine", str, level="full", id="slow"),
+        "bus": Check(nothing, str, id="bus", area="machine"),
+        "driver": Check(nothing, str, needs=("bus",), id="driver", area="machine"),
+        "count": Check(nothing, str, explained_by=("driver",), id="count", area="machine"),
+        "slow": Check(nothing, str, level="full", id="slow", area="machine"),
     }
     assert set(doctor.select(checks, "quick")) == {"bus", "driver", "count"}
     assert set(doctor.select(checks, "quick", only=["count"])) == {"bus", "driver", "count"}
@@ -197,8 +197,8 @@ def test_a_summary_that_breaks_is_an_error_and_costs_no_other_check() -> None:
         raise ValueError("no such thing")
 
     checks = {
-        "breaks": Check(nothing, "machine", summary, id="breaks"),
-        "other": Check(nothing, "machine", lambda facts: "well", id="other"),
+        "breaks": Check(nothing, summary, id="breaks", area="machine"),
+        "other": Check(nothing, lambda facts: "well", id="other", area="machine"),
     }
     report = doctor.judge(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}), checks)
     assert statuses(report) == {"breaks": "error", "other": "pass"}

@@ -14,15 +14,16 @@ import machine
 import pytest
 from stubs import HERE, ROOT
 
-from gpudoctor import catalog, snapshot
+from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.measuring import bench
+from gpudoctor.files import snapshot
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot
-from gpudoctor.workloads.stream_overlap import KERNEL_MILLISECONDS, MOST_PIECES, in_pieces
+from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.workloads.stream_overlap import KERNEL_MILLISECONDS, MOST_PIECES, in_pieces
 
 # Sizes and times that suit the stub: small, since its kernels are loops in C.
 SMALL = """
-from gpudoctor.workloads import host_transfers, host_transfers_at_once, peer_transfers
+from gpudoctor.worker.workloads import host_transfers, host_transfers_at_once, peer_transfers
 host_transfers.BYTES = peer_transfers.BYTES = 2 << 20
 host_transfers.PAGEABLE_BYTES = host_transfers_at_once.BYTES = 1 << 20
 peer_transfers.REACHED_BYTES = 1 << 20
@@ -30,11 +31,11 @@ host_transfers_at_once.MILLISECONDS = 10
 """
 RUN = """
 import importlib, sys
-from gpudoctor.measuring.bench import Bench
+from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.model import Skip
 bench = Bench(sys.argv[2], range(int(sys.argv[3])))
 try:
-    importlib.import_module("gpudoctor.workloads." + sys.argv[1]).WORKLOAD.run(bench)
+    importlib.import_module("gpudoctor.worker.workloads." + sys.argv[1]).WORKLOAD.run(bench)
     bench.end("ok")
 except Skip as skip:
     bench.end("skip", skip.reason, skip.kind)

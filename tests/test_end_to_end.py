@@ -98,7 +98,7 @@ def test_noise_of_the_environment_does_not_spoil_the_report(libraries: Path, tmp
 
 def test_the_tool_never_imports_a_framework() -> None:
     code = (
-        "import sys; from gpudoctor import catalog, doctor, target; from gpudoctor.cli import check; "
+        "import sys; from gpudoctor import catalog, doctor, interpreter; from gpudoctor.cli import check; "
         "from gpudoctor.report import terminal, markdown, json; catalog.checks(); "
         "print([name for name in ('torch', 'cupy', 'numba', 'triton', 'jax', 'numpy') if name in sys.modules])"
     )

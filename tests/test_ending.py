@@ -23,12 +23,13 @@ BUILD = """\
 import sys
 from pathlib import Path
 from gpudoctor.cli import ending
-from gpudoctor.containers import building, engine, images
+from gpudoctor.containers.engine import client
+from gpudoctor.containers.images import building, catalog
 
 base = building.Base("base", "", sys.argv[1])
-image = images.Image("recipe", sys.argv[2], recipe=Path(sys.argv[3]))
+image = catalog.Image("recipe", sys.argv[2], recipe=Path(sys.argv[3]))
 with ending.by_signal():
-    building.build(engine.find("docker"), image, base, options=("--network=none",))
+    building.build(client.find("docker"), image, base, options=("--network=none",))
 """
 
 

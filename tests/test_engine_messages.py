@@ -9,8 +9,8 @@ import pytest
 from each import each
 from test_container_start import DAEMON, DOCKER_28, MESSAGES, judged, start
 
-from gpudoctor.containers.dissect import Start
 from gpudoctor.model import Confidence, Reply
+from gpudoctor.start_failures import Start
 
 REPORTED = [entry for entries in MESSAGES.values() for entry in entries if "engine" in entry]
 

@@ -31,7 +31,7 @@ def facts(text: str) -> Facts:
 
 
 def start(text: str) -> Start:
-    found = facts(text).runtime.start
+    found = facts(text).engines.start
     assert found is not None
     return found
 
@@ -101,7 +101,7 @@ def test_what_is_left_open_is_named() -> None:
     ],
 )
 def test_other_words_are_no_start(text: str) -> None:
-    assert facts(text).runtime.start is None
+    assert facts(text).engines.start is None
 
 
 def test_unknown_words_of_an_engine_are_told_as_unknown() -> None:

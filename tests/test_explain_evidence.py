@@ -10,10 +10,10 @@ import machine
 import pytest
 from stand_in import run
 
-from gpudoctor import opening, snapshot
 from gpudoctor.checkup import Checkup
 from gpudoctor.errors import UserError
 from gpudoctor.evidence import source
+from gpudoctor.files import opening, snapshot
 from gpudoctor.report.schema import schema
 
 KERNEL_LOG = """\

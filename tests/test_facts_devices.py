@@ -12,8 +12,8 @@ import pytest
 from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Unavailable
-from gpudoctor.probes import devices as probe
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import devices as probe
+from gpudoctor.worker.probes.machine import Machine
 
 NODE: dict[str, Any] = {
     "type": "character",

@@ -12,8 +12,8 @@ import pytest
 from gpudoctor.facts.kernel_log import KernelLog, Sxid, Xid, boots_of, log_line
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Skip, Unavailable
-from gpudoctor.probes import kernel_log
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import kernel_log
+from gpudoctor.worker.probes.machine import Machine
 
 
 def log(*lines: str, **changes: Any) -> KernelLog:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.facts.docker import Docker, daemon_json_of, version_of
+from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.replies import Replies
-from gpudoctor.facts.runtime import Runtime
 from gpudoctor.model import Reply, Skip, Unavailable
 
 SECCOMP = "name=seccomp,profile=default"
@@ -50,12 +50,12 @@ FILES = (
 )
 
 
-def runtime(info: dict[str, Any] | Reply | None = None, **answers: Any) -> Runtime:
+def runtime(info: dict[str, Any] | Reply | None = None, **answers: Any) -> Engines:
     docker = (
         info if isinstance(info, Reply) else Reply("ok", {"endpoint": "unix:///var/run/docker.sock", "info": info, "version": {}})
     )
     replies: dict[str, Any] = {"docker": docker if info else MISSING, "runtime-programs": {}, **answers}
-    return Runtime(Replies({q: a if isinstance(a, Reply) else Reply("ok", a) for q, a in replies.items()}))
+    return Engines(Replies({q: a if isinstance(a, Reply) else Reply("ok", a) for q, a in replies.items()}))
 
 
 def docker(info: dict[str, Any]) -> Docker:

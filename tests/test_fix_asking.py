@@ -14,7 +14,7 @@ from terminal import Terminal
 ROOT = Path(__file__).parent.parent
 PROGRAM = """\
 import signal, sys
-from gpudoctor.fixes.asking import Ended, ask
+from gpudoctor.repair.asking import Ended, ask
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 try:
     print("answer:", repr(ask("Run it? ")))

@@ -14,7 +14,7 @@ from stubs import compile_nvml
 from terminal import Terminal
 
 from gpudoctor.facts import Facts
-from gpudoctor.fixes import busy
+from gpudoctor.repair import busy
 
 HARMLESS = "nccl-shm-leftovers"  # its fix interrupts jobs, and needs no root
 

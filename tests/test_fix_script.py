@@ -11,11 +11,11 @@ from pathlib import Path
 import machine
 import pytest
 
-from gpudoctor import snapshot
-from gpudoctor.fixes import plan, script
-from gpudoctor.fixes.phases import Phase, phase
-from gpudoctor.fixes.plan import Step
+from gpudoctor.files import snapshot
 from gpudoctor.model import Action, Fix, Problem
+from gpudoctor.repair import plan, script
+from gpudoctor.repair.phases import Phase, phase
+from gpudoctor.repair.plan import Step
 
 
 def planned(*fixes: Fix) -> list[Step]:

@@ -17,9 +17,9 @@ import machine
 import pytest
 from test_report import HEALTHY, REPORT
 
-from gpudoctor import snapshot
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
+from gpudoctor.files import snapshot
 from gpudoctor.model import Coverage, Difference, Figure, Measurements, Recognised, Report, Result, Status
 from gpudoctor.report import html
 from gpudoctor.report.html import attachment, page

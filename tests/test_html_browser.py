@@ -15,7 +15,7 @@ import machine
 import pytest
 from test_html import PAGES, TAKEN, hostile
 
-from gpudoctor import snapshot
+from gpudoctor.files import snapshot
 from gpudoctor.report import html
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -25,17 +25,17 @@ from gpudoctor import knowledge
 from gpudoctor.cli import main
 from gpudoctor.cli.images import COMMANDS, command, show
 from gpudoctor.cli.images import list as listing
-from gpudoctor.containers import images, known, preflight, reference, released
-from gpudoctor.containers.here import Here, card
-from gpudoctor.containers.images import Image, resolve
-from gpudoctor.containers.preflight import Verdict
+from gpudoctor.containers.images import about, catalog, preflight, reference, released
+from gpudoctor.containers.images.catalog import Image, resolve
+from gpudoctor.containers.images.machine import Here, card
+from gpudoctor.containers.images.preflight import Verdict
 from gpudoctor.errors import UserError
 from gpudoctor.knowledge import images as table
 from gpudoctor.knowledge.images import CudaImages, Month
 
 ROWS = table.table()
 H100 = card(0x2330)
-NAMES = images.catalog()
+NAMES = catalog.images()
 
 
 @pytest.fixture(autouse=True)
@@ -208,8 +208,8 @@ def test_every_example_of_the_help_names_an_image(words: tuple[str, ...]) -> Non
 def test_folders_are_families_of_the_table_or_recipes_with_a_dockerfile() -> None:
     folders = {path.parent.name: path.parent for path in files.folder("images").glob("*/image.yaml")}
     recipes = {name: image for name, image in NAMES.items() if image.recipe}
-    assert set(folders) == set(images.families()) | set(recipes)
-    assert set(images.families()) == {row.family for row in released.images()}
+    assert set(folders) == set(catalog.families()) | set(recipes)
+    assert set(catalog.families()) == {row.family for row in released.images()}
     for name, image in recipes.items():
         assert image.recipe == folders[name]
         assert (folders[name] / "Dockerfile").is_file()
@@ -218,7 +218,7 @@ def test_folders_are_families_of_the_table_or_recipes_with_a_dockerfile() -> Non
 def test_a_recipe_says_the_base_that_its_dockerfile_has() -> None:
     for name in (name for name, image in NAMES.items() if image.recipe):
         folder = files.folder("images") / name
-        recipe = msgspec.yaml.decode((folder / "image.yaml").read_bytes(), type=images.Recipe)
+        recipe = msgspec.yaml.decode((folder / "image.yaml").read_bytes(), type=catalog.Recipe)
         assert f"ARG BASE={recipe.base}\n" in (folder / "Dockerfile").read_text()
         assert NAMES[name].versions["ubuntu"]
 
@@ -312,7 +312,7 @@ def test_list_imports_nothing_heavy() -> None:
         [sys.executable, "-X", "importtime", "-m", "gpudoctor", "images", "list"], capture_output=True, text=True
     )
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    assert "gpudoctor.containers.preflight" in imported
+    assert "gpudoctor.containers.images.preflight" in imported
     assert imported & {"docker", "requests", "pynvml", "rich", "gpudoctor.doctor", "gpudoctor.facts"} == set()
 
 
@@ -326,7 +326,7 @@ def shown(image: Image, **more: object) -> str:
         "disk_words": "no (docker)",
         **more,
     }
-    return show.as_text(known.Known(image, **facts))  # type: ignore[arg-type]
+    return show.as_text(about.Known(image, **facts))  # type: ignore[arg-type]
 
 
 def test_show() -> None:
@@ -355,7 +355,7 @@ def test_sizes_have_the_unit_that_fits(size_bytes: int, text: str) -> None:
 def test_an_image_that_is_small_is_not_said_to_be_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath + ":/usr/local/bin:/usr/sbin")
     with own_registry.tiny_images("gpudoctor-test-known/tiny") as names:
-        words = known.on_disk(names[0])[1]
+        words = about.on_disk(names[0])[1]
     assert not re.match(r"yes, 0\.0 [GM]B", words)
 
 
@@ -402,8 +402,8 @@ def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypa
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(known, "SECONDS", 0.2)
-    found, words = known.on_disk("debian:12")
+    monkeypatch.setattr(about, "SECONDS", 0.2)
+    found, words = about.on_disk("debian:12")
     assert found is None
     assert words.startswith("not known: docker gave no answer")
 
@@ -422,7 +422,7 @@ def test_an_engine_that_does_not_answer_knows_of_no_image(
 ) -> None:
     monkeypatch.setenv("PATH", os.defpath + ":/usr/local/bin:/usr/sbin")
     monkeypatch.setenv(name, value)
-    found, words = known.on_disk("debian:12")
+    found, words = about.on_disk("debian:12")
     assert found is None
     assert words.startswith(f"not known: {why}")
 
@@ -436,10 +436,10 @@ def test_show_of_an_unknown_name_is_one_line() -> None:
 @pytest.mark.docker
 def test_show_asks_the_engine_for_what_no_table_knows(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath + ":/usr/local/bin:/usr/sbin")
-    monkeypatch.setattr(known, "SECONDS", 30.0)
-    found, words = known.on_disk("gpudoctor-no-such-image:none")
+    monkeypatch.setattr(about, "SECONDS", 30.0)
+    found, words = about.on_disk("gpudoctor-no-such-image:none")
     assert (found, words) == ({}, "no (docker)")
-    there, words = known.on_disk(bare)
+    there, words = about.on_disk(bare)
     assert there
     assert there["Id"].startswith("sha256:")
     assert re.match(r"yes, \d+\.\d [GMk]B \(docker, sha256:", words)
@@ -447,9 +447,9 @@ def test_show_asks_the_engine_for_what_no_table_knows(bare: str, monkeypatch: py
 
 def test_the_needs_of_a_recipe_are_its_own_and_not_its_configuration_s(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"Id": "sha256:1", "Config": {"Env": ["CUDA_VERSION=12.9.1"]}, "Architecture": "amd64"}
-    monkeypatch.setattr(known, "on_disk", lambda reference: (config, "yes"))
-    assert known.look(NAMES["doctor"]).needs == NAMES["doctor"].needs
-    assert known.look(resolve("pytorch-24.08")).needs.cuda == (12, 9)
+    monkeypatch.setattr(about, "on_disk", lambda reference: (config, "yes"))
+    assert about.look(NAMES["doctor"]).needs == NAMES["doctor"].needs
+    assert about.look(resolve("pytorch-24.08")).needs.cuda == (12, 9)
 
 
 def test_help_of_the_group_needs_no_command() -> None:

@@ -12,8 +12,8 @@ from each import each
 
 from gpudoctor import catalog, doctor, knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.judging import expect
-from gpudoctor.judging.models import Machine, rows
+from gpudoctor.judging.measured import expect
+from gpudoctor.judging.measured.language_models import Machine, rows
 from gpudoctor.knowledge import gpus, performance
 from gpudoctor.model import Confidence, Diagnosis, Figure, Reply, Report, Snapshot, Status
 

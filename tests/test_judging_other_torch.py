@@ -9,7 +9,7 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.judging import other_torch
+from gpudoctor.judging.python import other_torch
 from gpudoctor.model import Finding, Fix, Reply
 
 PIP = "<python> -m pip"

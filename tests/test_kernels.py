@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.measuring import driver
+from gpudoctor.worker.measuring import driver
 
 SOURCE = Path(driver.__file__).with_name("kernels.cu")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")

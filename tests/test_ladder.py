@@ -20,14 +20,14 @@ from waiting import until
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.judging import toolchain
-from gpudoctor.measuring import bench, programs, square
-from gpudoctor.measuring.driver import CudaError
+from gpudoctor.judging.texts import compilers
 from gpudoctor.model import Finding, Reply, Skip, Snapshot
-from gpudoctor.workloads import rung_compile, rung_nvcc, rung_nvrtc, rung_ptx, rung_triton, square_torch
+from gpudoctor.worker.measuring import bench, programs, square
+from gpudoctor.worker.measuring.driver import CudaError
+from gpudoctor.worker.workloads import rung_compile, rung_nvcc, rung_nvrtc, rung_ptx, rung_triton, square_torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # pytest-xdist has threads
-CHECK = catalog.load(catalog.folder("checks") / "toolchain_ladder.py")
+CHECK = catalog.checks()["toolchain-ladder"]
 GCC_TOO_NEW = """In file included from /usr/local/cuda/include/cuda_runtime.h:83,
                  from <command-line>:
 /usr/local/cuda/include/crt/host_config.h:137:2: error: #error -- unsupported GNU version! gcc versions later than 15 are not
@@ -262,7 +262,7 @@ def test_nvrtc_of_a_wheel_compiles(site: Path, gpu: Gpu, tmp_path: Path) -> None
 def test_nvrtc_without_its_second_library(site: Path, gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVRTC_BROKEN", "1")
     error = results(tmp_path, rung_nvrtc.run)["broken"]["error"]
-    known = toolchain.recognise(error, "NVRTC")
+    known = compilers.recognise(error, "NVRTC")
     assert known
     assert known.words == "the library libnvrtc-builtins is missing, which belongs beside libnvrtc"
 
@@ -317,7 +317,7 @@ def test_torch_compile_that_compiles_nothing_is_broken(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     error = results(tmp_path, rung_compile.run)["broken"]["error"]
-    known = toolchain.recognise(error, "torch.compile")
+    known = compilers.recognise(error, "torch.compile")
     assert known
     assert "switched off" in known.words
 
@@ -347,7 +347,7 @@ def test_the_triton_kernel_squares() -> None:
         pytest.importorskip(module, reason=f"{module} is not installed in this environment")
     code = """
 import torch
-from gpudoctor.workloads import rung_triton
+from gpudoctor.worker.workloads import rung_triton
 matrix = torch.arange(1500, dtype=torch.float32).reshape(3, 500)
 assert torch.equal(rung_triton.squared(torch)(matrix), matrix.square())
 """
@@ -445,7 +445,7 @@ SAID = {
 
 @pytest.mark.parametrize(("text", "words"), SAID.values(), ids=SAID)
 def test_what_compilers_say_is_understood(text: str, words: str) -> None:
-    known = toolchain.recognise(text, "nvcc", nvcc="/opt/nvcc")
+    known = compilers.recognise(text, "nvcc", nvcc="/opt/nvcc")
     assert known
     assert known.words == words
     assert known.problem.fixes
@@ -453,12 +453,12 @@ def test_what_compilers_say_is_understood(text: str, words: str) -> None:
 
 
 def test_every_part_is_tried() -> None:
-    found = {toolchain.recognise(text, "nvcc") for text, _ in SAID.values()}
-    assert len({known.words for known in found if known}) >= len(toolchain.PARTS) - 2
+    found = {compilers.recognise(text, "nvcc") for text, _ in SAID.values()}
+    assert len({known.words for known in found if known}) >= len(compilers.PARTS) - 2
 
 
 def test_what_a_compiler_prints_never_becomes_a_command() -> None:
-    known = toolchain.recognise("fatal error: x.h;rm: No such file", "nvcc")
+    known = compilers.recognise("fatal error: x.h;rm: No such file", "nvcc")
     assert known
     assert not any(";rm" in fix.command for fix in known.problem.fixes)
 

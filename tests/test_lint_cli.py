@@ -183,5 +183,5 @@ def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "gpudoctor", "images", "lint", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    assert "gpudoctor.containers.lint.report" in imported
+    assert "gpudoctor.lint.report" in imported
     assert imported & {"docker", "requests", "pynvml", "gpudoctor.doctor", "gpudoctor.facts"} == set()

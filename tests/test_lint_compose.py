@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.containers.lint import compose, files, yaml_lines
-from gpudoctor.containers.lint.yaml_lines import NoYaml
+from gpudoctor.lint import compose, files, yaml_lines
+from gpudoctor.lint.yaml_lines import NoYaml
 
 
 def services(text: str, **others: str) -> dict[str, compose.Service]:

@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from gpudoctor.containers.lint import dockerfile, installs, instructions, shell
-from gpudoctor.containers.lint.bases import base
-from gpudoctor.containers.lint.instructions import NoDockerfile, Text
-from gpudoctor.containers.lint.variables import expand
+from gpudoctor.lint import dockerfile, installs, instructions, shell
+from gpudoctor.lint.bases import base
+from gpudoctor.lint.instructions import NoDockerfile, Text
+from gpudoctor.lint.variables import expand
 
 
 def parsed(text: str) -> dockerfile.Dockerfile:

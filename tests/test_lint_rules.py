@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from each import each
 
-from gpudoctor.containers.lint import catalog, files
-from gpudoctor.containers.lint.model import STATUSES, Rule
+from gpudoctor.lint import catalog, files
+from gpudoctor.lint.model import STATUSES, Rule
 
 CASES = Path(__file__).parent / "lint"
 RULES = catalog.all_rules()

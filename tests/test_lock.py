@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.containers import lock
-from gpudoctor.containers.images import Image
+from gpudoctor.containers.images import lock
+from gpudoctor.containers.images.catalog import Image
 from gpudoctor.errors import UserError
 
 DIGEST = "sha256:" + "0" * 64

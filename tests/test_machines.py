@@ -16,7 +16,8 @@ import pytest
 import safe_script
 import yaml
 
-from gpudoctor import catalog, doctor, snapshot
+from gpudoctor import catalog, doctor
+from gpudoctor.files import snapshot
 from gpudoctor.model import Report, Skip, Snapshot, Status
 
 

@@ -12,9 +12,10 @@ import pytest
 from stand_in import run
 from test_judging import memory, taken
 
-from gpudoctor import baseline, catalog, doctor, measure, snapshot
+from gpudoctor import catalog, doctor, measure
 from gpudoctor.cli import sharing
 from gpudoctor.errors import UserError
+from gpudoctor.files import baseline, snapshot
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.report import markdown, terminal, words
 

@@ -20,10 +20,10 @@ from measuring_run import TORCH, job, patched
 from test_worker import PROBES, ask, every_python, pythons
 from waiting import until
 
-from gpudoctor import target
-from gpudoctor.measuring.history import FINEST_SECONDS, POINTS, History
-from gpudoctor.measuring.sampler import MOST_SAMPLES, Samples
+from gpudoctor import interpreter
 from gpudoctor.model import Reply
+from gpudoctor.worker.measuring.history import FINEST_SECONDS, POINTS, History
+from gpudoctor.worker.measuring.sampler import MOST_SAMPLES, Samples
 
 HERE = Path(__file__).parent
 NVML = (HERE / "fake_pynvml.py").read_text()
@@ -69,7 +69,7 @@ def measured(made: dict[str, Any], python: str = sys.executable) -> dict[str, Re
             assert message["measured"] not in replies
             replies[message["measured"]] = Reply(**message["reply"])
 
-    assert target.Interpreter(python).run(made, hear) == 0
+    assert interpreter.Interpreter(python).run(made, hear) == 0
     return replies
 
 

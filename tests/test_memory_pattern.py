@@ -13,12 +13,12 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.measuring import bench
-from gpudoctor.measuring.driver import CudaError, Driver
 from gpudoctor.model import Action, Finding, Reply, Skip
-from gpudoctor.workloads import memory_pattern
+from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.measuring.driver import CudaError, Driver
+from gpudoctor.worker.workloads import memory_pattern
 
-CHECK = catalog.load(catalog.folder("checks") / "memory_pattern.py")
+CHECK = catalog.checks()["memory-pattern"]
 WORD, MASK = 8, (1 << 64) - 1
 CHUNK_WORDS = 16
 CHUNK = CHUNK_WORDS * WORD
@@ -145,7 +145,7 @@ def test_an_error_of_ecc_is_a_result(tested: Any) -> None:
 
 
 def test_the_kernels_are_those_of_the_driver_layer() -> None:
-    assert ".visible .entry expect_pattern(" in __import__("gpudoctor.measuring.driver", fromlist=["kernels"]).kernels()
+    assert ".visible .entry expect_pattern(" in __import__("gpudoctor.worker.measuring.driver", fromlist=["kernels"]).kernels()
     assert callable(Driver.allocate)
 
 

@@ -8,7 +8,7 @@ from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts.texts import Text
-from gpudoctor.judging import messages as judged
+from gpudoctor.judging.texts import messages as judged
 from gpudoctor.knowledge import messages
 
 SHORTEST_ANCHOR = 6

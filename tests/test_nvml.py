@@ -17,8 +17,8 @@ from gpudoctor.facts.gpu_records import Mode, RemappedRows
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Skip, Unavailable
-from gpudoctor.probes import nvml as probe
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import nvml as probe
+from gpudoctor.worker.probes.machine import Machine
 
 CODES = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
 OTHER_PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.[89].*/bin/python"))

@@ -14,8 +14,8 @@ from stand_in import environment, run
 from test_report import REPORT
 
 import gpudoctor
-from gpudoctor import opening, snapshot
 from gpudoctor.errors import UserError
+from gpudoctor.files import opening, snapshot
 from gpudoctor.model import Status
 from gpudoctor.report import formats
 

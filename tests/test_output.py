@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from stand_in import TAKEN, Doctor, environment, few_checks, raising, run
 
-from gpudoctor import snapshot
 from gpudoctor.cli import output
 from gpudoctor.errors import WorkError
+from gpudoctor.files import snapshot
 
 
 @pytest.fixture

@@ -21,12 +21,14 @@ import pages
 import pytest
 import yaml
 
-from gpudoctor import catalog, checkup, doctor, opening, probes
+from gpudoctor import catalog, checkup, doctor
 from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.files import opening
 from gpudoctor.model import Action, Check, Confidence, Diagnosis, Report, Result, Status
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS
 from gpudoctor.redaction.tokens import is_token
 from gpudoctor.report import formats, terminal, tickets
+from gpudoctor.worker import probes
 
 every_page = pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.stem)
 EXAMPLE = pages.DOCS / "add-a-check.md"
@@ -180,7 +182,7 @@ def example(tmp_path: Path) -> tuple[Check, Path]:
             path = tmp_path / block.comments["file"]
             path.parent.mkdir(parents=True)
             path.write_text(block.text)
-    return catalog.load(tmp_path / "checks" / "host_memory.py"), tmp_path
+    return catalog.load(tmp_path / "checks" / "limits" / "host_memory.py"), tmp_path
 
 
 def test_the_example_of_a_check_finds_what_its_machine_has(example: tuple[Check, Path]) -> None:

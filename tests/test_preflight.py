@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from each import each
 
-from gpudoctor.containers import gpus, images, requirement
-from gpudoctor.containers.here import Card, Here, card, here
-from gpudoctor.containers.preflight import Needs, Verdict, driver_cuda, least_driver, needs_of, verdict
+from gpudoctor.containers.engine import gpus
+from gpudoctor.containers.images import catalog, requirement
+from gpudoctor.containers.images.machine import Card, Here, card, here
+from gpudoctor.containers.images.preflight import Needs, Verdict, driver_cuda, least_driver, needs_of, verdict
 
 H100, H200, A100, L4, V100, P100, K80, B200, B300 = map(
     card, (0x2330, 0x2335, 0x20B5, 0x27B8, 0x1DB6, 0x15F8, 0x102D, 0x2901, 0x3182)
@@ -22,7 +23,7 @@ CUDA_12_6 = "cuda-12.6-devel-ubuntu22.04"
 
 
 def judged(name: str, driver: str | None, *gpus: Card, is_wsl: bool = False) -> Verdict:
-    return verdict(images.catalog()[name].needs, Here(driver, gpus, is_wsl=is_wsl))
+    return verdict(catalog.images()[name].needs, Here(driver, gpus, is_wsl=is_wsl))
 
 
 @each(
@@ -190,7 +191,7 @@ def test_forward_compatibility_is_not_promised_to_gpus_that_are_not_known() -> N
 
 
 def test_processors() -> None:
-    needs = replace(images.catalog()["pytorch-24.08"].needs, processors=("arm64",))
+    needs = replace(catalog.images()["pytorch-24.08"].needs, processors=("arm64",))
     assert verdict(needs, Here("560.35.03", (H100,), "amd64")).brief == "no: processor"
     assert verdict(needs, Here("560.35.03", (H100,), "arm64")).runs == "yes"
     assert verdict(needs, Here(None, (), "amd64")).runs == "no"
@@ -321,7 +322,7 @@ def test_needs_of_a_registry_s_configuration() -> None:
 
 
 def test_what_the_table_knows_fills_what_the_configuration_does_not_say() -> None:
-    known = images.catalog()["pytorch-24.08"].needs
+    known = catalog.images()["pytorch-24.08"].needs
     needs = needs_of(NGC, known)
     assert (needs.branches, needs.least) == (known.branches, (6, 0))
     assert needs_of({"Config": {"Env": None}}, known) == replace(known, require=())

@@ -6,7 +6,7 @@ import machine
 import pytest
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.next_boot import next_kernel, stays
+from gpudoctor.judging.driver.next_boot import next_kernel, stays
 from gpudoctor.model import Reply, Snapshot
 
 

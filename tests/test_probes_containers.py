@@ -19,8 +19,8 @@ from gpudoctor.facts.container import Container
 from gpudoctor.facts.limits import Limits
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply
-from gpudoctor.probes import container, limits, runtime, services, wsl
-from gpudoctor.probes.machine import Answer, Machine
+from gpudoctor.worker.probes import container, limits, runtime, services, wsl
+from gpudoctor.worker.probes.machine import Answer, Machine
 
 PROBES = (container, limits, runtime, services, wsl)
 Write = Callable[..., Machine]
@@ -252,8 +252,8 @@ def test_service_files(write: Write) -> None:
 
 ASK_ALL = """
 import json
-from gpudoctor.probes import container, limits, runtime, services, wsl
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import container, limits, runtime, services, wsl
+from gpudoctor.worker.probes.machine import Machine
 probes = (container, limits, runtime, services, wsl)
 print(json.dumps([[question, vars(reply)] for probe in probes for question, reply in probe.ask(Machine())]))
 """
@@ -268,7 +268,7 @@ def oldest_python() -> str | None:
 def test_this_machine_answers(python: str | None) -> None:
     if python is None:
         pytest.skip("there is no Python 3.8 here")
-    root = Path(container.__file__).parents[2]
+    root = Path(container.__file__).parents[3]
     done = subprocess.run([python, "-c", ASK_ALL], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

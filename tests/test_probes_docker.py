@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.replies import Replies
-from gpudoctor.facts.runtime import Runtime
 from gpudoctor.model import Reply
-from gpudoctor.probes import runtime
-from gpudoctor.probes.machine import Answer, Machine
+from gpudoctor.worker.probes import runtime
+from gpudoctor.worker.probes.machine import Answer, Machine
 
 Write = Callable[..., Machine]
 
@@ -113,7 +113,7 @@ def docker_reply(machine: Machine) -> Reply:
 
 def test_docker_is_asked(daemon: Server) -> None:
     reply = docker_reply(Machine("."))
-    docker = Runtime(Replies({"docker": reply})).docker
+    docker = Engines(Replies({"docker": reply})).docker
     assert docker is not None
     assert docker.version == "20.10.24+dfsg1"
     assert docker.runtimes == ("io.containerd.runc.v2", "nvidia")
@@ -222,7 +222,7 @@ def test_daemon_json_without_what_is_private(write: Write) -> None:
 @pytest.mark.parametrize(("right", "wrong"), [('"192.0.2.7"', '"192.0.2.7" "192.0.2.6"'), ("],", "]")])
 def test_what_is_wrong_in_daemon_json_stays_wrong(write: Write, right: str, wrong: str) -> None:
     broken = DAEMON_JSON.replace(right, wrong)
-    facts = Runtime(Replies(asked(runtime.ask(write({"/etc/docker/daemon.json": broken})))))
+    facts = Engines(Replies(asked(runtime.ask(write({"/etc/docker/daemon.json": broken})))))
     with pytest.raises(json.JSONDecodeError) as failure:
         json.loads(broken)
     assert facts.daemon_json_error is not None
@@ -245,7 +245,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 
 def test_containerd_without_its_registries(write: Write) -> None:
     machine = write({"/etc/containerd/config.toml": CONTAINERD, "/etc/containerd/conf.d/99-nvidia.toml": CONTAINERD})
-    for text in Runtime(Replies(asked(runtime.ask(machine)))).containerd_config.values():
+    for text in Engines(Replies(asked(runtime.ask(machine)))).containerd_config.values():
         assert 'default_runtime_name = "nvidia"' in text
         assert 'BinaryName = "/usr/bin/nvidia-container-runtime"' in text
         for private in ("jane", "hunter2", "example.org"):
@@ -262,7 +262,7 @@ def test_programs_are_followed_inside_the_root(write: Write) -> None:
     assert (programs["docker"]["path"], programs["docker"]["real"]) == ("/snap/bin/docker", "/usr/bin/snap")
     assert programs["nvidia-ctk"]["changed"] > 0
     assert "changed" not in programs["podman"]
-    assert Runtime(Replies(replies)).is_snap
+    assert Engines(Replies(replies)).is_snap
 
 
 def test_when_the_daemon_was_started(write: Write) -> None:
@@ -270,7 +270,7 @@ def test_when_the_daemon_was_started(write: Write) -> None:
     machine = write({"/proc/stat": "cpu 1\nbtime 1000\n", "/proc/7/stat": f"7 (dockerd) {fields}"})
     replies = asked(runtime.ask(machine))
     assert replies["runtime-processes"].value["started"] == {"dockerd": 50000}
-    assert Runtime(Replies(replies)).daemon_started() == 1000 + 50000 / os.sysconf("SC_CLK_TCK")
+    assert Engines(Replies(replies)).daemon_started() == 1000 + 50000 / os.sysconf("SC_CLK_TCK")
 
 
 def test_cdi_specifications_from_their_start(write: Write) -> None:
@@ -308,7 +308,7 @@ def test_where_a_context_leads(write: Write, host: str, shown: str, elsewhere: b
     machine = write(context("lab", host))
     name, reply = next(answer for answer in runtime.ask(machine) if answer[0] == "docker-context")
     assert reply.value == {"currentContext": "lab", "endpoint": shown}
-    facts = Runtime(Replies({name: reply}))
+    facts = Engines(Replies({name: reply}))
     assert (facts.endpoint, facts.daemon_is_elsewhere, facts.context_is_missing) == (shown, elsewhere, False)
     for private in ("jane", "example.org", "192.0.2.7"):
         assert private not in str(reply)
@@ -321,6 +321,6 @@ def test_the_daemon_of_the_context_is_the_one_that_is_asked(write: Write) -> Non
 
 def test_a_context_that_does_not_exist(write: Write) -> None:
     machine = write({"/root/.docker/config.json": json.dumps({"currentContext": "gone"})})
-    facts = Runtime(Replies(asked(runtime.ask(machine))))
+    facts = Engines(Replies(asked(runtime.ask(machine))))
     assert facts.context_is_missing
     assert not facts.daemon_is_elsewhere

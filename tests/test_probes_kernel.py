@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.model import Reply
-from gpudoctor.probes import devices, kernel_log, modules, pci, system
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import devices, kernel_log, modules, pci, system
+from gpudoctor.worker.probes.machine import Machine
 
 PROBES = (system, modules, pci, devices, kernel_log)
 
@@ -269,8 +269,8 @@ def old_python() -> str | None:
 
 SCRIPT = """
 import sys
-from gpudoctor.probes import devices, kernel_log, modules, pci, system
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import devices, kernel_log, modules, pci, system
+from gpudoctor.worker.probes.machine import Machine
 for probe in (devices, kernel_log, modules, pci, system):
     for root in ("/", sys.argv[1]):
         for question, reply in probe.ask(Machine(root)):
@@ -280,6 +280,6 @@ for probe in (devices, kernel_log, modules, pci, system):
 
 @pytest.mark.skipif(old_python() is None, reason="Python 3.8 is not here")
 def test_python_3_8(bus: Path) -> None:
-    environment = dict(os.environ, PYTHONPATH=str(Path(system.__file__).parents[2]), PYTHONDONTWRITEBYTECODE="1")
+    environment = dict(os.environ, PYTHONPATH=str(Path(system.__file__).parents[3]), PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run([old_python() or sys.executable, "-c", SCRIPT, str(bus)], env=environment, capture_output=True)
     assert done.stderr.decode() == ""

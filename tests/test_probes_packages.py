@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from folder_machine import SITE, Folder, python_lives_in
 
-from gpudoctor.probes import packages
+from gpudoctor.worker.probes import packages
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from folder_machine import SITE, Folder, python_lives_in
 
-from gpudoctor.probes import environment, interpreter, libraries, packages, toolchain
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.probes import environment, interpreter, libraries, packages, toolchain
+from gpudoctor.worker.probes.machine import Machine
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 
@@ -65,7 +65,7 @@ def test_nccl_files(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_import_path_has_each_folder_once_and_not_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib64").symlink_to("lib")
-    own = str(Path(interpreter.__file__).parents[2])
+    own = str(Path(interpreter.__file__).parents[3])
     monkeypatch.setattr(sys, "path", [own, "", str(tmp_path / "lib"), str(tmp_path / "lib64")])
     assert interpreter.import_path() == [str(tmp_path / "lib")]
 

@@ -16,11 +16,11 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.measuring import bench, one_kernel, square
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot
-from gpudoctor.workloads import profile_ncu, profile_nsys, profile_torch
+from gpudoctor.worker.measuring import bench, one_kernel, square
+from gpudoctor.worker.workloads import profile_ncu, profile_nsys, profile_torch
 
-CHECK = catalog.load(catalog.folder("checks") / "gpu_profiling.py")
+CHECK = catalog.checks()["gpu-profiling"]
 COLUMNS = (
     *("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device"),
     *("CC", "Section Name", "Metric Name", "Metric Unit", "Metric Value"),
@@ -81,15 +81,15 @@ def test_ncu_gives_a_row(fake: Any, tmp_path: Path) -> None:
     assert found["ncu"]["path"] == str(path)
     arguments = (tmp_path / "arguments").read_text()
     assert "--clock-control none" in arguments
-    assert arguments.strip().endswith("-m gpudoctor.measuring.one_kernel 3")
+    assert arguments.strip().endswith("-m gpudoctor.worker.measuring.one_kernel 3")
     environment = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines() if "=" in line)
     for name in ("HOME", "TMPDIR"):  # ncu leaves files in both
         assert Path(environment[name]).is_relative_to(tmp_path)
-    assert Path(environment["PYTHONPATH"].split(":")[0], "gpudoctor", "measuring", "one_kernel.py").exists()
+    assert Path(environment["PYTHONPATH"].split(":")[0], "gpudoctor", "worker", "measuring", "one_kernel.py").exists()
 
 
 def test_the_program_that_is_profiled_starts_by_its_name(tmp_path: Path) -> None:
-    from gpudoctor.measuring import programs
+    from gpudoctor.worker.measuring import programs
 
     environment = programs.python_environment()
     ran = programs.run([*one_kernel.command(0)[:-1], "not a number"], 20, str(tmp_path), **environment)

@@ -21,11 +21,11 @@ from lab_registry import Registry
 from waiting import until
 
 from gpudoctor.cli import main
-from gpudoctor.containers import engine as engines
-from gpudoctor.containers import images, lock, preflight, pulling
-from gpudoctor.containers import registry as registries
-from gpudoctor.containers.engine import Engine
-from gpudoctor.containers.images import Image
+from gpudoctor.containers.engine import client as engines
+from gpudoctor.containers.engine.client import Engine
+from gpudoctor.containers.images import catalog, lock, preflight, pulling
+from gpudoctor.containers.images import registry as registries
+from gpudoctor.containers.images.catalog import Image
 from gpudoctor.errors import UserError
 
 PYTORCH = "pytorch-24.08"
@@ -274,7 +274,7 @@ def test_an_image_that_is_built_here_is_never_pulled(tmp_path: Path) -> None:
         def image(self, reference: str, seconds: float = 0) -> None:
             return None
 
-    image = images.resolve("cupy")
+    image = catalog.resolve("cupy")
     with pytest.raises(UserError, match="was not built yet: gpudoctor images build cupy"):
         pulling.ensure(Nothing("docker", {}), image, lock.pinned(image, True))
 

@@ -16,7 +16,7 @@ import yaml
 from lab_registry import Registry
 from packaging.requirements import Requirement
 
-from gpudoctor.containers import building, images
+from gpudoctor.containers.images import building, catalog
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("cupy", "doctor", "numba")
@@ -27,7 +27,7 @@ def test_recipes_keep_the_rules(name: str) -> None:
     folder = ROOT / "images" / name
     text = (folder / "Dockerfile").read_text()
     about = yaml.safe_load((folder / "image.yaml").read_text())
-    assert about["base"] == building.base_of(images.resolve(name))
+    assert about["base"] == building.base_of(catalog.resolve(name))
     assert not re.search(r"^# *syntax=", text, re.MULTILINE)  # it would be pulled from Docker Hub
     assert text.count("FROM ${BASE}") == 2
     assert re.findall(r"^USER (\d+):", text, re.MULTILINE)[-1] != "0"

@@ -11,13 +11,13 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.errors import UserError
+from gpudoctor.files.snapshot import SCHEMA
 from gpudoctor.knowledge import messages
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.probes import runtime, toolchain
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS, own_words, redacted
 from gpudoctor.redaction.paths import says_nothing
 from gpudoctor.report import explanation
-from gpudoctor.snapshot import SCHEMA
+from gpudoctor.worker.probes import runtime, toolchain
 
 
 def taken(*lines: str, **replies: object) -> Snapshot:

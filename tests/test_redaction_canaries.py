@@ -12,7 +12,8 @@ import machine
 import msgspec
 import pytest
 
-from gpudoctor import bundle, catalog, doctor, opening, snapshot
+from gpudoctor import catalog, doctor
+from gpudoctor.files import bundle, opening, snapshot
 from gpudoctor.model import Reply, Report, Snapshot, Status
 from gpudoctor.redaction import Redacted, redacted
 from gpudoctor.report import formats, terminal

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpudoctor.files.snapshot import SCHEMA
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.redaction import redacted
-from gpudoctor.snapshot import SCHEMA
 
 PARTS = 4  # so that two workers share them
 LINES = yaml.load((Path(__file__).parent / "redaction_lines.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)

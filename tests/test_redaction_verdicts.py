@@ -12,7 +12,8 @@ import machine
 import pytest
 import yaml
 
-from gpudoctor import catalog, doctor, evidence, snapshot
+from gpudoctor import catalog, doctor, evidence
+from gpudoctor.files import snapshot
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.redaction import redacted
 from gpudoctor.report import formats

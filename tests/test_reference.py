@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gpudoctor.containers.reference import Reference, parse
+from gpudoctor.containers.images.reference import Reference, parse
 from gpudoctor.errors import UserError
 
 SHA256 = "sha256:" + "0123456789abcdef" * 4

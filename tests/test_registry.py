@@ -19,10 +19,10 @@ import requests
 from lab import give_up, need
 from lab_registry import Registry
 
-from gpudoctor.containers import registry as registries
-from gpudoctor.containers import transport
-from gpudoctor.containers.engine import Engine
-from gpudoctor.containers.reference import parse
+from gpudoctor.containers.engine.client import Engine
+from gpudoctor.containers.images import registry as registries
+from gpudoctor.containers.images import transport
+from gpudoctor.containers.images.reference import parse
 from gpudoctor.errors import UserError, WorkError
 
 PYTORCH = "nvidia/pytorch:24.08-py3"

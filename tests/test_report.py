@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from gpudoctor import comparing
+from gpudoctor.files.opening import Opened
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
@@ -25,7 +26,6 @@ from gpudoctor.model import (
     Result,
     Status,
 )
-from gpudoctor.opening import Opened
 from gpudoctor.report import compared, findings, markdown, schema, terminal, words
 from gpudoctor.report import json as json_format
 

@@ -19,11 +19,12 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import main
-from gpudoctor.containers import arrival, caches, command, gpus, guard, profiles, rlimits, running, streams
-from gpudoctor.containers.command import Command, Options
-from gpudoctor.containers.engine import Engine
-from gpudoctor.containers.gpus import Access
-from gpudoctor.containers.place import Place
+from gpudoctor.containers.engine import arrival, gpus, guard, rlimits, streams
+from gpudoctor.containers.engine.client import Engine
+from gpudoctor.containers.engine.gpus import Access
+from gpudoctor.containers.run import caches, command, profiles, running
+from gpudoctor.containers.run.caller import Place
+from gpudoctor.containers.run.command import Command, Options
 from gpudoctor.errors import UserError
 
 GIB = 1 << 30

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.docker
 GPUDOCTOR = (sys.executable, "-m", "gpudoctor")
 # A limit that no daemon may give, in the place of those that are asked for.
 TOO_MUCH = """
-from gpudoctor.containers import rlimits
+from gpudoctor.containers.engine import rlimits
 rlimits.WANTED = {"nofile": "2147483647"}
 rlimits.refused = lambda engine: ()
 from gpudoctor.cli import main

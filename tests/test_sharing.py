@@ -14,8 +14,9 @@ import pytest
 from stand_in import Doctor, environment, few_checks, run
 from terminal import Terminal
 
-from gpudoctor import redaction, snapshot
+from gpudoctor import redaction
 from gpudoctor.cli import sharing
+from gpudoctor.files import snapshot
 from gpudoctor.model import Reply
 from gpudoctor.redaction import KEPT_ON_REQUEST, private_map
 
@@ -182,7 +183,7 @@ def test_a_broken_map_is_said_only_where_it_is_needed(content: bytes, state: Pat
 REMEMBER = """
 import sys
 from types import SimpleNamespace
-from gpudoctor import remembering
+from gpudoctor.redaction import remembering
 words = {"user": {"user-1": sys.argv[1]}}
 remembering.remember(sys.argv[1], SimpleNamespace(tokens=SimpleNamespace(private=lambda: words)))
 """

@@ -9,7 +9,7 @@ import html_machine
 import machine
 import pytest
 
-from gpudoctor.judging.limits import between
+from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Status
 from gpudoctor.report import heading
 from gpudoctor.report.html import page

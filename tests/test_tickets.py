@@ -15,9 +15,10 @@ from stand_in import run
 from test_formats import HOSTILE
 from test_report import REPORT
 
-from gpudoctor import opening, quoting, snapshot
+from gpudoctor import quoting
 from gpudoctor.cli import check
 from gpudoctor.cli.report import PROJECTS
+from gpudoctor.files import opening, snapshot
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.report import tickets
 

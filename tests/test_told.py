@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor import doctor
 from gpudoctor.facts import Facts
 from gpudoctor.facts.texts import Text
-from gpudoctor.judging import messages as judged
+from gpudoctor.judging.texts import messages as judged
 from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Action, Check, Confidence, Diagnosis, Finding, Fix, Problem, Reply, Snapshot
 
@@ -29,7 +29,7 @@ def told(*causes: Problem, confidence: str = "unknown", of: Problem = HANG) -> F
 
 
 def check(id: str, *found: Finding, problems: tuple[Problem, ...] = ()) -> Check:
-    return Check(lambda facts: iter(found), "limits", lambda facts: "fine", problems=problems, id=id)
+    return Check(lambda facts: iter(found), lambda facts: "fine", problems=problems, id=id, area="limits")
 
 
 def diagnosis(*checks: Check) -> tuple[Diagnosis, ...]:

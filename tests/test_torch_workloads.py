@@ -13,10 +13,10 @@ import machine
 import pytest
 
 from gpudoctor import catalog, doctor
-from gpudoctor.measuring import torch_gpu
-from gpudoctor.measuring.bench import Bench, read
 from gpudoctor.model import Figure, Reply, Skip, Status
-from gpudoctor.workloads import attention, caching_allocator, convolution, cuda_graphs, gemm, training_step
+from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring.bench import Bench, read
+from gpudoctor.worker.workloads import attention, caching_allocator, convolution, cuda_graphs, gemm, training_step
 
 Run = Callable[..., dict[str, Any]]
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from gpudoctor import catalog, target
+from gpudoctor import catalog, interpreter
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
 
@@ -29,8 +29,8 @@ OLDEST = (3, 8)
 PROBES = """
 import ctypes, os, sys, time
 from typing import Callable, NamedTuple
-from gpudoctor.model import Reply
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.reply import Reply
+from gpudoctor.worker.probes.machine import Machine
 
 class Probe(NamedTuple):
     name: str
@@ -92,16 +92,16 @@ def pythons() -> list[str]:
 
 @functools.cache
 def ask(python: str, probes: str | None = None, seconds: float = 20.0) -> dict[str, Reply]:
-    sources = target.travelling_sources()
+    sources = interpreter.travelling_sources()
     if probes:
-        sources["gpudoctor/probes/__init__.py"] = probes
+        sources["gpudoctor/worker/probes/__init__.py"] = probes
     replies: dict[str, Reply] = {}
 
     def hear(message: dict[str, Any]) -> None:
         if "question" in message:
             replies[message["question"]] = Reply(**message["reply"])
 
-    target.Interpreter(python).run({"seconds": seconds, "sources": sources}, hear)
+    interpreter.Interpreter(python).run({"seconds": seconds, "sources": sources}, hear)
     return replies
 
 
@@ -154,7 +154,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_is_no_python_gets_one_clear_line(program: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        target.Interpreter(program).run({"seconds": 2.0}, lambda message: None)
+        interpreter.Interpreter(program).run({"seconds": 2.0}, lambda message: None)
     assert "\n" not in str(caught.value)
 
 
@@ -164,11 +164,11 @@ def test_a_python_that_is_too_old_is_told_so() -> None:
         pytest.skip("no Python older than 3.8 here")
     for python in old:
         with pytest.raises(UserError, match=r"older than Python 3\.8"):
-            target.Interpreter(str(python)).run({"seconds": 2.0}, lambda message: None)
+            interpreter.Interpreter(str(python)).run({"seconds": 2.0}, lambda message: None)
 
 
 def test_travelling_files_import_only_the_standard_library() -> None:
-    for name, text in target.travelling_sources().items():
+    for name, text in interpreter.travelling_sources().items():
         if name == "pynvml.py" or not name.endswith(".py"):
             continue
         tree = ast.parse(text, feature_version=OLDEST)
@@ -187,7 +187,7 @@ def test_the_environment_of_the_user_is_what_is_examined(monkeypatch: pytest.Mon
 
 
 def test_checks_parse_on_the_oldest_python() -> None:
-    for file in catalog.folder("checks").glob("*.py"):
+    for file in catalog.files():
         ast.parse(file.read_text(), feature_version=OLDEST)
 
 
@@ -218,9 +218,9 @@ def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monk
         time.sleep(0.3)  # by now it has made its folder
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(target, "widen", interrupt)
+    monkeypatch.setattr(interpreter, "widen", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+        interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
     assert started[0].returncode is not None
     assert list(tmp_path.glob("gpudoctor-*")) == []
 
@@ -231,19 +231,19 @@ def test_an_interrupt_while_the_job_is_tidied_up_is_not_lost(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    really, tidied = target.remove, []
+    really, tidied = interpreter.remove, []
 
     def remove(folder: str) -> None:
         os.kill(os.getpid(), number)
         really(folder)
         tidied.append(folder)
 
-    monkeypatch.setattr(target, "remove", remove)
+    monkeypatch.setattr(interpreter, "remove", remove)
     with pytest.raises(raised):
-        target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+        interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
     assert len(tidied) == 1
     tidied.clear()
-    assert target.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None, patience=5) == number
+    assert interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None, patience=5) == number
     assert len(tidied) == 1
 
 
@@ -251,14 +251,15 @@ def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
     """Removing what was carried must not be cut off: nobody may be there any more to do it."""
     sources = {f"gpudoctor/filler/{number}.py": "" for number in range(3000)} | {
         "gpudoctor/__init__.py": "",
-        "gpudoctor/worker.py": "",
+        "gpudoctor/worker/__init__.py": "",
+        "gpudoctor/worker/main.py": "",
     }
     job = tmp_path / "job"
     job.write_text(json.dumps({"sources": sources, "marker": "of-this-test"}))
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with job.open() as stdin:
         process = subprocess.Popen(
-            [sys.executable, "-c", target.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-c", interpreter.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
         )
     end = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < end:

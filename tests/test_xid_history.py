@@ -6,8 +6,8 @@ import pytest
 
 from gpudoctor import catalog, doctor
 from gpudoctor.facts.kernel_log import boots_of, log_line
+from gpudoctor.files.snapshot import SCHEMA
 from gpudoctor.model import Action, Confidence, Diagnosis, Reply, Snapshot, Status
-from gpudoctor.snapshot import SCHEMA
 
 XIDS = ("xids", "memory-xids", "program-xids", "sxids", "recovery-action", "adapter-init")
 BEGIN = "[    0.000000] Linux version 6.8.0-79-generic"

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import click
 
-from gpudoctor import __version__
 from gpudoctor.cli import ending
 from gpudoctor.cli.lazy import LazyGroup
 from gpudoctor.errors import UserError, WorkError
+from gpudoctor.version import __version__
 
 COMMANDS = {
     "check": "Say what is wrong with this machine or container, and how to fix it.",

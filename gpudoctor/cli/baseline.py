@@ -28,8 +28,9 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     SNAPSHOT is a file of `gpudoctor check --save`, taken when all was well. Later runs of `gpudoctor check` on this machine
     are compared with it, GPU by GPU. GPUs that are not in it keep what they had.
     """
-    from gpudoctor import baseline, catalog, doctor, opening
+    from gpudoctor import catalog, doctor
     from gpudoctor.cli import output
+    from gpudoctor.files import baseline, opening
 
     taken = opening.taken_in(str(snapshot))
     checks = doctor.select(catalog.checks(), "full")
@@ -54,8 +55,8 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
 @_FILE
 def show(file: Path | None) -> None:
     """Show the baseline that runs on this machine are compared with."""
-    from gpudoctor import baseline
     from gpudoctor.cli import output
+    from gpudoctor.files import baseline
 
     found = baseline.read(file)
     if not found.gpus:

@@ -16,7 +16,7 @@ from gpudoctor.errors import UserError
 from gpudoctor.examining import Wanted
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.examine import Request
+    from gpudoctor.collect_container import Request
     from gpudoctor.evidence import Evidence
     from gpudoctor.model import Report, Snapshot
 
@@ -118,8 +118,8 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @sharing.options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    from gpudoctor import snapshot
     from gpudoctor.cli import output
+    from gpudoctor.files import snapshot
 
     options = options_of(given)
     forbid_contradictions(options)
@@ -175,7 +175,7 @@ def _evidence(options: Options) -> Evidence | None:
 
 
 def _replayed(options: Options) -> Snapshot:
-    from gpudoctor import baseline, opening
+    from gpudoctor.files import baseline, opening
 
     taken = opening.at(opening.taken_in(str(options.replay)), options.level)
     saved = baseline.load(options.baseline) if options.baseline else taken.baseline
@@ -199,7 +199,7 @@ def _wanted(options: Options) -> Wanted:
 
 
 def _request(options: Options) -> Request:
-    from gpudoctor.containers.examine import Request
+    from gpudoctor.collect_container import Request
 
     return Request(
         image=options.image or "",

@@ -24,9 +24,9 @@ form = click.option("--format", "form", type=click.Choice(["text", "json"]), def
 
 def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of images, after Tab."""
-    from gpudoctor.containers import images
+    from gpudoctor.containers.images import catalog
 
-    return [CompletionItem(name, help=image.title) for name, image in images.catalog().items() if name.startswith(incomplete)]
+    return [CompletionItem(name, help=image.title) for name, image in catalog.images().items() if name.startswith(incomplete)]
 
 
 def words(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

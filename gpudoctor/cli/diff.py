@@ -41,8 +41,9 @@ def command(
     context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any
 ) -> None:
     how = sharing.chosen(given)
-    from gpudoctor import comparing, opening
+    from gpudoctor import comparing
     from gpudoctor.cli import output
+    from gpudoctor.files import opening
     from gpudoctor.report import compared, terminal
 
     form = form or sharing.text_or_json(destination)
@@ -70,7 +71,7 @@ def command(
 
 def _read(path: str) -> Report | Snapshot:
     """Both are judged by every check: what only one level looks at is no difference."""
-    from gpudoctor import opening
+    from gpudoctor.files import opening
     from gpudoctor.model import Report
 
     found = opening.read(path)

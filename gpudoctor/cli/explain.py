@@ -63,8 +63,9 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or files; - reads standard input.")
-    from gpudoctor import evidence, explaining, snapshot
+    from gpudoctor import evidence, explaining
     from gpudoctor.cli import output
+    from gpudoctor.files import snapshot
 
     form = form or sharing.text_or_json(destination)
     about = list(explaining.known(what))

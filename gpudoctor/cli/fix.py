@@ -18,8 +18,8 @@ from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
-    from gpudoctor.fixes.plan import Step
     from gpudoctor.model import Report, Snapshot
+    from gpudoctor.repair.plan import Step
 
 _LISTED = 6
 _EPILOG = """\
@@ -121,7 +121,8 @@ def _must_be_known(names: tuple[str, ...]) -> None:
 
 
 def _taken(options: Options) -> Snapshot:
-    from gpudoctor import evidence, opening
+    from gpudoctor import evidence
+    from gpudoctor.files import opening
 
     told = evidence.gather(options.logs) if options.logs else None
     if told and told.snapshot:
@@ -148,7 +149,7 @@ def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step
     """Of all that was found, or of the problems that were named: those that are not here have their general fixes."""
     from gpudoctor import catalog, fixes
     from gpudoctor.facts import Facts
-    from gpudoctor.fixes import plan
+    from gpudoctor.repair import plan
 
     wanted = [entry for entry in report.diagnosis if not options.problems or entry.problem in options.problems]
     steps = plan.of_report(wanted)
@@ -168,7 +169,7 @@ def _nothing(report: Report) -> str:
 
 def _print(options: Options, steps: Sequence[Step], notes: Sequence[str], report: Report) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.fixes import script
+    from gpudoctor.repair import script
 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
     if options.destination:
@@ -179,8 +180,8 @@ def _print(options: Options, steps: Sequence[Step], notes: Sequence[str], report
 
 
 def _run(options: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
-    from gpudoctor.fixes import asking
-    from gpudoctor.fixes.running import Failed, Quit, Runner
+    from gpudoctor.repair import asking
+    from gpudoctor.repair.running import Failed, Quit, Runner
 
     path = options.journal or _default_journal()
     with _opened(path) as journal:
@@ -205,7 +206,7 @@ def _run(options: Options, steps: Sequence[Step], notes: Sequence[str], before: 
 
 
 def _said(runner: object, path: Path) -> None:
-    from gpudoctor.fixes.running import Runner
+    from gpudoctor.repair.running import Runner
 
     assert isinstance(runner, Runner)
     click.echo("")
@@ -225,7 +226,7 @@ def _said(runner: object, path: Path) -> None:
 
 
 def _has_run(runner: object) -> bool:
-    from gpudoctor.fixes.running import Runner
+    from gpudoctor.repair.running import Runner
 
     assert isinstance(runner, Runner)
     return any("was left out" not in line for line in runner.done)
@@ -248,7 +249,7 @@ def _compared(heading: str, before: Report, after: Report, failed: bool, waits_f
 
 def _busy() -> list[str]:
     from gpudoctor.facts import Facts
-    from gpudoctor.fixes import busy
+    from gpudoctor.repair import busy
 
     return busy.users(Facts(_asked(Options((), None, None, (), None, False, None, 20))))
 

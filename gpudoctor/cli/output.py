@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from gpudoctor import writing
 from gpudoctor.errors import WorkError
-from gpudoctor.writing import make_folder, must_be_writable
+from gpudoctor.files import writing
+from gpudoctor.files.writing import make_folder, must_be_writable
 
 __all__ = ["make_folder", "must_be_writable", "progress", "show", "write"]
 

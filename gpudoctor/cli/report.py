@@ -16,8 +16,8 @@ from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
     from gpudoctor.cli.sharing import Sharing
+    from gpudoctor.files.opening import Opened
     from gpudoctor.model import Report, Snapshot
-    from gpudoctor.opening import Opened
 
 PROJECTS = ("github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver")
 _EPILOG = """\
@@ -65,7 +65,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"], bool(given["bundle"]))
     opened, shared = sharing.leaving(found, given["file"] or "this machine", how)
     if given["bundle"]:
-        from gpudoctor import bundle
+        from gpudoctor.files import bundle
 
         output.write(given["bundle"], bundle.packed(opened.report, opened.taken, shared.sweep))
     else:
@@ -123,7 +123,7 @@ def _found(
     file: str | None, level: str | None, python: str | None, project: str | None, is_bundle: bool
 ) -> tuple[Report | Snapshot, int]:
     """And the signal (0: none) that cut the measuring off."""
-    from gpudoctor import opening
+    from gpudoctor.files import opening
     from gpudoctor.model import Report
 
     if file:

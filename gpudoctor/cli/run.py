@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS, container_options
-from gpudoctor.containers import gpus, profiles
+from gpudoctor.containers.engine import gpus
+from gpudoctor.containers.run import profiles
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.command import Command
-    from gpudoctor.containers.engine import Engine
-    from gpudoctor.containers.gpus import Access
-    from gpudoctor.containers.images import Image
-    from gpudoctor.containers.running import Ended
+    from gpudoctor.containers.engine.client import Engine
+    from gpudoctor.containers.engine.gpus import Access
+    from gpudoctor.containers.images.catalog import Image
+    from gpudoctor.containers.run.command import Command
+    from gpudoctor.containers.run.running import Ended
 
 _PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles.PROFILES.items())
 _HELP = f"""{COMMANDS["run"]}
@@ -162,19 +163,20 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 @click.argument("command", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    from gpudoctor.containers import command as commands
-    from gpudoctor.containers import engine as engines
-    from gpudoctor.containers import images, lock, place
-    from gpudoctor.containers.running import Run
+    from gpudoctor.containers.engine import client as engines
+    from gpudoctor.containers.images import catalog, lock
+    from gpudoctor.containers.run import caller
+    from gpudoctor.containers.run import command as commands
+    from gpudoctor.containers.run.running import Run
 
     ours = Ours(**{field.name: given.pop(field.name) for field in fields(Ours)})
     options = commands.Options(**given)
-    image = images.resolve(ours.image, ours.registry)
+    image = catalog.resolve(ours.image, ours.registry)
     reference = lock.pinned(image, ours.locked)
     engine = engines.find(ours.engine)
     access = gpus.access(engine, ours.gpus, ours.gpu_mode)
     about = _image(engine, image, reference, ours)
-    where = place.here(engine, profiles.of(options.profiles).devices)
+    where = caller.here(engine, profiles.of(options.profiles).devices)
     if ours.dry_run and sys.stdin is not None:  # the output may go to a file, and what is in it then to a terminal
         where = replace(where, has_terminal=sys.stdin.isatty())
     built = commands.build(engine, reference, about, access, options, where)
@@ -190,7 +192,7 @@ def command(context: click.Context, /, **given: Any) -> None:
 
 
 def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str, Any]:
-    from gpudoctor.containers import pulling
+    from gpudoctor.containers.images import pulling
 
     if ours.dry_run:
         return engine.image(reference) or {}
@@ -222,9 +224,9 @@ def _finish(engine: Engine, access: Access, ended: Ended, is_quiet: bool) -> int
 
 def _why(engine: Engine, access: Access, ended: Ended) -> str:
     """What the engine's own words mean, with what this machine says to them."""
-    from gpudoctor.containers import dissect
+    from gpudoctor import start_failures
 
-    start = dissect.Start(
+    start = start_failures.Start(
         engine="podman" if engine.is_podman else "docker",
         version=engine.version,
         image=ended.command.image,
@@ -233,7 +235,7 @@ def _why(engine: Engine, access: Access, ended: Ended) -> str:
         message=ended.refusal,
         code=ended.code,
     )
-    return dissect.text(dissect.explain(start)).rstrip()
+    return start_failures.text(start_failures.explain(start)).rstrip()
 
 
 def _tell(line: str) -> None:

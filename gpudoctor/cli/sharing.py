@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from gpudoctor.files.opening import Opened
     from gpudoctor.model import Report, Snapshot
-    from gpudoctor.opening import Opened
 
 # As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
 KEEP = (
@@ -118,8 +118,8 @@ def shared(
     """
     if how.no_redact or to_terminal:
         return as_it_is(taken)
-    from gpudoctor import redaction, remembering
-    from gpudoctor.redaction import private_map
+    from gpudoctor import redaction
+    from gpudoctor.redaction import private_map, remembering
 
     if how.same_map and tokens is None:
         tokens = private_map.latest(private_map.read(private_map.default_path()))
@@ -135,7 +135,7 @@ def leaving(
     found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = "", beside: Shared | None = None
 ) -> tuple[Opened, Shared]:
     """What was read or asked, as it may leave this machine, judged once. beside: what it is compared with has its tokens."""
-    from gpudoctor import opening
+    from gpudoctor.files import opening
     from gpudoctor.model import Report
 
     tokens = beside.tokens if beside else None

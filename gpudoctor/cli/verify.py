@@ -14,8 +14,8 @@ from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
+    from gpudoctor.files.opening import Opened
     from gpudoctor.model import Report, Snapshot
-    from gpudoctor.opening import Opened
     from gpudoctor.report.verified import Verified
 
 _EPILOG = """\
@@ -41,8 +41,8 @@ Exit code: 0 all of it is well now, 1 something is not, 2 wrong usage,
 @click.pass_context
 def command(context: click.Context, /, file: str, python: str | None, append: Path | None, verbose: bool, **given: Any) -> None:
     how = sharing.chosen(given)
-    from gpudoctor import opening
     from gpudoctor.cli import output
+    from gpudoctor.files import opening
     from gpudoctor.report import formats, terminal, verified
 
     if append:

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
+from gpudoctor.files.opening import Opened
 from gpudoctor.model import Check, Diagnosis, Figure, Reply, Report, Snapshot, Status
-from gpudoctor.opening import Opened
 from gpudoctor.report import words
 
 _WORST = (Status.PASS, Status.WARN, Status.FAIL)

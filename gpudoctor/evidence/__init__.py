@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from gpudoctor import __version__
 from gpudoctor.errors import UserError
 from gpudoctor.evidence import kernel, source
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.readers import READERS
 from gpudoctor.evidence.scan import Excerpt, scan
+from gpudoctor.files.snapshot import SCHEMA, parse
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.snapshot import SCHEMA, parse
+from gpudoctor.version import __version__
 
 TEXT = "text:"
 """A reply with this prefix and a name holds what was kept of a text."""
@@ -49,7 +49,7 @@ def gather(paths: Iterable[str]) -> Evidence:
             taken = parse(beginning + b"".join(chunks), name)
             continue
         if source.holds_ours(beginning):
-            from gpudoctor import opening
+            from gpudoctor.files import opening
 
             if path == "-":
                 raise UserError("a bundle or a page of gpudoctor is read from a file: name it, in the place of -")

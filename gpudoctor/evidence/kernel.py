@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.facts.kernel_log import boots_of, log_line
 from gpudoctor.model import Reply
-from gpudoctor.probes.kernel_log import PRIVATE, RELEVANT
+from gpudoctor.worker.probes.kernel_log import PRIVATE, RELEVANT
 
 if TYPE_CHECKING:
     from gpudoctor.evidence.scan import Excerpt

@@ -8,6 +8,7 @@ from gpudoctor.facts.container import Container
 from gpudoctor.facts.cuda import Cuda
 from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.driver import Driver
+from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.environment import Environment
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.libraries import Libraries
@@ -18,7 +19,6 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import Pci
 from gpudoctor.facts.python import Python
 from gpudoctor.facts.replies import Replies
-from gpudoctor.facts.runtime import Runtime
 from gpudoctor.facts.services import Services
 from gpudoctor.facts.system import System
 from gpudoctor.facts.texts import Texts
@@ -102,8 +102,8 @@ class Facts:
         return Wsl(self.replies)
 
     @cached_property
-    def runtime(self) -> Runtime:
-        return Runtime(self.replies)
+    def engines(self) -> Engines:
+        return Engines(self.replies)
 
     @cached_property
     def services(self) -> Services:

@@ -14,7 +14,7 @@ from gpudoctor.fixes.host import known
 from gpudoctor.fixes.pip import Call, joined
 from gpudoctor.fixes.projects import BEFORE, PYTORCH_INDEX, as_before, in_poetry, pipenv, poetry, uv
 from gpudoctor.model import Fix
-from gpudoctor.probes.interpreter import project_folder
+from gpudoctor.worker.probes.interpreter import project_folder
 
 NEW = "~/gpu-env"
 IN_NEW = f"{NEW}/bin/python"

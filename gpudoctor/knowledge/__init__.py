@@ -18,23 +18,11 @@ from gpudoctor.knowledge.cuda import (
     toolkits,
 )
 from gpudoctor.knowledge.errors import cuda_error, nvml_error
-from gpudoctor.knowledge.gpus import (
-    architecture_of_device,
-    gpu_by_device_id,
-    gpu_by_name,
-    gpus_by_device_id,
-)
+from gpudoctor.knowledge.gpus import architecture_of_device, gpu_by_device_id, gpu_by_name, gpus_by_device_id
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
 from gpudoctor.knowledge.performance import nvlink_shares, operations_per_clock, pcie_share, reachable_share
 from gpudoctor.knowledge.rm import rm_failure, rm_status, rm_step
-from gpudoctor.knowledge.wheels import (
-    packages,
-    runs_on,
-    torch_architectures,
-    torch_release,
-    variant,
-    variant_for_driver,
-)
+from gpudoctor.knowledge.wheels import packages, runs_on, torch_architectures, torch_release, variant, variant_for_driver
 from gpudoctor.knowledge.xids import sxid, xid, xid_action
 
 __all__ = [

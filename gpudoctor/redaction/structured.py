@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.model import Reply, Snapshot
-from gpudoctor.probes import environment
 from gpudoctor.redaction import interfaces
 from gpudoctor.redaction.common import SYSTEM_GROUPS
 from gpudoctor.redaction.secret_forms import NAME_OF_SECRET
 from gpudoctor.redaction.texts import Texts
 from gpudoctor.redaction.tokens import is_token
+from gpudoctor.worker.probes import environment
 
 _INTERFACE = "/sys/class/net/"
 _OF_INTERFACES = re.compile(r"\w*(?:IFNAME|NET_DEVICES)\w*")

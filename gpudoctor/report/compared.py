@@ -14,8 +14,8 @@ from rich.text import Text
 from gpudoctor.comparing import ABSENT, Change, Comparison
 from gpudoctor.comparing.deciding import HOST
 from gpudoctor.comparing.parts import STATUS, WHOLE
+from gpudoctor.files.opening import Opened
 from gpudoctor.model import Diagnosis, Status
-from gpudoctor.opening import Opened
 from gpudoctor.report import findings, heading, words
 from gpudoctor.report.layout import Lines, Page, cut, signed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpudoctor.containers.gpus import WAYS
+from gpudoctor.containers.engine.gpus import WAYS
 from gpudoctor.model import Recognised, Report
 
 

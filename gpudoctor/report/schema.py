@@ -38,7 +38,7 @@ def of_difference() -> dict[str, Any]:
 
 def of_manifest() -> dict[str, Any]:
     """Of the manifest.json in a bundle. What was asked has more fields than a file that is only kept."""
-    from gpudoctor.bundle import SCHEMA
+    from gpudoctor.files.bundle import SCHEMA
 
     text, number = {"type": "string"}, {"type": "number"}
     row = {

@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-from gpudoctor.model import Reply
-from gpudoctor.probes.machine import Machine
+from gpudoctor.worker.reply import Reply
+from gpudoctor.worker.probes.machine import Machine
 
 
 def write(**message: object) -> None:
@@ -37,7 +37,7 @@ def fork(stub: dict[str, str]) -> int:
 
 
 job = json.load(sys.stdin)
-probe = importlib.import_module("gpudoctor.probes." + sys.argv[1])
+probe = importlib.import_module("gpudoctor.worker.probes." + sys.argv[1])
 if "each" in job:
     importlib.import_module("pynvml")  # once, not in every fork
     for stub in job["each"]:

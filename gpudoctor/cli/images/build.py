@@ -39,15 +39,15 @@ def command(
     engine: str | None,
     registry: str,
 ) -> None:
-    from gpudoctor.containers import builder, building, images, reference
-    from gpudoctor.containers import engine as engines
+    from gpudoctor.containers.engine import client as engines
+    from gpudoctor.containers.images import builder, building, catalog, reference
     from gpudoctor.errors import UserError
 
     if locked and base:
         raise UserError("--locked builds on the base in the lock file, --base on another: give one of them")
     if tag and reference.parse(tag).digest:
         raise UserError(f"{tag} names a digest, which an image has only when it is built")
-    image = images.resolve(name)
+    image = catalog.resolve(name)
     wanted = base or building.base_of(image, registry)
     found = engines.find(engine)
     with output.progress() as tell:

@@ -13,7 +13,7 @@ from gpudoctor.cli.images import COMMANDS
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.lint.files import Linted
+    from gpudoctor.lint.files import Linted
 
 _EPILOG = """\
 \b
@@ -49,10 +49,10 @@ a file that cannot be read. info never counts.
 @click.pass_context
 def command(context: click.Context, files: tuple[str, ...], form: str, fail_on: str, kind: str | None, rules: bool) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.containers.lint import report
+    from gpudoctor.lint import report
 
     if rules:
-        from gpudoctor.containers.lint import catalog
+        from gpudoctor.lint import catalog
 
         known = [rule for _, rule in sorted(catalog.all_rules().items())]
         output.show(report.rules_json(known) if form == "json" else report.rules_text(known))
@@ -78,7 +78,7 @@ def _look() -> tuple[int, bool]:
 
 def _linted(names: tuple[str, ...], kind: str) -> tuple[list[Linted], list[str]]:
     """What was found in each file; one that cannot be read does not hide the others."""
-    from gpudoctor.containers.lint import files
+    from gpudoctor.lint import files
 
     linted, broken = [], []
     for name in names:
@@ -97,7 +97,7 @@ def _linted(names: tuple[str, ...], kind: str) -> tuple[list[Linted], list[str]]
 
 def _paths(name: str) -> list[Path | None]:
     """The files that a name stands for; None is standard input."""
-    from gpudoctor.containers.lint import files
+    from gpudoctor.lint import files
 
     if name == "-":
         return [None]
@@ -111,7 +111,7 @@ def _paths(name: str) -> list[Path | None]:
 
 
 def _standard_input(kind: str) -> Linted:
-    from gpudoctor.containers.lint import files
+    from gpudoctor.lint import files
 
     if not kind:
         raise click.UsageError("- needs --kind: standard input has no name that says what it is.")

@@ -16,8 +16,8 @@ from gpudoctor.cli.images import COMMANDS
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.here import Here
-    from gpudoctor.containers.images import Image
+    from gpudoctor.containers.images.catalog import Image
+    from gpudoctor.containers.images.machine import Here
 
 _INSIDE = ("cuda", "torch", "python")
 _COLUMNS = ("NAME", "CUDA", "TORCH", "PYTHON", "DRIVER", "LEAST", "RUNS HERE")
@@ -35,7 +35,7 @@ by minor-version compatibility. gpudoctor images show NAME says more.
 @container_options.form
 def command(filter: str, is_all: bool, registry: str, form: str) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     found = matching(filter, registry)
     machine = preflight.here()
@@ -49,18 +49,18 @@ def command(filter: str, is_all: bool, registry: str, form: str) -> None:
 
 
 def matching(part: str, registry: str = "") -> list[Image]:
-    from gpudoctor.containers import images
+    from gpudoctor.containers.images import catalog
 
-    everything = images.catalog().values()
+    everything = catalog.images().values()
     wanted = part.casefold()
     found = [image for image in everything if wanted in f"{image.name} {image.family} {image.reference} {image.title}".casefold()]
     if not found:
         raise UserError(f"no image has {part!r} in its name, its reference or its title")
-    return [images.moved(image, registry) for image in found]
+    return [catalog.moved(image, registry) for image in found]
 
 
 def as_object(image: Image, machine: Here) -> dict[str, Any]:
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     verdict = preflight.verdict(image.needs, machine)
     return {
@@ -87,7 +87,7 @@ def as_lines(found: Iterable[Image], machine: Here) -> str:
 
 def as_groups(found: Sequence[Image], machine: Here, is_all: bool) -> str:
     """For a terminal of 80 columns: the machine, then a table for each family."""
-    from gpudoctor.containers import images
+    from gpudoctor.containers.images import catalog
 
     shown: list[Image] = []
     text = heading(machine) + "\n"
@@ -97,7 +97,7 @@ def as_groups(found: Sequence[Image], machine: Here, is_all: bool) -> str:
         group = [image for image in found if image.family == family]
         group = group if is_all else useful(group, machine)
         shown += group
-        about = images.families().get(family)
+        about = catalog.families().get(family)
         text += f"\n{about.title}: {about.repository}\n" if about else "\nBuilt here: gpudoctor images build NAME\n"
         text += _table(_without_needless([_COLUMNS, *(_row(image, machine) for image in group)], family), "  ")
     more = len(found) - len(shown)
@@ -107,7 +107,7 @@ def as_groups(found: Sequence[Image], machine: Here, is_all: bool) -> str:
 
 
 def heading(machine: Here) -> str:
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     if machine.driver is None:
         return "The driver of Windows is not known here" if machine.is_wsl else "No NVIDIA driver is loaded here"
@@ -120,7 +120,7 @@ def heading(machine: Here) -> str:
 
 def useful(group: Sequence[Image], machine: Here) -> list[Image]:
     """The newest of a family, and the newest that run here at all and without limits."""
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     plain = plainest(group)
     runs = [preflight.verdict(image.needs, machine).runs for image in plain]
@@ -150,7 +150,7 @@ def plainest(group: Sequence[Image]) -> list[Image]:
 
 
 def _row(image: Image, machine: Here) -> tuple[str, ...]:
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     inside = [_short(image.versions.get(name, "")) for name in _INSIDE]
     drivers = (image.needs.driver, preflight.least_driver(image.needs, machine.is_wsl))

@@ -14,7 +14,7 @@ from gpudoctor.cli.paths import PATH
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpudoctor.containers.lock import Pin
+    from gpudoctor.containers.images.lock import Pin
 
 _HELP = f"""{COMMANDS["lock"]}
 
@@ -37,8 +37,8 @@ the file are looked up again. What has changed is listed; nothing is pulled.
 @container_options.registry
 def command(names: tuple[str, ...], file: Path, engine: str | None, registry: str) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.containers import lock as locks
-    from gpudoctor.containers import locking
+    from gpudoctor.containers.images import lock as locks
+    from gpudoctor.containers.images import locking
     from gpudoctor.errors import UserError
 
     before = locks.read(file)

@@ -23,11 +23,11 @@ image by its digest, once it is here, to standard output.
 @container_options.registry
 def command(name: str, locked: bool, force: bool, engine: str | None, registry: str) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.containers import engine as engines
-    from gpudoctor.containers import images, lock, pulling
+    from gpudoctor.containers.engine import client as engines
+    from gpudoctor.containers.images import catalog, lock, pulling
     from gpudoctor.errors import UserError
 
-    image = images.resolve(name, registry)
+    image = catalog.resolve(name, registry)
     if image.recipe is not None:
         raise UserError(f"{name} is built here, not pulled: gpudoctor images build {name}")
     reference = lock.pinned(image, locked)

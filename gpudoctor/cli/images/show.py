@@ -13,8 +13,8 @@ from gpudoctor.cli import container_options
 from gpudoctor.cli.images import COMMANDS
 
 if TYPE_CHECKING:
-    from gpudoctor.containers.images import Image
-    from gpudoctor.containers.known import Known
+    from gpudoctor.containers.images.about import Known
+    from gpudoctor.containers.images.catalog import Image
 
 _WIDTH = 80
 _MARGIN = 14
@@ -38,16 +38,16 @@ _NAMES = {
 @container_options.form
 def command(name: str, registry: str, form: str) -> None:
     from gpudoctor.cli import output
-    from gpudoctor.containers import images, known
+    from gpudoctor.containers.images import about, catalog
 
-    found = known.look(images.resolve(name, registry))
+    found = about.look(catalog.resolve(name, registry))
     output.show(json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found))
 
 
 def as_object(found: Known) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     image = found.image
     return {
@@ -89,11 +89,11 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
     """What is printed, as label and paragraphs; what is not known is left out."""
-    from gpudoctor.containers import images
-    from gpudoctor.containers.pulling import gigabytes
+    from gpudoctor.containers.images import catalog
+    from gpudoctor.containers.images.pulling import gigabytes
 
     image = found.image
-    family = images.families().get(image.family)
+    family = catalog.families().get(image.family)
     yield "runs here", [f"{_WORDS[found.verdict.runs]}: {found.verdict.why}"]
     yield "reference", [image.reference]
     if image.recipe:
@@ -120,7 +120,7 @@ def _doubt(image: Image, field: str) -> str:
 
 
 def _drivers(found: Known) -> Iterator[str]:
-    from gpudoctor.containers import preflight
+    from gpudoctor.containers.images import preflight
 
     image, needs = found.image, found.needs
     least = preflight.least_driver(needs, found.machine.is_wsl)
@@ -137,16 +137,16 @@ def _drivers(found: Known) -> Iterator[str]:
 
 
 def _gpus(found: Known) -> str:
-    from gpudoctor.containers import gpu_code
+    from gpudoctor.containers.images import gpu_code
 
     needs = found.needs
     if needs.architectures:
         return f"built for {' '.join(needs.architectures)}"
     if needs.cuda is None:
         return ""
-    known = [(int(name[3:-1]), int(name[-1])) for name in gpu_code.cuda_architectures(needs.cuda)]
-    oldest = max(needs.least or known[0], known[0])
-    return "compute capability {}.{} to {}.{}".format(*oldest, *known[-1]) + (_doubt(found.image, "least") if needs.least else "")
+    about = [(int(name[3:-1]), int(name[-1])) for name in gpu_code.cuda_architectures(needs.cuda)]
+    oldest = max(needs.least or about[0], about[0])
+    return "compute capability {}.{} to {}.{}".format(*oldest, *about[-1]) + (_doubt(found.image, "least") if needs.least else "")
 
 
 def forward_branches(found: Known) -> list[int]:

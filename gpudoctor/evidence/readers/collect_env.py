@@ -16,7 +16,7 @@ from gpudoctor.evidence.readers import nvml_answers, python_packages, system_tex
 from gpudoctor.evidence.readers.nvidia_smi_fields import plain
 from gpudoctor.evidence.readers.python_packages import Installed
 from gpudoctor.model import Reply
-from gpudoctor.probes import environment
+from gpudoctor.worker.probes import environment
 
 _FIELD = re.compile(r"^\s*(?:- )?([`A-Za-z][\w`. /()?-]*?)\s*: ?(.*)$")
 _LIBRARY = re.compile(r"^\[(pip3?|conda)\] (\S.*)$")

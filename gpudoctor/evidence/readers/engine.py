@@ -72,7 +72,7 @@ def _error(line: str) -> re.Match[str] | None:
 
 
 def _is_known(value: dict[str, Any]) -> bool:
-    from gpudoctor.judging.container_start import recognised
+    from gpudoctor.judging.containers.failed_start import recognised
 
     return recognised(start_of(value).words) is not None
 

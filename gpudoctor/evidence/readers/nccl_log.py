@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.measuring import nccl_log
 from gpudoctor.model import Reply
+from gpudoctor.worker.measuring import nccl_log
 
 BY_NCCL = re.compile(r"NCCL (?:INFO|WARN) ", re.M)
 DRIVER = re.compile(r"NCCL INFO cudaDriverVersion (\d+)")

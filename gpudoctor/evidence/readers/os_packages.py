@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
-from gpudoctor.probes.modules import PACKAGE_OF_INTEREST
+from gpudoctor.worker.probes.modules import PACKAGE_OF_INTEREST
 
 _DPKG = re.compile(r"^([uirph][nciUFHWt])[ R]?\s+([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s+(\d\S*)\s")
 _RPM = re.compile(r"^([A-Za-z0-9][\w.+-]*?)-((?:\d+:)?\d[\w.~^+]*-\d\S*?)\.(?:x86_64|aarch64|noarch|i686)\s*$")

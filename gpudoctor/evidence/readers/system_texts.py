@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
-from gpudoctor.probes import environment
+from gpudoctor.worker.probes import environment
 
 # How a distribution's pretty name begins -> ID, ID_LIKE
 _DISTRIBUTIONS = {

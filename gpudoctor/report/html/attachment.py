@@ -8,8 +8,8 @@ import gzip
 import re
 import zlib
 
-from gpudoctor import snapshot
 from gpudoctor.errors import UserError
+from gpudoctor.files import snapshot
 from gpudoctor.model import Snapshot
 
 TYPE = "application/vnd.gpudoctor.snapshot+gzip"

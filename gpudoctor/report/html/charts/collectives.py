@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.judging.limits import digits
+from gpudoctor.judging.measured.shortfalls import digits
 from gpudoctor.model import Figure, Report
 from gpudoctor.report.html.charts.drawing import Cell, Chart, Key, Table, drawn, lines, mark, ticks
 

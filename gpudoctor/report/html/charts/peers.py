@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.judging.limits import FAIL, WARN, digits
+from gpudoctor.judging.measured.shortfalls import FAIL, WARN, digits
 from gpudoctor.model import Figure, Report
 from gpudoctor.report import figures
 from gpudoctor.report.html.charts.drawing import Cell, Chart, Key, Table

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpudoctor import knowledge
-from gpudoctor.judging.limits import digits
+from gpudoctor.judging.measured.shortfalls import digits
 from gpudoctor.model import Figure, Report
 from gpudoctor.report.html.charts.drawing import Cell, Chart, Key, Table, drawn, lines, mark, ticks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpudoctor.judging.limits import FAIL, SIBLING, WARN, digits
+from gpudoctor.judging.measured.shortfalls import FAIL, SIBLING, WARN, digits
 from gpudoctor.model import Figure, Report
 from gpudoctor.report.html.charts.drawing import WIDTH, Cell, Chart, Key, Table, bars, drawn, is_lying, lying_bars, mark
 

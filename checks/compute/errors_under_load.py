@@ -1,0 +1,123 @@
+"""No error counter of a GPU rises while it works.
+
+What it means
+Memory, links and caches count the errors that they correct or cannot correct. A GPU whose counters stand still while it is idle
+may make errors as soon as it works.
+
+How it is judged
+ECC errors, remapped rows and PCIe replays, read before the first and after the last measurement of this run.
+
+Known exceptions
+A few corrected errors are what ECC is there for, and a few replays what links are built for: only more than 100 corrected
+errors, or more than 1000 replays, warn. GPUs without ECC have no such counters.
+
+References
+https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured import expect
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
+MOST = {"ecc_corrected": 100, "pcie_replays": 1000}
+LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"
+
+WORDS = {
+    "ecc_corrected": "corrected ECC errors",
+    "ecc_uncorrected": "uncorrectable ECC errors",
+    "pcie_replays": "PCIe replays",
+    "remapped_rows": "remapped rows",
+}
+MENDING = {
+    "ecc_corrected": Fix("See what is counted, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
+    "pcie_replays": Fix(
+        "Look at the kernel's lines about the link, reseat card or riser",
+        "sudo dmesg | grep -E 'AER|PCIe Bus Error' | tail",
+        verify="gpudoctor check --only host-transfers --gpus <index>",
+    ),
+}
+
+MEMORY = Problem(
+    id="memory-errors-under-load",
+    title="Under load, the GPU's memory made errors that cannot be corrected",
+    why="The counters rose during this run's measurements. A program that reads such memory is ended, or gets wrong data.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix("See what is counted, and whether rows wait to be replaced", LOOK),
+        Fix(
+            "Reset the GPU, which replaces broken rows",
+            "sudo nvidia-smi --gpu-reset -i <index>",
+            risk="disruptive",
+            needs=("drain",),
+            on=("host",),
+        ),
+        Fix("If it comes back: have the GPU replaced", verify="gpudoctor check --level full --gpus <index>"),
+    ),
+    references=(GUIDE,),
+)
+MANY = Problem(
+    id="many-corrected-errors-under-load",
+    title="Under load, a GPU corrects unusually many errors",
+    why="Each was corrected, but a part that makes so many is close to making some that cannot be.",
+    action=Action.WATCH,
+    fixes=tuple(MENDING.values()),
+    references=(GUIDE,),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if not facts.measured.plan["gpus"]:
+        raise Skip("; ".join(facts.measured.not_measured.values()), facts.measured.plan["kind"])
+    if not any("after" in counters for counters in facts.measured.counters.values()):
+        raise Skip("NVML was not asked before and after the measurements", Skip.NO_ANSWER)
+    for index in facts.measured.counters:
+        yield from judge_gpu(facts, index)
+
+
+def judge_gpu(facts: Facts, index: int) -> Iterator[Finding]:
+    rose = risen(facts, index)
+    gpu = expect.gpu(facts, index)
+    evidence = {"index": index, "address": gpu.bus_id if gpu else index}
+    bad = {name: count for name, count in rose.items() if name not in MOST}
+    many = {name: count for name, count in rose.items() if count > MOST.get(name, count)}
+    if bad:
+        yield MEMORY.found(in_words(index, bad), {**evidence, **bad}, index, partial=True)
+    if many:
+        fixes = tuple(MENDING[name] for name in many)
+        yield replace(MANY, fixes=fixes).found(in_words(index, many), {**evidence, **many}, index)
+
+
+def risen(facts: Facts, index: int) -> dict[str, int]:
+    """Counter -> by how much it rose."""
+    counters = facts.measured.counters[index]
+    after = counters.get("after", {})
+    before = counters.get("before", {})
+    return {name: after[name] - before[name] for name in before if after.get(name, before[name]) > before[name]}
+
+
+def in_words(index: int, counts: dict[str, int]) -> str:
+    found = ", ".join(f"{WORDS.get(name, name)} rose by {count}" for name, count in counts.items())
+    return f"GPU {index}: {found} during the measurements"
+
+
+def summary(facts: Facts) -> str:
+    names = sorted({name for counters in facts.measured.counters.values() for name in counters.get("after", {})})
+    if not names:
+        return "this GPU has no counters of errors"
+    return f"no error counter rose: {', '.join(WORDS.get(name, name) for name in names)}"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MEMORY, MANY),
+    needs=("cuda-context",),
+    level="standard",
+)

@@ -1,0 +1,100 @@
+"""Matrix products are as fast as each GPU's datasheet lets expect in every precision, and right.
+
+What it means
+Nearly all of the work of training and of serving a model is products of matrices (GEMM). What a GPU reaches in them is what it
+is bought for.
+
+How it is judged
+Products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16 and fp8, as far as the
+GPU has them, timed as triton's do_bench does and after half a second of warm-up: at their power limit GPUs are faster at first
+than they stay. Each is compared with the datasheet's dense rate times the share that healthy GPUs reach, with the same GPUs in
+this machine, and with the saved baseline. A sample of each result is compared with a product in higher precision.
+
+Known exceptions
+TF32 and fp32 are set for the measurement: what the user's program has set does not matter. A GPU that is in no table, or a MIG
+slice, is judged by its own multiprocessors and clock. Data matter: with zeros the power limit is reached later, and figures
+are higher. Where little memory is free the matrices are smaller, and only compared with others of their size: no datasheet
+says how fast those are. NVIDIA_TF32_OVERRIDE=1 rounds fp32 to TF32, so that there is no fp32 to measure.
+
+References
+https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md
+https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.measured import Run
+from gpudoctor.judging.measured import expect, faults, rounding, slowness
+from gpudoctor.judging.measured.slowness import Slow
+from gpudoctor.model import Cause, Check, Figure, Finding, Skip
+
+WORKLOAD = "gemm"
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+TF32 = "GEMM tf32"
+OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+SIZE = 8192  # of the matrices, where there is room and time
+LEAST_MS = 3.0  # of a product that is smaller because the next size would take too long
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    for run in facts.measured.runs(WORKLOAD):
+        assert run.gpu is not None
+        for precision in PRECISIONS:
+            result = run.values.get(precision, {})
+            if "wrong" in result and not (precision == "fp32" and is_tf32(facts, run)):
+                small = is_small(result)
+                expected = expect.NOTHING if small else expect.tflops(facts, run.gpu, precision)
+                bad, during = rounding.wrong(result), result.get("during", {})
+                what = f"GEMM {precision}" + (f" of size {result['size']}" if small else "")
+                yield Figure(what, result["tflops"], "TFLOP/s", run.gpu, expected.value, expected.rule, wrong=bad, during=during)
+
+
+def is_small(result: Mapping[str, Any]) -> bool:
+    """Whether there was no room for matrices that keep the GPU busy; the time of a product chooses none that are too small."""
+    return bool(result["size"] < SIZE and result["milliseconds"] < LEAST_MS)
+
+
+def is_tf32(facts: Facts, run: Run) -> bool:
+    """Whether a variable has fp32 products rounded to TF32, and the result of fp32 is what TF32 gives."""
+    fp32, tf32 = run.values["fp32"], run.values.get("tf32", {})
+    if facts.environment.get(OVERRIDE) in (None, "", "0") or fp32["relative_error"] is None:
+        return False
+    return bool(fp32["wrong"] and fp32["relative_error"] <= tf32.get("allowed_error", 0))
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from slowness.judge(facts, figures(facts), (Cause(faults.SLOW, tf32_is_off),))
+    if not any(figures(facts)):
+        raise Skip("no product came to its end", Skip.NO_ANSWER)
+
+
+def tf32_is_off(slow: Slow) -> Finding | None:
+    """Only TF32 is slow, and a variable switches it off."""
+    if {shortfall.figure.what for shortfall in slow.all} != {TF32}:
+        return None
+    if slow.facts.environment.get(OVERRIDE) != "0":
+        return None
+    return slow.found(faults.SLOW, "NVIDIA_TF32_OVERRIDE=0 is set", because="tf32-disabled")
+
+
+def summary(facts: Facts) -> str:
+    best: dict[str, float] = {}
+    for figure in figures(facts):
+        name = figure.what.removeprefix("GEMM ").partition(" ")[0]
+        best[name] = min(best.get(name, figure.value), figure.value)
+    return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; every result right"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=faults.ALL,
+    needs=("cuda-context",),
+    level="standard",
+    workloads=(WORKLOAD,),
+    figures=figures,
+)

@@ -1,0 +1,142 @@
+"""Copies hide behind computing, and small kernels run side by side.
+
+What it means
+Programs copy the next batch while the GPU computes, on two streams, so that the copy costs no time. Where something makes the
+two take turns, every step is longer by its copies; the program is right, only slow.
+
+How it is judged
+A copy and a kernel that take as long as each other, alone and together, each way: the share of the shorter one that the other
+hid. A healthy GPU hides nearly all; less than 70 % warns. Eight kernels that need one multiprocessor each, on eight streams,
+must take less than half of the time of one after the other.
+
+Known exceptions
+Under WSL2 Windows hands work to the GPU in batches, so that only less than 30 % warns. A GPU without a copy engine of its own
+hides nothing. Pageable memory, which programs use unless they ask otherwise, is never copied beside computing; this measures
+page-locked memory.
+
+References
+https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html
+https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.measured import Run
+from gpudoctor.judging.measured import faults, launching, slowness
+from gpudoctor.judging.measured.shortfalls import Shortfall
+from gpudoctor.judging.measured.slowness import Slow
+from gpudoctor.model import Action, Cause, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
+
+WORKLOAD = "stream-overlap"
+GUIDE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html"
+AGAIN = "gpudoctor check --only stream-overlap --gpus <index>"
+WAYS = ("to GPU", "from GPU")
+LEAST, LEAST_UNDER_WSL = 0.7, 0.3
+SERIAL = 0.5  # of the time of all kernels one after the other
+CAUSES = (Cause(faults.SHARED, slowness.shared),)  # low clocks make all parts slower alike
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+ENVIRONMENT = Fix("Look for variables that make launches wait", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
+
+NO_OVERLAP = Problem(
+    id="copies-do-not-overlap",
+    title="Copies and computing take turns, though they are on two streams",
+    why="The GPU has engines that copy while it computes. Here a copy waits for the kernel, or the program for the launch, so "
+    "that programs which load data beside computing are slower.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        ENVIRONMENT,
+        Fix("Measure again without debuggers, profilers and other programs on the GPU", AGAIN),
+    ),
+    references=(GUIDE,),
+)
+ONE_BY_ONE = Problem(
+    id="kernels-run-one-by-one",
+    title="Small kernels on several streams run one after the other",
+    why="The GPU has room for all of them at once. Programs with many small kernels, such as inference of small models, use a "
+    "fraction of it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        ENVIRONMENT,
+        Fix("Where it is set, give streams more queues", f"unset {CONNECTIONS}", verify=AGAIN),
+    ),
+    references=(GUIDE,),
+)
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    for run in facts.measured.runs(WORKLOAD):
+        yield from overlap(run)
+        yield from side_by_side(run)
+
+
+def overlap(run: Run) -> Iterator[Figure]:
+    for way in WAYS:
+        result = run.values.get(way)
+        if result:
+            count = result.get("wrong_words", 0)
+            words = f"{count} wrong 8-byte words" if count else ""
+            hidden = min(100.0, max(0.0, 100 * result["hidden"]))
+            yield Figure(f"copy {way} hidden", hidden, "%", run.gpu, wrong=words, during=result.get("during", {}))
+
+
+def side_by_side(run: Run) -> Iterator[Figure]:
+    result = run.values.get("concurrent kernels")
+    if result:
+        ratio = result["all_milliseconds"] / result["one_milliseconds"]
+        name, during = f"{result['kernels']} kernels side by side", result.get("during", {})
+        yield Figure(name, ratio, "× one", run.gpu, less_is_better=True, during=during)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    runs = facts.measured.runs(WORKLOAD)
+    yield from slowness.wrong_results(facts, figures(facts))
+    able = [run for run in runs if run.values.get("engines", {}).get("copy") != 0]
+    least = LEAST_UNDER_WSL if facts.system.wsl else LEAST
+    turns = [shortfall for run in able for shortfall in taking_turns(run, least)]
+    yield from launching.judge(facts, turns, NO_OVERLAP, CAUSES)
+    waiting = {shortfall.figure.gpu for shortfall in turns}
+    rest = [shortfall for run in runs if run.gpu not in waiting for shortfall in one_by_one(run)]
+    yield from launching.judge(facts, rest, ONE_BY_ONE, (Cause(ONE_BY_ONE, one_queue), *CAUSES))
+    if not able:
+        raise Skip("this GPU has no copy engine of its own", Skip.UNSUPPORTED)
+
+
+def taking_turns(run: Run, least: float) -> Iterator[Shortfall]:
+    for figure in overlap(run):
+        if figure.value < 100 * least:
+            yield Shortfall(figure, figure.value / 100, least, "what a healthy GPU hides")
+
+
+def one_by_one(run: Run) -> Iterator[Shortfall]:
+    for figure in side_by_side(run):
+        count = run.values["concurrent kernels"]["kernels"]
+        if figure.value > SERIAL * count:
+            yield Shortfall(figure, 1 / figure.value, 1 / (SERIAL * count), "the speed of a healthy GPU")
+
+
+def one_queue(slow: Slow) -> Finding | None:
+    """A variable makes all streams share one queue of the GPU."""
+    if slow.facts.environment.get(CONNECTIONS) != "1":
+        return None
+    return slow.found(ONE_BY_ONE, f"{CONNECTIONS}=1 is set", confidence=Confidence.LIKELY)
+
+
+def summary(facts: Facts) -> str:
+    shares = [figure.value for run in facts.measured.runs(WORKLOAD) for figure in overlap(run)]
+    return f"at least {min(shares):.0f} % of a copy is hidden behind computing" if shares else "no copy was measured"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_OVERLAP, ONE_BY_ONE, *faults.ALL),
+    needs=("cuda-context",),
+    level="standard",
+    workloads=(WORKLOAD,),
+    figures=figures,
+)

@@ -1,0 +1,188 @@
+"""This container was given the GPU: its device nodes, the right to open them, and the driver's libraries.
+
+What it means
+A container has of the GPU only what its engine put into it when it was created: device nodes in /dev, permission to open
+them, and the libraries of the host's driver. Nothing of that can be added to a running container; it is created again.
+
+How it is judged
+Only where the host has a GPU (its driver's module shows in /proc, in every container). In this order: no device node (not
+asked for, hidden by NVIDIA_VISIBLE_DEVICES, or assigned to a pod that NVIDIA's runtime did not start); a node that may not be
+opened, where the error and the node's mode tell device rules (EPERM), SELinux (EACCES although everybody may, and the host or
+its log says so) and user namespaces apart; devices without libraries.
+
+Known exceptions
+On a host there is nothing to judge. Apptainer shows the host's /dev and makes no rules of its own, so that what cannot be
+opened there is the host's business. Libraries for video and graphics may be missing. Under WSL2 the device is /dev/dxg.
+
+References
+https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
+https://github.com/apptainer/singularity/issues/5966
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.devices import Node
+from gpudoctor.judging.containers import labels
+from gpudoctor.judging.containers.access import (
+    COMPOSE,
+    DOCKER,
+    DOCUMENTATION,
+    ENROOT,
+    HOST_DRIVER,
+    KUBERNETES,
+    LOST,
+    LXC,
+    NO_GPUS_FLAG,
+    NOT_ARRIVED,
+    NV_MISSING,
+    PODMAN,
+    SELINUX,
+    SMI,
+    USERNS,
+    VISIBLE_DEVICES,
+    for_engine,
+    named,
+    no_devices,
+)
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
+
+CAPABILITIES = Problem(
+    id="container-driver-capabilities-missing",
+    title="NVIDIA_DRIVER_CAPABILITIES leaves out libraries that CUDA needs",
+    why="The toolkit brings in only the libraries of the named capabilities: compute has CUDA, utility has NVML and nvidia-smi.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Start it again with both (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+            verify=SMI,
+        ),
+    ),
+    references=(DOCUMENTATION + "docker-specialized.html",),
+)
+
+
+NO_LIBRARIES = Problem(
+    id="container-driver-libraries-missing",
+    title="The GPU's devices are in the container, the driver's libraries are not",
+    why="Only device nodes were passed in (--device /dev/nvidia0, or a privileged container). Programs also need the libraries "
+    "of the host's driver, in exactly its version.",
+    action=Action.FIX_CONFIG,
+    fixes=(DOCKER, COMPOSE, PODMAN, KUBERNETES, ENROOT),
+)
+IN_LXC = Fix(
+    "Install the libraries of exactly the host's driver, without its module",
+    "sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
+    verify=SMI,
+)
+
+LXC_RULES = Problem(
+    id="lxc-device-rules-missing",
+    title="The LXC container may not open the GPU's devices",
+    why="The nodes are mounted, but the container's device rules do not allow their major numbers.",
+    action=Action.FIX_CONFIG,
+    fixes=(LXC,),
+)
+
+
+DENIED = Problem(
+    id="container-gpu-device-denied",
+    title="The container may not open the GPU's devices",
+    why="The node's mode allows it, but the kernel refuses. Mostly that is SELinux (Fedora, RHEL) or AppArmor on the host; which "
+    "rule it is cannot be seen from in here.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "On the host: see whether SELinux enforces, and what was denied",
+            "getenforce; getsebool container_use_devices; sudo dmesg | grep -iE 'denied.*nvidia' | tail -n 3",
+            verify=SMI,
+        ),
+        Fix(
+            "On the host, if it is SELinux: allow devices to all containers",
+            "sudo setsebool -P container_use_devices 1",
+            verify=SMI,
+        ),
+    ),
+)
+
+
+REFUSALS = (LOST, LXC_RULES, SELINUX, USERNS, DENIED)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    engine = facts.container.engine
+    if engine is None:
+        raise Skip("this is not a container")
+    if not (facts.devices.gpu_nodes or "/dev/dxg" in facts.devices.nodes):
+        yield no_devices(facts, engine)
+        return
+    denied = {path: node for path, node in facts.devices.nodes.items() if node.open_error in ("EPERM", "EACCES")}
+    if denied and engine != "apptainer":
+        refusals = list(refused(facts, engine, " and ".join(sorted(denied, reverse=True)), denied[max(denied)]))
+        if refusals:
+            yield from refusals
+            return
+    yield from libraries(facts, engine)
+
+
+def refused(facts: Facts, engine: str, paths: str, node: Node) -> Iterator[Finding]:
+    words = f"opening {paths} gives {node.open_error}, its mode is {node.mode:04o}"
+    evidence = {"nodes": paths, "error": node.open_error, "mode": f"{node.mode:04o}", "engine": engine, "nvml": _nvml(facts)}
+    if node.open_error == "EPERM":
+        lost = LOST.found(words, evidence, confidence=Confidence.LIKELY)
+        yield LXC_RULES.found(words, evidence) if engine == "lxc" else lost
+    elif node.mode & 0o006 == 0o006:
+        selinux = Cause(SELINUX, lambda facts: labels.selinux(facts, engine, words, evidence))
+        yield from first_cause((selinux,), facts, DENIED.found(words, evidence))
+    elif facts.container.user_namespace:
+        yield USERNS.found(f"{words}, and users are mapped in a user namespace", evidence)
+
+
+def _nvml(facts: Facts) -> str:
+    try:
+        return facts.nvml.init_error
+    except Unavailable as failure:
+        return failure.reason
+
+
+def libraries(facts: Facts, engine: str) -> Iterator[Finding]:
+    missing = [name for name in ("libcuda.so.1", "libnvidia-ml.so.1") if not _is_there(facts, name)]
+    if not missing:
+        return
+    words = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in this {named(engine)}"
+    capabilities = facts.environment.get("NVIDIA_DRIVER_CAPABILITIES") or "compute,utility"
+    evidence = {"missing": missing, "engine": engine, "NVIDIA_DRIVER_CAPABILITIES": capabilities}
+    if engine == "apptainer":
+        yield NV_MISSING.found(words, evidence)
+    elif _left_out(missing, capabilities):
+        yield CAPABILITIES.found(f"{words}: NVIDIA_DRIVER_CAPABILITIES is {capabilities!r}", evidence)
+    else:
+        problem = replace(NO_LIBRARIES, fixes=(IN_LXC,)) if engine == "lxc" else for_engine(engine, NO_LIBRARIES)
+        yield problem.found(words, evidence)
+
+
+def _is_there(facts: Facts, soname: str) -> bool:
+    named = (library for library in facts.libraries.all if library.soname == soname and library.size is not None)
+    return any(not library.is_stub and not library.is_compat for library in named)
+
+
+def _left_out(missing: list[str], capabilities: str) -> bool:
+    """Whether every missing library belongs to a capability that was not asked for."""
+    asked = set(capabilities.replace(" ", "").split(","))
+    needed = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
+    return "all" not in asked and all(needed[name] not in asked for name in missing)
+
+
+def summary(facts: Facts) -> str:
+    return f"{named(facts.container.engine or 'unknown')} with devices and driver libraries"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_GPUS_FLAG, NOT_ARRIVED, VISIBLE_DEVICES, HOST_DRIVER, NV_MISSING, CAPABILITIES, NO_LIBRARIES, *REFUSALS),
+)

@@ -1,0 +1,68 @@
+"""NVIDIA's container toolkit is new enough and configured for the way in which this host runs containers.
+
+What it means
+nvidia-container-cli, the toolkit's older part, puts the driver into a container when it starts. It has to find the driver,
+and to write the container's device rules, which takes real root and a release that knows this host's kind of cgroups.
+
+How it is judged
+/etc/nvidia-container-runtime/config.toml: `root` must not point elsewhere while the driver is on the host, `no-cgroups` must
+be true for a rootless Docker and must not be true for one that runs as root, and `mode` "cdi" refuses --gpus.
+libnvidia-container before 1.8 knows no cgroup v2.
+
+Known exceptions
+Where Docker has discovered the GPU by CDI, or runs the nvidia runtime of toolkit 1.18 or later, the rules are the engine's
+work and no-cgroups does not matter. Docker 29.2 and later tries CDI first for --gpus, so that the mode does not matter.
+
+References
+https://github.com/NVIDIA/nvidia-container-toolkit/issues/154
+https://github.com/NVIDIA/nvidia-docker/issues/1618
+https://github.com/NVIDIA-ISAAC-ROS/isaac_ros_visual_slam/issues/132
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.containers.toolkit import (
+    HOOK_REFUSED,
+    NO_CGROUPS,
+    OLD_LIBRARY,
+    ROOTLESS,
+    WRONG_ROOT,
+    device_rules,
+    hook_refused,
+    old_library,
+    wrong_root,
+)
+from gpudoctor.model import Check, Finding, Skip
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.container.engine:
+        raise Skip("the host's engines cannot be seen from a container")
+    if not facts.engines.toolkit_installed:
+        raise Skip("NVIDIA's container toolkit is not installed")
+    if not facts.system.wsl and facts.driver.module_version is None:
+        raise Skip("no NVIDIA driver is loaded that containers could use")
+    finding = wrong_root(facts) or old_library(facts)
+    if finding:
+        yield finding
+    elif facts.engines.docker_installed and not facts.engines.daemon_is_elsewhere:
+        refused = hook_refused(facts)
+        if refused:
+            yield refused
+        yield from device_rules(facts, facts.engines.docker)
+
+
+def summary(facts: Facts) -> str:
+    version = facts.engines.toolkit_version or facts.engines.container_cli_version or ()
+    return f"container toolkit {'.'.join(map(str, version))}"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(WRONG_ROOT, OLD_LIBRARY, ROOTLESS, NO_CGROUPS, HOOK_REFUSED),
+    needs=("docker-daemon", "container-runtime"),
+)

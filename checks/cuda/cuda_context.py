@@ -1,0 +1,238 @@
+"""Every GPU gives a CUDA context.
+
+What it means
+The context is a program's place on a GPU. A GPU that is listed but gives none ("CUDA-capable device(s) is/are busy or
+unavailable", "out of memory" at the first call) cannot be used.
+
+How it is judged
+A program of its own has asked each GPU for a context and given it back at once. Where that failed, the code and NVML tell why:
+an exclusive compute mode, a memory error (ECC), or a vGPU.
+
+Known exceptions
+A GPU whose memory is full of somebody's work is no fault: gpu-memory and gpu-processes say whose. One that its compute mode
+closes, or that another program has in exclusive mode, is judged by compute-mode. What a fatal Xid or the driver's recovery
+action explains is told by their checks.
+
+References
+https://github.com/ggml-org/llama.cpp/issues/11841
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.cuda import CudaDevice
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.xids import needs_recovery
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Status, first_cause, for_each
+
+ENOUGH_MIB = 1024  # a context takes several hundred MiB
+OUT_OF_MEMORY, UNAVAILABLE, ECC = 2, 46, 214
+PROCESSES = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
+RESET = Fix(
+    "Stop what uses the GPU, then reset it",
+    "sudo nvidia-smi --gpu-reset -i <address>",
+    risk="disruptive",
+    needs=("drain",),
+    verify="nvidia-smi",
+    on=("host",),
+)
+REBOOT = Fix("Where that does not help: reboot", "sudo reboot", verify="nvidia-smi", on=("host",))
+ASK_HOST = Fix("Ask the owner of the host to reset the GPU", on=("container",))
+RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",))
+
+DIED = Problem(
+    id="cuda-context-died",
+    title="CUDA crashes or hangs when a program starts to use a GPU",
+    why="CUDA initialised, but the program that then asked a GPU for a context did not come back or was killed in the driver's "
+    "library: the GPU or its firmware does not answer.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix("Read what the driver says about it, on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20"),
+        Fix(
+            "Stop all GPU work, then reset the GPUs",
+            "sudo nvidia-smi --gpu-reset",
+            risk="disruptive",
+            needs=("drain",),
+            verify="nvidia-smi",
+            on=("host",),
+        ),
+        REBOOT,
+        ASK_HOST,
+        RESTART_WSL,
+    ),
+)
+
+EXCLUSIVE = Problem(
+    id="gpu-exclusive-mode-busy",
+    title="A GPU in exclusive mode is taken by a program that is not visible here",
+    why="In compute mode 'exclusive process' one program has the GPU for itself, and all others are told that it is busy. That "
+    "program runs in another container, or on the host.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("On the host: see who has it", PROCESSES),
+        Fix("If it should be shared: back to the default mode", "sudo nvidia-smi -i <address> -c DEFAULT", on=("host",)),
+        Fix("Use another GPU", on=("container",)),
+    ),
+    status=Status.WARN,
+)
+
+MEMORY_ERROR = Problem(
+    id="cuda-context-ecc-error",
+    title="A GPU refuses work because of an uncorrectable memory error",
+    why="The driver gives no context until the broken memory was taken out of use, which a reset of the GPU does.",
+    action=Action.RESET_GPU,
+    fixes=(RESET, REBOOT, ASK_HOST),
+)
+
+BAD_STATE = Problem(
+    id="vgpu-or-bad-driver-46",
+    title="A GPU is unavailable although nobody has it",
+    why="It is no competing program: a vGPU without a licence, or with a guest driver that does not fit the host's, gives no "
+    "context.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("On a vGPU: look at the licence and at both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
+        REBOOT,
+        ASK_HOST,
+    ),
+    references=("https://github.com/ggml-org/llama.cpp/issues/11841",),
+)
+
+FAILED = Problem(
+    id="cuda-context-failed",
+    title="A GPU gives no CUDA context",
+    why="CUDA lists the GPU, but no program can use it. What usually causes this error is in the evidence.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix("Read what the driver says about it, on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20"),
+        RESET,
+        REBOOT,
+        ASK_HOST,
+        RESTART_WSL,
+    ),
+)
+
+
+class Refused(NamedTuple):
+    """A GPU that gave no context."""
+
+    device: CudaDevice
+    gpu: Gpu
+    code: int
+
+    def found(self, problem: Problem, message: str = "", confidence: Confidence = Confidence.CONFIRMED, **more: Any) -> Finding:
+        error = knowledge.cuda_error(self.code)
+        usual = {"usual_causes": error.cause} if error and error.cause else {}
+        evidence = {"address": self.gpu.bus_id, "code": self.code, **usual, **more}
+        words = f"GPU {self.gpu.index} gives no context: {self.device.context_error} ({self.code})"
+        return problem.found(words + (f"; {message}" if message else ""), evidence, self.gpu.index, confidence)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.cuda.died:
+        skip_told([gpu.index for gpu in facts.nvml.gpus if needs_recovery(facts, gpu)])
+        yield DIED.found(facts.cuda.died)
+        return
+    told = [device for device in facts.cuda.devices if is_told(facts, device)]
+    others = [device for device in facts.cuda.devices if device not in told]
+    if others or not told:
+        yield from for_each(others, lambda device: judge_device(facts, device))
+    skip_told([gpu_of(facts, device).index for device in told])
+
+
+def judge_device(facts: Facts, device: CudaDevice) -> Iterator[Finding]:
+    if device.context_skipped:
+        raise Skip(f"no context was asked for, GPU {device.ordinal} of CUDA is {device.context_skipped}", Skip.UNSUPPORTED)
+    if not device.context_code:
+        return
+    refused = Refused(device, gpu_of(facts, device), device.context_code)
+    if refused.code == UNAVAILABLE:
+        skip_closed(refused.gpu)
+    if refused.code == OUT_OF_MEMORY:
+        skip_busy(refused.gpu)
+    yield from first_cause(CAUSES.get(refused.code, ()), refused, refused.found(FAILED))
+
+
+def gpu_of(facts: Facts, device: CudaDevice) -> Gpu:
+    """The same GPU as NVML numbers it; a MIG device is told by its address."""
+    for gpu in facts.nvml.gpus:
+        if gpu.bus_id == device.bus_id:
+            return gpu
+    raise Skip(f"NVML knows no GPU {device.bus_id}", Skip.NO_ANSWER)
+
+
+def is_told(facts: Facts, device: CudaDevice) -> bool:
+    """Whether a GPU gave no context, and another check says what is wrong with it."""
+    try:
+        return bool(device.context_code) and needs_recovery(facts, gpu_of(facts, device))
+    except Skip:
+        return False
+
+
+def skip_told(indices: list[int]) -> None:
+    if indices:
+        numbers = ", ".join(map(str, indices))
+        raise Skip(f"GPU {numbers} gives no context until it has recovered: see xids, memory-xids and recovery-action")
+
+
+def skip_busy(gpu: Gpu) -> None:
+    """Skips where others have filled the memory: a busy GPU is no fault."""
+    try:
+        free = gpu.memory_free_mib
+    except Skip:
+        return
+    if free < ENOUGH_MIB:
+        raise Skip(f"GPU {gpu.index} has only {free} MiB free, see gpu-memory and gpu-processes", Skip.UNSUPPORTED)
+
+
+def skip_closed(gpu: Gpu) -> None:
+    """Skips where compute-mode says all: a GPU that is closed on purpose, or taken by a program that it names."""
+    try:
+        mode, processes = gpu.compute_mode, gpu.processes
+    except Skip:
+        return
+    if mode == "prohibited" or (mode.startswith("exclusive") and processes):
+        raise Skip(f"GPU {gpu.index} is in compute mode {mode}, see compute-mode", Skip.UNSUPPORTED)
+
+
+def exclusive(refused: Refused) -> Finding | None:
+    if not refused.gpu.compute_mode.startswith("exclusive"):
+        return None
+    return refused.found(EXCLUSIVE, f"its compute mode is {refused.gpu.compute_mode}", Confidence.LIKELY)
+
+
+def is_virtual(refused: Refused) -> Finding | None:
+    if refused.gpu.virtualization_mode != "vgpu":
+        return None
+    licences = [f"{licence.product}: {'licensed' if licence.licensed else 'no licence'}" for licence in refused.gpu.vgpu_licences]
+    finding = refused.found(BAD_STATE, "it is a vGPU", Confidence.LIKELY, licences=licences)
+    return replace(finding, because="vgpu-unlicensed-throttled")
+
+
+def memory_error(refused: Refused) -> Finding:
+    return refused.found(MEMORY_ERROR)
+
+
+CAUSES = {
+    UNAVAILABLE: (Cause(EXCLUSIVE, exclusive), Cause(BAD_STATE, is_virtual)),
+    ECC: (Cause(MEMORY_ERROR, memory_error),),
+}
+
+
+def summary(facts: Facts) -> str:
+    asked = [device for device in facts.cuda.devices if not device.context_skipped]
+    slowest = max(device.context_seconds or 0.0 for device in asked)
+    return f"contexts on {len(asked)} of {facts.cuda.count} GPUs, in {slowest:.2f} s at most"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(DIED, EXCLUSIVE, MEMORY_ERROR, BAD_STATE, FAILED),
+    needs=("cuda-init",),
+)

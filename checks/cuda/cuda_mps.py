@@ -1,0 +1,130 @@
+"""Programs reach the Multi-Process Service (MPS), where one is set up.
+
+What it means
+MPS lets several programs share a GPU. Where its daemon's folder is there, CUDA programs become its clients when they
+initialise; if the daemon or its server does not answer, they do not start at all.
+
+How it is judged
+The code of cuInit: 805 (no connection), 806 to 810 (the server failed, is not ready, is full, or ended this client). A
+daemon that serves, and a variable that names a folder without a daemon, which CUDA ignores, are healthy.
+
+Known exceptions
+In a container the daemon runs on the host: its process is not visible, only its folder is mounted.
+
+References
+https://docs.nvidia.com/deploy/topics/topic_5_2_2.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
+
+DAEMON = "nvidia-cuda-mps-control"
+VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+DEFAULT_FOLDER = "/tmp/nvidia-mps"
+NO_CONNECTION = 805
+CODES = range(NO_CONNECTION, 811)
+VERIFY = f"echo get_server_list | {DAEMON}"
+WITHOUT = Fix("Do without MPS: in this shell", f"unset {VARIABLE}")
+
+NOT_RUNNING = Problem(
+    id="mps-daemon-not-running",
+    title="CUDA wants to use MPS, but its daemon does not answer",
+    why="The folder of an MPS daemon is there, so that CUDA tries to become its client; the daemon has ended, or belongs to "
+    "another user or another container.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",)),
+        Fix(
+            "To do without MPS: remove what the ended daemon left",
+            "rm -f <folder>/control <folder>/nvidia-cuda-mps-control.pid <folder>/log",
+            risk="destructive",
+            on=("host",),
+        ),
+        Fix(
+            "In a container: share the daemon of the host",
+            "docker run --gpus all --ipc=host -v <folder>:<folder> IMAGE",
+            on=("container",),
+        ),
+    ),
+    references=("https://docs.nvidia.com/deploy/topics/topic_5_2_2.html",),
+)
+
+SERVER_FAILED = Problem(
+    id="mps-server-does-not-serve",
+    title="The MPS server does not take this program",
+    why="The daemon answers, but its server has failed, is still recovering from an error of another client, or has as many "
+    "clients as it can have. An error of one client ends all of them.",
+    action=Action.RESTART_APP,
+    fixes=(
+        Fix(
+            "Start the service again, which ends all of its clients",
+            f"echo quit | {DAEMON} && {DAEMON} -d",
+            risk="disruptive",
+            needs=("drain",),
+            verify=VERIFY,
+        ),
+        Fix("See what ended it", "tail -n 30 /var/log/nvidia-mps/server.log"),
+    ),
+    references=("https://docs.nvidia.com/deploy/topics/topic_5_2_2.html",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    code = facts.cuda.init_code
+    if code not in CODES:
+        if not in_use(facts):
+            raise Skip("no MPS is set up here")
+    elif code == NO_CONNECTION:
+        sure = Confidence.LIKELY if running(facts) or facts.system.is_container else Confidence.CONFIRMED
+        yield not_running(facts).found(said(facts), evidence(facts), confidence=sure)
+    else:
+        yield SERVER_FAILED.found(said(facts), evidence(facts))
+
+
+def not_running(facts: Facts) -> Problem:
+    """Without the variable, or with the default in it, CUDA looks into the default folder: to unset it changes nothing."""
+    if (facts.environment.get(VARIABLE) or DEFAULT_FOLDER).rstrip("/") == DEFAULT_FOLDER:
+        return NOT_RUNNING
+    return replace(NOT_RUNNING, fixes=(*NOT_RUNNING.fixes, WITHOUT))
+
+
+def in_use(facts: Facts) -> bool:
+    return facts.environment.get(VARIABLE) is not None or facts.services.is_running(DAEMON)
+
+
+def said(facts: Facts) -> str:
+    error = knowledge.cuda_error(facts.cuda.init_code)
+    return f"cuInit returns {facts.cuda.init_code} ({facts.cuda.init_error})" + (
+        f": {error.meaning.rstrip('.')}" if error else ""
+    )
+
+
+def evidence(facts: Facts) -> dict[str, Any]:
+    folder = facts.environment.get(VARIABLE)
+    return {"init": facts.cuda.init_code, VARIABLE: folder, "folder": folder or DEFAULT_FOLDER, "daemon": running(facts)}
+
+
+def running(facts: Facts) -> bool | None:
+    try:
+        return facts.services.is_running(DAEMON)
+    except Unavailable:
+        return None
+
+
+def summary(facts: Facts) -> str:
+    return f"MPS in use ({facts.environment.get(VARIABLE) or DEFAULT_FOLDER})"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NOT_RUNNING, SERVER_FAILED),
+    needs=("cuda-library",),
+)

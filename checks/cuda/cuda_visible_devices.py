@@ -1,0 +1,260 @@
+"""CUDA_VISIBLE_DEVICES names GPUs that are here, and their order is clear.
+
+What it means
+The variable says which GPUs a program sees, and in which order. CUDA reads it without a word of complaint: it stops at the
+first entry that it does not understand, so that a wrong value hides GPUs, often all of them (error 100, "no CUDA-capable
+device").
+
+How it is judged
+The entries, read as CUDA reads them: numbers from 0 on, or the beginnings of UUIDs, of GPUs or of MIG instances, which NVML
+lists. A value that leaves nothing is a failure, one that is cut short is a warning. What CUDA itself counted has the last word.
+Where models differ, CUDA puts the fastest first and nvidia-smi goes by the bus, so that numbers mean different GPUs.
+
+Known exceptions
+-1 ends a list, and alone or in front it hides all GPUs, which may be meant. CUDA_DEVICE_ORDER does not matter on a machine with
+one model, where the order happens to be the same, or where GPUs are named by UUID.
+
+References
+https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import MigDevice
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
+
+VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
+FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh"
+BY_SLURM = "nodevfiles"
+HIDING = ("", "none", "void", BY_SLURM)
+
+WHERE = (
+    Fix("Find the line that sets it, and delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
+    Fix("In a container: it comes from the image's ENV, a compose or --env-file, or -e of docker run", on=("container",)),
+    Fix("In a conda environment", f"conda env config vars unset {VARIABLE}", on=("conda",)),
+)
+SEE_ALL = Fix("In this shell: let programs see all GPUs", f"unset {VARIABLE}", verify="nvidia-smi -L")
+
+HIDES_ALL = Problem(
+    id="cuda-visible-devices-hides-all-gpus",
+    title="CUDA_VISIBLE_DEVICES hides every GPU",
+    why="Set to nothing, or to -1, it tells CUDA that there is no GPU. Unset and empty are not the same.",
+    action=Action.FIX_CONFIG,
+    fixes=(SEE_ALL, *WHERE),
+    references=(REFERENCE,),
+)
+
+ASK_SLURM = (
+    Fix("Slurm sets this for a job that asked for no GPU: ask for one", "srun --gres=gpu:1 nvidia-smi -L"),
+    Fix("In a batch script: #SBATCH --gres=gpu:1 before its first command"),
+)
+
+UNKNOWN = Problem(
+    id="cuda-visible-devices-unknown-gpu",
+    title="CUDA_VISIBLE_DEVICES names no GPU of this machine: programs see none",
+    why="CUDA stops at the first entry that it does not know, and here that is the first. Numbers start at 0; a UUID changes "
+    "with the board; quotation marks in an env file become part of the value; a GPU that is named twice hides all.",
+    action=Action.FIX_CONFIG,
+    fixes=(SEE_ALL, Fix("Name a GPU that is here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L"), *WHERE),
+    references=(REFERENCE,),
+)
+
+CUT_SHORT = Problem(
+    id="cuda-visible-devices-cut-short",
+    title="CUDA ignores the end of CUDA_VISIBLE_DEVICES",
+    why="CUDA stops at the first entry that it does not know, so that programs see fewer GPUs than the value names.",
+    action=Action.FIX_CONFIG,
+    fixes=(Fix("Name only GPUs that are here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L"), *WHERE),
+    references=(REFERENCE,),
+    status=Status.WARN,
+)
+
+ORDER_DIFFERS = Problem(
+    id="cuda-device-order-mismatch",
+    title="CUDA numbers the GPUs in another order than nvidia-smi",
+    why="Without CUDA_DEVICE_ORDER, CUDA puts the fastest GPU first, while nvidia-smi goes by the PCI bus. A program that is "
+    "told to use GPU 1 then runs on another one than nvidia-smi's GPU 1.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("In this shell", f"export {ORDER}=PCI_BUS_ID"),
+        Fix(
+            "For all users, from the next login on",
+            f"echo {ORDER}=PCI_BUS_ID | sudo tee -a /etc/environment",
+            on=("host", "wsl2"),
+        ),
+        Fix("In an image: set it with ENV in the Dockerfile", on=("container",)),
+    ),
+    references=(REFERENCE,),
+    status=Status.WARN,
+)
+
+
+class Reading(NamedTuple):
+    """What CUDA makes of a value: the entries that it takes, and why it stops at the next, if it does."""
+
+    taken: list[str]
+    stopped: str = ""
+    is_meant: bool = False  # a -1 that ends the list
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    value = facts.environment.get(VARIABLE)
+    if value is not None:
+        yield from judge_value(facts, value)
+    yield from order(facts)
+
+
+def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
+    if value.strip().lower() in HIDING or re.match(r"\s*-\d", value):
+        if not is_contradicted(facts, 0):
+            problem = replace(HIDES_ALL, fixes=ASK_SLURM) if value.strip().lower() == BY_SLURM else HIDES_ALL
+            yield problem.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
+        return
+    reading = read(value, facts)
+    if not reading.stopped or reading.is_meant or is_contradicted(facts, len(reading.taken)):
+        return
+    skip_lost_instance(facts, value)
+    valid = ",".join(reading.taken) or example(value, facts)
+    problem = CUT_SHORT if reading.taken else UNKNOWN
+    yield problem.found(
+        f"{VARIABLE} is {value!r}: {reading.stopped}",
+        {VARIABLE: value, "valid": valid, "gpus": facts.nvml.count},
+        confidence=certainty(facts),
+    )
+
+
+def skip_lost_instance(facts: Facts, value: str) -> None:
+    """Skips where a MIG instance is named and a GPU in MIG mode has none: mig-instances says so."""
+    if value.startswith("MIG-") and any(is_without_instances(gpu) for gpu in facts.nvml.reachable.values()):
+        raise Skip(f"{VARIABLE} names a MIG instance that is gone: see mig-instances")
+
+
+def is_without_instances(gpu: Gpu) -> bool:
+    try:
+        return gpu.mig_mode.current and not gpu.mig_devices
+    except Skip:
+        return False
+
+
+def example(value: str, facts: Facts) -> str:
+    """A value that would do: of MIG devices there are no numbers."""
+    found = [uuid for uuid in uuids(facts) if uuid.startswith("MIG-")] if value.startswith("MIG-") else []
+    return found[0] if found else "0"
+
+
+def read(value: str, facts: Facts) -> Reading:
+    entries = [entry.strip() for entry in value.split(",")]
+    if entries[0].startswith(("GPU-", "MIG-")):
+        return read_uuids(entries, uuids(facts))
+    return read_numbers(entries, facts.nvml.count)
+
+
+def read_numbers(entries: list[str], count: int) -> Reading:
+    taken: list[str] = []
+    for entry in entries:
+        number = re.match(r"[+-]?\d+", entry)  # CUDA reads as far as there are digits
+        if not number:
+            return Reading(taken, f"{entry!r} is no number of a GPU")
+        if int(number[0]) < 0:
+            return Reading(taken, f"{entry} ends the list", is_meant=True)
+        if int(number[0]) >= count:
+            return Reading(taken, f"there is no GPU {number[0]}, NVML lists {count}")
+        if number[0] in taken:
+            return Reading([], f"GPU {number[0]} is named twice")
+        taken.append(number[0])
+    return Reading(taken)
+
+
+def read_uuids(entries: list[str], known: list[str]) -> Reading:
+    taken: list[str] = []
+    for entry in entries:
+        # MIG-GPU-<uuid>/<instance>/<instance> is how drivers before R470 name a MIG instance.
+        start = entry.removeprefix("MIG-").split("/")[0] if entry.startswith("MIG-GPU-") else entry
+        fitting = [uuid for uuid in known if uuid.startswith(start)]
+        if len(fitting) != 1:
+            return Reading(taken, f"{entry} is {'not here' if not fitting else f'the beginning of {len(fitting)} GPUs'}")
+        if entry in taken:
+            return Reading([], f"{entry} is named twice")
+        taken.append(entry)
+    return Reading(taken)
+
+
+def uuids(facts: Facts) -> list[str]:
+    gpus = facts.nvml.reachable.values()
+    return [gpu.uuid for gpu in gpus] + [device.uuid for gpu in gpus for device in instances(gpu)]
+
+
+def instances(gpu: Gpu) -> tuple[MigDevice, ...]:
+    try:
+        return gpu.mig_devices
+    except Skip as skip:
+        if skip.kind == Skip.UNSUPPORTED:
+            return ()
+        raise
+
+
+def cuda_count(facts: Facts) -> int | None:
+    """None where CUDA does not initialise, which it does not without a device either."""
+    try:
+        return facts.cuda.count
+    except Skip:
+        return None
+
+
+def is_contradicted(facts: Facts, count: int) -> bool:
+    """Whether CUDA sees more GPUs than the value leaves by our reading."""
+    seen = cuda_count(facts)
+    return seen is not None and seen > count
+
+
+def certainty(facts: Facts) -> Confidence:
+    try:
+        return Confidence.CONFIRMED if facts.cuda.init_code in (0, 100) else Confidence.LIKELY
+    except Skip:
+        return Confidence.LIKELY
+
+
+def order(facts: Facts) -> Iterator[Finding]:
+    if facts.environment.get(ORDER) == "PCI_BUS_ID" or not differs(facts):
+        return
+    models = list(dict.fromkeys(gpu.name for gpu in facts.nvml.reachable.values()))
+    value = facts.environment.get(ORDER)
+    yield ORDER_DIFFERS.found(
+        f"{' and '.join(models)}, {ORDER} is {'not set' if value is None else repr(value)}",
+        {"models": models, ORDER: value, "cuda": [device.name for device in facts.cuda.devices]},
+    )
+
+
+def differs(facts: Facts) -> bool:
+    """Whether a number means another GPU to CUDA than to nvidia-smi."""
+    by_bus = list(facts.nvml.reachable)
+    if len({gpu.name for gpu in facts.nvml.reachable.values()}) < 2:
+        return False
+    by_cuda = [device.bus_id for device in facts.cuda.devices]
+    value = facts.environment.get(VARIABLE)
+    if value is None or not by_cuda:
+        return bool(by_cuda) and by_cuda != by_bus
+    numbers = re.findall(r"\d+", value) if re.match(r"\s*\d", value) else []
+    meant = [by_bus[int(number)] for number in numbers if int(number) < len(by_bus)]
+    return meant != by_cuda[: len(meant)]
+
+
+def summary(facts: Facts) -> str:
+    value = facts.environment.get(VARIABLE)
+    return "all GPUs are visible" if value is None else f"{VARIABLE} is {value}"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(HIDES_ALL, UNKNOWN, CUT_SHORT, ORDER_DIFFERS),
+    needs=("nvml",),
+)

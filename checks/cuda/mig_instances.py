@@ -1,0 +1,149 @@
+"""A GPU in MIG mode has instances, and a program is told which one to use.
+
+What it means
+MIG cuts a GPU into instances. With MIG on, programs use instances and never the GPU itself, and one process can use only
+one instance, however many are visible to it.
+
+How it is judged
+NVML's MIG mode and its list of instances. A GPU without an instance cannot be used by CUDA. Where several instances are visible,
+CUDA_VISIBLE_DEVICES does not name a single one, and CUDA has one device, programs that count devices with NVML fail.
+
+Known exceptions
+MIG off is healthy, and GPUs that have no MIG are passed over. That all GPUs lack instances is a failure; one of several is a
+warning, since it lies idle, unless CUDA_VISIBLE_DEVICES names an instance that is gone. Drivers that give a process several
+instances are healthy.
+
+References
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html
+https://github.com/pytorch/pytorch/issues/130181
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import MigDevice
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html"
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+RENAME = Fix(
+    "Then name the new instance: it has another UUID than the one before",
+    f"export {VARIABLE}=$(nvidia-smi -L | grep -oE -m 1 'MIG-[0-9a-f-]{{36}}')",
+    verify="nvidia-smi -L",
+    on=("host",),
+)
+NO_INSTANCES = Problem(
+    id="mig-enabled-without-instances",
+    title="MIG is on, but no instance was made: CUDA cannot use the GPU",
+    why="In MIG mode programs use instances of a GPU, never the GPU itself. Instances are not kept over a reboot, so that "
+    "something must make them again at boot.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Make one instance of the whole GPU (nvidia-smi mig -lgip lists the smaller ones)",
+            "sudo nvidia-smi mig -i <gpus> -cgi 0 -C",
+            verify="nvidia-smi -L",
+            on=("host",),
+        ),
+        Fix(
+            "Switch MIG off",
+            "sudo nvidia-smi -i <gpus> -mig 0",
+            risk="disruptive",
+            needs=("drain",),
+            verify="nvidia-smi -L",
+            on=("host",),
+        ),
+        Fix("On the host: make instances, then start the container again with one of them", on=("container",)),
+    ),
+    references=(GUIDE,),
+)
+
+SINGLE = Problem(
+    id="mig-single-instance-per-process",
+    title="Several MIG instances are visible, but a process can use only one",
+    why="CUDA gives a process one MIG instance. Programs that count devices with NVML believe that there are more, and fail when "
+    "they use the second (INTERNAL ASSERT FAILED in PyTorch).",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Name one instance for each process", f"export {VARIABLE}=<instance>", verify="nvidia-smi -L"),
+        Fix("For work on several devices at once: use whole GPUs, with MIG off"),
+    ),
+    references=("https://github.com/pytorch/pytorch/issues/130181",),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    gpus = facts.nvml.reachable.values()
+    in_mig_mode = [gpu for gpu in gpus if is_in_mig_mode(gpu)]
+    if not in_mig_mode:
+        raise Skip("no GPU is in MIG mode")
+    empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_devices]
+    if empty:
+        yield without_instances(facts, ",".join(map(str, empty)), all_lack=len(empty) == len(gpus))
+    instances = [instance for gpu in in_mig_mode for instance in gpu.mig_devices]
+    if len(instances) > 1 and not names_one(facts) and facts.cuda.count == 1:
+        yield single(facts, instances)
+
+
+def without_instances(facts: Facts, indices: str, all_lack: bool) -> Finding:
+    words = f"GPU {indices}: MIG mode is on and there is no instance"
+    gone = gone_instance(facts)
+    if gone:
+        first, *others = NO_INSTANCES.fixes
+        renaming = replace(NO_INSTANCES, fixes=(first, RENAME, *others))
+        return renaming.found(f"{words}; {VARIABLE} names one that is gone", {"gpus": indices, VARIABLE: gone})
+    problem = NO_INSTANCES if all_lack else replace(NO_INSTANCES, status=Status.WARN)
+    return problem.found(words, {"gpus": indices})
+
+
+def gone_instance(facts: Facts) -> str | None:
+    """What CUDA_VISIBLE_DEVICES says, if it starts with an instance that no GPU has."""
+    try:
+        first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
+    except Skip:  # what nvidia-smi printed does not tell it
+        return None
+    here = (device.uuid for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu) for device in gpu.mig_devices)
+    if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
+        return None
+    return first
+
+
+def is_in_mig_mode(gpu: Gpu) -> bool:
+    try:
+        return gpu.mig_mode.current
+    except Skip as skip:
+        if skip.kind == Skip.UNSUPPORTED:
+            return False
+        raise
+
+
+def names_one(facts: Facts) -> bool:
+    value = facts.environment.get(VARIABLE) or ""
+    return value.startswith("MIG-") and "," not in value
+
+
+def single(facts: Facts, instances: list[MigDevice]) -> Finding:
+    value = facts.environment.get(VARIABLE)
+    return SINGLE.found(
+        f"{len(instances)} MIG instances, {VARIABLE} is {'not set' if value is None else repr(value)}: CUDA has one device",
+        {"instance": instances[0].uuid, "instances": [instance.uuid for instance in instances], VARIABLE: value},
+    )
+
+
+def summary(facts: Facts) -> str:
+    counts = [len(gpu.mig_devices) for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu)]
+    return f"{sum(counts)} instances on {len(counts)} GPUs in MIG mode"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_INSTANCES, SINGLE),
+    needs=("nvml",),
+)

@@ -1,0 +1,262 @@
+"""The driver could initialise every GPU that it found.
+
+What it means
+After the module is loaded it starts every GPU: memory, firmware processor (GSP), display. A GPU that fails here is bound to
+the driver but missing everywhere else; nvidia-smi says "No devices were found".
+
+How it is judged
+Lines "RmInitAdapter failed!" in the kernel log, of GPUs that NVML does not list now. Of the three numbers behind them the first
+is the step that failed, the second the driver's status, the third a line of its source. What the driver wrote before the first
+failure counts most, then the numbers: later failures are mostly echoes, such as "unexpected WPR2 already up".
+
+Known exceptions
+A GPU that failed at first and works now is healthy; where NVML lists all, the log is not read. Where the driver
+also gave an Xid 143 for it, that is the diagnosis. The kernel log may not be readable without root.
+
+References
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpudoctor import catalog, knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.kernel_log import LogLine
+from gpudoctor.facts.xids import is_in_windows
+from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
+
+OSINIT = "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c"
+READ = Fix("Read what the driver says before it gives up", "sudo dmesg | grep -B 12 'RmInitAdapter failed' | head -n 40")
+REPORT = Fix("If it stays: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh")
+
+POWER_OFF = Fix(
+    "Power off fully (laptop: remove the mains plug; server: from the BMC), wait, and start again",
+    risk="disruptive",
+    needs=("reboot",),
+    verify="nvidia-smi",
+)
+
+WPR2 = Problem(
+    id="rminitadapter-wpr2-bad-state",
+    title="A GPU kept its firmware's state from before and cannot start again",
+    why="Its protected memory (WPR2) was not torn down by a crash, a kexec, a failed reset or a virtual machine, so that its "
+    "firmware processor cannot boot. Only a reset of the hardware clears it.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix(
+            "Stop what uses the driver and reset the device",
+            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+            "echo 1 | sudo tee /sys/bus/pci/devices/<gpu>/reset && sudo modprobe nvidia",
+            risk="disruptive",
+            needs=("drain",),
+            verify="nvidia-smi",
+        ),
+        POWER_OFF,
+        Fix(
+            "Laptops: if it comes back, switch off the driver's power management of an idle GPU",
+            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && "
+            f"{NEW_INITRAMFS} && sudo reboot",
+        ),
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876",),
+)
+
+FAILED = Problem(
+    id="gpu-initialisation-failed",
+    title="The driver could not initialise a GPU",
+    why="The module found the GPU and gave up while starting it. The lines before it in the kernel log say at what: power, "
+    "link, firmware of the board, or a bug of the driver.",
+    action=Action.REBOOT,
+    fixes=(
+        READ,
+        POWER_OFF,
+        Fix(
+            "If it stays: another driver branch, the newest firmware of the board, another slot and power cable; report it with",
+            "sudo nvidia-bug-report.sh",
+        ),
+    ),
+)
+
+FIRMWARE_MISSING = Problem(
+    id="gsp-firmware-missing",
+    title="The files of the GPU's firmware (GSP) are missing",
+    why="The module loads the firmware of its own release from /lib/firmware/nvidia. The package with it is not installed, is of "
+    "another release, or did not get into the initramfs from which the module is loaded.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix("See what is there, and which release the module wants", "ls /lib/firmware/nvidia/; modinfo -F version nvidia"),
+        Fix("Install the driver's packages again", verify="nvidia-smi", on=("host",), recipe="reinstall"),
+        Fix("Where the files are there: put them into the initramfs", f"{NEW_INITRAMFS} && sudo reboot", verify="nvidia-smi"),
+    ),
+    references=(OSINIT,),
+)
+FIRMWARE = Problem(
+    id="gpu-firmware-does-not-start",
+    title="The GPU's firmware processor does not start",
+    why="The driver hands its firmware to a processor on the GPU (GSP), which did not come up: the GPU is in a bad state, its "
+    "link or its own firmware is bad, or this release of the driver has a fault with this GPU.",
+    action=Action.REBOOT,
+    fixes=(
+        POWER_OFF,
+        READ,
+        Fix("If it stays: another driver branch, the newest firmware of mainboard and GPU, no riser or adapter between"),
+        REPORT,
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876", OSINIT),
+)
+VBIOS = Problem(
+    id="gpu-vbios-fails",
+    title="The driver cannot read or run the firmware of a GPU's board (VBIOS)",
+    why="Without it the GPU does not start: laptops may hide it, a virtual machine may lack it or have left the GPU half "
+    "started, a flashed one may not be the original.",
+    action=Action.REBOOT,
+    fixes=(
+        POWER_OFF,
+        Fix("In a virtual machine: give it the GPU's ROM file, and UEFI instead of a BIOS (ask the owner of the host)"),
+        Fix("Where the VBIOS was changed: write the original one back; the driver accepts no other"),
+        REPORT,
+    ),
+    references=("https://github.com/Bumblebee-Project/Bumblebee/issues/204",),
+)
+PROBLEMS = {problem.id: problem for problem in (WPR2, FIRMWARE_MISSING, FIRMWARE, VBIOS, FAILED)}
+
+GAVE_UP = re.compile(
+    r"NVRM: (?:GPU (?P<gpu>[0-9a-f:.]+): )?RmInitAdapter failed! \((?P<code>(?P<step>0x[0-9a-f]+):(?P<status>0x[0-9a-f]+):\d+)\)",
+    re.I,
+)
+LOADED = re.compile(r"NVRM: loading NVIDIA UNIX.*? (?P<branch>\d{3})\.\d")
+DEVICE = re.compile(r"PCI ID: 10de:([0-9a-f]{4})", re.I)
+GPU_INIT_ERROR = 143
+RECENT_BRANCH = 580  # of long-term support, and knows every Blackwell
+UNNAMED = "the GPU"  # old drivers do not say which one
+
+
+class Failure(NamedTuple):
+    """The driver gave up a GPU. before: what it wrote since it was loaded, or since it last gave one up. branch: its own."""
+
+    gpu: str | None
+    code: str
+    step: int
+    status: int
+    before: str
+    branch: int | None
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if is_in_windows(facts):
+        raise Skip("under WSL the kernel module lives in Windows")
+    absent = absent_gpus(facts)
+    if absent == []:
+        return
+    failed = first_failures(facts.kernel_log.lines, absent)
+    if not failed and not facts.kernel_log.complete:
+        raise Unavailable("the kernel log has forgotten the start of the driver")
+    reported = {xid.pci for xid in facts.kernel_log.xids if xid.code == GPU_INIT_ERROR}
+    for address, failure in failed.items():
+        if address.rpartition(".")[0] not in reported:
+            finding = found(address, failure, partial=absent is not None and facts.nvml.reaches_any)
+            yield replace(finding, causes=(*finding.causes, *broken_before(facts, address)))
+
+
+def broken_before(facts: Facts, address: str) -> Iterator[str]:
+    """What a GPU reported that needs a reset: it does not start again before that."""
+    rows = [knowledge.xid(xid.code) for xid in facts.kernel_log.xids if address.startswith(xid.pci + ".")]
+    return (row.problem for row in rows if row and row.severity == "fatal" and row.problem)
+
+
+def absent_gpus(facts: Facts) -> list[str] | None:
+    """The GPUs that are bound to the module, and that NVML does not list; None where only a log is known."""
+    try:
+        if facts.driver.module_version is None:
+            raise Skip("no NVIDIA kernel module is loaded here")
+        bound = [gpu.address for gpu in facts.pci.gpus if gpu.driver == "nvidia"]
+        return [address for address in bound if not facts.nvml.reaches(address)]
+    except Unavailable:
+        if facts.kernel_log.source != "text":
+            raise
+        return None
+
+
+def first_failures(lines: Sequence[LogLine], absent: list[str] | None) -> dict[str, Failure]:
+    """Absent GPU -> its first failure since the module was loaded. Where the driver does not say which one failed, it is each."""
+    failed: dict[str, Failure] = {}
+    for failure in failures(lines):
+        if absent is None:
+            failed.setdefault(failure.gpu or UNNAMED, failure)
+        for address in absent or ():
+            if failure.gpu in (None, address):
+                failed.setdefault(address, failure)
+    return failed
+
+
+def failures(lines: Sequence[LogLine]) -> list[Failure]:
+    given_up: list[Failure] = []
+    before: list[str] = []
+    branch = None
+    for line in lines:
+        if match := LOADED.search(line.text):
+            given_up, before, branch = [], [], int(match["branch"])
+        if match := GAVE_UP.search(line.text):
+            gpu = match["gpu"].lower() if match["gpu"] else None
+            step, status = int(match["step"], 16), int(match["status"], 16)
+            given_up.append(Failure(gpu, match["code"], step, status, "\n".join(before), branch))
+            before = []
+        else:
+            before.append(line.text)
+    return given_up
+
+
+def found(address: str, failure: Failure, partial: bool) -> Finding:
+    known = knowledge.rm_failure(failure.step, failure.status, failure.before, failure.branch)
+    step, status = knowledge.rm_step(failure.step, failure.branch), knowledge.rm_status(failure.status)
+    message = f"{address}: RmInitAdapter failed ({failure.code})"
+    message += f" while {step.words}" if step else ""
+    message += f": {status.text}" if status else ""
+    evidence: dict[str, object] = {"gpu": address, "code": failure.code, "log": last_words(failure.before)}
+    if known is None:
+        return FAILED.found(message, without_empty(evidence), partial=partial)
+    evidence |= branches(failure.before)
+    if known.confidence != "confirmed":
+        evidence |= {"could_be": list(known.causes), "decide": known.decide}
+    problem = PROBLEMS.get(known.problem) or catalog.problems()[known.problem][1]
+    finding = problem.found(f"{message}; {known.words}", without_empty(evidence), None, Confidence(known.confidence), partial)
+    return replace(finding, causes=known.causes)
+
+
+def branches(before: str) -> dict[str, int]:
+    """The driver branches that a change of the module would take."""
+    device = DEVICE.search(before)
+    last = knowledge.last_branch(knowledge.architecture_of_device(int(device[1], 16))) if device else None
+    return {"wanted_branch": RECENT_BRANCH, "last_branch": last or RECENT_BRANCH} if device else {}
+
+
+def last_words(before: str) -> str:
+    """The last thing that the driver said before it gave up."""
+    said = [line for line in before.splitlines() if "NVRM" in line or "nvidia" in line]
+    return said[-1] if said else ""
+
+
+def without_empty(evidence: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in evidence.items() if value}
+
+
+def summary(facts: Facts) -> str:
+    try:
+        count = len(facts.nvml.reachable)
+        return f"{count} GPU{'s' * (count != 1)} initialised"
+    except Unavailable:
+        return "no failure in the log"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=tuple(PROBLEMS.values()),
+    needs=("kernel-module",),
+)

@@ -1,0 +1,149 @@
+"""The GPU's compute mode lets this user's programs in.
+
+What it means
+An administrator can close a GPU to CUDA (prohibited) or let only one process at a time use it (exclusive process). A program
+that does not get in says that all CUDA-capable devices are busy or unavailable.
+
+How it is judged
+NVML's compute mode of every GPU; where it is exclusive, whether a process of somebody else is on it, or an
+MPS server that did not take this program.
+
+Known exceptions
+An exclusive GPU that is free, that one's own program uses, or that the MPS server shares, is as it should be.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import Process
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, Unavailable, for_each
+
+OPEN_IT = Fix(
+    "Let every program in",
+    "sudo nvidia-smi -i <gpu> -c DEFAULT",
+    verify="nvidia-smi --query-gpu=index,compute_mode --format=csv",
+)
+
+PROHIBITED = Problem(
+    id="compute-mode-prohibited",
+    title="The GPU is closed to CUDA: its compute mode is 'prohibited'",
+    why="No program can create a CUDA context on it. Somebody has set this, often to keep a display GPU free.",
+    action=Action.FIX_CONFIG,
+    fixes=(OPEN_IT,),
+)
+
+BUSY = Problem(
+    id="compute-mode-exclusive-busy",
+    title="The GPU takes one process at a time, and one has it",
+    why="Its compute mode is exclusive. Until that process ends, every other program is told that the device is busy.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(
+        Fix("See who it is; wait, or take another GPU", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
+        OPEN_IT,
+    ),
+)
+
+HELD_BY_MPS = Problem(
+    id="exclusive-gpu-held-by-mps",
+    title="An MPS server has this exclusive GPU, and this program does not go through it",
+    why="In compute mode 'exclusive process' the MPS server is the one process that may use the GPU, for all of its clients. A "
+    "program that does not find the daemon's folder tries to be a second one, and is told that the device is busy (46).",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "See which folder the daemon has, and name it to the program",
+            "sudo cat /proc/$(pgrep -o -f nvidia-cuda-mps-control)/environ | tr '\\0' '\\n' | grep CUDA_MPS; "
+            "export CUDA_MPS_PIPE_DIRECTORY=FOLDER",
+            verify="echo get_server_list | nvidia-cuda-mps-control",
+        ),
+        Fix(
+            "If it is another user's: one server serves one user at a time; end MPS, or start it for all users",
+            "echo quit | sudo CUDA_MPS_PIPE_DIRECTORY=FOLDER nvidia-cuda-mps-control && sudo nvidia-cuda-mps-control "
+            "-d -multiuser-server",
+            risk="disruptive",
+            needs=("drain",),
+            on=("host",),
+        ),
+        OPEN_IT,
+    ),
+    references=("https://docs.nvidia.com/deploy/mps/",),
+)
+
+MPS = "nvidia-cuda-mps"
+UNAVAILABLE = 46  # CUDA: all CUDA-capable devices are busy or unavailable
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from for_each(facts.nvml.reachable.values(), lambda gpu: judge_gpu(facts, gpu))
+
+
+def judge_gpu(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    mode = gpu.compute_mode
+    if mode == "prohibited":
+        yield PROHIBITED.found(f"GPU {gpu.index}: compute mode is prohibited", {"gpu": gpu.index}, gpu=gpu.index)
+    elif mode.startswith("exclusive"):
+        holders = [process for process in gpu.processes if holds(process)]
+        servers = [process for process in gpu.processes if (process.name or "").startswith(MPS)]
+        if servers and is_refused(facts, gpu):
+            yield held_by_mps(facts, gpu, servers[0])
+        elif is_refused(facts, gpu) or any(not process.ours for process in holders):
+            yield from busy(gpu, mode, holders)
+
+
+def holds(process: Process) -> bool:
+    return process.kind == "compute" and not (process.name or "").startswith(MPS)
+
+
+def held_by_mps(facts: Facts, gpu: Gpu, server: Process) -> Finding:
+    folder = facts.environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    return HELD_BY_MPS.found(
+        f"GPU {gpu.index} is in mode {gpu.compute_mode}, {server.name} (pid {server.pid}) has it, "
+        f"and CUDA_MPS_PIPE_DIRECTORY is {folder or 'not set'}",
+        {"gpu": gpu.index, "mode": gpu.compute_mode, "server": server.pid, "folder": folder, "ours": server.ours},
+        gpu=gpu.index,
+    )
+
+
+def is_refused(facts: Facts, gpu: Gpu) -> bool:
+    """Whether CUDA has just refused us this GPU: then it matters who has it, even if it is us."""
+    try:
+        return any(device.context_code == UNAVAILABLE for device in facts.cuda.devices if device.bus_id == gpu.bus_id)
+    except Unavailable:
+        return False
+
+
+def busy(gpu: Gpu, mode: str, holders: list[Process]) -> Iterator[Finding]:
+    for first in holders[:1]:
+        yield BUSY.found(
+            f"GPU {gpu.index}: compute mode is {mode}, and process {first.pid} ({first.name or 'not visible from here'}) has it",
+            {"gpu": gpu.index, "mode": mode, "pids": [process.pid for process in holders]},
+            gpu=gpu.index,
+            confidence=Confidence.LIKELY if first.ours is None else Confidence.CONFIRMED,
+        )
+
+
+def summary(facts: Facts) -> str:
+    return "compute mode " + ", ".join(sorted({mode_of(gpu) for gpu in facts.nvml.reachable.values()}))
+
+
+def mode_of(gpu: Gpu) -> str:
+    try:
+        return gpu.compute_mode
+    except Unavailable:
+        return "not supported"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    of_gpus=True,
+    problems=(PROHIBITED, BUSY, HELD_BY_MPS),
+    needs=("nvml",),
+)

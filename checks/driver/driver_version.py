@@ -1,0 +1,275 @@
+"""The kernel module and the user-space driver libraries come from one driver release.
+
+What it means
+A driver is two halves: a kernel module, loaded at boot, and libraries (libcuda, libnvidia-ml) that programs load. They
+speak a private protocol that changes with every release, so the halves must have exactly the same version.
+
+How it is judged
+NVML's own word (code 18: driver/library version mismatch); where NVML cannot be asked, the version of the loaded module
+against the one in the library's file name. Why it is so: the module on disk tells what the next boot would load. If it is of
+the libraries' release, or a newer kernel with a module of its own waits, a boot ends it. If not, no boot helps: two
+installations or packages of two sources are mixed, or an upgrade stopped half-way. In a container the host's module meets
+libraries that the image brought along, or those that the host had when the container was started.
+
+Known exceptions
+Libraries of another release that lie about but are not loaded do no harm. Forward-compatibility libraries (cuda-compat) are
+meant to differ and are judged by their own check. Under WSL2 the module lives in Windows.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+https://github.com/tinygrad/open-gpu-kernel-modules/issues/47
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.driver.driver_packages import MIXED_PACKAGES, mixed_packages
+from gpudoctor.judging.driver.next_boot import is_same_on_disk, next_kernel, on_disk, stays, waits_for_boot
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
+
+PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
+IN_IMAGE = Problem(
+    id="driver-libraries-in-image",
+    title="The container brings driver libraries of its own, of another release than the host",
+    why="Driver libraries must come from the host, to which the container toolkit adds them at the start. A package of a driver "
+    "that is installed in the image gets in front of them.",
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Take them out of the image (Dockerfile: RUN), then start it again",
+            verify="nvidia-smi",
+            risk="disruptive",
+            debian=f"{PURGE} && ldconfig",
+            rhel="dnf remove -y 'libnvidia*' 'nvidia-driver*' && ldconfig",
+        ),
+        Fix("Take the driver's packages out of the image, then start it again", on=("suse", "arch", "other")),
+    ),
+)
+FOR_LXC = Fix(
+    "Take the driver out of this container, then install the libraries of the host's release from its .run file",
+    f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
+    "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
+    risk="disruptive",
+    verify="nvidia-smi",
+)
+
+OLDER_IN_CONTAINER = Problem(
+    id="container-libraries-older-than-driver",
+    title="The container was started before the host's driver was upgraded",
+    why="Driver libraries are put into a container when it starts. The host has loaded a newer driver since, which does not talk "
+    "to them.",
+    action=Action.RESTART_APP,
+    fixes=(
+        Fix(
+            "Start the container again, so that it gets the host's libraries",
+            "docker restart CONTAINER",
+            risk="disruptive",
+            verify="nvidia-smi",
+        ),
+    ),
+)
+
+MIXED_INSTALL = Problem(
+    id="driver-library-mismatch-mixed-install",
+    title="Two driver installations of different versions are mixed",
+    why="A .run installer and the package manager each installed a driver. A reboot cannot make the module of one and the "
+    "libraries of the other agree.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Remove the .run installation, then reinstall the packages",
+        recipe="without-runfile",
+        verify="nvidia-smi",
+        debian="sudo nvidia-uninstall && sudo apt install --reinstall '?installed?name(nvidia-.*-<branch>)' && sudo reboot",
+        rhel="sudo nvidia-uninstall && sudo dnf reinstall '*nvidia*' && sudo reboot",
+        arch="sudo nvidia-uninstall && sudo pacman -S nvidia-open-dkms nvidia-utils && sudo reboot",
+        suse="sudo nvidia-uninstall && sudo zypper install --force '*nvidia*' && sudo reboot",
+        other="sudo nvidia-uninstall && sudo reboot",
+    ),
+    references=("https://github.com/tinygrad/open-gpu-kernel-modules/issues/47",),
+)
+
+INCOMPLETE = Problem(
+    id="driver-upgrade-incomplete",
+    title="The driver's libraries were upgraded, its kernel module was not",
+    why="The module on disk is still of the old release, so that a reboot does not help: it was not built or not installed.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Build and install the module of the libraries' release, then reboot",
+        recipe="module-at-boot",
+        verify="nvidia-smi",
+        debian="sudo apt install --fix-broken && sudo dkms autoinstall && sudo reboot",
+        rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall) && sudo reboot",
+        suse="sudo zypper update '*nvidia*' && sudo dkms autoinstall && sudo reboot",
+        arch="sudo pacman -Syu && sudo dkms autoinstall && sudo reboot",
+        other="sudo dkms autoinstall && sudo reboot",
+    ),
+)
+INSTALL_READY_MADE = fix_on(
+    "Install the module of the libraries' release, then reboot",
+    recipe="module-at-boot",
+    verify="nvidia-smi",
+    debian="sudo apt install --fix-broken && sudo reboot",
+    rhel="sudo dnf upgrade '*nvidia*' && (! command -v akmods || sudo akmods --force) && sudo reboot",
+    suse="sudo zypper update '*nvidia*' && sudo reboot",
+    arch="sudo pacman -Syu && sudo reboot",
+    other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+)
+
+MISMATCH = Problem(
+    id="driver-library-version-mismatch",
+    title="The driver was upgraded, but the old kernel module is still loaded",
+    why="An upgrade (often an automatic one) replaced the libraries on disk. The module in memory is the old one until it is "
+    "loaded again, and until then no program can talk to the GPU.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix(
+            "Boot into the new module",
+            command="sudo reboot",
+            verify="nvidia-smi",
+            on=("host",),
+        ),
+        Fix(
+            "On the host, where the driver was upgraded: reboot it, or load the module again; then start the container again",
+            risk="disruptive",
+            on=("container",),
+        ),
+    ),
+    references=("https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver/issues/3",),
+)
+
+SERVICES = {"nv-fabricmanager": "nvidia-fabricmanager", "nv-hostengine": "nvidia-dcgm"}
+RELOAD = Fix(
+    "Without a reboot: stop every program that uses a GPU, then load the module again",
+    "sudo systemctl stop <services>; sudo modprobe -r <modules> && sudo modprobe nvidia; sudo systemctl start <services>",
+    risk="disruptive",
+    needs=("drain",),
+    verify="nvidia-smi",
+    on=("host",),
+)
+
+VERSION_MISMATCH = 18  # NVML's code
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    module = facts.driver.module_version
+    if module is None:
+        raise Skip("no NVIDIA kernel module is loaded here")
+    if agree(facts, module):
+        return
+    words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not'}"
+    words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
+    words += f", and kernel {next_kernel(facts)} waits for a boot" if is_same_on_disk(facts) and next_kernel(facts) else ""
+    evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
+    causes = (
+        Cause(IN_IMAGE, lambda facts: in_image(facts).found(words, evidence) if brought_along(facts) else None),
+        Cause(OLDER_IN_CONTAINER, lambda facts: OLDER_IN_CONTAINER.found(words, evidence) if is_older(facts, module) else None),
+        Cause(MIXED_INSTALL, lambda facts: mixed_install(facts, words, evidence)),
+        Cause(MIXED_PACKAGES, lambda facts: mixed_packages(facts, words, evidence) if is_same_on_disk(facts) else None),
+        Cause(INCOMPLETE, lambda facts: incomplete(facts).found(words, evidence) if stays(facts) else None),
+        Cause(MISMATCH, lambda facts: upgraded(facts, words, evidence)),
+    )
+    yield from first_cause(causes, facts, MISMATCH.found(words, evidence))
+
+
+def agree(facts: Facts, module: str) -> bool:
+    """What NVML says; where it cannot say, the name of the file that the loader takes."""
+    try:
+        code = facts.nvml.init_code
+    except Unavailable:
+        code = None
+    if code in (0, VERSION_MISMATCH):
+        return code == 0
+    library = facts.driver.library_version
+    if library is None:
+        raise Skip("no driver library was found in the usual places", Skip.NOT_INSTALLED)
+    return library == module
+
+
+def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
+    """What to load again is left out where it cannot be read: the finding stands without it."""
+    sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
+    try:
+        return mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
+    except Skip:
+        return MISMATCH.found(words, evidence, confidence=sure)
+
+
+def mismatch(facts: Facts) -> Problem:
+    """Without a module file for the running kernel, which an upgrade of the kernel took away, nothing can be loaded again."""
+    is_gone = facts.driver.installed_modules and not facts.driver.module_for_running_kernel and on_disk(facts) is None
+    return MISMATCH if is_gone else replace(MISMATCH, fixes=(*MISMATCH.fixes, RELOAD))
+
+
+def reload_of(facts: Facts) -> dict[str, object]:
+    """What holds the module: services, and the modules built on it."""
+    others = sorted(name for name in facts.driver.loaded_modules if name in ("nvidia_peermem", "nvidia_fs", "gdrdrv"))
+    running = [unit for process, unit in SERVICES.items() if is_running(facts, process)]
+    return {
+        "services": [*running, "nvidia-persistenced"],
+        "modules": [*others, "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"],
+    }
+
+
+def is_running(facts: Facts, process: str) -> bool:
+    try:
+        return facts.services.is_running(process)
+    except Unavailable:
+        return False
+
+
+def in_image(facts: Facts) -> Problem:
+    """An LXC container has no image that a Dockerfile makes, and no toolkit that adds the host's libraries."""
+    return replace(IN_IMAGE, fixes=(FOR_LXC,)) if facts.container.engine == "lxc" else IN_IMAGE
+
+
+def is_older(facts: Facts, module: str) -> bool:
+    """In a container: libraries of the release that the host had when it was started."""
+    versions = facts.driver.library_versions
+    return facts.container.engine is not None and bool(versions) and Version(versions[0]) < Version(module)
+
+
+def incomplete(facts: Facts) -> Problem:
+    """Where there is no DKMS, packages bring the module ready-made."""
+    try:
+        has_dkms = facts.driver.has_dkms
+    except Skip:
+        has_dkms = True
+    return INCOMPLETE if has_dkms else replace(INCOMPLETE, fixes=INSTALL_READY_MADE)
+
+
+def brought_along(facts: Facts) -> bool:
+    """In a container: libraries that were not mounted into it."""
+    if facts.container.engine is None:
+        return False
+    libraries = [library for name in ("libnvidia-ml", "libcuda") for library in facts.libraries.named(name)]
+    own = (library for library in libraries if not (library.is_stub or library.is_compat or library.owner == "container"))
+    return any(
+        library.version in facts.driver.library_versions and library.version != facts.driver.module_version for library in own
+    )
+
+
+def mixed_install(facts: Facts, words: str, evidence: dict[str, object]) -> Finding | None:
+    packaged = sorted({package.version for package in facts.driver.packages if package.name.startswith("libnvidia-")})
+    if not (facts.driver.runfile_install and packaged) or waits_for_boot(facts):
+        return None
+    sure = Confidence.LIKELY if on_disk(facts) is None else Confidence.CONFIRMED
+    words += "; a .run installation and packages are both there"
+    return MIXED_INSTALL.found(words, {**evidence, "packages": packaged}, confidence=sure)
+
+
+def summary(facts: Facts) -> str:
+    flavour = "open" if facts.driver.module_is_open else "proprietary"
+    return f"driver {facts.driver.module_version}, {flavour} kernel module"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(IN_IMAGE, OLDER_IN_CONTAINER, MIXED_INSTALL, MIXED_PACKAGES, INCOMPLETE, MISMATCH),
+    needs=("kernel-module",),
+)

@@ -1,0 +1,232 @@
+"""Every GPU on the bus is in the driver, in NVML and in CUDA, and there are as many as expected.
+
+What it means
+A GPU can be on the bus and still be unusable: the driver ignores it, it fell off the bus since, or it waits for a reset.
+Programs then run on fewer GPUs than were paid for, or fail when they name the missing one.
+
+How it is judged
+The GPUs on the PCI bus against those that NVML gives a handle of, then those of CUDA, then --expect-gpus. A handle that NVML
+refuses with code 15 belongs to a lost GPU, with code 16 to one that must be reset.
+
+Known exceptions
+In a container or a job, and with CUDA_VISIBLE_DEVICES, fewer GPUs are meant to be there; only --expect-gpus counts. GPUs held
+by vfio-pci and those that the driver was told to leave out (NVreg_ExcludedGpus) are missing by choice. With MIG, CUDA sees one
+instance.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/507
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.nvml_values import error_name
+from gpudoctor.facts.pci import PciFunction
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Unavailable
+
+LIST = "nvidia-smi -L"
+COLD_START = Fix("Switch the machine off and on", risk="disruptive", needs=("reboot",), verify=LIST, on=("host",))
+ON_HOST = Fix("Look at the machine that runs this container or job, not in here", on=("container", "wsl2"), verify=LIST)
+
+MISSING = Problem(
+    id="gpu-missing-from-driver",
+    title="A GPU is on the bus, but the driver does not offer it",
+    why="The module did not take the device or gave it up: it is not supported by this release, another driver holds it, or it "
+    "could not be started.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("Read what the driver says of it", "sudo dmesg | grep -iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
+        Fix(
+            "See who holds it; give it to the driver",
+            "lspci -nnk -s <gpu>; echo <gpu> | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+            verify=LIST,
+            on=("host",),
+        ),
+        COLD_START,
+        ON_HOST,
+    ),
+)
+
+LOST = Problem(
+    id="gpu-lost",
+    title="A GPU is lost: the driver cannot reach it any more",
+    why="It fell off the bus while the machine ran: power, heat, the slot, a riser or cable, or a dying board.",
+    action=Action.REBOOT,
+    fixes=(
+        COLD_START,
+        Fix("If it comes back: reseat card and power plugs; read the BMC's log", "sudo ipmitool sel list | tail", on=("host",)),
+        ON_HOST,
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/507",),
+)
+
+RESET = Problem(
+    id="gpu-needs-reset",
+    title="A GPU must be reset before it can be used",
+    why="After an error that could not be corrected the driver refuses work until the GPU is reset.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix(
+            "Stop what uses the GPU, then reset it",
+            "sudo nvidia-smi --gpu-reset -i <gpu>",
+            "disruptive",
+            ("drain",),
+            LIST,
+            ("host",),
+        ),
+        Fix("Where the reset is refused: reboot", "sudo reboot", verify=LIST, on=("host",)),
+        ON_HOST,
+    ),
+)
+
+NOT_IN_CUDA = Problem(
+    id="gpu-missing-from-cuda",
+    title="NVML lists more GPUs than CUDA can use",
+    why="CUDA leaves out a GPU that it cannot use: its nodes are closed to this user, its memory cannot be mapped, or this "
+    "driver's CUDA does not support it.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Compare the two lists, and the nodes",
+            "nvidia-smi --query-gpu=index,name,uuid,compute_mode --format=csv; ls -l /dev/nvidia*",
+        ),
+    ),
+)
+
+FEWER = Problem(
+    id="fewer-gpus-than-expected",
+    title="There are fewer GPUs than expected",
+    why="Programs can use fewer GPUs here than --expect-gpus asks for.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("On a host: is every GPU on the bus?", "lspci -d 10de: -nn", on=("host",)),
+        Fix("Is the choice limited by the environment?", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),
+    ),
+)
+
+GPU_IS_LOST, RESET_REQUIRED = 15, 16
+BY_CODE = {GPU_IS_LOST: LOST, RESET_REQUIRED: RESET}
+RESERVED = ("vfio-pci", "pci-stub")
+JOB = re.compile(r"slurm|/lxc|kubepods|htcondor|pbs", re.I)
+IGNORED = r"The NVIDIA (?:NVIDIA )?(.*?) GPU installed in this system is supported through the NVIDIA (\d+)\.xx Legacy drivers"
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    absent = [gpu for gpu in facts.pci.gpus if not is_by_choice(facts, gpu)]
+    refused = [gpu for gpu in facts.nvml.gpus if not gpu.is_reachable]
+    found = [*refusals(refused, absent)]
+    if absent and not refused and not has_share(facts):
+        found = [missing(facts, absent)]
+    if not (found or facts.nvml.reachable):
+        found = [nothing(facts)]
+    yield from found or compare(facts)
+
+
+def is_by_choice(facts: Facts, gpu: PciFunction) -> bool:
+    """A GPU that is not missing: it is there, or was kept from the driver on purpose."""
+    if gpu.address in facts.nvml.reachable or gpu.driver in RESERVED:
+        return True
+    return facts.driver.gpu_information.get(gpu.address, {}).get("GPU Excluded") == "Yes"
+
+
+def has_share(facts: Facts) -> bool:
+    """A container or job has some of the host's GPUs; the bus shows all of them."""
+    return facts.container.engine is not None or JOB.search(facts.container.cgroup) is not None
+
+
+def refusals(refused: list[Gpu], absent: list[PciFunction]) -> Iterator[Finding]:
+    """NVML does not tell the address of a GPU that it refuses: it is told where there are as many of both."""
+    addresses = [gpu.address for gpu in absent] if len(absent) == len(refused) else []
+    for place, gpu in enumerate(refused):
+        address = addresses[place] if addresses else None
+        problem = BY_CODE.get(gpu.handle_error or 0, MISSING)
+        words = error_name(gpu.handle_error) if gpu.handle_error else "no answer"
+        yield problem.found(
+            f"GPU {gpu.index}{f' ({address})' if address else ''}: NVML gives no handle, {words}",
+            {"gpu": address or gpu.index, "slot": slot(address), "code": gpu.handle_error},
+            gpu=gpu.index,
+        )
+
+
+def missing(facts: Facts, gpus: list[PciFunction]) -> Finding:
+    first = gpus[0]
+    ignored = re.search(IGNORED, log(facts))
+    words = "; ".join(
+        f"{gpu.address} is not in NVML, {f'its driver is {gpu.driver}' if gpu.driver else 'no driver has it'}" for gpu in gpus
+    )
+    if ignored and first.driver is None:
+        words += f"; the log says that R{ignored[2]} is the last branch for a {ignored[1]}"
+    evidence = {"gpu": first.address, "slot": slot(first.address), "gpus": [gpu.address for gpu in gpus], "driver": first.driver}
+    return MISSING.found(words, evidence, confidence=Confidence.CONFIRMED if ignored else Confidence.LIKELY)
+
+
+def nothing(facts: Facts) -> Finding:
+    address = facts.pci.gpus[0].address if facts.pci.gpus else "PCI_ADDRESS"
+    return MISSING.found("NVML works but lists no GPU", {"gpu": address, "slot": slot(address)}, confidence=Confidence.LIKELY)
+
+
+def slot(address: str | None) -> str:
+    """What the log names a GPU by: "0000:01:00"."""
+    return (address or "NVRM").rpartition(".")[0] or "NVRM"
+
+
+def log(facts: Facts) -> str:
+    try:
+        return facts.kernel_log.nvrm
+    except Unavailable:
+        return ""
+
+
+def compare(facts: Facts) -> Iterator[Finding]:
+    """NVML, CUDA and what was expected."""
+    listed, in_cuda, expected = len(facts.nvml.reachable), cuda_count(facts), facts.expected.get("gpus")
+    limit = facts.environment.get("CUDA_VISIBLE_DEVICES")
+    usable = listed if in_cuda is None or has_mig(facts) else in_cuda
+    if expected is not None and usable < expected:
+        why = f", CUDA_VISIBLE_DEVICES is {limit!r}" if limit is not None else ""
+        yield FEWER.found(f"{usable} of {expected} expected{why}", {"expected": expected, "usable": usable, "nvml": listed})
+    elif in_cuda is not None and usable < listed and limit is None and not is_closed(facts):
+        yield NOT_IN_CUDA.found(f"{in_cuda} in CUDA, {listed} in NVML", {"cuda": in_cuda, "nvml": listed})
+
+
+def cuda_count(facts: Facts) -> int | None:
+    """None where CUDA does not initialise, which is judged elsewhere."""
+    try:
+        return facts.cuda.count
+    except Unavailable:
+        return None
+
+
+def has_mig(facts: Facts) -> bool:
+    return any(said(gpu, "MigMode.0") == 1 for gpu in facts.nvml.reachable.values())
+
+
+def is_closed(facts: Facts) -> bool:
+    """Compute mode "prohibited" takes a GPU out of CUDA; another check's matter."""
+    return any(said(gpu, "ComputeMode") == 2 for gpu in facts.nvml.reachable.values())
+
+
+def said(gpu: Gpu, name: str) -> object:
+    try:
+        return gpu.get(name)
+    except Unavailable:
+        return None
+
+
+def summary(facts: Facts) -> str:
+    count = len(facts.nvml.reachable)
+    return f"{count} GPU{'s' * (count != 1)} {'on the bus, in NVML and in CUDA' if facts.pci.gpus else 'in NVML'}"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MISSING, LOST, RESET, NOT_IN_CUDA, FEWER),
+    needs=("nvml",),
+    explained_by=("gpu-on-bus", "module-flavour", "adapter-init", "xids", "memory-xids"),
+)

@@ -1,0 +1,281 @@
+"""The installed driver supports every GPU here: its branch does, and so does its flavour, open or proprietary.
+
+What it means
+A driver branch knows the GPUs of its time: not those that came later, and no longer those that are too old. NVIDIA's driver
+has two kernel modules: the open one needs a processor (GSP) that GPUs have from Turing on; Blackwell and what comes after it
+are supported by the open one only. Where the driver does not support a GPU, nvidia-smi says "No devices were found".
+
+How it is judged
+What the driver that is installed says of a GPU in the kernel log. Else the generation of every GPU by its PCI device id,
+against the branch and against the word "Open" in /proc/driver/nvidia/version.
+
+Known exceptions
+A GPU that NVML lists works. Generations from Turing to Hopper work with both. A GPU that vfio-pci or nouveau holds is not the
+module's. A GPU of the host that a container was not given is not judged in there.
+
+References
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
+https://github.com/zzzhouuu/truenas-nvidia-drivers/issues/20
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.pci import PciFunction
+from gpudoctor.knowledge import architecture_of_device, last_branch
+from gpudoctor.knowledge.cuda import cuda_of_branch, table
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on, for_each
+
+OPEN_DRIVER = fix_on(
+    "Install a newer driver with the open module, then reboot",
+    recipe="driver <wanted_branch>",
+    verify="nvidia-smi",
+    debian="(sudo apt install nvidia-driver-<wanted_branch>-open || sudo apt install nvidia-open) && sudo reboot",
+    rhel="sudo dnf install --allowerasing nvidia-open && sudo reboot",
+    suse="sudo zypper install nvidia-open-driver-G06-signed-kmp && sudo reboot",
+    arch="sudo pacman -Syu nvidia-open-dkms && sudo reboot",
+    other="sudo sh NVIDIA-Linux-*.run -M=open && sudo reboot",
+)
+VGPU_DRIVER = Fix(
+    "This virtual machine has a vGPU: install NVIDIA's vGPU guest driver (GRID) of the host's release instead",
+    "sudo sh NVIDIA-Linux-*-grid.run && sudo reboot",
+    verify="nvidia-smi",
+)
+NOT_SUPPORTED = Problem(
+    id="gpu-not-supported-by-driver",
+    title="The installed driver does not support this GPU",
+    why="The module looked at the GPU and left it: the GPU is newer than the driver, or it is a vGPU of a virtual machine, which "
+    "needs the guest driver.",
+    action=Action.INSTALL,
+    fixes=(*OPEN_DRIVER, VGPU_DRIVER),
+)
+
+ON_NIXOS = (
+    "echo '{ config, lib, ... }: { hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages."
+    "legacy_<last_branch>; hardware.nvidia.open = lib.mkForce false; }' | sudo tee /etc/nixos/nvidia-driver.nix && "
+    "sudo sed -i.bak 's|\\./hardware-configuration\\.nix|& ./nvidia-driver.nix|' /etc/nixos/configuration.nix && "
+    "sudo nixos-rebuild boot && sudo reboot"
+)
+NO_COMMON_BRANCH = Fix("No branch supports all GPUs of this machine: take this one out, or pass it to a virtual machine")
+DROPPED = Problem(
+    id="gpu-dropped-by-driver-branch",
+    title="This driver branch no longer supports the GPU",
+    why="NVIDIA ended support of this GPU generation with an older branch; newer drivers ignore the device.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Install the last branch that supports it",
+        recipe="driver <last_branch> last",
+        verify="nvidia-smi",
+        debian="sudo apt install nvidia-driver-<last_branch> && sudo reboot",
+        rhel="sudo dnf install akmod-nvidia-<last_branch>xx && sudo reboot",
+        arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
+        suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
+        nixos=ON_NIXOS,
+        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run && sudo reboot",
+    ),
+    references=("https://github.com/NixOS/nixos-hardware/issues/1828",),
+)
+
+NEEDS_OPEN = Problem(
+    id="blackwell-needs-open-module",
+    title="The GPU needs the open kernel module, and the proprietary one is installed",
+    why="Blackwell and newer GPUs are supported by the open (MIT/GPL) module only. Both come "
+    "with the driver; the package decides.",
+    action=Action.INSTALL,
+    fixes=OPEN_DRIVER,
+    references=(
+        "https://github.com/oddmario/NVIDIA-Ubuntu-Driver-Guide/issues/10",
+        "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",
+    ),
+)
+
+NEEDS_PROPRIETARY = Problem(
+    id="open-module-on-pre-turing",
+    title="The GPU is too old for the open kernel module",
+    why="The open module needs the GSP, a processor that GPUs have from Turing on. Older ones need the proprietary module, of a "
+    "branch that still supports them.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Install the proprietary flavour of the last branch that supports it, then reboot",
+        recipe="driver <last_branch> last",
+        verify="nvidia-smi",
+        debian="(sudo apt install nvidia-driver-<last_branch> || sudo apt install cuda-drivers-<last_branch>) && sudo reboot",
+        rhel="(sudo dnf module install nvidia-driver:<last_branch>-dkms || sudo dnf install akmod-nvidia-<last_branch>xx) && "
+        "sudo reboot",
+        suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
+        arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
+        nixos=ON_NIXOS,
+        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run -M=proprietary && sudo reboot",
+    ),
+    references=("https://github.com/zzzhouuu/truenas-nvidia-drivers/issues/20",),
+)
+
+PRE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
+EITHER = ("Turing", "Ampere", "Ada", "Hopper")
+RECENT_BRANCH = 580  # of long-term support, and knows every Blackwell
+THIS_GPU = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system "
+SAYS_OPEN = THIS_GPU + "requires use of the NVIDIA open kernel modules"
+SAYS_PROPRIETARY = THIS_GPU + r"is not supported by open nvidia\.ko"
+SAYS_UNSUPPORTED = THIS_GPU + r"is not supported by the NVIDIA {version} driver release"
+SAYS_DROPPED = r"GPU installed in this system is supported through the NVIDIA (\d+)\.xx Legacy drivers"
+
+Kind = list[PciFunction]  # all GPUs of one model, which have one fate
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.system.wsl:
+        raise Skip("under WSL the kernel module lives in Windows")
+    kinds: dict[int, Kind] = {}
+    for gpu in facts.pci.gpus:
+        if gpu.driver in (None, "nvidia"):
+            kinds.setdefault(gpu.device_id, []).append(gpu)
+    if kinds and not (facts.container.engine and facts.nvml.reaches_any):
+        words = log(facts)
+        yield from for_each(kinds.values(), lambda gpus: judge_kind(facts, gpus, words))
+    if facts.driver.module_version is None:
+        raise Skip("no NVIDIA kernel module is loaded here")
+
+
+def log(facts: Facts) -> str:
+    """What the driver itself says; nothing where the log is closed to us."""
+    try:
+        return facts.kernel_log.nvrm
+    except Unavailable:
+        return ""
+
+
+def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
+    if any(facts.nvml.reaches(gpu.address) for gpu in gpus):
+        return
+    generation = architecture_of_device(gpus[0].device_id)
+    last = abandoned(facts, gpus, words)
+    said = None if last else said_by_driver(facts, gpus, words)
+    if last:
+        yield ignored(facts, gpus, last, words)
+    elif said is NOT_SUPPORTED:
+        yield unsupported(facts, gpus)
+    elif said:
+        yield wrong_flavour(facts, said, gpus, Confidence.CONFIRMED)
+    elif facts.driver.module_version is None or generation in EITHER:
+        return
+    elif generation is None:
+        raise Unavailable(f"the generation of {gpus[0].address} (10de:{gpus[0].device_id:04x}) is not known here")
+    elif is_open(facts) == (generation in PRE_TURING) and not is_outgrown(facts, gpus[0]):
+        yield wrong_flavour(facts, NEEDS_PROPRIETARY if is_open(facts) else NEEDS_OPEN, gpus, Confidence.LIKELY)
+
+
+def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
+    """The last branch for GPUs that the driver left alone: by its own words, which name no address, else by the generation."""
+    if any(gpu.driver for gpu in gpus):
+        return None
+    generation = architecture_of_device(gpus[0].device_id)
+    last = last_branch(generation)
+    said = {int(branch) for branch in re.findall(SAYS_DROPPED, words)}
+    if words:
+        return last if last in said else next(iter(said), None) if generation is None else None
+    whole = facts.nvml.reaches_any or all(is_outgrown(facts, gpu) for gpu in facts.pci.gpus)
+    return last if whole and is_outgrown(facts, gpus[0]) else None
+
+
+def is_outgrown(facts: Facts, gpu: PciFunction) -> bool:
+    """A release that no longer supports a generation ignores its GPUs in either flavour."""
+    last = last_branch(architecture_of_device(gpu.device_id))
+    return last is not None and (facts.driver.branch or 0) > last
+
+
+def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
+    """What the driver that is installed now says of these GPUs; an older one may have said something else before."""
+    version = facts.driver.module_version or on_disk(facts) or r"[\d.]+"
+    patterns = (
+        (SAYS_OPEN, NEEDS_OPEN),
+        (SAYS_PROPRIETARY, NEEDS_PROPRIETARY),
+        (SAYS_UNSUPPORTED.format(version=version), NOT_SUPPORTED),
+    )
+    addresses = {gpu.address for gpu in gpus}
+    said = (problem for pattern, problem in patterns for address in re.findall(pattern, words) if address.lower() in addresses)
+    return next(said, None)
+
+
+def on_disk(facts: Facts) -> str | None:
+    try:
+        return facts.driver.modinfo.get("version")
+    except Unavailable:
+        return None
+
+
+def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:
+    kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus} - {None}
+    # A branch that is old enough for this GPU may be too old for another one here.
+    problem = DROPPED if all(knows(last, kind) for kind in kinds) else replace(DROPPED, fixes=(NO_COMMON_BRANCH,))
+    return problem.found(
+        f"the installed driver ignores {named(gpus)}; R{last} is the last branch that supports it",
+        {"gpus": [gpu.address for gpu in gpus], "last_branch": last, "installed": on_disk(facts)},
+        confidence=Confidence.CONFIRMED if words else Confidence.LIKELY,
+        partial=facts.nvml.reaches_any,
+    )
+
+
+def unsupported(facts: Facts, gpus: Kind) -> Finding:
+    generation = architecture_of_device(gpus[0].device_id)
+    # A GPU that this branch knows, but not in this virtual machine, is a part of one: a vGPU.
+    is_virtual = facts.system.hypervisor is not None and knows(facts.driver.branch, generation)
+    fixes = (VGPU_DRIVER,) if is_virtual else OPEN_DRIVER
+    words = f"{named(gpus)}: driver {facts.driver.module_version or on_disk(facts) or facts.driver.branch} does not support it"
+    words += f" in this virtual machine, although it knows the {generation} generation: a vGPU" if is_virtual else ""
+    return replace(NOT_SUPPORTED, fixes=fixes).found(
+        words,
+        evidence(facts, gpus),
+        confidence=Confidence.LIKELY if is_virtual else Confidence.CONFIRMED,
+        partial=facts.nvml.reaches_any,
+    )
+
+
+def knows(branch: int | None, generation: str | None) -> bool:
+    """Whether a branch supports GPUs of a generation at all."""
+    first = min((row.first_cuda for row in table().architectures if row.name == generation), default=None)
+    newest = cuda_of_branch(branch or 0)
+    return first is not None and newest is not None and first <= newest
+
+
+def wrong_flavour(facts: Facts, problem: Problem, gpus: Kind, confidence: Confidence) -> Finding:
+    flavour = "proprietary" if problem is NEEDS_OPEN else "open"
+    message = f"{named(gpus)}: the module is the {flavour} one"
+    return problem.found(message, evidence(facts, gpus), confidence=confidence, partial=facts.nvml.reaches_any)
+
+
+def evidence(facts: Facts, gpus: Kind) -> dict[str, object]:
+    generation, branch = architecture_of_device(gpus[0].device_id), facts.driver.branch or RECENT_BRANCH
+    return {
+        "gpus": [gpu.address for gpu in gpus],
+        "device": f"10de:{gpus[0].device_id:04x}",
+        "generation": generation,
+        "wanted_branch": max(branch, RECENT_BRANCH),
+        "last_branch": last_branch(generation) or RECENT_BRANCH,
+    }
+
+
+def named(gpus: Kind) -> str:
+    generation = architecture_of_device(gpus[0].device_id) or "unknown"
+    return f"{', '.join(gpu.address for gpu in gpus)} (10de:{gpus[0].device_id:04x}, {generation} generation)"
+
+
+def is_open(facts: Facts) -> bool:
+    if facts.driver.module_is_open is None:
+        raise Unavailable("/proc/driver/nvidia/version does not tell which module is loaded")
+    return facts.driver.module_is_open
+
+
+def summary(facts: Facts) -> str:
+    return f"{'open' if is_open(facts) else 'proprietary'} module"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NOT_SUPPORTED, DROPPED, NEEDS_OPEN, NEEDS_PROPRIETARY),
+    needs=("gpu-on-bus",),
+)

@@ -1,0 +1,126 @@
+"""The command nvidia-smi is on PATH, works, and comes back.
+
+What it means
+People and scripts ask nvidia-smi whether a GPU works. It comes with the driver's utilities, which are a package of their own;
+without it the GPU may work all the same.
+
+How it is judged
+nvidia-smi -L, where NVML works: whether the command is found, its exit code, and whether it comes back within six
+seconds.
+
+Known exceptions
+Where NVML does not work, that is the diagnosis. Under WSL the command is in /usr/lib/wsl/lib, which Windows puts on PATH.
+
+References
+https://github.com/microsoft/WSL/issues/9166
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+
+NOT_FOUND = Problem(
+    id="nvidia-smi-command-not-found",
+    title="nvidia-smi is not on PATH, although the driver works",
+    why="The driver's utilities are not installed, or lie in a folder that is not on PATH. Scripts that call nvidia-smi take "
+    "this machine for one without a GPU.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=fix_on(
+        "Install the driver's utilities, of the release of the module",
+        recipe="libraries",
+        verify="nvidia-smi -L",
+        debian="sudo apt install nvidia-utils-<branch> || sudo apt install nvidia-smi",
+        rhel="sudo dnf install nvidia-driver-cuda",
+        suse="sudo zypper install nvidia-compute-utils-G06",
+        arch="sudo pacman -S nvidia-utils",
+        other="find / -xdev -name nvidia-smi -perm -u+x 2>/dev/null",
+    ),
+    references=("https://github.com/microsoft/WSL/issues/9166",),
+)
+
+OFF_PATH = Problem(
+    id="nvidia-smi-not-on-wsl-path",
+    title="nvidia-smi is in WSL's own folder, which is not on PATH",
+    why="Windows lends it in /usr/lib/wsl/lib. Never install driver packages here to get it: their libraries hide Windows' own.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Put the folder on PATH",
+            "echo 'export PATH=$PATH:/usr/lib/wsl/lib' >> ~/.profile && . ~/.profile",
+            verify="nvidia-smi -L",
+        ),
+    ),
+    references=("https://github.com/microsoft/WSL/issues/9166",),
+)
+
+IN_CONTAINER = Problem(
+    id="nvidia-smi-not-in-container",
+    title="nvidia-smi was not brought into this container",
+    why="The container toolkit brings it with the capability 'utility'; a device that is passed in by hand brings nothing.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "If you need it: start the container with it",
+            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+        ),
+    ),
+)
+
+FAILS = Problem(
+    id="nvidia-smi-fails",
+    title="nvidia-smi fails, although the driver's library works",
+    why="The command is not of the driver's release, or finds another libnvidia-ml than other programs do.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(Fix("See which command and library it is", "type -a nvidia-smi; ldd $(command -v nvidia-smi); nvidia-smi -L"),),
+)
+
+HANGS = Problem(
+    id="nvidia-smi-hangs",
+    title="nvidia-smi does not come back, although the driver's library answers",
+    why="A question that only nvidia-smi asks hangs in the driver, or a process is stuck there.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("See where it hangs", "timeout 20 strace -f nvidia-smi -L 2>&1 | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'"),
+        Fix("Boot again", "sudo reboot", verify="nvidia-smi -L", on=("host",)),
+    ),
+)
+
+QUICK_SECONDS = 2  # the start of NVML, beyond which a silent nvidia-smi needs no other reason
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    answer = facts.driver.nvidia_smi
+    if answer is None:
+        if facts.nvml.init_code != 0:
+            raise Skip("NVML does not start either")
+        problem = IN_CONTAINER if facts.container.engine else NOT_FOUND
+        yield problem.found("NVML works, but no command nvidia-smi was found")
+    elif facts.system.wsl and "nvidia-smi" not in facts.toolchain.programs:
+        yield OFF_PATH.found("/usr/lib/wsl/lib is not on PATH", {"PATH": facts.environment.get("PATH")})
+    elif answer.timed_out:
+        if facts.nvml.init_seconds > QUICK_SECONDS:
+            raise Skip(f"nvidia-smi did not come back in time; NVML itself took {facts.nvml.init_seconds:.1f} s", Skip.NO_ANSWER)
+        yield HANGS.found(f"nvidia-smi -L: {answer.error or 'no answer'}; NVML started in {facts.nvml.init_seconds:.1f} s")
+    elif answer.code != 0 and facts.nvml.count:
+        words = (answer.out or answer.error).strip().splitlines() or ["nothing"]
+        yield FAILS.found(f"nvidia-smi -L ends with code {answer.code} and says: {words[0]}", {"code": answer.code})
+
+
+def summary(facts: Facts) -> str:
+    answer = facts.driver.nvidia_smi
+    return f"nvidia-smi answers in {answer.seconds:.1f} s" if answer else "no nvidia-smi"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NOT_FOUND, OFF_PATH, IN_CONTAINER, FAILS, HANGS),
+    needs=("gpu-count",),
+)

@@ -1,0 +1,297 @@
+"""NVML, the driver's management library, can be loaded, starts, and answers in time.
+
+What it means
+NVML (libnvidia-ml) is what nvidia-smi, schedulers, monitoring and frameworks ask about GPUs. It comes with the driver. If it
+does not start, the words that programs print are this library's return code.
+
+How it is judged
+libnvidia-ml.so.1 is loaded and initialised in a process of its own, with a time limit: the loader's message, the return code
+of nvmlInit, a crash, or silence. More than five seconds to start is slow.
+
+Known exceptions
+Versions that do not match, and nodes that cannot be opened, are judged before. A slow start without persistence mode is
+judged there. "Not supported" for a single question is no fault.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.system import known
+from gpudoctor.judging.python.driver_libraries import ELSEWHERE, in_operator, misfit
+from gpudoctor.knowledge import nvml_error
+from gpudoctor.knowledge.xids import breaking_problems
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+
+SMI = "nvidia-smi -L"
+READ_LOG = Fix("Read what the driver says", "sudo dmesg | grep -iE 'nvrm|nvidia' | tail -n 30", on=("host",))
+REBOOT = Fix("Boot again", "sudo reboot", verify=SMI, on=("host",))
+RESTART_WSL = Fix("In Windows: stop WSL, then open it again", "wsl.exe --shutdown", "disruptive", verify=SMI, on=("wsl2",))
+AGAIN = Fix("Start the container again; if it stays, look at the host", risk="disruptive", verify=SMI, on=("container",))
+RESTART = (REBOOT, RESTART_WSL, AGAIN)
+LIBRARY_MISSING = Problem(
+    id="nvml-library-missing",
+    title="The driver's library libnvidia-ml is not installed",
+    why="The kernel module is loaded, but the libraries of the driver are not there: nvidia-smi, monitoring and frameworks "
+    "cannot talk to it.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Install the libraries of the module's release",
+        recipe="libraries",
+        verify=SMI,
+        debian="sudo apt install libnvidia-compute-<branch> nvidia-utils-<branch> || sudo apt install libcuda1 nvidia-smi",
+        rhel="sudo dnf install nvidia-driver-cuda nvidia-driver-libs",
+        suse="sudo zypper install nvidia-compute-utils-G06",
+        arch="sudo pacman -S nvidia-utils",
+        other="sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
+    ),
+)
+
+NOT_FOUND_BY_LOADER = Problem(
+    id="nvml-library-not-on-loader-path",
+    title="libnvidia-ml is installed where the loader does not look",
+    why="The file is there, but neither in the loader's cache nor in LD_LIBRARY_PATH, so that no program can load it.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Tell the loader",
+            command="echo <folder> | sudo tee /etc/ld.so.conf.d/gpudoctor.conf && sudo ldconfig",
+            verify="ldconfig -p | grep libnvidia-ml",
+        ),
+    ),
+)
+
+LIBRARY_BROKEN = Problem(
+    id="nvml-library-cannot-be-loaded",
+    title="libnvidia-ml is there but cannot be loaded",
+    why="The file is damaged, empty, closed to this user, or of another architecture (32 bits).",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Install the driver's libraries again",
+        recipe="reinstall",
+        verify=SMI,
+        debian="sudo apt install --reinstall '?installed?name(^libnvidia-compute-)'",
+        rhel="sudo dnf reinstall '*nvidia*'",
+        suse="sudo zypper install --force nvidia-compute-G06",
+        arch="sudo pacman -S nvidia-utils",
+        other="sudo sh NVIDIA-Linux-*.run --no-kernel-module",
+    ),
+)
+
+NOT_LOADED = Problem(
+    id="nvml-driver-not-loaded",
+    title="NVML finds no driver, although the module is loaded",
+    why="The library could not reach the module: its nodes lead nowhere, or a sandbox hides them.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Load the module again",
+            "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo nvidia-modprobe -c 0 -u",
+            "disruptive",
+            ("drain",),
+            SMI,
+            ("host",),
+        ),
+        *RESTART,
+    ),
+)
+
+NO_PERMISSION = Problem(
+    id="nvml-no-permission",
+    title="NVML may not talk to the driver, although the nodes can be opened",
+    why="The mode of the nodes is right, so that a security module (SELinux, AppArmor) or a sandbox refuses.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Look for what was denied", "sudo ausearch -m avc -ts boot | grep -i nvidia; sudo dmesg | grep -i denied", verify=SMI
+        ),
+    ),
+)
+
+LOST = Problem(
+    id="nvml-gpu-lost",
+    title="NVML cannot start: a GPU is lost",
+    why="It fell off the bus or cannot be reached any more: power, link, heat, or a dying board.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix(
+            "Switch the machine off and on; check cables, power supply and slot", risk="disruptive", needs=("reboot",), verify=SMI
+        ),
+        READ_LOG,
+    ),
+)
+
+RESET = Problem(
+    id="nvml-reset-required",
+    title="NVML cannot start: a GPU must be reset",
+    why="After an error that could not be corrected, or a failed recovery, it must be reset before it can be used.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix("Stop what uses GPUs, then reset them", "sudo nvidia-smi --gpu-reset", "disruptive", ("drain",), SMI, ("host",)),
+        *RESTART,
+    ),
+)
+
+UNKNOWN_ERROR = Problem(
+    id="nvml-unknown-error",
+    title="NVML fails with 'Unknown Error'",
+    why="In a container its device rules were lost, mostly by 'systemctl daemon-reload' on the host; on a host the driver is in "
+    "a broken state.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("Start the container again", "docker restart CONTAINER", "disruptive", verify=SMI, on=("container",)),
+        Fix(
+            "For good: give GPUs by CDI",
+            "docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+            verify=SMI,
+            on=("container",),
+        ),
+        READ_LOG,
+        REBOOT,
+        RESTART_WSL,
+    ),
+    references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
+)
+
+OTHER_ERROR = Problem(
+    id="nvml-error",
+    title="NVML does not start",
+    why="Its return code is in the message; what NVIDIA says of it, and what helped others, is in the evidence.",
+    action=Action.REBOOT,
+    fixes=(READ_LOG, *RESTART),
+)
+
+DIED = Problem(
+    id="nvml-died",
+    title="NVML crashes as soon as it starts",
+    why="The library killed its process. It is damaged, of another driver, or what it reads from the GPU is not sane; every "
+    "program that uses it will crash as well.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix("See where it crashes, then install the driver's libraries again", "nvidia-smi -L; " + READ_LOG.command, verify=SMI),
+        *RESTART,
+    ),
+)
+
+CALL_DIED = Problem(
+    id="nvml-call-crashes",
+    title="One question to NVML crashes the program that asks it",
+    why="A bug of this driver with this GPU. Monitoring that asks the same question crashes as well.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(Fix("Update the driver; until then do not ask this", "nvidia-smi --query-gpu=driver_version --format=csv"),),
+)
+
+HANGS = Problem(
+    id="nvml-hangs",
+    title="NVML does not answer: the driver or a GPU hangs",
+    why="A call into the driver did not come back. A GPU's firmware stopped (Xid 119), a process is stuck in the kernel, or many "
+    "GPUs are being initialised without the persistence daemon.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("See what hangs", "sudo dmesg | grep -E 'Xid|NVRM' | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'", on=("host",)),
+        Fix("Without an Xid: keep the GPUs initialised", "sudo systemctl enable --now nvidia-persistenced", on=("host",)),
+        *RESTART,
+    ),
+)
+
+SLOW = Problem(
+    id="nvml-slow",
+    title="NVML takes long to start",
+    why="Every program that asks for GPUs waits as long. A GPU answers slowly, or the machine is very busy.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Look for a GPU with errors, and at the load",
+            "nvidia-smi -q | grep -iE 'err!|xid|remap'; uptime",
+            verify="time " + SMI,
+        ),
+    ),
+)
+
+BY_CODE = {4: NO_PERMISSION, 9: NOT_LOADED, 12: LIBRARY_MISSING, 15: LOST, 16: RESET, 999: UNKNOWN_ERROR}
+SLOW_SECONDS = 5
+SILENT = (79, 119, 120)  # Xids of a GPU that does not answer any more
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if not facts.system.wsl and facts.driver.module_version is None:
+        raise Skip("no NVIDIA kernel module is loaded here")
+    if facts.nvml.timed_out:
+        yield hangs(facts)
+    elif facts.nvml.died:
+        problem = CALL_DIED if starts(facts) else DIED
+        yield problem.found(facts.nvml.died, {"crash": facts.nvml.died})
+    elif facts.nvml.library is None:
+        yield not_loadable(facts)
+    elif facts.nvml.init_code:
+        yield fails(facts)
+    else:
+        yield from slow(facts)
+
+
+def starts(facts: Facts) -> bool:
+    try:
+        return facts.nvml.init_code == 0
+    except Unavailable:
+        return False
+
+
+def hangs(facts: Facts) -> Finding:
+    words = facts.nvml.died or "no answer in time"
+    silent = []
+    with contextlib.suppress(Unavailable):
+        silent = [xid for xid in facts.kernel_log.xids if xid.code in SILENT]
+    if silent:
+        words += f"; the kernel log shows Xid {silent[-1].code} on {silent[-1].pci}"
+    sure = Confidence.CONFIRMED if silent or "state D" in words else Confidence.LIKELY
+    return HANGS.found(words, {"xids": [f"{xid.pci}: {xid.code}" for xid in silent]}, confidence=sure)
+
+
+def not_loadable(facts: Facts) -> Finding:
+    error = facts.nvml.load_error or ""
+    if "cannot open shared object file: No such file" not in error:
+        return misfit(facts, error) or LIBRARY_BROKEN.found(error, {"error": error})
+    usable = (
+        each for each in facts.libraries.named("libnvidia-ml") if each.size is not None and each.via not in ("wheel", "conda")
+    )
+    hidden = [library for library in usable if not (library.is_stub or library.is_compat)]
+    if hidden:
+        return NOT_FOUND_BY_LOADER.found(f"{hidden[0].path} is not found by the loader", {"folder": hidden[0].directory})
+    return in_operator(facts) or LIBRARY_MISSING.found("no libnvidia-ml.so.1 on this machine", {"error": error})
+
+
+def fails(facts: Facts) -> Finding:
+    code = facts.nvml.init_code
+    row = nvml_error(code)
+    evidence = {"code": code, "cause": row.cause, "advice": row.fix} if row else {"code": code}
+    meaning = row.meaning.split(". ")[0].rstrip(".") if row else "not a code that is known here"
+    return BY_CODE.get(code, OTHER_ERROR).found(f"nvmlInit gives {facts.nvml.init_error} ({code}): {meaning}", evidence)
+
+
+def slow(facts: Facts) -> Iterator[Finding]:
+    """Without persistence mode a GPU is initialised anew for each program: that is another check's matter."""
+    seconds = facts.nvml.init_seconds
+    kept = (known(functools.partial(getattr, gpu, "persistence_mode")) for gpu in facts.nvml.reachable.values())
+    if seconds > SLOW_SECONDS and False not in kept:
+        yield replace(SLOW.found(f"nvmlInit took {seconds:.1f} s", {"seconds": seconds}), causes=breaking_problems())
+
+
+def summary(facts: Facts) -> str:
+    return f"NVML {facts.nvml.driver_version}, started in {1000 * facts.nvml.init_seconds:.0f} ms"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NOT_FOUND_BY_LOADER, *ELSEWHERE, LIBRARY_BROKEN, *BY_CODE.values(), OTHER_ERROR, DIED, CALL_DIED, HANGS, SLOW),
+    needs=("device-nodes", "adapter-init", "wsl-gpu"),
+)

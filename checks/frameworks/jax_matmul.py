@@ -1,0 +1,110 @@
+"""JAX finds each GPU, and a jitted matrix product on it is right.
+
+What it means
+JAX that finds no GPU says so once and goes on with the CPU, a hundred times slower. Its CUDA plugin, the driver and the CUDA
+libraries all have to fit.
+
+How it is judged
+JAX is asked for its GPUs. On each, a matrix product in fp32 of whole numbers is compiled and run: the result must be exact.
+Its speed counts against the datasheet's fp32 times the share that healthy GPUs reach, or its TF32 where JAX uses that.
+
+Known exceptions
+Without JAX, without its CUDA plugin, or with JAX_PLATFORMS=cpu, there is nothing to look at.
+
+References
+https://docs.jax.dev/en/latest/installation.html
+https://docs.jax.dev/en/latest/gpu_memory_allocation.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured import expect, faults, slowness
+from gpudoctor.judging.measured.shortfalls import between
+from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
+
+WORKLOAD = "jax-matmul"
+MUCH_FASTER = 1.5
+REASON = re.compile(r"^(?:\w*Error: .+|.*Unable to initialize backend 'cuda'.+)$", re.M)  # in the log, before JAX takes the CPU
+DEVICES = "<python> -c 'import jax; print(jax.devices())'"
+
+NO_GPU = Problem(
+    id="jax-sees-no-gpu",
+    title="JAX has its CUDA plugin, but sees no GPU",
+    why="The driver works with the GPU, yet JAX's plugin did not start on it. JAX goes on with the CPU after one warning. A"
+    " library that it needs is missing or too old, or LD_LIBRARY_PATH puts another one first.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix("Read why the plugin did not start", "JAX_PLATFORMS=cuda <python> -c 'import jax; jax.devices()'"),
+        Fix("Take other CUDA libraries out of the way", "unset LD_LIBRARY_PATH", verify=DEVICES),
+        Fix(
+            "Install JAX with its plugin and its CUDA libraries anew",
+            "<python> -m pip install -U --force-reinstall <package>",
+            needs=("network",),
+            verify=DEVICES,
+        ),
+    ),
+    references=("https://docs.jax.dev/en/latest/installation.html",),
+)
+
+
+def reachable(facts: Facts, gpu: int, tflops: float) -> expect.Expected:
+    """JAX rounds float32 to TF32 unless it is told not to: what is much faster than float32 can be is TF32."""
+    expected = expect.tflops(facts, gpu, "fp32")
+    return expect.tflops(facts, gpu, "tf32") if expected.value and tflops > MUCH_FASTER * expected.value else expected
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    for run in facts.measured.runs(WORKLOAD):
+        if "matmul" in run.values:
+            assert run.gpu is not None
+            values = run.values["matmul"]
+            expected = reachable(facts, run.gpu, values["tflops"])
+            yield Figure(
+                "JAX matrix product",
+                values["tflops"],
+                "TFLOP/s",
+                run.gpu,
+                expected.value,
+                expected.rule,
+                wrong=f"{values['wrong_rows']} wrong rows" if values["wrong_rows"] else "",
+                during=values.get("during", {}),
+            )
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    for run in facts.measured.runs(WORKLOAD):
+        backend = run.values.get("backend", {})
+        if backend.get("refusal"):
+            package = "jax[cuda12]" if facts.cuda.driver_version < (13, 0) else "jax[cuda13]"
+            said = REASON.findall(run.values.get("prints", ""))
+            words = (
+                f"JAX {backend['version']} goes on with the {backend['platform'].upper()}: {(said or [backend['refusal']])[-1]}"
+            )
+            yield NO_GPU.found(words, {"package": package, "refusal": backend["refusal"]})
+            return
+    yield from slowness.judge(facts, figures(facts))
+    if any("matmul" not in run.values for run in facts.measured.runs(WORKLOAD)):
+        raise Skip("JAX's product did not come to its end: see measurements", Skip.NO_ANSWER)
+
+
+def summary(facts: Facts) -> str:
+    cold = [run.values["matmul"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "matmul" in run.values]
+    speeds = [figure.value for figure in figures(facts)]
+    said = [f"{between(speeds)} TFLOP/s"] if speeds else []
+    return "JAX: " + ", ".join([*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every row right"])
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_GPU, *faults.ALL),
+    needs=("cuda-context",),
+    explained_by=("jax",),
+    level="standard",
+    workloads=(WORKLOAD,),
+    figures=figures,
+)

@@ -1,0 +1,241 @@
+"""An NVIDIA GPU is on the PCI bus, answers, and is free for the NVIDIA driver.
+
+What it means
+The bus is the lowest rung: a GPU that is not there cannot be repaired by any driver. One that is there may not answer (link
+down), may have got no address space from the firmware, or may be reserved for a virtual machine.
+
+How it is judged
+/sys/bus/pci/devices: display controllers of vendor 10de. A configuration space of ones, or the driver's word in the kernel
+log, means that the device does not answer. A framebuffer region (NVIDIA's BAR1) without an address was not assigned by the
+firmware; the driver's log says so too. On a laptop a rule of udev, a graphics mode tool or the firmware's switch may have taken
+the GPU off the bus.
+
+Known exceptions
+A GPU that NVML lists works, whatever the log says of its past. Under WSL2 and on a Jetson the GPU is no PCI device. In a
+container /sys shows the host's bus: GPUs that were not given to the container are passed over.
+
+References
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
+https://github.com/NVIDIA/NVSentinel/issues/155
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.pci import PciFunction
+from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
+
+NO_GPU = Problem(
+    id="no-nvidia-gpu",
+    title="There is no NVIDIA GPU on this machine",
+    why="No device of NVIDIA is on the PCI bus. In a virtual machine the GPU must be passed through by the host; in a cloud the "
+    "instance type must have one.",
+    action=Action.NONE,
+    fixes=(
+        Fix("Look on the host; start this container on a machine that has a GPU", "nvidia-smi -L", on=("container",)),
+        Fix(
+            "On a machine that should have one: seat the card and its power cable, then look at the bus", verify="lspci -d 10de:"
+        ),
+        Fix("In a virtual machine: choose an instance type with a GPU, or pass one through", verify="lspci -d 10de:"),
+        Fix("On a laptop: switch the dedicated GPU on in the firmware, and hybrid graphics in its desktop's settings"),
+    ),
+)
+
+FALLEN_OFF = Problem(
+    id="gpu-fallen-off-bus-probe",
+    title="A GPU does not answer on the PCI bus",
+    why="The device is listed, but reads from it return nothing: its link or its power is gone, or the board is dying.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        Fix(
+            "Switch the machine off, wait, and on again (a warm reboot may not be enough)", risk="disruptive", verify="nvidia-smi"
+        ),
+        Fix(
+            "If it comes back: reseat card and power, try another slot, read the BMC's log",
+            command="sudo ipmitool sel list | tail",
+        ),
+    ),
+    references=("https://github.com/NVIDIA/NVSentinel/issues/155",),
+)
+
+BIGGER_WINDOW = "pci=realloc"
+NO_ADDRESS = Problem(
+    id="bar-not-assigned-above-4g",
+    title="The firmware gave a GPU no address space for its memory",
+    why="The GPU's memory window does not fit below 4 GB. 'Above 4G Decoding' (and for new cards 'Resizable BAR') is off in the "
+    "firmware, or the virtual machine's window is too small.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix(
+            "In the firmware setup switch on 'Above 4G Decoding' and 'Resizable BAR', switch off CSM",
+            needs=("reboot",),
+            risk="disruptive",
+            verify="nvidia-smi",
+        ),
+        Fix(
+            "Let the kernel assign the regions anew",
+            command=f"sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&{BIGGER_WINDOW} /' /etc/default/grub && sudo update-grub && "
+            "sudo reboot",
+            verify="nvidia-smi",
+            on=("debian",),
+        ),
+        Fix(
+            "Let the kernel assign the regions anew",
+            command=f"sudo grubby --update-kernel=ALL --args={BIGGER_WINDOW} && sudo reboot",
+            verify="nvidia-smi",
+            on=("rhel",),
+        ),
+        Fix("In a virtual machine of QEMU with OVMF, widen its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",),
+)
+
+FREE = (
+    Fix(
+        "If this host should use it: hand it to the NVIDIA driver until the next boot",
+        command="echo <gpu> | sudo tee /sys/bus/pci/devices/<gpu>/driver/unbind && echo nvidia | sudo tee "
+        "/sys/bus/pci/devices/<gpu>/driver_override && sudo modprobe nvidia && echo <gpu> | sudo tee "
+        "/sys/bus/pci/drivers_probe",
+        risk="disruptive",
+        verify="nvidia-smi",
+    ),
+    Fix(
+        "For good: take its ids out of vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs and boot again",
+        command="grep -rn vfio /etc/modprobe.d /etc/default/grub",
+        needs=("root", "reboot"),
+    ),
+)
+VFIO = Problem(
+    id="gpu-bound-to-vfio",
+    title="A GPU is reserved for a virtual machine",
+    why="vfio-pci holds the device, so that it can be passed through; the NVIDIA driver of this host cannot see it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=FREE,
+)
+
+ALL_VFIO = Problem(
+    id="every-gpu-bound-to-vfio",
+    title="Every GPU is reserved for virtual machines, so this host has none",
+    why="vfio-pci holds all of them, so that they can be passed through. On a host of virtual machines that is as it should be: "
+    "look inside the machines.",
+    action=Action.FIX_CONFIG,
+    fixes=FREE,
+)
+
+Value = TypeVar("Value")
+JETSON = {"nvgpu", "nvmap"}
+RESERVED = ("vfio-pci", "pci-stub")
+STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
+FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
+INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.system.wsl:
+        raise Skip("under WSL the GPU is no PCI device")
+    gpus = facts.pci.gpus
+    if not gpus:
+        yield from no_gpu(facts)
+    elif all(is_reserved(gpu) for gpu in gpus):
+        if is_passed_on(facts):
+            raise Skip("vfio-pci holds the GPUs, and the text tells of the virtual machine that gets them")
+        addresses = [gpu.address for gpu in gpus]
+        yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
+    else:
+        yield from for_each(gpus, lambda gpu: () if is_foreign(facts, gpu) else judge_gpu(facts, gpu))
+
+
+def is_reserved(gpu: PciFunction) -> bool:
+    """Not where a text does not tell its driver."""
+    return known(lambda: gpu.driver) in RESERVED
+
+
+def is_passed_on(facts: Facts) -> bool:
+    """Of a text: it starts a virtual machine with them, and asks this host for none."""
+    said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages)
+    return facts.texts.alone and bool(re.search(STARTS_A_VM, said)) and "nvidia-smi" not in said
+
+
+def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
+    """In a container whose nodes are all of GPUs that work: one of the host that was not given to it."""
+    if not facts.nvml.reaches_any or facts.nvml.reaches(gpu.address) or not facts.container.engine:
+        return False
+    return len(facts.devices.gpu_nodes) <= len(facts.nvml.reachable)
+
+
+def no_gpu(facts: Facts) -> Iterator[Finding]:
+    if known(lambda: facts.nvml.count) or known(lambda: facts.cuda.count):
+        raise Skip("the GPU is no PCI device here, but the driver lists it")
+    if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
+        raise Skip("on a Jetson the GPU is no PCI device")
+    off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
+    yield off or NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
+
+
+def known(read: Callable[[], Value]) -> Value | None:
+    try:
+        return read()
+    except Skip:
+        return None
+
+
+def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
+    others = facts.nvml.reaches_any
+    if is_reserved(gpu):
+        yield VFIO.found(f"{gpu.address} is bound to {gpu.driver}", {"gpu": gpu.address, "driver": gpu.driver})
+    elif facts.nvml.reaches(gpu.address):
+        return
+    elif gpu.address in said_by_driver(facts, FALLEN):
+        yield FALLEN_OFF.found(
+            f"the driver found no answer from {gpu.address} when it looked for it", {"gpu": gpu.address}, partial=others
+        )
+    elif not gpu.responds and (off := without_power(facts, gpu.address)):
+        yield off
+    elif not gpu.responds:
+        words = "; it fell off while it ran (Xid 79)" if fell_off_later(facts, gpu) else ""
+        yield FALLEN_OFF.found(f"{gpu.address} returns only ones{words}", {"gpu": gpu.address}, partial=others)
+    else:
+        yield from address_space(facts, gpu)
+
+
+def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
+    others = facts.nvml.reaches_any
+    if gpu.address in said_by_driver(facts, INVALID_REGION):
+        yield NO_ADDRESS.found(f"the driver says that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
+    elif not gpu.bars:
+        raise Unavailable(f"the address regions of {gpu.address} could not be read")
+    elif gpu.framebuffer_bar[0] == 0:
+        yield NO_ADDRESS.found(f"{gpu.address} has no address for its framebuffer (BAR1)", {"gpu": gpu.address}, partial=others)
+
+
+def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:
+    try:
+        return any(xid.code == 79 and gpu.address.startswith(xid.pci) for xid in facts.kernel_log.xids)
+    except Unavailable:
+        return False
+
+
+def said_by_driver(facts: Facts, pattern: str) -> set[str]:
+    """The addresses of which the log says so; the log is evidence beside /sys, so that it may be closed to us."""
+    try:
+        return {address.lower() for address in re.findall(pattern, facts.kernel_log.nvrm)}
+    except Unavailable:
+        return set()
+
+
+def summary(facts: Facts) -> str:
+    count = len(facts.pci.gpus)
+    return f"{count} GPU{'s' * (count != 1)} on the PCI bus"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_GPU, SWITCHED_OFF, FALLEN_OFF, NO_ADDRESS, VFIO, ALL_VFIO),
+)

@@ -1,0 +1,78 @@
+"""No GPU is set to application clocks below its default.
+
+What it means
+On data-centre GPUs an administrator can set the clocks at which programs run. A setting that was left behind makes the GPU
+slower than its siblings.
+
+How it is judged
+The graphics clock that is set against the default that NVML gives for this GPU; more than five per cent less warns.
+
+Known exceptions
+The default itself may be far below the highest clock (Tesla T4). GeForce cards do not have this setting, and clocks locked
+by nvidia-smi -lgc cannot be read back.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+
+TOLERANCE = 0.05
+
+LOWERED = Problem(
+    id="application-clocks-lowered",
+    title="A GPU is set to run below its default clocks",
+    why="Application clocks were set and left behind, so that every program on this GPU runs slower than it could.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Set the default clocks again",
+            "sudo nvidia-smi -i <address> -rac; sudo nvidia-smi -i <address> -rgc",
+            verify="nvidia-smi -q -i <address> -d CLOCK",
+            on=("host",),
+        ),
+        Fix("Ask the owner of the host: clocks cannot be set from inside a container", on=("container", "wsl2")),
+    ),
+    references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from for_each(facts.nvml.reachable.values(), judge_gpu)
+
+
+def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+    now, default = gpu.get("ApplicationsClock.graphics"), gpu.get("DefaultApplicationsClock.graphics")
+    if now < default * (1 - TOLERANCE):
+        evidence = {"address": gpu.bus_id, "graphics_mhz": now, "default_mhz": default}
+        yield LOWERED.found(f"GPU {gpu.index}: {now} MHz instead of {default} MHz", evidence, gpu.index)
+
+
+def graphics_mhz(gpu: Gpu) -> int | None:
+    """None where NVML does not tell it of this GPU."""
+    try:
+        return gpu.application_clocks_mhz.get("graphics")
+    except Skip:
+        return None
+
+
+def summary(facts: Facts) -> str:
+    told = map(graphics_mhz, facts.nvml.reachable.values())
+    clocks = sorted({mhz for mhz in told if mhz is not None})
+    return f"application clocks {', '.join(map(str, clocks))} MHz, as by default"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    of_gpus=True,
+    problems=(LOWERED,),
+    needs=("nvml",),
+)

@@ -1,0 +1,206 @@
+"""No GPU has reported an uncorrectable memory error since the boot.
+
+What it means
+ECC repairs single wrong bits. What it cannot repair is written to the kernel log: a double bit error (Xid 48), a bad row
+marked for replacement by a spare one (63), no spare left (64), and whether one program (94) or all (95) were hit.
+
+How it is judged
+The Xids of the kernel log. One bad row makes the driver write several of them: the gravest stands for all, in the order 64,
+95, 140, 48, 94, 63. Where the log shows that the driver asked for a recovery (154), and now asks for none, the error is
+over and only warns. Where the driver asks for a recovery, that is what has to be done. What comes back after a reset or in
+another boot is a board to be replaced; what only an earlier boot of the log had warns.
+
+Known exceptions
+Xid 63 is over as soon as NVML says that no row or page waits for a reset. Of a GPU that has fallen off the bus (79) nothing
+else counts. The log is often closed to users, ends at the last boot, and under WSL is in Windows: the check ecc then reads
+the counters.
+
+References
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.xids import (
+    FALLEN_OFF,
+    MEMORY_ERRORS,
+    GpuXids,
+    is_in_windows,
+    is_row_pending,
+    log_span,
+    past_xids_by_gpu,
+    xids_by_gpu,
+)
+from gpudoctor.judging.driver import history
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+REFERENCES = (
+    "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+    "https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md",
+)
+LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"
+RESET = Fix(
+    "Stop what uses the GPU, then reset it",
+    "sudo nvidia-smi --gpu-reset -i <address>",
+    risk="disruptive",
+    needs=("drain",),
+    verify=LOOK,
+    on=("host",),
+)
+REBOOT = Fix("Where the reset is refused: reboot", "sudo reboot", verify=LOOK, on=("host",))
+TEST = Fix("If it comes back: test the memory", "dcgmi diag -r 3", risk="disruptive", needs=("drain",), on=("host",))
+HOST = Fix("Ask the owner of the host to reset the GPU: that cannot be done from inside a container", on=("container",))
+
+REMAP_FAILED = Problem(
+    id="xid-64-row-remap-failure",
+    title="A bad row of GPU memory could not be replaced (Xid 64)",
+    why="The spare rows of the bank are used up, or the repair could not be recorded. The board is due for replacement.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        Fix("Take the GPU out of service and confirm it", "dcgmi diag -r 4", "disruptive", ("drain",), LOOK, ("host",)),
+        Fix("Collect NVIDIA's report and ask the vendor for a replacement", "sudo nvidia-bug-report.sh", on=("host",)),
+        HOST,
+    ),
+    references=REFERENCES,
+)
+UNCONTAINED = Problem(
+    id="xid-95-uncontained-ecc",
+    title="A memory error of the GPU hit every program on it (Xid 95)",
+    why="The uncorrectable error could not be contained: the GPU must be reset before new work.",
+    action=Action.RESET_GPU,
+    fixes=(RESET, REBOOT, TEST, HOST),
+    references=REFERENCES,
+)
+UNRECOVERED = Problem(
+    id="xid-140-ecc-unrecovered",
+    title="An ECC error of the GPU was not recovered (Xid 140)",
+    why="An uncorrectable error escaped the firmware's handling; results may be wrong until the GPU is reset.",
+    action=Action.RESET_GPU,
+    fixes=(RESET, REBOOT, TEST, HOST),
+    references=REFERENCES,
+)
+DOUBLE_BIT = Problem(
+    id="xid-48-double-bit-ecc",
+    title="The GPU's memory lost data: uncorrectable ECC error (Xid 48)",
+    why="Two bits of a word were wrong, which ECC sees but cannot repair. A reset replaces the bad row by a spare one.",
+    action=Action.RESET_GPU,
+    fixes=(RESET, REBOOT, TEST, HOST),
+    references=REFERENCES,
+)
+CONTAINED = Problem(
+    id="xid-94-contained-ecc",
+    title="A memory error of the GPU killed one program (Xid 94)",
+    why="Uncorrectable, but contained: no other program was hit. A reset replaces the bad row by a spare one.",
+    action=Action.RESTART_APP,
+    fixes=(
+        Fix("Start the program that was killed again", risk="safe"),
+        replace(RESET, title="At the next quiet moment: stop what uses the GPU, then reset it"),
+        REBOOT,
+        HOST,
+    ),
+    references=REFERENCES,
+    status=Status.WARN,
+)
+REMAP_PENDING = Problem(
+    id="xid-63-row-remap-pending",
+    title="A bad row of GPU memory is replaced at the next reset (Xid 63)",
+    why="The repair is recorded and takes effect when the GPU is reset. Running work is safe, and the board need not go.",
+    action=Action.RESET_GPU,
+    fixes=(replace(RESET, title="At the next quiet moment: stop what uses the GPU, then reset it"), REBOOT, HOST),
+    references=REFERENCES,
+    status=Status.WARN,
+)
+PROBLEMS = {
+    64: REMAP_FAILED,
+    95: UNCONTAINED,
+    140: UNRECOVERED,
+    48: DOUBLE_BIT,
+    171: DOUBLE_BIT,
+    172: DOUBLE_BIT,
+    94: CONTAINED,
+    63: REMAP_PENDING,
+}
+LOST_DATA = (95, 140, 48, 171, 172)  # one fault of the memory, told in several ways
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if is_in_windows(facts):
+        raise Skip("under WSL the driver's messages are in Windows")
+    present = {}
+    for gpu in xids_by_gpu(facts):
+        present[gpu.pci] = worst_of(gpu)
+        yield from judge_gpu(gpu)
+    for past in past_xids_by_gpu(facts):
+        code = worst_of(past)
+        if code not in (None, 63) and not present.get(past.pci):
+            told = history.before(PROBLEMS[code], past, kin_of(code))
+            yield told.problem.found(past.words([code]) + told.words, past.evidence([code]), past.index)
+
+
+def worst_of(gpu: GpuXids) -> int | None:
+    return None if FALLEN_OFF in gpu.codes else next((code for code in MEMORY_ERRORS if code in gpu.codes), None)
+
+
+def kin_of(code: int) -> tuple[int, ...]:
+    return LOST_DATA if code in LOST_DATA else (code,)
+
+
+def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
+    worst = worst_of(gpu)
+    if worst is None or (worst == 63 and gpu.gpu and is_activated(gpu.gpu)):
+        return
+    problem, message = PROBLEMS[worst], gpu.words([worst])
+    told = history.again(problem, gpu, kin_of(worst), is_memory=True)
+    if worst != 63 and gpu.gpu and is_row_pending(gpu.gpu):
+        message += "; a bad row waits for its replacement"
+    if told.words:
+        problem, message = told.problem, message + told.words
+    elif gpu.recovered and problem.action is Action.RESET_GPU:
+        problem, message = replace(problem, status=Status.WARN), message + "; the driver asks for no recovery any more"
+    if gpu.recovery not in (None, "none"):
+        problem, message = as_driver_asks(problem, gpu.recovery), f"{message}; the driver asks for {gpu.recovery}"
+    yield problem.found(message, gpu.evidence([worst]), gpu.index)
+
+
+def as_driver_asks(problem: Problem, recovery: str) -> Problem:
+    """A problem whose action and first way out are the recovery that the driver asks for."""
+    if problem.action is Action.REPLACE_HARDWARE:
+        return problem
+    reboots = "reboot" in recovery
+    first = (replace(REBOOT, title="Reboot"),) if reboots else (RESET, REBOOT)
+    others = tuple(fix for fix in problem.fixes if not re.search(r"reboot|gpu-reset", fix.command))
+    action = Action.REBOOT if reboots else Action.RESET_GPU
+    return replace(problem, status=Status.FAIL, action=action, fixes=(*first, *others))
+
+
+def is_activated(gpu: Gpu) -> bool:
+    """Whether NVML says that neither a row nor a page waits for a reset."""
+    try:
+        return not gpu.remapped_rows.pending
+    except Skip:  # before Ampere
+        pass
+    try:
+        return not gpu.retired_pages_pending
+    except Skip:
+        return False
+
+
+def summary(facts: Facts) -> str:
+    if any(xid.code == 63 for xid in facts.kernel_log.xids):
+        return f"the bad rows reported {log_span(facts)} are replaced"
+    return f"no uncorrectable error {log_span(facts)}"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=tuple(dict.fromkeys(PROBLEMS.values())),
+    needs=("gpu-on-bus",),
+)

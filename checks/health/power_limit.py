@@ -1,0 +1,71 @@
+"""No GPU runs with a power limit below its default.
+
+What it means
+The driver holds the clocks so that a GPU stays below its power limit. Somebody can lower the limit: for mining, against heat
+or noise, to save energy, or a service does so at every boot. The GPU is then slower than its siblings elsewhere.
+
+How it is judged
+The limit that is enforced against the default of this board, both from NVML; more than five per cent less warns.
+
+Known exceptions
+The power cap as a reason for lower clocks (0x4) is normal under full load. Laptops have no default limit; their firmware
+shares the power between processor and GPU.
+
+References
+https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
+
+TOLERANCE = 0.05
+LOOK = "nvidia-smi -q -i <address> -d POWER"
+
+LOW_LIMIT = Problem(
+    id="sw-power-cap-low-limit",
+    title="The power limit of a GPU is below its default",
+    why="The driver holds the clocks down to stay below the limit, so this GPU is slower under load than it could be.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Set the default again", "sudo nvidia-smi -i <address> -pl <default_watts>", verify=LOOK, on=("host",)),
+        Fix(
+            "Find what lowers it at every boot",
+            "grep -rsE 'nvidia-smi.* (-pl|--power-limit)' /etc/systemd /etc/cron* /etc/rc.local /etc/udev",
+            on=("host",),
+        ),
+        Fix("In a Windows terminal, as administrator", "nvidia-smi -pl <default_watts>", verify=LOOK, on=("wsl2",)),
+        Fix("Ask the owner of the host: the limit cannot be set from inside a container", on=("container",)),
+    ),
+    references=("https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3",),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from for_each(facts.nvml.reachable.values(), judge_gpu)
+
+
+def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+    default, enforced = gpu.default_power_limit_watts, gpu.enforced_power_limit_watts
+    if enforced < default * (1 - TOLERANCE):
+        evidence = {"address": gpu.bus_id, "enforced_watts": round(enforced), "default_watts": round(default)}
+        yield LOW_LIMIT.found(f"GPU {gpu.index}: {enforced:.0f} W instead of {default:.0f} W", evidence, gpu.index)
+
+
+def summary(facts: Facts) -> str:
+    limits = sorted({round(gpu.enforced_power_limit_watts) for gpu in facts.nvml.gpus})
+    return f"power limit {', '.join(map(str, limits))} W"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    of_gpus=True,
+    problems=(LOW_LIMIT,),
+    needs=("nvml",),
+)

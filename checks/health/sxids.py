@@ -1,0 +1,166 @@
+"""No NVSwitch has reported an error (SXid) since the boot.
+
+What it means
+On boards with NVSwitches all traffic between the GPUs goes through them. A switch reports its errors to the kernel log as
+SXids; after a fatal one its links are down and every job that uses several GPUs fails.
+
+How it is judged
+SXid lines of the kernel log, one finding for each switch. A line that says Fatal fails. A line that says Non-fatal warns if
+NVIDIA's Fabric Manager guide or driver counts the code among those that are always or potentially fatal. One that comes back in
+another boot is graver; what only an earlier boot of the log had warns.
+
+Known exceptions
+Corrected errors and single link errors (11012, 20009 and the like) are no finding. Xid 74 of the GPUs that follow is part of
+the same fault. A virtual machine does not see the switches of its host.
+
+References
+https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.kernel_log import Sxid
+from gpudoctor.facts.xids import is_in_windows, log_span, xids_by_gpu
+from gpudoctor.judging.driver import history
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+LINK = re.compile(r"on link (\d+)")
+REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go",)
+REPORT = Fix("If it comes back: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh", on=("host",))
+HOST = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+
+FATAL = Problem(
+    id="nvswitch-error",
+    title="An NVSwitch reported a fatal error",
+    why="The switch stopped links, or all of its traffic. Jobs over several GPUs fail or hang until the board is reset.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix("Reboot, which resets all GPUs and switches together", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        REPORT,
+        HOST,
+    ),
+    references=REFERENCES,
+)
+NON_FATAL = Problem(
+    id="nvswitch-nonfatal-error",
+    title="An NVSwitch reported an error that can become fatal",
+    why="The switch went on, but NVIDIA counts this error among those that can stop links.",
+    action=Action.WATCH,
+    fixes=(
+        Fix("Watch for more of them", "sudo dmesg | grep SXid", on=("host",)),
+        Fix("At the next quiet moment: reboot", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        REPORT,
+        HOST,
+    ),
+    references=REFERENCES,
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if is_in_windows(facts):
+        raise Skip("under WSL the driver's messages are in Windows")
+    sxids = read(facts)
+    switches = list(dict.fromkeys(sxid.pci for sxid in sxids))
+    for pci in switches:
+        yield from judge_switch(facts, [sxid for sxid in sxids if sxid.pci == pci])
+    yield from judge_past(facts, switches)
+
+
+def read(facts: Facts) -> tuple[Sxid, ...]:
+    """Without an NVSwitch it does not matter whether the log may be read."""
+    try:
+        sxids = facts.kernel_log.sxids
+    except Skip:
+        if facts.pci.nvswitches:
+            raise
+        sxids = ()
+    if not (sxids or has_past(facts) or facts.pci.nvswitches):
+        raise Skip("there is no NVSwitch on this machine's bus")
+    return sxids
+
+
+def has_past(facts: Facts) -> bool:
+    try:
+        return any(facts.kernel_log.earlier_sxids)
+    except Skip:
+        return False
+
+
+def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
+    fatal = [sxid for sxid in sxids if sxid.is_fatal]
+    risky = [sxid for sxid in sxids if is_risky(sxid.code)]
+    if fatal:
+        ends = other_ends(facts)
+        boots = sum(any(is_same(sxid, fatal) for sxid in boot) for boot in facts.kernel_log.earlier_sxids)
+        problem, again = history.of_switch(FATAL, boots)
+        message = words(fatal) + again + (f"; the other end: {'; '.join(ends)}" if ends else "")
+        yield problem.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
+    elif risky:
+        yield NON_FATAL.found(words(risky), evidence(risky))
+
+
+def is_same(sxid: Sxid, others: list[Sxid]) -> bool:
+    return sxid.is_fatal and any((sxid.pci, sxid.code) == (other.pci, other.code) for other in others)
+
+
+def judge_past(facts: Facts, switches: list[str]) -> Iterator[Finding]:
+    """Fatal errors of earlier boots, of switches that report nothing now."""
+    past = [sxid for boot in facts.kernel_log.earlier_sxids for sxid in boot] if has_past(facts) else []
+    for pci in dict.fromkeys(sxid.pci for sxid in past if sxid.is_fatal and sxid.pci not in switches):
+        fatal = [sxid for sxid in past if sxid.pci == pci and sxid.is_fatal]
+        message = f"{words(fatal)}; that was before the last boot, and has not come back since"
+        yield replace(FATAL, action=Action.WATCH, status=Status.WARN).found(message, evidence(fatal))
+
+
+def other_ends(facts: Facts) -> list[str]:
+    """The GPUs that reported the loss of a link, and which link; where none did, those that NVML says have one down."""
+    lost = {gpu.name: [LINK.search(xid.text) for xid in gpu.all if xid.code == 74] for gpu in xids_by_gpu(facts)}
+    told = {name: sorted({int(match[1]) for match in matches if match}) for name, matches in lost.items() if matches}
+    lost_links = told or down(facts)
+    return [", link ".join(filter(None, (name, ", ".join(map(str, numbers))))) for name, numbers in lost_links.items()]
+
+
+def down(facts: Facts) -> dict[str, list[int]]:
+    found = {}
+    try:
+        for gpu in facts.nvml.reachable.values():
+            found[f"GPU {gpu.index} ({gpu.bus_id})"] = [link.link for link in gpu.nvlinks if not link.active]
+    except Skip:
+        pass
+    return {name: links for name, links in found.items() if links}
+
+
+def is_risky(code: int) -> bool:
+    known = knowledge.sxid(code)
+    return known is not None and known.is_risky
+
+
+def words(sxids: list[Sxid]) -> str:
+    codes = ", ".join(map(str, dict.fromkeys(sxid.code for sxid in sxids)))
+    times = f", {len(sxids)} times" if len(sxids) > 1 else ""
+    return f"NVSwitch {sxids[0].pci} reported SXid {codes}{times}: {sxids[0].text}"
+
+
+def evidence(sxids: list[Sxid]) -> dict[str, object]:
+    links = sorted({sxid.link for sxid in sxids if sxid.link is not None})
+    codes = list(dict.fromkeys(sxid.code for sxid in sxids))
+    return {"switch": sxids[0].pci, "sxids": codes, "count": len(sxids), "links": links, "first": sxids[0].text}
+
+
+def summary(facts: Facts) -> str:
+    return f"no SXid that matters {log_span(facts)} from {len(facts.pci.nvswitches)} NVSwitches"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FATAL, NON_FATAL),
+    needs=("gpu-on-bus",),
+)

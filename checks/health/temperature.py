@@ -1,0 +1,123 @@
+"""Every GPU is below the temperatures at which it slows down.
+
+What it means
+A GPU has a highest operating temperature, above which the driver lowers its clocks, and a slowdown temperature, above which
+its hardware halves them. The memory has a limit of its own.
+
+How it is judged
+The temperature of core and memory against the limits that NVML gives for this GPU, where need be computed from the margin
+(T.Limit). From the slowdown temperature on it fails, from the highest operating temperature on it warns.
+
+Known exceptions
+A GPU that says that heat slows it down is judged by throttling. Many GPUs do not tell the temperature of their memory. A
+high temperature below these limits is normal under load.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+
+HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
+THERMAL_SLOWDOWN = 0x20 | 0x40
+LOOK = "nvidia-smi -q -i <address> -d TEMPERATURE"
+COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
+
+TOO_HOT = Problem(
+    id="gpu-too-hot",
+    title="A GPU is hotter than its slowdown temperature",
+    why="From here on the hardware halves the clocks, and some degrees above the GPU switches off.",
+    action=Action.FIX_CONFIG,
+    fixes=(COOL, FANS),
+    references=(HEADER,),
+)
+AT_LIMIT = Problem(
+    id="gpu-at-temperature-limit",
+    title="A GPU is at its highest operating temperature",
+    why="From here on the driver lowers the clocks. It works, but has no reserve.",
+    action=Action.WATCH,
+    fixes=(COOL, FANS),
+    references=(HEADER,),
+    status=Status.WARN,
+)
+MEMORY_AT_LIMIT = Problem(
+    id="gpu-memory-at-temperature-limit",
+    title="A GPU's memory is at its highest operating temperature",
+    why="From here on the driver lowers the clocks, even where the core is cool.",
+    action=Action.WATCH,
+    fixes=(COOL, FANS),
+    references=(HEADER,),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    slowed = None
+    for finding in for_each(
+        [(question, gpu) for gpu in facts.nvml.reachable.values() for question in (judge_core, judge_memory)],
+        lambda pair: pair[0](pair[1]),
+    ):
+        if is_slowed_by_heat(facts.nvml.gpus[finding.gpu or 0]):
+            slowed = finding
+        else:
+            yield finding
+    if slowed:
+        raise Skip(f"{slowed.message}; it is slowed down by that: see throttling")
+
+
+def judge_core(gpu: Gpu) -> Iterator[Finding]:
+    now = gpu.temperature_c
+    slowdown, highest = limit(gpu, "slowdown"), limit(gpu, "max_operating")
+    if slowdown is None and highest is None:
+        gpu.temperature_limit_c("slowdown")  # says why there is no limit to compare with
+    if slowdown is not None and now >= slowdown:
+        yield found(TOO_HOT, gpu, f"{now} °C, slowdown begins at {slowdown}", {"temperature_c": now, "limit_c": slowdown})
+    elif highest is not None and now >= highest:
+        yield found(AT_LIMIT, gpu, f"{now} °C, the highest is {highest}", {"temperature_c": now, "limit_c": highest})
+
+
+def judge_memory(gpu: Gpu) -> Iterator[Finding]:
+    now, highest = gpu.memory_temperature_c, gpu.temperature_limit_c("memory")
+    if now >= highest:
+        values = {"temperature_c": now, "limit_c": highest}
+        yield found(MEMORY_AT_LIMIT, gpu, f"memory at {now} °C, the highest is {highest}", values)
+
+
+def found(problem: Problem, gpu: Gpu, words: str, evidence: dict[str, int]) -> Finding:
+    return problem.found(f"GPU {gpu.index}: {words}", {"address": gpu.bus_id, **evidence}, gpu.index)
+
+
+def limit(gpu: Gpu, kind: str) -> int | None:
+    try:
+        return gpu.temperature_limit_c(kind)
+    except Skip as skip:
+        if skip.kind == Skip.UNSUPPORTED:
+            return None
+        raise
+
+
+def is_slowed_by_heat(gpu: Gpu) -> bool:
+    try:
+        return bool(gpu.clock_reasons & THERMAL_SLOWDOWN)
+    except Skip:
+        return False
+
+
+def summary(facts: Facts) -> str:
+    return ", ".join(f"{gpu.temperature_c}" for gpu in facts.nvml.reachable.values()) + " °C"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    of_gpus=True,
+    problems=(TOO_HOT, AT_LIMIT, MEMORY_AT_LIMIT),
+    needs=("nvml",),
+)

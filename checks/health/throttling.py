@@ -1,0 +1,197 @@
+"""No GPU is held down by heat, by a power brake, or by its hardware.
+
+What it means
+NVML says why the clocks are not higher. Most reasons are part of normal work; four are not: hardware slowdown (0x8), software
+thermal slowdown (0x20), hardware thermal slowdown (0x40) and the external power brake (0x80).
+
+How it is judged
+The reasons at this moment. The power brake and the hardware's thermal slowdown cut the clocks to half or less, and fail.
+Software thermal slowdown warns; where the memory is at its limit and the core is below its own, the memory is the cause.
+Fans of the board that stand still are named, and a board that has none. Hardware slowdown with no reason beside it warns, as
+likely: it also shows for a moment when the power state changes.
+
+Known exceptions
+Idle (0x1), application clocks (0x2), the power cap (0x4), sync boost (0x10) and the display (0x100) are no fault. How long a
+GPU was held down in the past is shown, not judged. A GPU that is idle now may still be too hot under load.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+https://github.com/leptonai/gpud/pull/330
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
+
+HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
+HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
+
+LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
+COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+AIRFLOW = Fix(
+    "Blow air through the board, which has no fan: a server's fans, in a desktop case a blower with a shroud", verify=LOOK
+)
+FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
+STILL = (
+    Fix("Let the driver control the fans again: end programs that set them, and take their settings away", verify=LOOK),
+    Fix("If they still stand: switch off, look for cables in the fans, and have fans that do not turn replaced", verify=LOOK),
+)
+LESS_POWER = Fix(
+    "Until then: lower the power limit, which costs some speed", "sudo nvidia-smi -i <address> -pl <lower_watts>", on=("host",)
+)
+
+BRAKE = Problem(
+    id="hw-power-brake",
+    title="The machine's power supply slows the GPU down (power brake)",
+    why="A power supply, a missing power cable or the BMC pulls the brake signal, which cuts the clocks to half or less.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        Fix("Read what the BMC says about power", "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'"),
+        Fix("Check the power supplies, their redundancy and every power plug of the board; replace what failed", verify=LOOK),
+        Fix("On a server that does not list this GPU: set its thermal and power profile in the BMC"),
+    ),
+    references=(
+        HEADER,
+        "https://github.com/leptonai/gpud/pull/330",
+        "https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3",
+    ),
+)
+HARDWARE_HOT = Problem(
+    id="hw-thermal-slowdown",
+    title="The GPU is so hot that its hardware cuts the clocks",
+    why="Above its slowdown temperature the GPU halves its clocks to protect itself. Next it switches off.",
+    action=Action.FIX_CONFIG,
+    fixes=(COOL, FANS, LESS_POWER),
+    references=(HEADER,),
+)
+MEMORY_HOT = Problem(
+    id="xid-free-sw-thermal-memory-hot",
+    title="The GPU's memory is too hot, although its core is cool",
+    why="The memory is at its highest operating temperature, so that the driver lowers the clocks: pads, backplate or airflow.",
+    action=Action.FIX_CONFIG,
+    fixes=(COOL, FANS, LESS_POWER, Fix("Out of warranty: renew the thermal pads of the memory")),
+    references=(HEADER,),
+    status=Status.WARN,
+)
+SOFTWARE_HOT = Problem(
+    id="sw-thermal-slowdown",
+    title="The driver lowers the clocks because the GPU is hot",
+    why="The GPU is at its highest operating temperature. It works, but slower than it could.",
+    action=Action.WATCH,
+    fixes=(COOL, FANS, LESS_POWER),
+    references=(HEADER,),
+    status=Status.WARN,
+)
+SLOWED = Problem(
+    id="hw-slowdown",
+    title="The hardware holds the GPU's clocks down, for a reason it does not tell",
+    why="Heat, the power brake or a power spike. It can show for a moment when the power state changes: look again.",
+    action=Action.WATCH,
+    fixes=(Fix("Look again, under load", "nvidia-smi -q -i <address> -d PERFORMANCE"), FANS),
+    references=(HEADER,),
+    status=Status.WARN,
+)
+
+NEVER_ALONE = re.compile(r"GeForce|Laptop|Max-Q|Mobile|Orin|Thor|GB\d|SXM|HBM3|H200$|B[23]00")
+HOT = (HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from for_each(facts.nvml.reachable.values(), judge_gpu)
+
+
+def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+    reasons = gpu.clock_reasons
+    if reasons & POWER_BRAKE:
+        yield found(BRAKE, gpu, "the external power brake is on")
+    if reasons & HARDWARE_THERMAL:
+        yield found(HARDWARE_HOT, gpu, f"hardware thermal slowdown at {gpu.temperature_c} °C")
+    elif reasons & SOFTWARE_THERMAL and memory_is_the_cause(gpu):
+        limit = gpu.temperature_limit_c("memory")
+        yield found(MEMORY_HOT, gpu, f"memory at {gpu.memory_temperature_c} °C (limit {limit}), core at {gpu.temperature_c} °C")
+    elif reasons & SOFTWARE_THERMAL:
+        yield found(SOFTWARE_HOT, gpu, f"software thermal slowdown at {gpu.temperature_c} °C")
+    elif reasons & HARDWARE and not reasons & POWER_BRAKE:
+        yield found(SLOWED, gpu, "hardware slowdown without a reason beside it", Confidence.LIKELY)
+
+
+def memory_is_the_cause(gpu: Gpu) -> bool:
+    try:
+        hot = gpu.memory_temperature_c >= gpu.temperature_limit_c("memory")
+        return hot and gpu.temperature_c < gpu.temperature_limit_c("max_operating")
+    except Skip:  # most GPUs with GDDR do not tell their memory's temperature
+        return False
+
+
+def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confidence.CONFIRMED) -> Finding:
+    evidence = {
+        "address": gpu.bus_id,
+        "reasons": [reason.name for reason in knowledge.clock_reasons(gpu.clock_reasons)],
+        **known(gpu),
+    }
+    fans = own_fans(gpu)
+    if fans and problem is not BRAKE:  # its own fans cool it: those of the case are not on the BMC's list
+        stands_still = gpu.get("FanSpeed") == 0
+        evidence["fans"], evidence["fan_percent"] = fans, gpu.get("FanSpeed")
+        words += "; its fans stand still" if stands_still else ""
+        others = tuple(fix for fix in problem.fixes if fix is not FANS)
+        problem = replace(problem, fixes=(*STILL, *others) if stands_still else others)
+    elif problem in HOT and is_passive(gpu):
+        words += "; the board has no fan of its own"
+        problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
+    return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)
+
+
+def is_passive(gpu: Gpu) -> bool:
+    """A card for servers. Those on a board of their own (SXM) and in laptops are never without the machine's fans."""
+    try:
+        return gpu.get("NumFans") == 0 and not NEVER_ALONE.search(gpu.name)
+    except Skip:
+        return False
+
+
+def own_fans(gpu: Gpu) -> int:
+    """How many fans the board has; 0 also where NVML does not tell their number or speed."""
+    try:
+        fans = gpu.get("NumFans")
+        return int(fans) if gpu.get("FanSpeed") is not None else 0
+    except Skip:
+        return 0
+
+
+def known(gpu: Gpu) -> dict[str, object]:
+    """What else helps to judge, as far as NVML tells it."""
+    questions: dict[str, Callable[[], object]] = {
+        "sm_mhz": lambda: gpu.clocks_mhz.get("sm"),
+        "power_watts": lambda: gpu.power_watts,
+        "lower_watts": lambda: round(max(gpu.enforced_power_limit_watts * 0.8, gpu.minimum_power_limit_watts)),
+        "seconds_since_driver_load": lambda: {reason: seconds for reason, seconds in gpu.throttled_seconds.items() if seconds},
+    }
+    values: dict[str, object] = {"lower_watts": "WATTS"}
+    for name, read in questions.items():
+        try:
+            values[name] = read()
+        except Skip:
+            continue
+    return values
+
+
+def summary(facts: Facts) -> str:
+    reasons = {reason.name for gpu in facts.nvml.reachable.values() for reason in knowledge.clock_reasons(gpu.clock_reasons)}
+    return f"clocks are lowered only by {', '.join(sorted(reasons))}" if reasons else "the clocks are as high as they can be"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    of_gpus=True,
+    problems=(BRAKE, HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT, SLOWED),
+    needs=("nvml",),
+)

@@ -1,0 +1,178 @@
+"""LD_LIBRARY_PATH does not put an older CUDA toolkit before the libraries that programs were built for.
+
+What it means
+The loader looks in LD_LIBRARY_PATH before most other places. A folder of an older CUDA toolkit there (/usr/local/cuda-12.1/lib64
+in an old ~/.bashrc) replaces newer libraries of the same name: "undefined symbol: __nvJitLinkComplete_12_4".
+
+How it is judged
+For PyTorch before 2.6, the libraries in LD_LIBRARY_PATH against the wheels that PyTorch came with: libnvJitLink, and before 2.1
+libcublas, libcusparse and libcudart too. Beyond that, no library of a toolkit in LD_LIBRARY_PATH is older than
+one of the same name that comes later in it or in the wheels of the Python environment.
+
+Known exceptions
+PyTorch from 2.6 on loads its own libraries by their full path, whatever LD_LIBRARY_PATH says; extensions and other packages may
+not. A library newer than the wheel's
+keeps all its functions. Libraries of different major versions (libcublas.so.11 and .12) do not replace each other. cuDNN and
+NCCL have checks of their own.
+
+References
+https://github.com/pytorch/pytorch/issues/111469
+https://github.com/pytorch/pytorch/issues/134929
+https://github.com/pytorch/pytorch/pull/141063
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.libraries import Library
+from gpudoctor.facts.packages import Package
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
+
+OWN_PATHS = Version("2.1")  # from here on the wheels carry an RPATH, which goes before LD_LIBRARY_PATH
+PRELOADS = Version("2.6")  # https://github.com/pytorch/pytorch/pull/141063
+# Library -> its wheel without "nvidia-" and "-cu12"; both count versions alike
+WHEELS = {"libnvJitLink": "nvjitlink"}
+OLD_WHEELS = {
+    **WHEELS,
+    "libcublas": "cublas",
+    "libcublasLt": "cublas",
+    "libcusparse": "cusparse",
+    "libcudart": "cuda-runtime",
+}
+ALL_WHEELS = {**OLD_WHEELS, "libnvrtc": "cuda-nvrtc"}
+TOOLKIT = re.compile(r"lib(cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)")
+
+CLEAN = Fix(
+    "Take the folder out of LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
+    command="export LD_LIBRARY_PATH=<without_it>",
+    verify="echo $LD_LIBRARY_PATH",
+)
+
+STALE = Problem(
+    id="stale-ld-library-path-cuda",
+    title="LD_LIBRARY_PATH gives PyTorch libraries of an older CUDA toolkit",
+    why="PyTorch's libraries were made to work with each other, and LD_LIBRARY_PATH replaces one of them by that of an older "
+    "toolkit. 'import torch' fails with 'undefined symbol: __nvJitLink...' or the like.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(CLEAN.title, CLEAN.command, verify="<python> -c 'import torch; print(torch.cuda.is_available())'"),
+        Fix(
+            "Where other programs need it: put the wheel's folder first",
+            command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
+            verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+        ),
+    ),
+    references=("https://github.com/pytorch/pytorch/issues/111469", "https://github.com/pytorch/pytorch/issues/134929"),
+)
+
+HIDDEN = Problem(
+    id="newer-cuda-toolkit-hidden-in-library-path",
+    title="LD_LIBRARY_PATH has two CUDA toolkits, the older one first",
+    why="A program that was built with the newer toolkit gets the older one's libraries and may miss functions in them.",
+    action=Action.FIX_CONFIG,
+    fixes=(CLEAN,),
+    status=Status.WARN,
+)
+
+
+BEFORE_WHEELS = Problem(
+    id="older-cuda-toolkit-before-wheels",
+    title="LD_LIBRARY_PATH puts an older CUDA toolkit before this environment's libraries",
+    why="This PyTorch loads its own libraries whatever the variable says. Extensions and packages that leave it to the loader "
+    "get the older ones, and may miss functions in them.",
+    action=Action.FIX_CONFIG,
+    fixes=(CLEAN,),
+    references=STALE.references,
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = [library for library in facts.libraries.all if library.via == "LD_LIBRARY_PATH" and library.size is not None]
+    first: dict[str, Library] = {}
+    for library in found:
+        first.setdefault(library.soname, library)
+    stale = [finding for library in first.values() if (finding := _stale(facts, library))]
+    hidden = [finding for library in found if (finding := _hides(facts, first[library.soname], library))]
+    before = [finding for library in first.values() if (finding := _before_wheel(facts, library))]
+    yield from stale[:1] or hidden[:1] or before[:1]  # the others are the same folder's
+
+
+def _stale(facts: Facts, library: Library) -> Finding | None:
+    package, version = _wheel(facts, library), _version(library)
+    if package is None or version is None or version >= Version(package.version):
+        return None
+    return STALE.found(
+        f"{library.path} is {version}; torch {facts.python.torch_version} came with {package.name} {package.version}",
+        {
+            "library": library.path,
+            "without_it": ":".join(_other_entries(facts, library)),
+            "wheel": next((one.directory for one in facts.libraries.named(library.name) if one.via == "wheel"), package.location),
+        },
+        confidence=Confidence.LIKELY,
+    )
+
+
+def _wheel(facts: Facts, library: Library) -> Package | None:
+    """The wheel that has the library which PyTorch would load, were it not for this one."""
+    if facts.python.package("torch") is None or not facts.python.torch_cuda:
+        return None
+    torch = Version(facts.python.torch_version or "0")
+    wheels = {} if torch >= PRELOADS else WHEELS if torch >= OWN_PATHS else OLD_WHEELS
+    major = library.soname.rpartition(".so.")[2]
+    if library.name not in wheels or facts.python.torch_cuda.split(".")[0] != major:
+        return None
+    return facts.python.package(f"nvidia-{wheels[library.name]}-cu{major}")
+
+
+def _before_wheel(facts: Facts, library: Library) -> Finding | None:
+    """A toolkit's library, older than the wheel that some package of this environment wants."""
+    version, name = _version(library), ALL_WHEELS.get(library.name)
+    if name is None:
+        return None
+    of_cuda_12 = facts.python.package(f"nvidia-{name}-cu{library.soname.rpartition('.so.')[2]}")
+    package = of_cuda_12 or facts.python.package(f"nvidia-{name}")  # the wheels of CUDA 13 have no number in their names
+    if package is None or version is None or version >= Version(package.version):
+        return None
+    return BEFORE_WHEELS.found(
+        f"{library.path} is {version} and goes before {package.name} {package.version}",
+        {"library": library.path, "without_it": ":".join(_other_entries(facts, library))},
+    )
+
+
+def _hides(facts: Facts, first: Library, later: Library) -> Finding | None:
+    ours, theirs = _version(first), _version(later)
+    if not TOOLKIT.fullmatch(first.name) or ours is None or theirs is None or ours >= theirs:
+        return None
+    return HIDDEN.found(
+        f"{first.path} is {ours} and goes before {later.path}, which is {theirs}",
+        {"library": first.path, "hidden": later.path, "without_it": ":".join(_other_entries(facts, first))},
+    )
+
+
+def _version(library: Library) -> Version | None:
+    """Of a toolkit's file (libcublas.so.12.1.3.1); a wheel's libcublas.so.12 only says 12, which tells nothing."""
+    return Version(library.version) if library.version and "." in library.version else None
+
+
+def _other_entries(facts: Facts, library: Library) -> list[str]:
+    return [entry for index, entry in enumerate(facts.environment.library_path) if index != library.index]
+
+
+def summary(facts: Facts) -> str:
+    folders = dict.fromkeys(
+        library.directory
+        for library in facts.libraries.all
+        if library.via == "LD_LIBRARY_PATH" and TOOLKIT.fullmatch(library.name)
+    )
+    if not folders:
+        return "no CUDA library comes from LD_LIBRARY_PATH"
+    return "LD_LIBRARY_PATH brings CUDA libraries of " + ", ".join(folders)
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(STALE, HIDDEN, BEFORE_WHEELS))

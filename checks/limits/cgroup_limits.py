@@ -1,0 +1,97 @@
+"""The cgroup of this process leaves it enough memory and CPU time for a GPU job.
+
+What it means
+Containers, Slurm and systemd limit memory and CPU time. A model passes through host memory on its way to the GPU; where that
+is limited to less than it needs, the kernel kills the process. With less than one CPU everything is slow.
+
+How it is judged
+The tightest limit on the way from this process's cgroup to the root. Memory: less than the largest GPU has, where the machine
+has more to give. CPU: less than one.
+
+Known exceptions
+Services that load small models, or load large ones piece by piece, work with less memory than the GPU has. A limit that is
+near to what the machine has is the machine's size, not a restriction.
+
+References
+https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
+
+MIB = 1 << 20
+MACHINE_SHARE = 0.9  # a limit above this share of the machine's memory restricts nothing
+
+MEMORY = Problem(
+    id="memory-limit-below-gpu",
+    title="The memory limit is lower than the GPU's memory",
+    why="A model that fits the GPU may not fit the memory that this process is allowed to use, and the kernel kills it while it "
+    "loads ('Killed', exit code 137).",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        Fix(
+            "Start the container with more (IMAGE: its image)",
+            "docker run --gpus all --memory=<gpu_mib>m IMAGE",
+            on=("container",),
+        ),
+        Fix(
+            "In Kubernetes raise resources.limits.memory; under Slurm ask for more (--mem)",
+            verify="cat /sys/fs/cgroup/memory.max",
+        ),
+    ),
+)
+
+CPU = Problem(
+    id="cpu-quota-below-one",
+    title="This process gets less than one CPU",
+    why="A CPU quota stops the process for a part of every period. Launching kernels and loading data are slow; the GPU waits.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Start the container with more (IMAGE: its image)", "docker run --gpus all --cpus=8 IMAGE", on=("container",)),
+        Fix(
+            "In Kubernetes raise or remove resources.limits.cpu; for a systemd unit raise CPUQuota",
+            verify="cat /sys/fs/cgroup/cpu.max",
+        ),
+    ),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    cpus = facts.limits.cgroup_cpus
+    if cpus is not None and cpus < 1:
+        yield CPU.found(f"the quota is {cpus:g} CPUs", {"quota_cpus": cpus})
+    yield from judge_memory(facts)
+
+
+def judge_memory(facts: Facts) -> Iterator[Finding]:
+    limit = facts.limits.cgroup_memory_bytes
+    if limit is None:
+        return
+    sizes = [gpu.memory_total_mib for gpu in facts.nvml.reachable.values()]
+    if not sizes:
+        raise Skip("there is no GPU whose memory the limit could be compared with")
+    allowed, gpu = limit // MIB, max(sizes)
+    if allowed < gpu and allowed < MACHINE_SHARE * facts.system.memory_mib["MemTotal"]:
+        words = f"the limit is {allowed} MiB, a GPU has {gpu} MiB"
+        yield MEMORY.found(words, {"limit_mib": allowed, "gpu_mib": gpu}, confidence=Confidence.LIKELY)
+
+
+def summary(facts: Facts) -> str:
+    memory, cpus = facts.limits.cgroup_memory_bytes, facts.limits.cgroup_cpus
+    limits = ([f"{memory // MIB} MiB"] if memory else []) + ([f"{cpus:g} CPUs"] if cpus else [])
+    return f"at most {' and '.join(limits)} by cgroup" if limits else "no limit by cgroup"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MEMORY, CPU),
+    needs=("nvml",),
+)

@@ -1,0 +1,112 @@
+"""Programs may lock as much memory as RDMA needs, and the kernel can lock it.
+
+What it means
+Network adapters and GPUs write to memory that must stay where it is. To lock it a program needs the permission (ulimit -l)
+and the kernel free pages. Where one is lacking, NCCL over InfiniBand fails with "Cannot allocate memory".
+
+How it is judged
+The soft limit of locked memory of this process: less than 1 MiB is always too little; with an active InfiniBand port, or one
+of RoCE that NCCL's settings name, any limit is, unless this process may ignore it (CAP_IPC_LOCK). On DGX Spark also kernel
+7.0.0-1019-nvidia, whose CmaTotal is 0.
+
+Known exceptions
+The 8 MiB or an eighth of the memory that desktops allow are enough without such ports. CUDA's own pinned memory does not
+count against the limit.
+
+References
+https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+KIB = 1024
+LEAST_BYTES = KIB * KIB
+SPARK_KERNEL = "7.0.0-1019-nvidia"
+NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # who sets these wants RoCE
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt"
+
+LIMITED = Problem(
+    id="memlock-limited",
+    title="Programs may lock only little memory (ulimit -l)",
+    why="RDMA registers memory, which locks it. Above the limit registration fails, and NCCL ends with 'Call to ibv_reg_mr "
+    "failed with error Cannot allocate memory'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Allow it for all users, then log in again (services of systemd: LimitMEMLOCK=infinity)",
+            # In limits.conf the asterisk does not stand for root.
+            "printf '%s memlock unlimited\\n' '* soft' '* hard' 'root soft' 'root hard' | "
+            "sudo tee /etc/security/limits.d/90-memlock.conf",
+            verify="ulimit -l",
+            on=("host", "wsl2"),
+        ),
+        Fix(
+            "Start the container again without the limit (IMAGE: its image)",
+            "docker run --gpus all --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE",
+            risk="disruptive",
+            verify="ulimit -l",
+            on=("container",),
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+SPARK = Problem(
+    id="dgx-spark-cma-regression",
+    title="This DGX Spark kernel cannot lock memory for RDMA",
+    why="Kernel 7.0.0-1019-nvidia lacks its contiguous memory (CmaTotal is 0), so that registering even 1 KB fails with 'Cannot "
+    "allocate memory', although no limit is reached.",
+    action=Action.REBOOT,
+    fixes=(
+        Fix(
+            "Install the kernel before it, and choose it in the boot menu",
+            "sudo apt install linux-image-6.17.0-1031-nvidia && sudo reboot",
+            verify="uname -r; grep CmaTotal /proc/meminfo",
+            on=("host",),
+        ),
+        Fix("Ask the owner of the host to boot kernel 6.17.0-1031-nvidia", verify="uname -r", on=("container",)),
+    ),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    kernel = facts.system.kernel
+    if kernel == SPARK_KERNEL and not facts.system.memory_mib.get("CmaTotal"):
+        yield SPARK.found(f"kernel {kernel}, CmaTotal is 0", {"running_kernel": kernel})
+    soft, hard = facts.limits.memlock
+    if soft is None:
+        return
+    ports = rdma_ports(facts)
+    if soft < LEAST_BYTES or (ports and not may_ignore_it(facts)):
+        evidence = {"soft_kib": soft // KIB, "hard_kib": "unlimited" if hard is None else hard // KIB, "rdma_ports": len(ports)}
+        words = f"{soft // KIB} KiB may be locked" + f", with {len(ports)} active InfiniBand or RoCE ports" * bool(ports)
+        yield LIMITED.found(words, evidence)
+
+
+def rdma_ports(facts: Facts) -> list[str]:
+    """The active ports that are meant for RDMA: an Ethernet adapter that could do it is most often just a network card."""
+    named = not NAMING.isdisjoint(facts.environment.nccl)
+    active = (port for port in facts.system.infiniband_ports if port.state == "ACTIVE")
+    return [port.device for port in active if named or port.link_layer == "InfiniBand"]
+
+
+def may_ignore_it(facts: Facts) -> bool:
+    return "CAP_IPC_LOCK" in facts.container.capabilities and not facts.container.user_namespace
+
+
+def summary(facts: Facts) -> str:
+    soft, _ = facts.limits.memlock
+    return "memlock unlimited" if soft is None else f"memlock {soft // KIB} KiB, enough without RDMA"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(LIMITED, SPARK),
+)

@@ -1,0 +1,72 @@
+"""Programs may open enough files.
+
+What it means
+Every data loader worker, every connection of NCCL and every shared tensor takes a file descriptor. Where few are allowed,
+larger jobs end with "Too many open files".
+
+How it is judged
+The soft limit of open files of this process: less than 1024, the usual default, is reported.
+
+Known exceptions
+Jobs on many GPUs need far more than 1024; how many depends on the job.
+
+References
+https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+USUAL = 1024
+
+FEW = Problem(
+    id="open-files-limited",
+    title="Programs may open only few files (ulimit -n)",
+    why="Less than the usual 1024 files may be open at once. Data loaders with several workers and NCCL need more, and fail with "
+    "'Too many open files'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n"),
+        Fix(
+            "For all users, from the next login on",
+            # In limits.conf the asterisk does not stand for root.
+            "printf '%s\\n' '* soft nofile 65536' '* hard nofile 1048576' 'root soft nofile 65536' 'root hard nofile 1048576' | "
+            "sudo tee /etc/security/limits.d/90-nofile.conf",
+            verify="ulimit -n",
+            on=("host", "wsl2"),
+        ),
+        Fix(
+            "Start the container again with a higher limit (IMAGE: its image)",
+            "docker run --gpus all --ulimit nofile=65536:1048576 IMAGE",
+            risk="disruptive",
+            verify="ulimit -n",
+            on=("container",),
+        ),
+    ),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    soft, hard = facts.limits.open_files
+    if soft is not None and soft < USUAL:
+        possible = 65536 if hard is None else min(hard, 65536)
+        evidence = {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible}
+        yield FEW.found(f"{soft} files may be open at once", evidence)
+
+
+def summary(facts: Facts) -> str:
+    soft, _ = facts.limits.open_files
+    return f"{'unlimited' if soft is None else soft} open files"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FEW,),
+)

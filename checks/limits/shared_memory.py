@@ -1,0 +1,150 @@
+"""/dev/shm has room for what NCCL and data loaders put there.
+
+What it means
+Processes of one machine exchange data through files in /dev/shm: NCCL between GPUs, and the workers of PyTorch's data
+loaders. A container gets 64 MB unless told otherwise, and a full /dev/shm ends in "No space left on device" or a bus error.
+
+How it is judged
+The free space: with several GPUs 10 MB times the square of their number and more than 64 MiB in all, with one GPU more than
+64 MiB. Files of NCCL that are older than an hour are left over from jobs that died, since NCCL removes a file as soon as both
+sides have it. Where /dev/shm would be too small without them too, they are not the cause.
+
+Known exceptions
+Jobs without data loader workers on one GPU do not need it. Whether an old file is still in use cannot be seen from outside.
+
+References
+https://github.com/NVIDIA/nccl/issues/290
+https://github.com/NVIDIA/nccl/issues/1683
+https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
+
+MIB = 1 << 20
+DEFAULT_BYTES = 64 * MIB  # what Docker gives
+PAIR_BYTES = 10_000_000  # NCCL extends a segment to 9637888 bytes
+WASTE = 0.1  # the share of /dev/shm that leftovers may take
+LOOK = "df -h /dev/shm"
+ISSUES = "https://github.com/NVIDIA/nccl/issues/"
+KUBERNETES = Fix(
+    "Mount memory on /dev/shm: put these lines into the pod's spec and create it again (it counts against its memory limit)",
+    """\
+spec:
+  containers:
+  - name: CONTAINER
+    volumeMounts:
+    - {name: shm, mountPath: /dev/shm}
+  volumes:
+  - name: shm
+    emptyDir: {medium: Memory, sizeLimit: 8Gi}""",
+    risk="disruptive",
+    verify=LOOK,
+    on=("container",),
+)
+ENLARGE = (
+    Fix(
+        "Start the container again with more (IMAGE: its image)",
+        "docker run --gpus all --shm-size=8g --ulimit memlock=-1 IMAGE",
+        risk="disruptive",
+        verify=LOOK,
+        on=("container",),
+    ),
+    Fix("See what fills it", "ls -lhS /dev/shm | head -n 20", verify=LOOK, on=("host", "wsl2")),
+    Fix("Make it larger until the next boot", "sudo mount -o remount,size=50% /dev/shm", verify=LOOK, on=("host", "wsl2")),
+)
+
+NO_SPACE = Problem(
+    id="nccl-shm-no-space",
+    title="/dev/shm is too small for NCCL between these GPUs",
+    why="NCCL needs about 10 MB of shared memory times the square of the number of GPUs. Without it a job ends with "
+    "'Error while creating shared memory segment ... No space left on device' or a system error.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=ENLARGE,
+    references=(ISSUES + "290", ISSUES + "342", ISSUES + "1683"),
+)
+
+TOO_SMALL = Problem(
+    id="shm-too-small-for-dataloaders",
+    title="/dev/shm is too small for data loader workers",
+    why="PyTorch's data loader workers hand batches over in /dev/shm. When it is full they die with a bus error.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=ENLARGE,
+    references=(ISSUES + "290",),
+)
+
+LEFTOVERS = Problem(
+    id="nccl-shm-leftovers",
+    title="Files of dead NCCL jobs fill /dev/shm",
+    why="NCCL's files are old; the jobs that made them were most likely killed. They take memory until somebody removes them.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(Fix("When no NCCL job runs: remove them", "rm -f /dev/shm/nccl-*", risk="disruptive", verify=LOOK),),
+    references=(ISSUES + "1683",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    gpus = facts.nvml.count
+    if not gpus:
+        raise Skip("there is no GPU")
+    free, stale = facts.limits.shm_free_bytes, stale_bytes(facts)
+    short = is_short(free, gpus)
+    if is_short(facts.limits.shm_bytes, gpus):
+        cause = too_small(facts, gpus)
+        yield cause
+        if stale:
+            yield replace(leftovers(facts, stale), because=cause.problem.id)
+    elif stale and ((short and not is_short(free + stale, gpus)) or stale > WASTE * facts.limits.shm_bytes):
+        yield leftovers(facts, stale)
+    elif short:
+        yield too_small(facts, gpus)
+
+
+def too_small(facts: Facts, gpus: int) -> Finding:
+    free, size = mib(facts.limits.shm_free_bytes), mib(facts.limits.shm_bytes)
+    problem = NO_SPACE if gpus > 1 else TOO_SMALL
+    if facts.container.engine == "kubernetes":
+        problem = replace(problem, fixes=(KUBERNETES,))
+    words = f"{free} MiB of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
+    return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})
+
+
+def is_short(free: int, gpus: int) -> bool:
+    return free <= DEFAULT_BYTES or (gpus > 1 and free < PAIR_BYTES * gpus**2)
+
+
+def stale_bytes(facts: Facts) -> int:
+    return sum(segment.size_bytes for segment in facts.limits.nccl_segments if segment.name in facts.limits.stale_nccl_segments)
+
+
+def leftovers(facts: Facts, stale: int) -> Finding:
+    names = facts.limits.stale_nccl_segments
+    words = (
+        f"{len(names)} files of NCCL, {mib(stale)} MiB, are older than an hour; {mib(facts.limits.shm_free_bytes)} MiB are free"
+    )
+    evidence = {"files": len(names), "example": names[0], "size_mib": mib(stale)}
+    return LEFTOVERS.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def mib(size: int) -> int:
+    return size // MIB
+
+
+def summary(facts: Facts) -> str:
+    return f"{mib(facts.limits.shm_free_bytes)} MiB free in /dev/shm"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_SPACE, TOO_SMALL, LEFTOVERS),
+    needs=("nvml",),
+)

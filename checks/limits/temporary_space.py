@@ -1,0 +1,89 @@
+"""The folder for temporary files can be written, has room, and may hold programs.
+
+What it means
+torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /tmp), and load it from there. Where that folder
+is full, closed or mounted noexec, they fail with messages that seldom name it.
+
+How it is judged
+TMPDIR, or /tmp where it is not set: whether it exists and can be written, the mount option noexec, and at least 1 GiB free.
+
+Known exceptions
+A job that compiles nothing does not need it.
+
+References
+https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+LEAST_BYTES = 1 << 30
+MIB = 1 << 20
+WHERE = "${TMPDIR:-/tmp}"
+ELSEWHERE = Fix(
+    "Use a folder of your own; put the line into your profile as well",
+    'mkdir -p "$HOME/.cache/tmp" && export TMPDIR="$HOME/.cache/tmp"',
+    verify='df -h "$TMPDIR"',
+)
+
+NOT_WRITABLE = Problem(
+    id="temporary-space-not-writable",
+    title="Temporary files cannot be written",
+    why="TMPDIR (or /tmp) does not exist or is closed to this user, so compilers and torch.compile cannot write their files.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(ELSEWHERE, Fix("Open /tmp to everybody again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp")),
+)
+
+NOEXEC = Problem(
+    id="temporary-space-noexec",
+    title="Code in the folder for temporary files cannot be loaded (noexec)",
+    why="The folder is mounted noexec. Torch's compiler and extensions that are built when needed load libraries from there, and "
+    "fail with 'failed to map segment from shared object'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        ELSEWHERE,
+        Fix("Allow it until the next boot", "sudo mount -o remount,exec /tmp", verify="findmnt -no OPTIONS /tmp"),
+    ),
+)
+
+FULL = Problem(
+    id="temporary-space-full",
+    title="There is hardly any room for temporary files",
+    why="Less than 1 GiB is free in TMPDIR (or /tmp). Compilers of CUDA code and torch.compile need more, and end with 'No space "
+    "left on device'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(Fix("See what fills it", f'du -xsh "{WHERE}"/* 2>/dev/null | sort -h | tail', verify=f'df -h "{WHERE}"'), ELSEWHERE),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.replies.get("tmp").status == "missing":
+        yield NOT_WRITABLE.found("the folder that TMPDIR names does not exist")
+        return
+    folder = facts.limits.tmp
+    if not folder.writable:
+        yield NOT_WRITABLE.found("this user may not write to TMPDIR (or /tmp)")
+        return
+    if folder.noexec:
+        yield NOEXEC.found("TMPDIR (or /tmp) is mounted noexec")
+    if folder.free_bytes < LEAST_BYTES:
+        free = folder.free_bytes // MIB
+        yield FULL.found(f"{free} MiB are free in TMPDIR (or /tmp)", {"free_mib": free})
+
+
+def summary(facts: Facts) -> str:
+    return f"{facts.limits.tmp.free_bytes / LEAST_BYTES:.0f} GiB free for temporary files"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NOT_WRITABLE, NOEXEC, FULL),
+)

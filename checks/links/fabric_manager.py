@@ -1,0 +1,299 @@
+"""The NVSwitch fabric is ready, and multicast and multi-node NVLink on it work.
+
+What it means
+On boards with NVSwitches (HGX, DGX) Fabric Manager programs the switches, and CUDA gives error 802 until it has. It must have
+exactly the driver's version. On racks (GB200) the fabric is managed elsewhere, and nodes share memory through IMEX.
+
+How it is judged
+The fabric state that NVML gives for each GPU, or the NVSwitches on the PCI bus and CUDA's error 802. Where the fabric is not
+ready: Fabric Manager's version, then whether it runs. Where it is ready: its health, multicast errors since the last start in
+/var/log/fabricmanager.log, and the IMEX channels.
+
+Known exceptions
+In a container, and in a virtual machine without switches of its own, Fabric Manager runs on the host: only the state counts.
+PCIe cards, boards with four directly linked GPUs and passed-through single GPUs have no fabric.
+
+References
+https://github.com/gpustack/gpustack/issues/1254
+https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03
+https://github.com/NVIDIA/nccl/issues/1788
+https://github.com/leptonai/gpud/pull/71
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import Fabric
+from gpudoctor.facts.nvml_values import error_name
+from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
+from gpudoctor.model import (
+    NEW_INITRAMFS,
+    Action,
+    Cause,
+    Check,
+    Confidence,
+    Finding,
+    Fix,
+    Problem,
+    Skip,
+    Status,
+    Unavailable,
+    first_cause,
+    fix_on,
+)
+
+SYSTEM_NOT_READY = 802
+NOT_READY = ("not started", "in progress")
+PASSING = {"bandwidth degraded", "route recovery in progress", "access timeout recovery in progress"}
+START = re.compile(r"Fabric Manager Log initializing|is running with the following configuration")
+CHANNELS = "/dev/nvidia-caps-imex-channels/"
+LOOK = "nvidia-smi -q | grep -A 3 Fabric"
+START_SERVICE = "sudo systemctl enable --now nvidia-fabricmanager"
+RESTART_SERVICE = "sudo systemctl restart nvidia-fabricmanager"
+OTHERS = Fix("Install Fabric Manager of exactly the driver's version from NVIDIA", verify=LOOK, on=("arch", "other"))
+RELEASE_NOTES = "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03"
+ON_HOST = Fix("Do this on the host: Fabric Manager does not run in containers", verify=LOOK, on=("container",))
+RESET = Fix(
+    "Stop all GPU work, then reset all GPUs while Fabric Manager is stopped",
+    "sudo systemctl stop nvidia-fabricmanager; sudo nvidia-smi --gpu-reset; sudo systemctl start nvidia-fabricmanager",
+    risk="disruptive",
+    needs=("drain",),
+    verify=LOOK,
+    on=("host",),
+)
+
+NOT_RUNNING = Problem(
+    id="fabricmanager-not-running-802",
+    title="Fabric Manager does not run, so CUDA cannot start",
+    why="On a board with NVSwitches CUDA answers 'system not yet initialized' (802) until Fabric Manager has programmed the "
+    "switches. nvidia-smi works all the same.",
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install Fabric Manager of the driver's version, and start it",
+            recipe="fabric-manager",
+            verify=LOOK,
+            debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + START_SERVICE,
+            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + START_SERVICE,
+            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + START_SERVICE,
+        ),
+        OTHERS,
+        Fix(
+            "If it is installed and does not stay up, its reason is here",
+            "sudo journalctl -u nvidia-fabricmanager -n 50",
+            on=("host",),
+        ),
+        ON_HOST,
+    ),
+    references=("https://github.com/gpustack/gpustack/issues/1254", "https://github.com/pytorch/pytorch/issues/35710"),
+)
+
+MISMATCH = Problem(
+    id="fabricmanager-version-mismatch",
+    title="Fabric Manager and the driver have different versions",
+    why="Fabric Manager starts only if its version is exactly the driver's. One of the two was upgraded without the other.",
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install the driver's version of Fabric Manager, and start it",
+            recipe="fabric-manager",
+            verify=LOOK,
+            debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + RESTART_SERVICE,
+            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + RESTART_SERVICE,
+            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + RESTART_SERVICE,
+        ),
+        OTHERS,
+        ON_HOST,
+    ),
+    references=(RELEASE_NOTES, "https://github.com/ollama/ollama/issues/12136"),
+)
+
+UNHEALTHY = Problem(
+    id="nvlink-fabric-unhealthy",
+    title="The NVLink fabric is not healthy for a GPU",
+    why="The GPU is not registered in the fabric, or the fabric says that its routes or its configuration are wrong. CUDA on "
+    "several GPUs fails or hangs.",
+    action=Action.RESET_GPU,
+    fixes=(
+        RESET,
+        Fix(
+            "On a rack, or if it stays: the fabric's own management knows more",
+            "sudo tail -n 100 /var/log/fabricmanager.log",
+            on=("host",),
+        ),
+        ON_HOST,
+    ),
+    references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),
+)
+
+DEGRADED = Problem(
+    id="nvlink-fabric-degraded",
+    title="The NVLink fabric gives a GPU less than its full bandwidth",
+    why="The fabric works, but links or routes of this GPU are missing or are being recovered. Collectives are slow on all GPUs.",
+    action=Action.RESET_GPU,
+    status=Status.WARN,
+    fixes=(RESET, ON_HOST),
+    references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),
+)
+
+MULTICAST = Problem(
+    id="nccl-nvls-multicast-failure",
+    title="Fabric Manager refuses multicast, which NCCL uses for all-reduce (NVLS)",
+    why="Fabric Manager was restarted without a reset of the GPUs, or the fabric is in a bad state. NCCL then fails with CUDA "
+    "error 401 or 'invalid argument' in nvls.cc.",
+    action=Action.RESET_GPU,
+    status=Status.WARN,
+    fixes=(
+        RESET,
+        Fix("Until then: do without multicast, which is slower", "export NCCL_NVLS_ENABLE=0"),
+    ),
+    references=("https://github.com/NVIDIA/nccl/issues/1788", "https://github.com/leptonai/gpud/pull/71"),
+)
+
+IMEX = Problem(
+    id="nccl-mnnvl-imex",
+    title="There are no IMEX channels for NVLink between nodes",
+    why="GPUs of a rack can share memory across nodes only through an IMEX channel. Without one NCCL warns that MNNVL is "
+    "available but not working, and uses the network.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Create a channel with the driver, list the nodes, and start IMEX",
+            "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
+            "sudo systemctl enable nvidia-imex && "
+            f"{NEW_INITRAMFS} && sudo reboot",
+            verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
+            on=("host",),
+        ),
+        Fix(
+            "Start the container again with --device=/dev/nvidia-caps-imex-channels/channel0",
+            risk="disruptive",
+            verify=f"ls {CHANNELS}",
+            on=("container",),
+        ),
+        Fix("For jobs on one node only: tell NCCL not to try", "export NCCL_MNNVL_ENABLE=0"),
+    ),
+)
+
+
+BROKEN_LINK = ("nvswitch-error", "xid-74-nvlink-error", "nvlink-link-down")
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    fabrics = fabrics_of(facts)
+    if not fabrics and not facts.pci.nvswitches:
+        raise Skip("there is no NVSwitch fabric here")
+    if not_ready(facts, fabrics):
+        states = sorted({fabric.state for _, fabric in fabrics})
+        otherwise = UNHEALTHY.found(f"the state of the fabric is: {' and '.join(states) or 'not ready'}", {"fabric": states})
+        yield from first_cause(CAUSES, facts, otherwise)
+        return
+    for gpu, fabric in fabrics:
+        yield from judge_fabric(gpu, fabric)
+    yield from judge_channels(facts, fabrics)
+    yield from judge_multicast(facts)
+
+
+def fabrics_of(facts: Facts) -> list[tuple[Gpu, Fabric]]:
+    """The GPUs that are in a fabric; drivers know nothing of those of an A100."""
+    found = []
+    for gpu in facts.nvml.gpus:
+        try:
+            found.append((gpu, gpu.fabric))
+        except Unavailable as reason:
+            if reason.kind != Skip.UNSUPPORTED:
+                raise
+    return [(gpu, fabric) for gpu, fabric in found if fabric.state != "not supported"]
+
+
+def not_ready(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> bool:
+    if fabrics:
+        return any(fabric.state in NOT_READY for _, fabric in fabrics)
+    return facts.cuda.init_code == SYSTEM_NOT_READY
+
+
+def mismatch(facts: Facts) -> Finding | None:
+    manager, driver = facts.services.fabric_manager_version, facts.driver.module_version
+    if manager is None or manager == driver:
+        return None
+    return for_here(facts, MISMATCH).found(
+        f"Fabric Manager {manager}, driver {driver}", {"fabric_manager": manager, "module": driver}
+    )
+
+
+def for_here(facts: Facts, problem: Problem) -> Problem:
+    """In a container nothing of the host's can be installed, whatever distribution the image is."""
+    return replace(problem, fixes=(ON_HOST,)) if facts.system.is_container else problem
+
+
+def not_running(facts: Facts) -> Finding | None:
+    if any(is_rack(gpu) for gpu in facts.nvml.gpus):
+        return None
+    if facts.system.is_container:
+        words = "the fabric is not ready, which is for the host to do"
+        return for_here(facts, NOT_RUNNING).found(words, confidence=Confidence.LIKELY)
+    unit = facts.services.unit("nvidia-fabricmanager")
+    if unit and unit.is_active:
+        return None
+    state = f"{unit.active} ({unit.result})" if unit else "not installed"
+    problem = replace(NOT_RUNNING, fixes=ways(unit)) if unit else NOT_RUNNING
+    return problem.found(f"the fabric is not ready, and nvidia-fabricmanager is {state}", {"service": state})
+
+
+def is_rack(gpu: Gpu) -> bool:
+    known = knowledge.gpu_by_name(gpu.name)
+    return bool(known and known.nvlink and "NVL72" in known.nvlink.form)
+
+
+CAUSES = (
+    Cause(NOT_RUNNING, lambda facts: in_guest(facts, NOT_RUNNING)),
+    Cause(MISMATCH, mismatch),
+    Cause(SUBNET_MANAGER, subnet_manager),
+    Cause(NOT_RUNNING, not_running),
+)
+
+
+def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
+    """Where the driver sums the health up, its details count only as far as it does."""
+    problems = () if fabric.summary == "healthy" else fabric.problems
+    words = ", ".join(problems) or fabric.summary
+    evidence = {"status": fabric.status, "summary": fabric.summary, "problems": list(problems)}
+    if fabric.status:
+        yield UNHEALTHY.found(f"GPU {gpu.index} did not register: {error_name(fabric.status)}", evidence, gpu=gpu.index)
+    elif fabric.summary == "unhealthy" or set(problems) - PASSING:
+        yield replace(UNHEALTHY.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index), causes=BROKEN_LINK)
+    elif fabric.summary == "limited capacity" or problems:
+        yield replace(DEGRADED.found(f"GPU {gpu.index}: {words}", evidence, gpu=gpu.index), causes=BROKEN_LINK)
+
+
+def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
+    if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
+        yield IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, and {CHANNELS} is empty or missing")
+
+
+def judge_multicast(facts: Facts) -> Iterator[Finding]:
+    since_start = START.split(facts.services.fabric_manager_log or "")[-1]
+    errors = [line for line in since_start.splitlines() if "[ERROR]" in line and "multicast" in line.lower()]
+    if errors:
+        words = f"multicast errors in /var/log/fabricmanager.log since its last start: {len(errors)}"
+        yield MULTICAST.found(words, {"errors": len(errors), "line": errors[-1]}, confidence=Confidence.LIKELY)
+
+
+def summary(facts: Facts) -> str:
+    count = len(fabrics_of(facts))
+    return f"{count} GPU{'s are' * (count > 1) or ' is'} registered in the fabric" if count else "CUDA starts on the NVSwitches"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MISMATCH, SUBNET_MANAGER, UMAD, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
+    needs=("nvml",),
+)

@@ -1,0 +1,202 @@
+"""Every NVLink that should be up is up, and transfers without errors.
+
+What it means
+NVLink carries what GPUs send to one another, many times faster than PCIe. One link that is down makes collectives slow on all
+GPUs, or stops them. Links repair errors by repeating; a good one never has to.
+
+How it is judged
+NVML's state of every link. On boards with switches, and on A100 and newer boards without, all links of the GPU must be up; on
+older boards a GPU must have as many as its siblings. With a bridge, some up and some down is a fault, and one of the bridge
+where both its cards lack the same links. The counters of replays, recoveries and of what could not be repaired must be 0.
+Where the kernel log says what broke a link (Xid, SXid), its check tells it.
+
+Known exceptions
+Cards without NVLink have nothing to look at. A bridge card without a bridge has all links down. A virtual machine may get
+its GPUs without NVLink (the driver's parameter NvLinkDisable); counters of corrected errors are not judged. A800 and H800 have
+eight links.
+
+References
+https://github.com/Azure/azurehpc/blob/master/experimental/aks_npd_draino/npd/deployment/node-problem-detector-config.yaml
+https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.xids import has_lost_link
+from gpudoctor.judging.driver.nvlink_bridges import has_bridge, numbers, of_bridge, twin_of
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
+
+SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
+ALL_WIRED = 3  # since NVLink 3 every SXM board uses all links; before, some topologies left links free
+LOOK = "nvidia-smi nvlink -s"
+HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a container", on=("container",), verify=LOOK)
+
+DOWN = Problem(
+    id="nvlink-link-down",
+    title="An NVLink is down",
+    why="A link between this GPU and a switch, a bridge or another GPU is not up. The rest carries its traffic, so collectives "
+    "are slower or fail.",
+    action=Action.RESET_GPU,
+    fixes=(
+        Fix(
+            "Stop all GPU work, then reset all GPUs together (on boards with switches while Fabric Manager is stopped)",
+            "sudo systemctl stop nvidia-fabricmanager; sudo nvidia-smi --gpu-reset; sudo systemctl start nvidia-fabricmanager",
+            risk="disruptive",
+            needs=("drain",),
+            verify=LOOK,
+            on=("host",),
+        ),
+        Fix(
+            "If the same link stays down: reseat the bridge or the baseboard, then have it replaced",
+            risk="disruptive",
+            verify=LOOK,
+            on=("host",),
+        ),
+        HOST,
+    ),
+    references=("https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",),
+)
+
+ERRORS = Problem(
+    id="nvlink-errors",
+    title="An NVLink transfers with errors",
+    why="The link had to repeat transfers or to recover since the driver was loaded. A good link never does; this one is getting "
+    "worse, or its bridge or board sits badly.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(
+        Fix("Watch whether the counters grow under load", "nvidia-smi nvlink -e"),
+        Fix(
+            "If they grow: reseat the bridge or the baseboard, then have it replaced",
+            risk="disruptive",
+            verify="nvidia-smi nvlink -e",
+        ),
+    ),
+    references=("https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    of_log = [gpu for gpu in facts.nvml.gpus if is_told(facts, gpu)]
+    twins = [twin for gpu in of_log if has_bridge(gpu) and (twin := twin_of(facts, gpu))]
+    told = sorted({gpu.index for gpu in (*of_log, *twins)})
+    parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors)]
+    bridges = list(judge_bridges(facts, told))
+    yield from bridges
+    told_here = {*told, *(index for bridge in bridges for index in bridge.evidence["gpus"])}
+    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in told_here]
+    yield from for_each(parts, lambda part: part[0](facts, part[1]))
+    if told:
+        raise Skip(f"links of GPU {', '.join(map(str, told))} are down; the kernel log says why: see xids and sxids")
+
+
+def judge_bridges(facts: Facts, told: list[int]) -> Iterator[Finding]:
+    """Two cards on a bridge with the same links down: one finding, which is no fault of either."""
+    by_links: dict[tuple[int, ...], list[int]] = {}
+    for gpu in facts.nvml.gpus:
+        with contextlib.suppress(Skip):
+            if gpu.index not in told and has_bridge(gpu) and active(gpu) < expected(facts, gpu):
+                by_links.setdefault(tuple(link.link for link in links(gpu) if not link.active), []).append(gpu.index)
+    for down, gpus in by_links.items():
+        if len(gpus) == 2:
+            words = f"{numbers(down)} of GPU {gpus[0]} and GPU {gpus[1]} {'is' if len(down) == 1 else 'are'} down, at both ends"
+            yield of_bridge(DOWN).found(words, {"down": list(down), "gpus": gpus}, confidence=Confidence.LIKELY)
+
+
+def links(gpu: Gpu) -> tuple[NvLink, ...]:
+    """The links of a GPU that can have some."""
+    known = knowledge.gpu_by_name(gpu.name)
+    if known and known.nvlink is None:
+        raise Skip("this GPU has no NVLink")
+    return gpu.nvlinks
+
+
+def active(gpu: Gpu) -> int:
+    return sum(link.active for link in links(gpu))
+
+
+def judge_state(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    up, wanted = active(gpu), expected(facts, gpu)
+    if up >= wanted:
+        return
+    down = [link.link for link in links(gpu) if not link.active]
+    yield DOWN.found(
+        f"GPU {gpu.index} has {up} of {wanted} links up; down: {', '.join(map(str, down))}",
+        {"up": up, "expected": wanted, "down": down},
+        gpu=gpu.index,
+        confidence=Confidence.LIKELY if has_bridge(gpu) else Confidence.CONFIRMED,
+    )
+
+
+def is_told(facts: Facts, gpu: Gpu) -> bool:
+    """Whether links are down, and the kernel log says what broke them: an error of this GPU (Xid), or of a switch (SXid)."""
+    try:
+        if active(gpu) >= expected(facts, gpu):
+            return False
+        by_switch = any(sxid.is_fatal for sxid in facts.kernel_log.sxids) and not has_bridge(gpu)
+        return by_switch or has_lost_link(facts, gpu)
+    except Skip:
+        return False
+
+
+def expected(facts: Facts, gpu: Gpu) -> int:
+    """How many links should be up."""
+    known = knowledge.gpu_by_name(gpu.name)
+    every = min(len(links(gpu)), known.nvlink.links) if known and known.nvlink else len(links(gpu))
+    if has_bridge(gpu):
+        return every if active(gpu) else 0
+    if facts.system.hypervisor and not active(gpu):
+        raise Skip("this virtual machine got its GPUs without NVLink", Skip.UNSUPPORTED)
+    if known and known.nvlink and known.nvlink.version < ALL_WIRED:
+        return max(siblings(facts, gpu))
+    return every
+
+
+def siblings(facts: Facts, gpu: Gpu) -> Iterator[int]:
+    """The active links of the GPUs of this model."""
+    for other in facts.nvml.gpus:
+        if other.name == gpu.name:
+            try:
+                yield active(other)
+            except Unavailable:
+                yield 0  # that GPU is judged for itself
+
+
+def judge_errors(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    counted = {link.link: link.errors for link in links(gpu) if link.active and link.errors is not None}
+    if not counted:
+        raise Skip("NVML has no counters for these links", Skip.UNSUPPORTED)
+    bad = {link: {name: errors[name] for name in SERIOUS if errors.get(name)} for link, errors in counted.items()}
+    bad = {link: errors for link, errors in bad.items() if errors}
+    if bad:
+        words = [
+            f"link {link}: " + ", ".join(f"{count} {name}" for name, count in errors.items()) for link, errors in bad.items()
+        ]
+        yield ERRORS.found(
+            f"GPU {gpu.index}, " + "; ".join(words).replace("_", " "),
+            {"links": sorted(bad), "errors": {str(link): errors for link, errors in bad.items()}},
+            gpu=gpu.index,
+        )
+
+
+def summary(facts: Facts) -> str:
+    counts = sorted({active(gpu) for gpu in facts.nvml.gpus})
+    if counts == [0]:
+        return "no bridge is fitted"
+    return f"{' or '.join(map(str, counts))} links up on each of {facts.nvml.count} GPUs, no errors"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(DOWN, ERRORS),
+    needs=("nvml", "fabric-manager"),
+)

@@ -1,0 +1,111 @@
+"""GPUs of one model are set up alike.
+
+What it means
+A job on several GPUs runs at the pace of the slowest. One GPU with another firmware, less memory, a lower power limit or
+another error correction setting makes all of them slow, or fails where its siblings do not.
+
+How it is judged
+GPUs of the same name and board: the video BIOS, the size of the memory, the power limit and the ECC mode that NVML gives.
+
+Known exceptions
+Cards of different makers have different firmware and limits, and are compared only with cards of their own kind. What NVML
+does not tell about a model is not compared. MIG may differ.
+
+References
+https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
+
+FIELDS: dict[str, Callable[[Gpu], str]] = {
+    "video BIOS": lambda gpu: gpu.vbios,
+    "memory": lambda gpu: f"{gpu.memory_total_mib} MiB",
+    "power limit": lambda gpu: f"{gpu.power_limit_watts:g} W",
+    "ECC": lambda gpu: "on" if gpu.ecc_mode.current else "off",
+}
+LOOK = "nvidia-smi --query-gpu=index,name,vbios_version,memory.total,power.limit,ecc.mode.current --format=csv"
+
+DIFFERENT = Problem(
+    id="gpus-not-uniform",
+    title="GPUs of one model differ from each other",
+    why="They are the same boards, but firmware, memory or settings differ. A job on all of them runs at the pace of the "
+    "slowest, and may fail on one only.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Look at all of them side by side", LOOK),
+        Fix(
+            "Where the power limit differs: give all the same (WATTS: that of the others)",
+            "sudo nvidia-smi -pl WATTS",
+            verify=LOOK,
+            on=("host",),
+        ),
+        Fix("Where ECC differs: switch it on everywhere", "sudo nvidia-smi -e 1 && sudo reboot", verify=LOOK, on=("host",)),
+        Fix(
+            "Where the firmware differs: ask the maker of the machine for an update",
+            on=("host",),
+        ),
+    ),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    groups = [gpus for gpus in equal_boards(facts) if len(gpus) > 1]
+    if not groups:
+        raise Skip("there are no two GPUs of one kind")
+    is_compared = False
+    for gpus in groups:
+        told = {field: values(gpus, field) for field in FIELDS}
+        is_compared |= any(sum(map(len, by_value.values())) > 1 for by_value in told.values())
+        differences = {field: by_value for field, by_value in told.items() if len(by_value) > 1}
+        if differences:
+            words = "; ".join(f"{field}: {in_words(by_value)}" for field, by_value in differences.items())
+            yield DIFFERENT.found(f"{gpus[0].name}: {words}", {"differs": list(differences)})
+    if not is_compared:
+        raise Skip("NVML tells nothing of these GPUs that could be compared", Skip.UNSUPPORTED)
+
+
+def equal_boards(facts: Facts) -> list[list[Gpu]]:
+    """The GPUs by model and maker's board."""
+    groups: dict[tuple[str, int], list[Gpu]] = defaultdict(list)
+    for gpu in facts.nvml.reachable.values():
+        groups[gpu.name, int(gpu.get("PciInfo.pciSubSystemId"))].append(gpu)
+    return list(groups.values())
+
+
+def values(gpus: list[Gpu], field: str) -> dict[str, list[int]]:
+    """Value -> the GPUs that have it; nothing where NVML does not tell this of such a GPU."""
+    by_value: dict[str, list[int]] = defaultdict(list)
+    for gpu in gpus:
+        try:
+            by_value[FIELDS[field](gpu)].append(gpu.index)
+        except Unavailable as reason:
+            if reason.kind != Skip.UNSUPPORTED:
+                raise
+    return by_value
+
+
+def in_words(by_value: dict[str, list[int]]) -> str:
+    """The most frequent value first: "700 W (GPU 0, 1, 2), 500 W (GPU 3)"."""
+    ordered = sorted(by_value.items(), key=lambda item: -len(item[1]))
+    return ", ".join(f"{value} (GPU {', '.join(map(str, gpus))})" for value, gpus in ordered)
+
+
+def summary(facts: Facts) -> str:
+    groups = [gpus for gpus in equal_boards(facts) if len(gpus) > 1]
+    return ", ".join(f"{len(gpus)} equal {gpus[0].name}" for gpus in groups)
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(DIFFERENT,),
+    needs=("nvml",),
+)

@@ -1,0 +1,163 @@
+"""The InfiniBand and RoCE ports are up, and NCCL can use them.
+
+What it means
+Between machines NCCL sends over InfiniBand or RoCE if it can, and otherwise over TCP, without a word and at a fraction of the
+speed. Ports that are down, or of two kinds, stop a job with "error 12" when NCCL picks a pair that cannot reach each other.
+
+How it is judged
+The ports in /sys/class/infiniband: their state, physical state and link layer. Where an InfiniBand port is active, or NCCL's
+settings name adapters: the device nodes /dev/infiniband/uverbs* and the library libibverbs.so.1.
+
+Known exceptions
+A machine without such ports has nothing to look at. An Ethernet adapter that could do RoCE is most often just a network card.
+Ethernet ports without a cable, ports that were switched off, and a machine on which no port is up are unused, not broken. Two
+kinds of ports are fine where NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment. Ports of
+NVSwitches that wait in INIT follow from a Fabric Manager that does not run.
+
+References
+https://github.com/NVIDIA/nccl-tests/issues/166
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.system import InfinibandPort
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+
+SOCKETS = "https://github.com/NVIDIA/nccl-tests/issues/166"
+TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 2>&1 | grep 'Using network'"
+LIBRARY = "libibverbs.so.1"
+PACKAGES = ("libibverbs1", "libibverbs")
+# The NVSwitches of B200 and B300 have InfiniBand ports on this machine, which wait for NVLink's own subnet manager.
+NO_SUBNET_MANAGER = (
+    *("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch"),
+    "fabricmanager-not-running-802",
+)
+NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # who sets these wants RoCE
+
+BROKEN_PORTS = Problem(
+    id="nccl-ib-completion-error-12",
+    title="InfiniBand ports are down or of two kinds: NCCL between machines may fail",
+    why="NCCL uses every active port, and pairs them between machines. Where one is down or on another network, a job fails "
+    "with 'Got completion from peer with error 12'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Look at the ports; each that is meant for GPUs should be Active and LinkUp", "ibstat || ibv_devinfo"),
+        Fix(
+            "Check the cable and the switch of those that are down; INIT means that no subnet manager answers",
+            "sudo sminfo; sudo iblinkinfo | head -n 40",
+            on=("host",),
+        ),
+        Fix("Name the ports to use", "export NCCL_IB_HCA=<active>", verify=TEST),
+    ),
+    references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
+)
+
+UNUSABLE = Problem(
+    id="nccl-no-ib-falls-back-socket",
+    title="InfiniBand is there, but NCCL cannot use it and takes TCP",
+    why="NCCL needs the library libibverbs and the nodes in /dev/infiniband. Without one of them it says nothing and uses "
+    "sockets, at a few gigabytes per second instead of dozens.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(
+        *fix_on(
+            "Where the library is missing",
+            verify=TEST,
+            debian="sudo apt install libibverbs1 ibverbs-providers rdma-core",
+            rhel="sudo dnf install libibverbs rdma-core",
+            suse="sudo zypper install libibverbs1 rdma-core",
+            arch="sudo pacman -S rdma-core",
+        ),
+        Fix("Install rdma-core, which has the library", on=("other",), verify=TEST),
+        Fix("Where the nodes are missing", "sudo modprobe ib_uverbs", verify="ls /dev/infiniband", on=("host",)),
+        Fix(
+            "Where the nodes are missing, start the container again with them (IMAGE: its image)",
+            "docker run --gpus all --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host IMAGE",
+            risk="disruptive",
+            verify="ls /dev/infiniband",
+            on=("container",),
+        ),
+    ),
+    references=(SOCKETS,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    active = [port for port in facts.system.infiniband_ports if is_active(port)]
+    ports = [port for port in facts.system.infiniband_ports if is_used(port, active)]
+    if not ports:
+        raise Skip("no InfiniBand or RoCE port is in use here")
+    yield from judge_ports(facts, ports, active)
+    meant = [port for port in active if is_infiniband(port) or not NAMING.isdisjoint(facts.environment.nccl)]
+    if meant and (lacking := missing(facts)):
+        words = f"{names(meant)} could be used, but there is no {' and no '.join(lacking)}"
+        yield UNUSABLE.found(words, {"ports": names(meant), "missing": lacking})
+
+
+def is_active(port: InfinibandPort) -> bool:
+    return port.state == "ACTIVE"
+
+
+def is_infiniband(port: InfinibandPort) -> bool:
+    return port.link_layer == "InfiniBand"
+
+
+def is_used(port: InfinibandPort, active: list[InfinibandPort]) -> bool:
+    """Whether somebody wants this port: it has a link, or it is the one of several InfiniBand ports that has none."""
+    if is_active(port) or port.physical_state == "LinkUp":
+        return True
+    return is_infiniband(port) and port.physical_state != "Disabled" and any(map(is_infiniband, active))
+
+
+def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[InfinibandPort]) -> Iterator[Finding]:
+    down = [port for port in ports if not is_active(port)]
+    kinds = sorted({port.link_layer for port in active})
+    words = [f"{port.device} port {port.port} is {port.state} ({port.physical_state})" for port in down]
+    if len(kinds) > 1 and "NCCL_IB_HCA" not in facts.environment.nccl:
+        words.append(f"the active ports are of two kinds: {' and '.join(kinds)}")
+    if words:
+        wanted = list(filter(is_infiniband, active)) or active or ports
+        evidence = {"active": ",".join(sorted(port.device for port in wanted)), "down": names(down), "link_layers": kinds}
+        found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
+        waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
+        yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found
+
+
+def missing(facts: Facts) -> list[str]:
+    lacking = []
+    if not any(path.startswith("/dev/infiniband/uverbs") for path in facts.devices.nodes):
+        lacking.append("/dev/infiniband/uverbs*")
+    if facts.libraries.resolved(LIBRARY) is None and not has_package(facts):
+        lacking.append(LIBRARY)
+    return lacking
+
+
+def has_package(facts: Facts) -> bool:
+    """Whether the distribution's package of the library is installed, wherever it puts its files."""
+    try:
+        return any(package.name in PACKAGES and package.state == "installed" for package in facts.driver.packages)
+    except Skip:
+        return False
+
+
+def names(ports: list[InfinibandPort]) -> str:
+    return ", ".join(sorted(port.device for port in ports))
+
+
+def summary(facts: Facts) -> str:
+    active = [port for port in facts.system.infiniband_ports if is_active(port)]
+    kinds = " and ".join(sorted({port.link_layer for port in active}))
+    return f"{len(active)} active {kinds} ports"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(BROKEN_PORTS, UNUSABLE),
+)

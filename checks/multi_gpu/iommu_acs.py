@@ -1,0 +1,163 @@
+"""Nothing between the GPUs redirects what they send each other over PCIe.
+
+What it means
+Two GPUs under one bridge send to each other through it. Access control (ACS) on the bridge sends such traffic up to the
+processor instead, where an IOMMU that translates addresses may break it: NCCL then hangs, or copies arrive wrong.
+
+How it is judged
+On bare metal, where at least two GPUs reach each other over PCIe and not by NVLink: the ACS control registers of the bridges
+above the GPUs (request redirect, completion redirect, upstream forwarding: 0x1c), then the type of the GPUs' IOMMU groups
+(DMA and DMA-FQ translate, identity does not). It is likely, not certain, that this hurts.
+
+Known exceptions
+A virtual machine needs ACS and the IOMMU. GPUs that NVLink joins, and GPUs without peer-to-peer access (GeForce cards since
+Ada), do not send over PCIe. Only root may read the registers.
+
+References
+https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
+https://github.com/NVIDIA/nccl/issues/257
+https://github.com/NVIDIA/nccl/issues/2079
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+
+REDIRECT = 0x1C  # request redirect, completion redirect, upstream forwarding
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt"
+ISSUES = "https://github.com/NVIDIA/nccl/issues/"
+TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 -g 2"
+WITHOUT = Fix("Do without, which is slower but safe", "export NCCL_P2P_DISABLE=1")
+
+ACS = Problem(
+    id="nccl-p2p-hang-acs-iommu",
+    title="Bridges redirect the traffic between the GPUs to the processor (ACS)",
+    why="Access control is on in bridges above the GPUs, so that peer-to-peer traffic takes the long way through the processor. "
+    "NCCL is slow, hangs after 'Init COMPLETE', or gets wrong data.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Switch it off in these bridges until the next boot",
+            'for bridge in <bridges>; do sudo setpci -s "$bridge" ECAP_ACS+0x6.w=0000; done',
+            risk="disruptive",
+            verify=TEST,
+            on=("host",),
+        ),
+        Fix(
+            "For good: switch ACS off in the firmware (and VT-d or AMD-Vi, if no virtual machine needs it)",
+            needs=("reboot",),
+            on=("host",),
+        ),
+        WITHOUT,
+    ),
+    references=(GUIDE, ISSUES + "257", ISSUES + "2079"),
+)
+
+IOMMU = Problem(
+    id="iommu-translates-peer-traffic",
+    title="The IOMMU translates what the GPUs send each other",
+    why="The kernel runs the IOMMU in translating mode for the GPUs. CUDA supports peer-to-peer traffic over PCIe on bare metal "
+    "only without translation; with it NCCL may hang or get wrong data.",
+    action=Action.REBOOT,
+    status=Status.WARN,
+    fixes=(
+        *fix_on(
+            "Let devices of the host pass the IOMMU untranslated",
+            verify="cat /sys/kernel/iommu_groups/*/type | sort | uniq -c",
+            debian="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub && sudo reboot",
+            rhel="sudo grubby --update-kernel=ALL --args=iommu=pt && sudo reboot",
+            suse="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&iommu=pt /' /etc/default/grub && "
+            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg && sudo reboot",
+            arch="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&iommu=pt /' /etc/default/grub && "
+            "sudo grub-mkconfig -o /boot/grub/grub.cfg && sudo reboot",
+        ),
+        Fix("On others: add iommu=pt to the kernel's command line and reboot", needs=("root", "reboot"), on=("other",)),
+        WITHOUT,
+    ),
+    references=(GUIDE, ISSUES + "631", ISSUES + "667"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.nvml.count < 2:
+        raise Skip("one GPU has no peer")
+    if facts.system.hypervisor:
+        raise Skip("in a virtual machine the bridges and the IOMMU are the host's business")
+    if not facts.nvml.p2p:
+        raise Unavailable("NVML does not say which GPUs reach each other")
+    pairs = [pair for pair, word in facts.nvml.p2p.items() if word == "ok"]
+    if not any(not has_nvlink(facts.nvml.gpus[one]) for pair in pairs for one in pair):
+        raise Skip("no two GPUs send to each other over PCIe")
+    bridges, types, faults = redirecting(facts), translating(facts), stopped(facts)
+    if not (bridges or types):
+        return
+    evidence = {"bridges": bridges, "iommu_groups": types, "log": faults[-1] if faults else None}
+    seen = [f"peer traffic is redirected by {', '.join(bridges)}"] if bridges else []
+    if types and (faults or not bridges):
+        seen.append(f"the GPUs' IOMMU groups are of type {', '.join(types)}")
+    problem = IOMMU if types and (faults or not bridges) else ACS
+    if bridges and types:
+        problem = replace(problem, fixes=(*IOMMU.fixes[:-1], *ACS.fixes) if problem is IOMMU else (*ACS.fixes[:2], *IOMMU.fixes))
+    if faults:
+        seen.append(f"the IOMMU stopped transfers of a GPU ({len(faults)} lines in the log)")
+        yield replace(problem, status=Status.FAIL).found("; ".join(seen), evidence)
+    else:
+        yield problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
+
+
+FAULT = (
+    r"DMAR: .*[Rr]equest device \[?(?P<intel>[0-9a-f:.]+)|nvidia (?P<amd>[0-9a-f:.]+): .*IO_PAGE_FAULT"
+    r"|IO_PAGE_FAULT.*device=(?P<amd_before>[0-9a-f:.]+)"
+)
+
+
+def stopped(facts: Facts) -> list[str]:
+    """Lines of the log in which the IOMMU refused what a GPU asked for: evidence beside the settings, if it can be read."""
+    try:
+        lines = facts.kernel_log.matching(FAULT)
+    except Skip:
+        return []
+    gpus = [gpu.address for gpu in facts.pci.gpus]
+    matches = ((line.text, re.search(FAULT, line.text)) for line in lines)
+    return [text for text, match in matches if match and any(gpu.endswith(next(filter(None, match.groups()))) for gpu in gpus)]
+
+
+def has_nvlink(gpu: Gpu) -> bool:
+    try:
+        return any(link.active for link in gpu.nvlinks)
+    except Unavailable as reason:
+        if reason.kind != Skip.UNSUPPORTED:
+            raise
+        return False
+
+
+def redirecting(facts: Facts) -> list[str]:
+    """The bridges above GPUs that redirect peer traffic."""
+    above = sorted({address for gpu in facts.pci.gpus for address in gpu.parents})
+    bridges = (facts.pci.bridges[address] for address in above if address in facts.pci.bridges)
+    return [bridge.address for bridge in bridges if (bridge.acs_control or 0) & REDIRECT]
+
+
+def translating(facts: Facts) -> list[str]:
+    types = {gpu.iommu_group_type for gpu in facts.pci.gpus}
+    return sorted(kind for kind in types if kind and kind.startswith("DMA"))
+
+
+def summary(facts: Facts) -> str:
+    types = {gpu.iommu_group_type for gpu in facts.pci.gpus} - {None}
+    return "no redirection, " + ("no IOMMU" if not types else f"IOMMU groups of type {', '.join(sorted(filter(None, types)))}")
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(ACS, IOMMU),
+    needs=("nvml",),
+)

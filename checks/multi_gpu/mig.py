@@ -1,0 +1,78 @@
+"""No change of the MIG mode waits for a reset.
+
+What it means
+MIG divides a GPU into instances. Some GPUs take a change of the mode over only when they are reset, and until then work as
+before, whatever was asked of them.
+
+How it is judged
+NVML's current and pending MIG mode of each GPU.
+
+Known exceptions
+Off is normal, and most GPUs do not have it. GPUs with and without MIG may be mixed in one machine. A GPU with MIG on and no
+instance is judged by mig-instances.
+
+References
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, Unavailable, for_each
+
+WORDS = {True: "on", False: "off"}
+LOOK = "nvidia-smi --query-gpu=index,mig.mode.current,mig.mode.pending --format=csv"
+
+PENDING = Problem(
+    id="mig-change-pending",
+    title="A change of the MIG mode waits for a reset of the GPU",
+    why="The mode was changed, but this GPU takes it over only when it is reset, which fails as long as a program uses it.",
+    action=Action.RESET_GPU,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Stop what uses the GPU, then reset it (in a virtual machine: reboot)",
+            "sudo nvidia-smi --gpu-reset -i <index>",
+            risk="disruptive",
+            needs=("drain",),
+            verify=LOOK,
+            on=("host",),
+        ),
+        Fix("Ask the owner of the host to reset the GPU", verify=LOOK, on=("container",)),
+    ),
+    references=("https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from for_each(facts.nvml.gpus, judge_gpu)
+
+
+def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+    mode = gpu.mig_mode
+    if mode.current != mode.pending:
+        words = f"GPU {gpu.index} has MIG {WORDS[mode.current]}, and {WORDS[mode.pending]} after its next reset"
+        yield PENDING.found(words, {"index": gpu.index}, gpu=gpu.index)
+
+
+def summary(facts: Facts) -> str:
+    on = [gpu.index for gpu in facts.nvml.gpus if is_on(gpu)]
+    return f"MIG on for GPU {', '.join(map(str, on))}" if on else "MIG off"
+
+
+def is_on(gpu: Gpu) -> bool:
+    try:
+        return gpu.mig_mode.current
+    except Unavailable:
+        return False
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(PENDING,),
+    needs=("nvml",),
+)

@@ -1,0 +1,152 @@
+"""GPUs that are linked by NVLink can read each other's memory.
+
+What it means
+With peer-to-peer access a GPU reads another's memory directly; without it everything goes through the host's memory. Over
+NVLink that is the difference between hundreds and tens of gigabytes per second.
+
+How it is judged
+NVML's peer-to-peer status of every pair of GPUs that have active NVLinks to each other or to the same switches. On GeForce
+cards of the Ada generation also the driver: 525.60 to 525.85 offered them an access over PCIe that does not work.
+
+Known exceptions
+"Chipset not supported" and "GPU not supported" between cards without NVLink are normal: GeForce cards since Ada have no
+peer-to-peer access, and many virtual machines and boards allow none. With MIG on there is none either.
+
+References
+https://github.com/NVIDIA/nccl-tests/issues/117
+https://github.com/NVIDIA/nccl/issues/631
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+
+MATRIX = "nvidia-smi topo -p2p r"
+ADA = (8, 9)
+SHOWN = 4  # pairs that the message names
+FIRST_BROKEN, LAST_BROKEN = Version("525.60"), Version("525.86")  # the last is the first that is not
+
+NO_ACCESS = Problem(
+    id="nvlink-peers-without-p2p",
+    title="GPUs are linked by NVLink, but may not read each other's memory",
+    why="The links are up, yet the driver allows no peer-to-peer access over them, so that NCCL goes through host memory. A "
+    "parameter of the driver or a fabric partition forbids it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "See what the driver was told",
+            "grep -E 'RegistryDwords|NvLinkDisable' /proc/driver/nvidia/params; nvidia-smi topo -p2p n",
+        ),
+        Fix(
+            "Take such a parameter out of /etc/modprobe.d, rebuild the initramfs and reboot; in a virtual machine ask its host",
+            needs=("root", "reboot"),
+            risk="disruptive",
+            verify=MATRIX,
+        ),
+    ),
+    references=("https://github.com/NVIDIA/nccl/issues/631",),
+)
+
+BROKEN_OFFER = Problem(
+    id="nccl-rtx4090-no-p2p",
+    title="This driver offers GeForce cards a peer-to-peer access that does not work",
+    why="GeForce cards of the Ada generation cannot reach each other over PCIe. Early drivers of the branch 525 say that they "
+    "can, and NCCL then hangs or gives wrong results.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(
+        *fix_on(
+            "Install a newer driver",
+            verify=MATRIX,
+            recipe="driver 580",
+            debian="(sudo apt install nvidia-driver-580-open || sudo apt install nvidia-driver) && sudo reboot",
+            rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
+            suse="sudo zypper update '*nvidia*' && sudo reboot",
+            arch="sudo pacman -Syu && sudo reboot",
+            other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+        ),
+        Fix("Until then: tell NCCL not to use it", "export NCCL_P2P_DISABLE=1"),
+    ),
+    references=("https://github.com/NVIDIA/nccl-tests/issues/117",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.nvml.count < 2:
+        raise Skip("one GPU has no peer")
+    yield from judge_geforce(facts)
+    if not facts.nvml.p2p:
+        raise Unavailable("NVML does not say which GPUs reach each other")
+    gpus = facts.nvml.gpus
+    refused = {pair: word for pair, word in facts.nvml.p2p.items() if word != "ok" and linked(gpus[pair[0]], gpus[pair[1]])}
+    if refused:
+        pairs = [f"{one} and {other}" for one, other in sorted({(min(pair), max(pair)) for pair in refused})]
+        words = ", ".join(sorted(set(refused.values())))
+        more = f" and {len(pairs) - SHOWN} more pairs" * (len(pairs) > SHOWN)
+        yield NO_ACCESS.found(f"{words}: GPU {'; '.join(pairs[:SHOWN])}{more}", {"pairs": pairs, "status": words})
+
+
+def judge_geforce(facts: Facts) -> Iterator[Finding]:
+    cards = [gpu.name for gpu in facts.nvml.gpus if is_geforce_since_ada(gpu)]
+    driver = facts.nvml.driver_version
+    if len(cards) > 1 and FIRST_BROKEN <= Version(driver) < LAST_BROKEN:
+        yield BROKEN_OFFER.found(f"{len(cards)} {cards[0]} on driver {driver}", {"cards": cards})
+
+
+def is_geforce_since_ada(gpu: Gpu) -> bool:
+    return "GeForce" in gpu.name and gpu.compute_capability >= ADA
+
+
+def linked(one: Gpu, other: Gpu) -> bool:
+    """Whether NVLinks lead from one GPU to the other, directly or through switches."""
+    ours, theirs = active_links(one), active_links(other)
+    if any(link.remote_bus_id == other.bus_id for link in ours):
+        return True
+    return all(any(link.remote == "switch" for link in links) for links in (ours, theirs))
+
+
+def active_links(gpu: Gpu) -> tuple[NvLink, ...]:
+    """None with MIG on, where NVLink is not used."""
+    return () if has_mig(gpu) else tuple(link for link in supported_links(gpu) if link.active)
+
+
+def supported_links(gpu: Gpu) -> tuple[NvLink, ...]:
+    try:
+        return gpu.nvlinks
+    except Unavailable as reason:
+        if reason.kind != Skip.UNSUPPORTED:
+            raise
+        return ()
+
+
+def has_mig(gpu: Gpu) -> bool:
+    try:
+        return gpu.mig_mode.current
+    except Unavailable as reason:
+        if reason.kind != Skip.UNSUPPORTED:
+            raise
+        return False
+
+
+def summary(facts: Facts) -> str:
+    words = list(facts.nvml.p2p.values())
+    reachable = words.count("ok")
+    if reachable == len(words):
+        return f"each of {facts.nvml.count} GPUs reaches all others"
+    return f"{reachable} of {len(words)} pairs reach each other, all that NVLink joins"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_ACCESS, BROKEN_OFFER),
+    needs=("nvml",),
+)

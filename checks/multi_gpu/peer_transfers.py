@@ -1,0 +1,269 @@
+"""Each GPU sends to each other one as fast as what joins them lets expect, and the data arrives whole.
+
+What it means
+Training on several GPUs sends gradients and activations between them all the time. A pair that is slow slows all of them down;
+a pair that damages data spoils the training without a word: with an IOMMU or access control (ACS) in the way that happens.
+
+How it is judged
+Copies of up to 256 MiB between each two GPUs, one pair after the other, and both ways at once. NVLink: against the active links
+between the two (version and number). PCIe: where both hang below the same switch, against 80 % of what their links carry to the
+host. What arrives is compared word by word; so is what kernels of one GPU read from and write to the other's memory, as NCCL's
+do. Where CUDA refuses direct access although NVLink joins the two, that is told as the reason.
+
+Known exceptions
+Pairs that are joined through the processor or another socket, and pairs without direct access, whose copies go through the
+host's memory, have a speed that is shown and not judged. peer-access says why a pair has no access. A program that sees one GPU
+has no peers.
+
+References
+https://github.com/NVIDIA/nvbandwidth
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.judging.measured import expect, faults, slowness
+from gpudoctor.judging.measured.expect import NOTHING, Expected
+from gpudoctor.judging.measured.shortfalls import between
+from gpudoctor.measure import index_of
+from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
+
+WORKLOAD = "peer-transfers"
+TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+AGAIN = "gpudoctor check --only peer-transfers"
+SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths that need no processor
+SWITCH_SHARE = 0.8  # of what the slower of two links carries to the host
+REDIRECT = 0x1C  # ACS: request redirect, completion redirect, upstream forwarding
+SHOWN = 4  # pairs that a message names
+
+DAMAGED = Problem(
+    id="peer-copy-damages-data",
+    title="Data that one GPU sends to another arrives damaged",
+    why="The driver offers direct access and reports no error, but other data arrives than was sent. Training on these GPUs "
+    "gives wrong results. The usual cause is an IOMMU or access control (ACS) that redirects what they send over PCIe.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1"),
+        Fix("See whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
+        Fix("See whether bridges redirect (SrcValid+, ReqRedir+)", "sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'", on=("host",)),
+        Fix(
+            "Switch ACS and the IOMMU off in the firmware, or boot with iommu=pt",
+            risk="disruptive",
+            needs=("root", "reboot"),
+            verify=AGAIN,
+            on=("host",),
+        ),
+        Fix("Ask the owner of the host to do so", verify=AGAIN, on=("container",)),
+    ),
+    references=(TROUBLE,),
+)
+DAMAGED_ON_NVLINK = replace(
+    DAMAGED,
+    why="The driver offers direct access and reports no error, but other data arrives than was sent. Training on these GPUs "
+    "gives wrong results. NVLink joins them: a link, a switch or the memory of one of them is broken.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1"),
+        Fix("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        Fix("Test the memory of both GPUs", "gpudoctor check --level full --only memory-pattern"),
+        Fix("If data is still damaged after a reboot: have the board repaired", verify=AGAIN),
+    ),
+)
+REFUSED = Problem(
+    id="nvlink-peer-access-refused",
+    title="CUDA refuses direct access between GPUs that NVLink joins",
+    why="The links are up, but copies go through the host's memory, many times slower. A parameter of the driver, a fabric "
+    "partition or the way in which the GPUs were given to this machine or container forbids it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("See what NVML says about each pair", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
+        Fix("On boards with switches: see whether Fabric Manager runs", "systemctl status nvidia-fabricmanager", on=("host",)),
+        Fix("Ask the owner of the host whether the GPUs are in one partition", verify=AGAIN, on=("container",)),
+    ),
+    references=(TROUBLE,),
+)
+SLOW = Problem(
+    id="peer-transfers-slow",
+    title="A GPU sends to another one more slowly than what joins them can carry",
+    why="Direct access is allowed, and the GPU itself was not held back. What remains: links that repeat transfers, a PCIe path "
+    "that is redirected through the processor, or other traffic.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(
+        Fix("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        Fix("See what joins the GPUs", "nvidia-smi topo -m"),
+        Fix("Measure again while the machine is idle", AGAIN),
+    ),
+    references=(TROUBLE,),
+)
+
+
+class Pair(NamedTuple):
+    """NVML's indices of the sender and the receiver, and what was measured."""
+
+    one: int
+    other: int
+    values: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"copy GPU {self.one} to {self.other}"
+
+    @property
+    def refused(self) -> str:
+        return str(self.values.get("refused", ""))
+
+    @property
+    def wrong(self) -> str:
+        """How the data was damaged, "" if it was not."""
+        ways = {"copied": "wrong_words", "read and written by kernels": "wrong_words_by_kernels"}
+        counts = {way: self.values.get(key, 0) for way, key in ways.items()}
+        return ", ".join(f"{count} wrong 8-byte words when {way}" for way, count in counts.items() if count)
+
+
+def pairs(facts: Facts, sign: str = ">") -> Iterator[Pair]:
+    """sign: ">" of one direction, "<>" of both at once."""
+    (run,) = facts.measured.runs(WORKLOAD)
+    devices = facts.cuda.devices
+    for name, values in run.values.items():
+        one, found, other = name.partition(sign)
+        if found and one.isdigit() and other.isdigit():
+            yield Pair(index_of(facts, devices[int(one)]), index_of(facts, devices[int(other)]), values)
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    (run,) = facts.measured.runs(WORKLOAD)
+    seen = run.values.get("pairs", {}).get("during", {})
+    for pair in pairs(facts):
+        expected = NOTHING if pair.refused else way(facts, pair)
+        yield Figure(
+            pair.name,
+            pair.values["gb_per_s"],
+            "GB/s",
+            pair.one,
+            expected.value,
+            expected.rule,
+            wrong=pair.wrong,
+            during={name: value for name, value in seen.get(str(pair.one), {}).items() if not name.endswith("_mhz")},
+        )
+    for pair in pairs(facts, "<>"):
+        name = f"copy GPU {pair.one} and {pair.other}, both ways"
+        yield Figure(name, pair.values["gb_per_s"], "GB/s", pair.one, wrong=pair.wrong)
+    for pair in pairs(facts):
+        yield Figure(f"{pair.name}, 4 B", pair.values["microseconds"], "µs", pair.one, less_is_better=True)
+
+
+def way(facts: Facts, pair: Pair) -> Expected:
+    """What joins the two can carry: NVLinks, or a PCIe switch; NOTHING for anything else."""
+    links = links_between(facts, pair)
+    versions = [int(float(link.version)) for link in links if link.version]
+    if versions:
+        rate, shares = knowledge.nvlink_gb_per_s(versions[0], len(links)), knowledge.nvlink_shares(versions[0])
+        if rate and shares:
+            return Expected(rate * shares[0], f"{shares[0]:.0%} of NVLink {versions[0]} × {len(links)} links: {rate:g}")
+    try:
+        path = facts.nvml.topology.get((min(pair[:2]), max(pair[:2])))
+    except Skip:
+        return NOTHING
+    links_to_host = [expect.pcie_gb_per_s(facts, index) for index in pair[:2]]
+    rates = [link.value for link in links_to_host if link.value]
+    if links or path not in SWITCHED or len(rates) < 2:
+        return NOTHING
+    return Expected(SWITCH_SHARE * min(rates), f"{SWITCH_SHARE:.0%} of what its PCIe link carries: {min(rates):.1f}")
+
+
+def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
+    """The sender's active links that lead to the receiver, directly or through switches."""
+    one, other = expect.gpu(facts, pair.one), expect.gpu(facts, pair.other)
+    if one is None or other is None:
+        return []
+    ours, theirs = active(one), active(other)
+    direct = [link for link in ours if link.remote_bus_id == other.bus_id]
+    through = [[link for link in links if link.remote == "switch"] for links in (ours, theirs)]
+    return direct or min(through, key=len)
+
+
+def active(gpu: Gpu) -> list[NvLink]:
+    try:
+        return [link for link in gpu.nvlinks if link.active]
+    except Skip:
+        return []
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = tuple(figures(facts))
+    yield from judge_data(facts)
+    yield from judge_access(facts)
+    judged = [replace(figure, wrong="") for figure in found if figure.expected]
+    for finding in slowness.judge(facts, judged, otherwise=SLOW):
+        yield redirected(facts, finding) if finding.problem.id == SLOW.id and "PCIe" in finding.message else finding
+
+
+def judge_data(facts: Facts) -> Iterator[Finding]:
+    bad = [pair for sign in (">", "<>") for pair in pairs(facts, sign) if pair.wrong]
+    if bad:
+        words = [f"GPU {pair.one} to {pair.other}: {pair.wrong}" for pair in bad]
+        more = f" and {len(words) - SHOWN} more" * (len(words) > SHOWN)
+        linked = any(links_between(facts, pair) for pair in bad)
+        finding = (DAMAGED_ON_NVLINK if linked else DAMAGED).found("; ".join(words[:SHOWN]) + more, {"pairs": words})
+        yield finding if linked else replace(finding, because=obstacle(facts))
+
+
+def judge_access(facts: Facts) -> Iterator[Finding]:
+    refused = [pair for pair in pairs(facts) if pair.refused and links_between(facts, pair)]
+    if refused:
+        names = [f"{pair.one} to {pair.other}" for pair in refused]
+        more = f" and {len(names) - SHOWN} more pairs" * (len(names) > SHOWN)
+        speeds = [pair.values["gb_per_s"] for pair in refused]
+        words = f"GPU {', '.join(names[:SHOWN])}{more}: {refused[0].refused}; a copy gets {min(speeds):.1f} GB/s"
+        yield replace(REFUSED.found(words, {"pairs": names}), because="nvlink-peers-without-p2p")
+
+
+def redirected(facts: Facts, finding: Finding) -> Finding:
+    """The same with its cause, where the way goes up to the processor instead of through the switch."""
+    because = obstacle(facts)
+    if not because:
+        return finding
+    words = f"{finding.message}; bridges or the IOMMU redirect what GPUs send each other"
+    return replace(finding, message=words, because=because, confidence=Confidence.LIKELY)
+
+
+def obstacle(facts: Facts) -> str:
+    """The problem of iommu-acs that stands in the way of peers over PCIe, "" if there is none."""
+    try:
+        if facts.system.hypervisor:
+            return ""
+        if any((bridge.acs_control or 0) & REDIRECT for bridge in facts.pci.bridges.values()):
+            return "nccl-p2p-hang-acs-iommu"
+        translated = any((gpu.iommu_group_type or "").startswith("DMA") for gpu in facts.pci.gpus)
+        return "iommu-translates-peer-traffic" if translated else ""
+    except Skip:
+        return ""
+
+
+def summary(facts: Facts) -> str:
+    all_pairs = list(pairs(facts))
+    speeds = [pair.values["gb_per_s"] for pair in all_pairs]
+    staged = sum(bool(pair.refused) for pair in all_pairs)
+    through = f", {staged} of them through the host" if staged else ""
+    return f"{between(speeds)} GB/s between {len(all_pairs)} pairs{through}, all data right"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(DAMAGED, REFUSED, SLOW, *faults.ALL),
+    needs=("cuda-context",),
+    level="standard",
+    workloads=(WORKLOAD,),
+    figures=figures,
+)

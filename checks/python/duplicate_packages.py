@@ -1,0 +1,107 @@
+"""No package is installed twice in one folder.
+
+What it means
+Two packages that have the same files overwrite each other, and what is left is a mix of both. Python then imports some of each,
+and pip believes that both are complete.
+
+How it is judged
+At most one CuPy package: cupy, cupy-cuda12x, cupy-cuda13x and so on all contain the module cupy. No package has the metadata of
+two versions in one folder, which an upgrade that was interrupted leaves behind.
+
+Known exceptions
+Copies in different folders of sys.path do not overwrite each other; the first is imported.
+
+References
+https://github.com/cupy/cupy/blob/main/docs/source/install.rst
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.packages import Package
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+CUPY = re.compile(r"cupy(-cuda\d+x?|-rocm[\d-]+)?")
+CUDA_13 = 13
+
+CUPY_TWICE = Problem(
+    id="cupy-multiple-packages",
+    title="Several CuPy packages are installed over each other",
+    why="All of them contain the same module, each compiled for another CUDA release. The files of the last one lie over the "
+    "others', and removing one removes files of all.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Remove all, then install the one for the driver",
+            command="<python> -m pip uninstall -y <packages> && <python> -m pip install <wanted>",
+            needs=("network",),
+            verify="<python> -c 'import cupy; print(cupy.arange(3).sum())'",
+        ),
+    ),
+    status=Status.WARN,
+)
+
+TWICE = Problem(
+    id="duplicate-distributions",
+    title="A package has the metadata of two versions in one folder",
+    why="An installation was interrupted, or two tools wrote into the same folder. Which files are of which version is unknown, "
+    "and pip sees only one of them.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Install it again, over both; if pip still lists two versions, uninstall it until it is gone and install it once",
+            command="<python> -m pip install --force-reinstall --no-deps <packages>",
+            needs=("network",),
+            verify="<python> -m pip check",
+        ),
+    ),
+    status=Status.WARN,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    cupy = [copies[0] for name, copies in facts.python.packages.items() if CUPY.fullmatch(name)]
+    if len(cupy) > 1:
+        named = ", ".join(f"{package.name} {package.version}" for package in cupy)
+        packages = [package.name.replace("_", "-") for package in cupy]
+        yield CUPY_TWICE.found(f"{named} are installed", {"packages": packages, "wanted": wanted_cupy(facts)})
+    twice = [versions for copies in facts.python.packages.values() if (versions := in_one_folder(copies))]
+    if twice:
+        named = "; ".join(f"{copies[0].name} {' and '.join(one.version for one in copies)}" for copies in twice)
+        evidence = {"packages": [f"{copies[0].name}=={_newest(copies)}" for copies in twice], "folder": twice[0][0].location}
+        yield TWICE.found(f"{named} in {twice[0][0].location}", evidence)
+
+
+def wanted_cupy(facts: Facts) -> str:
+    """For the newest CUDA that the driver can run; without a driver, the one that most drivers can."""
+    try:
+        newest = facts.nvml.cuda_version
+    except Skip:
+        newest = None
+    return "cupy-cuda13x" if newest and newest[0] >= CUDA_13 else "cupy-cuda12x"
+
+
+def in_one_folder(copies: tuple[Package, ...]) -> tuple[Package, ...]:
+    """The copies in the folder that is imported from, if they are of different versions."""
+    here = tuple(package for package in copies if package.location == copies[0].location)
+    return here if len({package.version for package in here}) > 1 else ()
+
+
+def _newest(copies: tuple[Package, ...]) -> str:
+    try:
+        return max((package.version for package in copies), key=Version)
+    except InvalidVersion:
+        return copies[0].version
+
+
+def summary(facts: Facts) -> str:
+    count = len(facts.python.packages)
+    return f"{count} package{'s' * (count != 1)}, each once"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(CUPY_TWICE, TWICE))

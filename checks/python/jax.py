@@ -1,0 +1,219 @@
+"""JAX has its CUDA plugin, of its own version, with a driver and a cuDNN that are new enough.
+
+What it means
+JAX itself runs on the CPU. The GPU comes with a plugin (jax-cuda12-plugin or jax-cuda13-plugin with its -pjrt half), which has
+to be of exactly the version of jaxlib, and uses the driver and the CUDA libraries that it finds.
+
+How it is judged
+A plugin is there. Its version and its half's begin like jaxlib's, else JAX leaves it out with a warning. The driver runs the
+CUDA release in its name. cuBLAS and cuDNN are there, and cuDNN is not older than the plugin's metadata asks for: JAX compares
+the major and minor version. NVIDIA's wheel is taken where there is one, else what the loader finds.
+
+Known exceptions
+JAX_PLATFORMS=cpu asks for the CPU. Builds of conda, old builds (jaxlib with +cuda in its version) and those for other
+accelerators have no plugin of this name. Without a CUDA driver the CPU is right.
+
+References
+https://github.com/jax-ml/jax/blob/main/docs/installation.md
+https://github.com/jax-ml/jax/issues/17497
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.packages import Package
+from gpudoctor.judging.python.driver_libraries import WRONG_LIBCUDA
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+GUIDE = "https://github.com/jax-ml/jax/blob/main/docs/installation.md"
+FIRST_OF_CUDA_13 = (7, 5)  # Turing
+DEVICES = "<python> -c 'import jax; print(jax.devices())'"
+REINSTALL = Fix("Install JAX with its plugin and its CUDA libraries", "<python> -m pip install -U <package>", verify=DEVICES)
+
+CPU_ONLY = Problem(
+    id="jax-cpu-only",
+    title="JAX is installed without CUDA and computes on the CPU",
+    why="'pip install jax' brings no CUDA; the plugin for GPUs is an extra. JAX then warns once and falls back to the CPU.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(REINSTALL, Fix("If that is meant: say so, and JAX does not warn", "export JAX_PLATFORMS=cpu")),
+    references=(GUIDE,),
+)
+
+VERSIONS_DIFFER = Problem(
+    id="jax-plugin-version-mismatch",
+    title="JAX ignores its CUDA plugin: its version is not jaxlib's",
+    why="After a partial upgrade the plugin and jaxlib are of different versions. JAX then leaves the plugin out, with no more "
+    "than a warning, and computes on the CPU.",
+    action=Action.INSTALL,
+    fixes=(replace(REINSTALL, title="Install all parts in one version"),),
+    references=(GUIDE,),
+)
+
+OLD_DRIVER = Problem(
+    id="jax-driver-too-old",
+    title="The driver is too old for JAX's CUDA plugin",
+    why="The plugin is built for a newer CUDA release than this driver runs.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Take the plugin that this driver runs",
+            "<python> -m pip uninstall -y <plugin> <half> && <python> -m pip install -U <package>",
+            verify=DEVICES,
+        ),
+        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
+    ),
+    references=(GUIDE,),
+)
+
+UPGRADE = "<python> -m pip install -U <requirement>"
+OLD_CUDNN = Problem(
+    id="jax-cudnn-too-old",
+    title="cuDNN is older than JAX was built with",
+    why="PyTorch pins one release of NVIDIA's cuDNN wheel, and installing it downgrades the copy that JAX uses too. JAX needs "
+    "the release that it was built with, or a newer one.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix("Install a newer cuDNN (PyTorch works with it, though pip complains)", UPGRADE, verify=DEVICES),
+        Fix(
+            "Give JAX an environment of its own, without PyTorch",
+            "<python> -m venv ~/jax && ~/jax/bin/python -m pip install -U <package>",
+            verify="~/jax/bin/python -c 'import jax; print(jax.devices())'",
+        ),
+    ),
+    references=(GUIDE, "https://github.com/jax-ml/jax/issues/17497"),
+)
+
+NO_LIBRARIES = Problem(
+    id="jax-cuda-libraries-missing",
+    title="JAX's CUDA plugin finds no CUDA libraries",
+    why="The plugin was installed without the wheels of CUDA (as for a CUDA of the machine), and the machine has none.",
+    action=Action.INSTALL,
+    fixes=(REINSTALL,),
+    references=(GUIDE,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    jaxlib = wanted(facts)
+    plugins = plugins_of(facts)
+    if not plugins:
+        message = f"jaxlib {jaxlib.version} is here, a CUDA plugin is not"
+        yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"})
+    for major, plugin in plugins.items():
+        yield from judge_plugin(facts, major, plugin, jaxlib)
+
+
+def wanted(facts: Facts) -> Package:
+    """jaxlib, where JAX is meant to use a GPU by way of a plugin."""
+    jaxlib = facts.python.package("jaxlib")
+    if jaxlib is None or facts.python.package("jax") is None:
+        raise Skip("JAX is not installed in this Python")
+    platforms = facts.environment.get("JAX_PLATFORMS") or facts.environment.get("JAX_PLATFORM_NAME")
+    if platforms and not re.search("cuda|gpu", platforms):
+        raise Skip(f"JAX is told to use {platforms}")
+    if facts.cuda.library is None:
+        raise Skip("there is no CUDA driver that JAX could use")
+    conda = facts.python.conda_packages.get("jaxlib")
+    if "cuda" in jaxlib.version or (conda and "cuda" in conda.build):
+        raise Skip("this jaxlib has CUDA built in")
+    if any(name.startswith(("jax-rocm", "libtpu", "jax-oneapi")) for name in facts.python.packages):
+        raise Skip("this JAX is for another accelerator")
+    return jaxlib
+
+
+def plugins_of(facts: Facts) -> dict[int, Package]:
+    """CUDA release -> plugin."""
+    names = {major: facts.python.package(f"jax-cuda{major}-plugin") for major in (12, 13)}
+    return {major: plugin for major, plugin in names.items() if plugin}
+
+
+def right_cuda(facts: Facts) -> int:
+    """The CUDA release to take: that of the wheels that are here already, else the newest that driver and GPUs can use."""
+    driver = facts.cuda.driver_version[0]
+    present = [major for major in (13, 12) if major <= driver and facts.python.package(f"nvidia-cudnn-cu{major}")]
+    is_old = any(device.compute_capability < FIRST_OF_CUDA_13 for device in facts.cuda.devices)
+    return present[0] if present else min(driver, 12 if is_old else 13)
+
+
+def judge_plugin(facts: Facts, major: int, plugin: Package, jaxlib: Package) -> Iterator[Finding]:
+    half = facts.python.package(f"jax-cuda{major}-pjrt")
+    others = {f"jax-cuda{major}-plugin": plugin.version, f"jax-cuda{major}-pjrt": half.version if half else None}
+    different = {name: version for name, version in others.items() if version and _digits(version) != _digits(jaxlib.version)}
+    if different:
+        jax = facts.python.packages["jax"][0].version
+        words = ", ".join(f"{name} {version}" for name, version in different.items())
+        package = f"jax[cuda{major}]=={Version(jax).public}"
+        yield VERSIONS_DIFFER.found(f"jaxlib {jaxlib.version} with {words}", {"package": package, **others})
+    elif facts.cuda.driver_version[0] < major:
+        yield old_driver(facts, major)
+    else:
+        yield from libraries(facts, major, plugin)
+
+
+def old_driver(facts: Facts, major: int) -> Finding:
+    driver = facts.cuda.driver_version
+    evidence = {
+        "plugin": f"jax-cuda{major}-plugin",
+        "half": f"jax-cuda{major}-pjrt",
+        "package": f"jax[cuda{driver[0]}]",
+        "driver_cuda": "{}.{}".format(*driver),
+    }
+    message = f"the plugin is for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
+    problem = OLD_DRIVER if driver[0] >= 12 else replace(OLD_DRIVER, fixes=OLD_DRIVER.fixes[1:])
+    return replace(problem.found(message, evidence), causes=WRONG_LIBCUDA)
+
+
+def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
+    asked = plugin.requirement("nvidia-cudnn")
+    soname = f"libcudnn.so.{least_of(asked).major if asked else 9}"
+    package = f"jax[cuda{major}]=={Version(plugin.version).public}"
+    found = cudnn_of(facts, major, soname)
+    missing = [soname] * (not found) + [f"libcublas.so.{major}"] * (major not in facts.libraries.majors("libcublas"))
+    if missing:
+        yield NO_LIBRARIES.found(f"jax-cuda{major}-plugin needs {' and '.join(missing)}; there is none", {"package": package})
+    elif asked and found and Version(found[0]).release[:2] < least_of(asked).release[:2]:
+        message = f"jax-cuda{major}-plugin {plugin.version} needs cuDNN {least_of(asked)} or newer; {found[1]} is {found[0]}"
+        requirement = f"{asked.name}{asked.specifier}"
+        yield OLD_CUDNN.found(message, {"requirement": requirement, "cudnn": found[0], "found": found[1], "package": package})
+
+
+def cudnn_of(facts: Facts, major: int, soname: str) -> tuple[str, str] | None:
+    """The version and the place of the cuDNN that JAX takes."""
+    wheel = facts.python.package(f"nvidia-cudnn-cu{major}")
+    if wheel:
+        return wheel.version, "NVIDIA's wheel"
+    library = facts.libraries.resolved(soname) or facts.libraries.majors("libcudnn").get(int(soname.rsplit(".", 1)[-1]))
+    return (library.version, library.path) if library and library.version else None
+
+
+def least_of(requirement: Requirement) -> Version:
+    """The oldest version that a requirement names: 9.8 of <10.0,>=9.8."""
+    return min(Version(part.version.rstrip(".*")) for part in requirement.specifier if part.operator in (">=", "==", "~="))
+
+
+def _digits(version: str) -> str:
+    """What JAX compares: the numbers at the beginning."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return match[0] if match else version
+
+
+def summary(facts: Facts) -> str:
+    names = ", ".join(f"jax-cuda{major}-plugin {plugin.version}" for major, plugin in plugins_of(facts).items())
+    return f"jaxlib {wanted(facts).version} with {names}"
+
+
+PROBLEMS = (CPU_ONLY, VERSIONS_DIFFER, OLD_DRIVER, OLD_CUDNN, NO_LIBRARIES)
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=PROBLEMS,
+    explained_by=("driver-cuda-support",),
+)

@@ -1,0 +1,178 @@
+"""The packages for GPU work have the other packages that they ask for, in versions that they support.
+
+What it means
+A package says in its metadata which others it needs, in which versions. pip keeps to that for what it installs in one go, and
+breaks it when something else is installed later: NumPy goes up, and Numba stops importing.
+
+How it is judged
+Every requirement that applies to this Python, without optional extras, of the packages for GPU work (Numba, CuPy, JAX, PyTorch,
+Triton, TensorFlow, ONNX Runtime, vLLM and so on), against the versions that are installed.
+
+Known exceptions
+Extras are left out. What NVIDIA's wheels want for their own build (setuptools, wheel) is not needed to use them. A development
+build counts as its release. A package of another name with the same content counts (onnxruntime-gpu for onnxruntime). Packages
+that conda installed are conda's to complete. What PyTorch and its companions, or the parts of JAX, want of each other is judged
+by checks of their own; where a companion is for another PyTorch, what it wants of the other companions follows from that.
+
+References
+https://packaging.python.org/en/latest/specifications/dependency-specifiers/
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
+
+# Who refuses to start without what, or with it in a version outside the range.
+CHECKED_AT_IMPORT = {"numba": ("numpy", "llvmlite"), "torch": ("nvidia-",)}
+# Compiled against NumPy: with one for NumPy 1, NumPy 2 fails at import, whatever else works.
+COMPILED_FOR_NUMPY = ("cupy", "jaxlib", "tensorflow", "onnxruntime", "pycuda")
+COMPANIONS = {"torchvision", "torchaudio", "torchtext", "xformers", "vllm", "torch-tensorrt"}
+SAME_CONTENT = {
+    "onnxruntime": ("onnxruntime-gpu",),
+    "tensorflow": ("tensorflow-cpu", "tf-nightly"),
+    "triton": ("pytorch-triton",),
+    "opencv-python": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
+    "opencv-python-headless": ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless"),
+}
+BUILD_TOOLS = ("setuptools", "wheel")
+TORCH_CHECKS = ("triton", "pytorch-triton", "nvidia-cudnn", "nvidia-nccl")
+
+COMPLETE = Fix(
+    "Let pip find a version that all of them support",
+    command="<python> -m pip install <requirements>",
+    needs=("network",),
+    verify="<python> -m pip check",
+)
+
+UNMET = Problem(
+    id="package-requirements-unmet",
+    title="A GPU package cannot be imported with the versions that are installed",
+    why="The package checks the version itself, or is compiled against it, and stops at import.",
+    action=Action.INSTALL,
+    fixes=(COMPLETE,),
+)
+
+UNSUPPORTED = Problem(
+    id="package-versions-not-supported",
+    title="A GPU package lacks a package that it asks for, or has it in another version",
+    why="Something that was installed later removed it or changed its version. Parts may fail, perhaps only when they are used.",
+    action=Action.INSTALL,
+    fixes=(COMPLETE,),
+    status=Status.WARN,
+    latent=True,
+)
+
+
+class Unmet(NamedTuple):
+    """A requirement that does not hold, and who has it."""
+
+    by: Package
+    line: Requirement
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    judged = [copies[0] for copies in facts.python.packages.values() if copies[0].stated_requires is not None]
+    if not judged:
+        raise Skip("no package for GPU work is installed in this Python")
+    unmet: dict[str, list[Unmet]] = defaultdict(list)
+    unread: list[str] = []
+    for package in judged:
+        for line in facts.python.requirements(package):
+            try:
+                if not _is_other_checks(package, line, facts) and not _met(facts, package, line):
+                    unmet[normalized(line.name)].append(Unmet(package, line))
+            except InvalidVersion as error:
+                unread.append(str(error))
+    for problem in (UNMET, UNSUPPORTED):
+        of_kind = {name: lines for name, lines in unmet.items() if _problem(facts, name, lines) is problem}
+        if of_kind:
+            yield _found(facts, problem, of_kind)
+    if unread:
+        raise Unavailable(unread[0])
+
+
+def _is_other_checks(package: Package, line: Requirement, facts: Facts) -> bool:
+    name, wanted = normalized(package.name), normalized(line.name)
+    if name.startswith("nvidia-") and wanted in BUILD_TOOLS:
+        return True
+    if name == "torch":
+        return wanted.startswith(TORCH_CHECKS) or _is_of_another_cuda(facts, wanted)
+    if name == "jax" or name.startswith(("jax-", "jaxlib")):
+        return wanted.startswith("jax")
+    return name in COMPANIONS and wanted == "torch"
+
+
+def _is_of_another_cuda(facts: Facts, wanted: str) -> bool:
+    """nvidia-wheel-mix reports PyTorch's CUDA libraries that are missing because another release's are there."""
+    stem = wanted.rpartition("-cu")[0]
+    return (
+        wanted.startswith("nvidia-")
+        and facts.python.package(wanted) is None
+        and any(name == stem or name.startswith(stem + "-cu") for name in facts.python.packages)
+    )
+
+
+def _met(facts: Facts, package: Package, line: Requirement) -> bool:
+    wanted = normalized(line.name)
+    names = (wanted, *SAME_CONTENT.get(wanted, ()))
+    installed = next((found for name in names if (found := facts.python.package(name))), None)
+    if installed is None:
+        return package.installer == "conda" or (facts.python.is_conda and wanted in facts.python.conda_packages)
+    version = Version(installed.version)
+    return any(line.specifier.contains(text, prereleases=True) for text in (str(version), version.base_version))
+
+
+def _problem(facts: Facts, name: str, lines: list[Unmet]) -> Problem:
+    installed = facts.python.package(name)
+    return UNMET if any(_is_fatal(one, installed) for one in lines) else UNSUPPORTED
+
+
+def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Finding:
+    """One for all: one command mends them."""
+    installed = {name: facts.python.package(name) for name in unmet}
+    told = sorted(unmet, key=lambda name: installed[name] is None)  # a wrong version says more than none
+    finding = problem.found(
+        "; ".join(_told(unmet[name], installed[name]) for name in told),
+        {
+            "requirements": [name + _specifiers(unmet[name]) for name in told],
+            "installed": {name: package.version if package else None for name, package in installed.items()},
+            "needed_by": list(dict.fromkeys(one.by.name for name in told for one in unmet[name])),
+        },
+    )
+    of_torch = all(name in COMPANIONS and normalized(one.by.name) in COMPANIONS for name in unmet for one in unmet[name])
+    return replace(finding, causes=("torch-companion-mismatch",)) if of_torch else finding
+
+
+def _specifiers(lines: list[Unmet]) -> str:
+    return ",".join(dict.fromkeys(str(one.line.specifier) for one in lines if str(one.line.specifier)))
+
+
+def _told(lines: list[Unmet], installed: Package | None) -> str:
+    needs = ", ".join(f"{one.by.name} {one.by.version} needs {one.line.name}{one.line.specifier}" for one in lines)
+    return f"{needs}; {f'{installed.version} is' if installed else 'it is not'} installed"
+
+
+def _is_fatal(unmet: Unmet, installed: Package | None) -> bool:
+    name, wanted = normalized(unmet.by.name), normalized(unmet.line.name)
+    if wanted == "numpy" and name.startswith(COMPILED_FOR_NUMPY):
+        return installed is None or (Version(installed.version).major > 1 and not unmet.line.specifier.contains("2.0"))
+    checked = wanted.startswith(CHECKED_AT_IMPORT.get(name, ("-",)))
+    return checked and (name != "torch" or installed is None)
+
+
+def summary(facts: Facts) -> str:
+    judged = sum(copies[0].stated_requires is not None for copies in facts.python.packages.values())
+    return f"{judged} packages for GPU work have what they ask for"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(UNMET, UNSUPPORTED))

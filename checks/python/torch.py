@@ -1,0 +1,223 @@
+"""PyTorch was built with CUDA, and for this GPU.
+
+What it means
+A PyTorch wheel is built for one CUDA release and holds machine code for a list of GPU generations. A CPU-only wheel finds no
+GPU at all; one without this generation stops at the first kernel with "no kernel image is available for execution on the
+device".
+
+How it is judged
+torch/version.py says which CUDA the build has. For the wheels of pytorch.org the generations in each are known and compared
+with the compute capability of every GPU: machine code runs on its own major version from its minor version on, PTX on
+anything newer.
+
+Known exceptions
+A machine without an NVIDIA GPU needs no CUDA build. Beside CuPy, JAX, TensorFlow, Numba or RAPIDS with CUDA a PyTorch for the CPU
+may be meant, and only warns, unless a package is there that needs it on the GPU (vllm, xformers, flash-attn ...). What is in
+other builds (conda, NVIDIA's containers, from source) is not known without importing them.
+
+References
+https://github.com/pytorch/pytorch/blob/main/RELEASE.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.judging.python import other_frameworks, other_torch
+from gpudoctor.knowledge import wheels
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
+
+RELEASES = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
+INDEX = "https://download.pytorch.org/whl/"
+PUBLISHED = re.compile(r"\d+\.\d+\.\d+\+cu\d+")
+ON_ARM = re.compile(r"\b(?:GH200|GB\d+|Orin|Thor|Xavier)\b")  # GPUs of boards whose processor is no x86
+BLACKWELL, FIRST_FOR_BLACKWELL = (10, 0), "570.86.10"
+SAFE_INDEX = "cu126"  # for an unknown driver: the oldest that is still built, from driver 525 on
+
+INSTALL = (
+    "<python> -m pip uninstall -y torch torchvision torchaudio && "
+    "<python> -m pip install torch==<version> torchvision torchaudio --index-url <index>"
+)
+CONDA_INSTALL = Fix(
+    "Where conda installed PyTorch: let conda choose a build with CUDA",
+    command="conda install -c conda-forge pytorch-gpu",
+    needs=("network",),
+    verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+    on=("conda",),
+)
+
+CPU_ONLY = Problem(
+    id="torch-cpu-only-wheel",
+    title="This PyTorch was built without CUDA",
+    why="The build for CPUs (or for another vendor's GPUs) was installed: from its index, from a lock file, or because another "
+    "package pulled it in. It cannot use an NVIDIA GPU, whatever the driver is.",
+    action=Action.INSTALL,
+    fixes=(
+        CONDA_INSTALL,
+        Fix(
+            "Install the build for this driver and GPU",
+            command=INSTALL,
+            needs=("network",),
+            verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+        ),
+    ),
+    references=("https://github.com/resemble-ai/chatterbox/issues/269",),
+)
+
+MEANT = Fix("If PyTorch has only work for the CPU here: leave it as it is")
+
+MISSING_ARCHITECTURE = Problem(
+    id="torch-missing-gpu-architecture",
+    title="This PyTorch has no machine code for the GPU",
+    why="A wheel holds machine code for a list of GPU generations, and this GPU's is not in it. The first kernel fails with "
+    "'no kernel image is available for execution on the device'.",
+    action=Action.INSTALL,
+    fixes=(
+        CONDA_INSTALL,
+        Fix(
+            "Install a build that has this GPU's code and runs on this driver",
+            command=INSTALL,
+            needs=("network",),
+            verify="<python> -c 'import torch; print(torch.ones(2, device=\"cuda\") + 1)'",
+        ),
+    ),
+    references=(RELEASES,),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.python.package("torch") is None:
+        raise Skip("PyTorch is not installed in this Python")
+    if not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
+        raise Skip("there is no NVIDIA GPU here")
+    if facts.python.torch_cuda is None:
+        yield cpu_only(facts)
+        return
+    name = wheel_variant(facts)
+    yield from for_each(facts.nvml.gpus, lambda gpu: architecture(facts, name, gpu))
+
+
+def cpu_only(facts: Facts) -> Finding:
+    version = facts.python.torch_version or ""
+    evidence = {"installed": version, **replacement(facts, version, _first_capability(facts))}
+    problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} has no CUDA in it"
+    other = None if facts.texts.alone or other_frameworks.needing_torch(facts) else other_frameworks.on_gpu(facts)
+    if other is None:
+        return problem.found(words, evidence)
+    may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
+    return may_be_meant.found(f"{words}; {other}, beside it, is for the GPU", {**evidence, "beside": other})
+
+
+def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:
+    """Its way by pip with all that is compiled against PyTorch."""
+    *others, by_pip = problem.fixes
+    variant = evidence["index"].removeprefix(INDEX)
+    return replace(problem, fixes=(*others, other_torch.install(facts, by_pip, evidence["version"], variant)))
+
+
+def _first_capability(facts: Facts) -> tuple[int, int] | None:
+    try:
+        return facts.nvml.gpus[0].compute_capability if facts.nvml.gpus else None
+    except Skip:
+        return _of_boards(facts)
+
+
+def _of_boards(facts: Facts) -> tuple[int, int] | None:
+    """By the PCI ids, where NVML does not answer: the oldest."""
+    try:
+        known = [row.compute_capability for gpu in facts.pci.gpus for row in knowledge.gpus_by_device_id(gpu.device_id)]
+    except Skip:
+        return None
+    return min(known, default=None)
+
+
+def wheel_variant(facts: Facts) -> str:
+    """Such as "cu128"; Unavailable for a build whose architectures nobody published."""
+    version = facts.python.torch_version or ""
+    if not PUBLISHED.fullmatch(version):
+        raise Unavailable(f"which GPUs the build torch {version} has code for is not known", Skip.UNSUPPORTED)
+    return "cu" + (facts.python.torch_cuda or "").replace(".", "")
+
+
+def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
+    version, capability = facts.python.torch_version or "", gpu.compute_capability
+    built_for = knowledge.torch_architectures(version, variant, processor(facts, gpu))
+    if built_for is None:
+        raise Unavailable(f"which GPUs torch {version} has code for is not known", Skip.UNSUPPORTED)
+    if knowledge.runs_on(built_for, capability):
+        return
+    needed = "sm_{}{}".format(*capability)
+    evidence = {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)}
+    words = f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}"
+    yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index)
+
+
+def processor(facts: Facts, gpu: Gpu) -> str:
+    """The processor's architecture; that of a text which does not tell it is the usual one, unless the GPU is part of a board."""
+    try:
+        return facts.system.architecture
+    except Skip:
+        if ON_ARM.search(gpu.name):
+            raise
+        return "x86_64"
+
+
+def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) -> dict[str, str]:
+    """The release and the index to install from: the same release if it runs here, else the newest that does."""
+    for release in (_release(version), *_newest_first(facts)):
+        name = _variant(facts, release, capability)
+        if name:
+            return {"version": release, "index": INDEX + name}
+    return {"version": _release(version), "index": INDEX + SAFE_INDEX}
+
+
+def _release(version: str) -> str:
+    try:
+        return Version(version).base_version
+    except InvalidVersion:
+        return wheels.table().torch[0].version
+
+
+def _newest_first(facts: Facts) -> Iterator[str]:
+    """The known releases for this Python of which the indexes are known too."""
+    python = _known(lambda: ".".join(map(str, facts.python.version)))  # a text may not tell it
+    for row in wheels.table().torch:
+        if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
+            yield row.version
+
+
+def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
+    driver, machine = _known(lambda: _driver(facts)), _known(lambda: facts.system.architecture) or "x86_64"
+    if capability and not driver and capability >= BLACKWELL:  # any driver of it runs what its first one runs
+        driver = FIRST_FOR_BLACKWELL
+    return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
+
+
+def _driver(facts: Facts) -> str | None:
+    try:
+        return facts.nvml.driver_version
+    except Skip:
+        return facts.driver.module_version or facts.driver.library_version
+
+
+def _known(ask: Callable[[], str | None]) -> str | None:
+    try:
+        return ask()
+    except Skip:
+        return None
+
+
+def summary(facts: Facts) -> str:
+    return f"torch {facts.python.torch_version}, CUDA {facts.python.torch_cuda}"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(CPU_ONLY, MISSING_ARCHITECTURE))

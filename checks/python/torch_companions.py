@@ -1,0 +1,234 @@
+"""Compiled packages that belong to PyTorch were built for the PyTorch that is installed.
+
+What it means
+torchvision, torchaudio, xformers and flash-attn contain C++ and CUDA code against one PyTorch release. With another one their
+import fails with "undefined symbol", or their operators do not exist.
+
+How it is judged
+What each says in its own metadata ("torch==2.8.0") against the installed PyTorch; the CUDA release in the version of
+torchvision and torchaudio ("+cu126", "+cpu"); and, for extensions that come from a wheel file of their own, the name of that
+file: flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE was built for CUDA 12, PyTorch 2.6 and the old C++ ABI. PyTorch itself names
+the one Triton it works with.
+
+Known exceptions
+Newer releases of torchaudio name no PyTorch. An extension that was compiled on this machine has no such name, so a later change
+of PyTorch is not visible.
+
+References
+https://github.com/pytorch/pytorch/blob/main/RELEASE.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable
+
+INDEX = "https://download.pytorch.org/whl/"
+SAME_BUILD = ("torchvision", "torchaudio", "torchtext")
+COMPANIONS = (*SAME_BUILD, "xformers", "vllm", "torch-tensorrt")
+TRITON = ("triton", "pytorch-triton")
+# +cu12torch2.6cxx11abiFALSE of flash-attn, causal-conv1d and mamba-ssm; +pt26cu124 of PyTorch Geometric
+TAG = re.compile(r"\+(?:cu(?P<cuda>\d{2})\d?)?torch(?P<torch>\d+\.\d+)(?:\.\d+)?(?:cxx11abi(?P<abi>TRUE|FALSE))?", re.IGNORECASE)
+PYG_TAG = re.compile(r"\+pt(?P<major>\d)(?P<minor>\d+)cu(?P<cuda>\d{2})\d$")
+
+MISMATCH = Problem(
+    id="torch-companion-mismatch",
+    title="A package is compiled for another PyTorch than the installed one",
+    why="PyTorch's C++ interface changes with every release, and so do the packages compiled against it. With another release "
+    "they fail at import ('undefined symbol', 'operator torchvision::nms does not exist') or lose their fast code.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Let pip choose the release that belongs to the installed PyTorch",
+            command="<python> -m pip uninstall -y <packages> && "
+            "<python> -m pip install torch==<torch> <packages> --index-url <index> --extra-index-url https://pypi.org/simple",
+            needs=("network",),
+            verify="<python> -c 'import torch, <module>'",
+        ),
+    ),
+)
+
+EXTENSION = Problem(
+    id="flash-attn-abi-mismatch",
+    title="A compiled extension (such as flash-attn) was built for another PyTorch",
+    why="The wheel's file name says for which PyTorch, CUDA and C++ ABI it was compiled, and it is not this one. Its import "
+    "fails with 'undefined symbol: _ZN3c10...'.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Install it again for this PyTorch; without a prebuilt wheel this compiles, which takes nvcc and time",
+            command="<python> -m pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir <packages>",
+            needs=("network",),
+            verify="<python> -c 'import torch, <module>'",
+        ),
+    ),
+)
+
+OTHER_TRITON = Problem(
+    id="triton-not-the-pinned-version",
+    title="Triton is not the version that this PyTorch works with",
+    why="PyTorch compiles through Triton's internals and names one release of it. With another, torch.compile fails or falls "
+    "back, while eager code works.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix(
+            "Install the one that PyTorch names",
+            command="<python> -m pip install <requirement>",
+            needs=("network",),
+            verify="<python> -c 'import torch, triton; print(torch.__version__, triton.__version__)'",
+        ),
+    ),
+    status=Status.WARN,
+)
+
+
+class Built(NamedTuple):
+    """What the name of a wheel says that it was built for; None where it does not say."""
+
+    torch: tuple[int, int]
+    cuda_major: int | None
+    new_abi: bool | None
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    torch = facts.python.package("torch")
+    if torch is None:
+        raise Skip("PyTorch is not installed in this Python")
+    yield from companions(facts)
+    yield from triton(facts, torch)
+    yield from extensions(facts)
+
+
+def companions(facts: Facts) -> Iterator[Finding]:
+    """One finding for all, since one change of PyTorch brought them about."""
+    packages = [package for name in COMPANIONS if (package := facts.python.package(name))]
+    wrong = {package: why for package in packages if (why := _why_not(facts, package))}
+    if wrong:
+        version = _torch_version(facts)
+        words = ", ".join(f"{package.name} {package.version} {why}" for package, why in wrong.items())
+        evidence = {"torch": Version(version).public, "index": INDEX + _variant(facts), **_names(wrong)}
+        yield MISMATCH.found(f"{words}; torch is {version}", evidence)
+
+
+def _names(packages: Iterable[Package]) -> dict[str, Any]:
+    names = [normalized(package.name) for package in packages]
+    return {"packages": names, "module": names[0].replace("-", "_")}
+
+
+def _why_not(facts: Facts, package: Package) -> str | None:
+    version = _torch_version(facts)
+    wanted = [line for line in _requirements(facts, package) if normalized(line.name) == "torch"]
+    unmet = next((line for line in wanted if not _meets(line, version)), None)
+    return f"needs {unmet}" if unmet else _other_cuda(facts, package)
+
+
+def _requirements(facts: Facts, package: Package) -> tuple[Requirement, ...]:
+    try:
+        return facts.python.requirements(package)
+    except Unavailable:  # an editable checkout, a package of the distribution
+        return ()
+
+
+def _torch_version(facts: Facts) -> str:
+    """With the local part (2.11.0+cu130), which the version in the metadata lacks for wheels from PyPI."""
+    return facts.python.torch_version or ""
+
+
+def _meets(line: Requirement, version: str) -> bool:
+    """A development build (2.9.0a0 in NVIDIA's containers) counts as its release."""
+    return any(line.specifier.contains(text, prereleases=True) for text in (version, Version(version).base_version))
+
+
+def _variant(facts: Facts) -> str:
+    return "cu" + facts.python.torch_cuda.replace(".", "") if facts.python.torch_cuda else "cpu"
+
+
+def _other_cuda(facts: Facts, package: Package) -> str | None:
+    """What is wrong with the CUDA release in the version of a package that is built together with PyTorch."""
+    cuda, local = facts.python.torch_cuda, Version(package.version).local or ""
+    if normalized(package.name) not in SAME_BUILD or cuda is None:
+        return None
+    if local == "cpu":
+        return "has no CUDA in it"
+    built_for = re.fullmatch(r"cu(\d{2})\d", local)
+    if built_for and built_for[1] != cuda.split(".")[0]:
+        return f"was built for CUDA {built_for[1]}"
+    return None
+
+
+def triton(facts: Facts, torch: Package) -> Iterator[Finding]:
+    for line in _requirements(facts, torch):
+        if normalized(line.name) not in TRITON:
+            continue
+        package = facts.python.package(line.name)
+        if package is None or not line.specifier.contains(package.version, prereleases=True):
+            found = f"triton {package.version} is installed" if package else "it is not installed"
+            requirement = f"{line.name}{line.specifier}"
+            yield OTHER_TRITON.found(f"torch {torch.version} needs {requirement}; {found}", {"requirement": requirement})
+
+
+def extensions(facts: Facts) -> Iterator[Finding]:
+    found = {}
+    for package, *_ in facts.python.packages.values():
+        built = built_for(package.file or "") or built_for(package.version)
+        differences = ", ".join(_differences(facts, built)) if built else ""
+        if differences:
+            found[package] = f"{package.name} {package.version} was built for {differences}"
+    if found:
+        evidence = {"wheels": [package.file or package.version for package in found], **_names(found)}
+        sure = any(package.file for package in found)
+        yield EXTENSION.found("; ".join(found.values()), evidence, confidence=Confidence.CONFIRMED if sure else Confidence.LIKELY)
+
+
+def built_for(name: str) -> Built | None:
+    """What a wheel's name or a version says.
+
+    >>> built_for("flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl")
+    Built(torch=(2, 6), cuda_major=12, new_abi=False)
+    """
+    tag = TAG.search(name)
+    if tag:
+        major, minor = map(int, tag["torch"].split("."))
+        new_abi = tag["abi"].upper() == "TRUE" if tag["abi"] else None
+        return Built((major, minor), int(tag["cuda"]) if tag["cuda"] else None, new_abi)
+    tag = PYG_TAG.search(name)
+    return Built((int(tag["major"]), int(tag["minor"])), int(tag["cuda"]), None) if tag else None
+
+
+def _differences(facts: Facts, built: Built) -> Iterator[str]:
+    version, cuda = Version(_torch_version(facts)), facts.python.torch_cuda
+    if built.torch != version.release[:2]:
+        yield f"torch {built.torch[0]}.{built.torch[1]} (torch is {version})"
+    if cuda and built.cuda_major and built.cuda_major != int(cuda.split(".")[0]):
+        yield f"CUDA {built.cuda_major} (torch has {cuda})"
+    new_abi = _new_abi(version, cuda)
+    if built.torch == version.release[:2] and None not in (built.new_abi, new_abi) and built.new_abi is not new_abi:
+        yield f"the {'new' if built.new_abi else 'old'} C++ ABI (torch {version} has the {'new' if new_abi else 'old'} one)"
+
+
+def _new_abi(version: Version, cuda: str | None) -> bool | None:
+    """Whether a wheel of pytorch.org has the C++11 ABI: all since 2.7, of 2.6 only cu126; None for other builds."""
+    if version.is_prerelease or not (version.local or "").startswith("cu"):
+        return None
+    return version.release >= (2, 7) or (version.release[:2] == (2, 6) and cuda == "12.6")
+
+
+def summary(facts: Facts) -> str:
+    names = [package for name in (*COMPANIONS, *TRITON) if (package := facts.python.package(name))]
+    return "all belong to torch " + _torch_version(facts) + "".join(f", {one.name} {one.version}" for one in names)
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MISMATCH, EXTENSION, OTHER_TRITON),
+    needs=("torch",),
+)

@@ -1,0 +1,170 @@
+"""nvcc finds a host compiler that it accepts.
+
+What it means
+nvcc compiles only the part of a program that runs on the GPU; the rest goes to gcc or clang. Each CUDA release accepts these up
+to a certain version, and distributions are often newer: "unsupported GNU version".
+
+How it is judged
+gcc and g++ must be there. The major version of the one that nvcc takes (NVCC_CCBIN, CUDAHOSTCXX for CMake, else g++ on PATH) is
+compared with the newest that this CUDA release accepts.
+
+Known exceptions
+Without nvcc on PATH nothing is judged. nvcc --allow-unsupported-compiler lets a newer one pass, at one's own risk: that flag in
+NVCC_APPEND_FLAGS or NVCC_PREPEND_FLAGS counts as a choice.
+
+References
+https://docs.nvidia.com/cuda/cuda-installation-guide-linux/
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.builds import skip_conflict
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+
+GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
+CHOICES = ("NVCC_CCBIN", "CUDAHOSTCXX")
+ALLOWED = "-allow-unsupported-compiler"
+
+MISSING = Problem(
+    id="host-compiler-missing",
+    title="nvcc is installed, but no C++ compiler for it",
+    why="nvcc hands the part of a program that runs on the processor to g++. Without it not even the smallest program can be "
+    "built, and extensions of PyTorch cannot either.",
+    action=Action.INSTALL,
+    fixes=fix_on(
+        "Install the distribution's compilers",
+        verify="g++ --version",
+        debian="sudo apt install build-essential",
+        rhel="sudo dnf install gcc-c++ make",
+        suse="sudo zypper install gcc-c++ make",
+        arch="sudo pacman -S base-devel",
+        other="conda install -c conda-forge gxx",
+    ),
+    references=(GUIDE,),
+    status=Status.WARN,
+    latent=True,
+)
+
+TOO_NEW = Problem(
+    id="host-gcc-too-new",
+    title="The host compiler is newer than this nvcc accepts",
+    why='nvcc stops with "unsupported GNU version": its release knows compilers only up to a certain version.',
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install an older one beside it",
+            debian="sudo apt install g++-<newest>",
+            rhel="sudo dnf install gcc<newest>-c++ || sudo dnf install gcc-toolset-<newest>-gcc-c++",
+            suse="sudo zypper install gcc<newest>-c++",
+            arch="sudo pacman -S gcc<newest>",
+            conda="conda install -c conda-forge gxx=<newest>",
+        ),
+        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>"),
+        Fix("Install a newer CUDA toolkit, which accepts it"),
+    ),
+    references=(GUIDE,),
+    status=Status.WARN,
+    latent=True,
+)
+
+
+ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")  # newer and older compilers are in gcc-toolset there
+TOOLSET = Fix("Install an older one beside it", "sudo dnf install gcc-toolset-<newest>-gcc-c++", on=("rhel",))
+
+
+class Host(NamedTuple):
+    """The compiler that nvcc hands its code to; `chosen` is the variable that names it."""
+
+    path: str
+    version: int
+    is_clang: bool
+    chosen: str = ""
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    nvcc = facts.toolchain.nvcc
+    if nvcc is None or nvcc.version is None:
+        raise Skip("there is no nvcc on PATH", Skip.NOT_INSTALLED)
+    skip_conflict(facts)
+    missing = [name for name in ("gcc", "g++") if name not in facts.toolchain.programs]
+    if "gcc" in missing and "clang" not in facts.toolchain.programs and facts.python.package("triton"):
+        raise Skip("there is no compiler, which triton judges", Skip.NOT_INSTALLED)
+    if missing and not chosen(facts):
+        yield MISSING.found(f"{nvcc.path} is there, {' and '.join(missing)} is not on PATH", {"missing": missing})
+        return
+    yield from judge_version(facts, nvcc.version[:2])
+
+
+def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:
+    cuda = ".".join(map(str, version))
+    limits = knowledge.host_compiler((version[0], version[1]))
+    if limits is None:
+        raise Skip(f"which compilers nvcc {cuda} accepts is not known", Skip.NO_ANSWER)
+    host = host_of(facts)
+    newest = limits.clang if host.is_clang else limits.gcc
+    flags = (facts.environment.get(name) or "" for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"))
+    if host.version <= newest or any(ALLOWED in flag for flag in flags):
+        return
+    kind = "clang" if host.is_clang else "gcc"
+    by = f" (by {host.chosen})" if host.chosen else ""
+    fixes, older = ways_to(facts, limits.gcc)
+    yield replace(TOO_NEW, fixes=fixes).found(
+        f"{host.path}{by} is {kind} {host.version}, nvcc {cuda} accepts up to {newest}",
+        {"compiler": host.path, "version": host.version, "newest": limits.gcc, "cuda": cuda, "older": older},
+    )
+
+
+def ways_to(facts: Facts, newest: int) -> tuple[tuple[Fix, ...], str]:
+    """How an older compiler gets here, and where it then is; one that is here already need not be installed."""
+    older, others = f"/usr/bin/g++-{newest}", TOO_NEW.fixes[-2:]
+    if facts.system.distribution in ENTERPRISE:
+        return (TOOLSET, *others), f"/opt/rh/gcc-toolset-{newest}/root/usr/bin/g++"
+    if is_installed(facts, f"g++-{newest}"):
+        return others, older
+    return TOO_NEW.fixes, older
+
+
+def is_installed(facts: Facts, name: str) -> bool:
+    try:
+        return any(package.name == name and package.state == "installed" for package in facts.driver.packages)
+    except Skip:
+        return False
+
+
+def chosen(facts: Facts) -> tuple[str, str] | None:
+    """The first variable that names a host compiler, and its value."""
+    return next(((name, value) for name in CHOICES if (value := facts.environment.get(name))), None)
+
+
+def host_of(facts: Facts) -> Host:
+    choice = chosen(facts)
+    if choice is None:
+        path, variable = facts.toolchain.programs["g++"][0], ""
+    else:
+        variable, path = choice
+    name = posixpath.basename(path)
+    tool = facts.toolchain.program_at(path) or facts.toolchain.tool(name)
+    named = re.search(r"-(\d+)$", name)  # g++-12
+    if tool and tool.version and path in (tool.path, name):
+        version = tool.version[0]
+    elif named:
+        version = int(named[1])
+    else:
+        raise Unavailable(f"the version of {path} is not known")
+    return Host(path, version, "clang" in name, variable)
+
+
+def summary(facts: Facts) -> str:
+    host = host_of(facts)
+    return f"{host.path} {host.version}"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(MISSING, TOO_NEW))

@@ -1,0 +1,125 @@
+"""The profilers that are installed may do their work.
+
+What it means
+Nsight Systems (nsys) samples what the CPU does, which the kernel must allow. Nsight Compute (ncu) reads the GPU's performance
+counters, which the driver keeps for administrators unless it is told otherwise: ERR_NVGPUCTRPERM.
+
+How it is judged
+nsys: kernel.perf_event_paranoid is 2 or less. ncu: RmProfilingAdminOnly is 0 in /proc/driver/nvidia/params. Who has
+CAP_SYS_ADMIN (root on a host) needs neither; from driver 565 on CAP_PERFMON is enough for the counters.
+
+Known exceptions
+A profiler that is not installed is no fault. nsys traces CUDA without sampling the CPU. Under WSL2 the counters are allowed in
+Windows (the NVIDIA Control Panel), which is not visible from here.
+
+References
+https://developer.nvidia.com/nvidia-development-tools-solutions-ERR_NVGPUCTRPERM-permission-issue-performance-counters
+https://docs.kernel.org/admin-guide/sysctl/kernel.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+
+COUNTERS = (
+    "https://developer.nvidia.com/nvidia-development-tools-solutions-ERR_NVGPUCTRPERM-permission-issue-performance-counters"
+)
+MOST_FOR_SAMPLING = 2
+FIRST_WITH_PERFMON = 565
+OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf"
+ADD_CAPABILITY = Fix(
+    "Start the container again with the right to profile",
+    "docker run --rm --gpus all --cap-add=SYS_ADMIN IMAGE",
+    verify="grep CapEff /proc/self/status",
+    on=("container",),
+)
+
+PARANOID = Problem(
+    id="nsys-perf-paranoid",
+    title="The kernel keeps Nsight Systems from sampling the CPU",
+    why="kernel.perf_event_paranoid is so high that users may not sample. CUDA is traced all the same; backtraces and the "
+    "times of threads are missing.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        Fix(
+            "Allow it, now and after a reboot (on the host)",
+            "echo kernel.perf_event_paranoid=2 | sudo tee /etc/sysctl.d/90-nsys.conf && sudo sysctl --system",
+            verify="nsys status --environment",
+        ),
+        ADD_CAPABILITY,
+    ),
+    references=("https://docs.kernel.org/admin-guide/sysctl/kernel.html",),
+)
+
+RESTRICTED = Problem(
+    id="profiler-counters-restricted",
+    title="Nsight Compute may not read the GPU's counters (ERR_NVGPUCTRPERM)",
+    why="The driver gives performance counters to administrators only, since they can betray what others compute.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        *fix_on(
+            "Allow it to every user: tell the module, then reboot",
+            verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
+            debian=f"{OPTION} && sudo update-initramfs -u && sudo reboot",
+            rhel=f"{OPTION} && sudo dracut --force && sudo reboot",
+            suse=f"{OPTION} && sudo dracut --force && sudo reboot",
+            arch=f"{OPTION} && sudo mkinitcpio -P && sudo reboot",
+            other=f"{OPTION} && sudo reboot",
+        ),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py"),
+    ),
+    references=(COUNTERS,),
+)
+IN_CONTAINER = replace(
+    RESTRICTED, fixes=(ADD_CAPABILITY, Fix("On the host: allow it to every user, then reboot", OPTION, needs=("reboot",)))
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if not {"nsys", "ncu"} & set(facts.toolchain.programs):
+        raise Skip("neither nsys nor ncu is installed")
+    if "nsys" in facts.toolchain.programs:
+        yield from sampling(facts)
+    if "ncu" in facts.toolchain.programs:
+        yield from counters(facts)
+
+
+def sampling(facts: Facts) -> Iterator[Finding]:
+    level = facts.system.perf_event_paranoid
+    if level is not None and level > MOST_FOR_SAMPLING and not may(facts, "CAP_SYS_ADMIN", "CAP_PERFMON"):
+        message = f"kernel.perf_event_paranoid is {level}; nsys samples the CPU up to {MOST_FOR_SAMPLING}"
+        yield PARANOID.found(message, {"level": level})
+
+
+def counters(facts: Facts) -> Iterator[Finding]:
+    if facts.system.wsl:
+        raise Skip("under WSL the GPU's counters are allowed in Windows", Skip.UNSUPPORTED)
+    setting = facts.driver.parameters.get("RmProfilingAdminOnly")
+    if setting is None:
+        raise Skip("no NVIDIA driver is loaded that could restrict profiling")
+    perfmon = ("CAP_PERFMON",) if (facts.driver.branch or 0) >= FIRST_WITH_PERFMON else ()
+    if setting != "0" and not may(facts, "CAP_SYS_ADMIN", *perfmon):
+        in_container = facts.container.engine is not None
+        message = f"RmProfilingAdminOnly is {setting}, and this {'container' if in_container else 'user'} lacks CAP_SYS_ADMIN"
+        yield (IN_CONTAINER if in_container else RESTRICTED).found(message, {"setting": setting})
+
+
+def may(facts: Facts, *capabilities: str) -> bool:
+    """Whether this process has one of the capabilities; in a user namespace they count for nothing outside of it."""
+    return bool(facts.container.capabilities & set(capabilities)) and not facts.container.user_namespace
+
+
+def summary(facts: Facts) -> str:
+    names = [name for name in ("nsys", "ncu") if name in facts.toolchain.programs]
+    return f"{' and '.join(names)} may sample and read counters" if len(names) > 1 else f"{names[0]} may do its work"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(PARANOID, RESTRICTED))

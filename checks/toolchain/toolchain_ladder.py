@@ -1,0 +1,211 @@
+"""Every installed way to compile code for the GPU works: driver, NVRTC, nvcc, load_inline, Triton, torch.compile.
+
+What it means
+Each rung stands on those below it. The same kernel (the square of a matrix) is compiled by each and run on the GPU, so that the
+first rung that breaks tells which part is missing: the driver's compiler, a library, a C++ compiler, header files, Ninja.
+
+How it is judged
+A rung that is installed has to compile with empty caches, give exactly the right result, and give a kernel that is not much
+slower than the best one. The seconds until the first result, with empty and with filled caches, are in the report, as is the
+speed of each kernel beside that of torch.square(a), a * a and a ** 2. All of them only wait for memory.
+
+Known exceptions
+What is not installed breaks nothing, and is named. All is compiled once, on the first GPU that is measured. TORCH_CUDA_ARCH_LIST
+is set to this GPU alone. A rung that crashes or hangs is told by measurements.
+
+References
+https://github.com/gpu-mode/lectures/tree/main/lecture_001
+https://docs.pytorch.org/docs/stable/cpp_extension.html
+https://docs.nvidia.com/cuda/nvrtc/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured import expect, faults, shortfalls, slowness
+from gpudoctor.judging.texts import compilers
+from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status, Unavailable
+
+RUNGS = {
+    "rung-ptx": "driver PTX",
+    "rung-nvrtc": "NVRTC",
+    "rung-nvcc": "nvcc",
+    "rung-load-inline": "load_inline",
+    "rung-triton": "Triton",
+    "rung-compile": "torch.compile",
+}
+OPERATIONS = "square-torch"
+SLOW_SHARE = 0.6  # of the fastest kernel's speed
+LAST_LINES = 12
+FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+TELLING = re.compile(r"\berror\s*:|\bfatal\b")
+HARMLESS = (Skip.NOT_INSTALLED, Skip.UNSUPPORTED, Skip.NOT_APPLICABLE)
+
+SLOW = Problem(
+    id="compiled-kernel-slow",
+    title="One compiler's kernel is much slower than the others'",
+    why="All of them read and write the same memory, and nothing else takes time. A compiler that is switched to debugging, is "
+    "too old for the GPU or falls back to something general makes slow code; everything that is built with it is slow too.",
+    action=Action.WATCH,
+    fixes=(
+        Fix("Look for options that make code slow", "env | grep -E 'NVCC|CUDA|TRITON|TORCH'"),
+        Fix("Measure once more", compilers.AGAIN),
+    ),
+    status=Status.WARN,
+)
+
+
+class Rung(NamedTuple):
+    """What became of one: its results, or why there are none."""
+
+    name: str
+    values: dict[str, Any]
+    missing: Skip | None = None
+    gpu: int | None = None
+
+    @property
+    def error(self) -> str:
+        """What it said where it broke; "" where it works."""
+        broken = self.values.get("broken", {})
+        return "\n".join(text for text in (broken.get("error"), broken.get("printed")) if text)
+
+    @property
+    def telling(self) -> list[str]:
+        """The lines in which a compiler names an error."""
+        return [line.strip() for line in self.error.splitlines() if TELLING.search(line)]
+
+    def says_as(self, other: Rung) -> bool:
+        """Whether both name the same error: one stands on the other."""
+        return not set(self.telling).isdisjoint(other.telling)
+
+
+def rungs(facts: Facts) -> tuple[Rung, ...]:
+    return tuple(rung(facts, workload, name) for workload, name in RUNGS.items())
+
+
+def rung(facts: Facts, workload: str, name: str) -> Rung:
+    try:
+        run = facts.measured.runs(workload)[0]
+    except Skip as skip:
+        return Rung(name, {}, skip)
+    values = dict(run.values)
+    is_there = "square" in values or "broken" in values
+    return Rung(name, values, None if is_there else why_not(facts, workload), run.gpu)
+
+
+def why_not(facts: Facts, workload: str) -> Skip:
+    """Of a rung that told a part only: what ended it, or why it left out the rest."""
+    failed = any(failure.workload == workload for failure in facts.measured.failures)
+    return Unavailable(f"{workload} did not come to its end" + (": see measurements" if failed else ""))
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = rungs(facts)
+    if all(each.missing for each in found):
+        raise next(each.missing for each in found if each.missing)
+    all_figures = tuple(figures(facts))
+    yield from slowness.wrong_results(facts, all_figures)
+    yield from broken(found)
+    yield from slow(facts, all_figures)
+    for each in found:
+        if each.missing and each.missing.kind not in HARMLESS:
+            raise each.missing
+
+
+def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
+    """One finding for each part that is missing, told at the first rung that needs it."""
+    seen: dict[str, list[Rung]] = {}
+    nvcc = next((each.values["compiler"]["path"] for each in found if each.name == "nvcc" and "compiler" in each.values), "")
+    for each in found:
+        if each.error:
+            known = compilers.recognise(each.error, each.name, nvcc=nvcc)
+            same = next((key for key, others in seen.items() if each.says_as(others[0])), each.name)
+            seen.setdefault(known.words if known else same, []).append(each)
+    for first, *rest in seen.values():
+        known = compilers.recognise(first.error, first.name, nvcc=nvcc)
+        problem = known.problem if known else compilers.BROKEN
+        words = known.words if known else (first.telling or first.error.splitlines())[0]
+        names = [each.name for each in rest]
+        also = f"; so {'does' if len(names) == 1 else 'do'} {' and '.join(names)}" if names else ""
+        evidence = {
+            "rungs": {each.name: state(each) for each in found},
+            "error": " | ".join(first.error.splitlines()[-LAST_LINES:]),
+            **({"nvcc": nvcc} if nvcc else {}),
+        }
+        confidence = Confidence.CONFIRMED if known else Confidence.UNKNOWN
+        finding = problem.found(f"{first.name} breaks: {words}{also}", evidence, confidence=confidence)
+        yield replace(finding, because=known.because if known else "")
+
+
+def state(each: Rung) -> str:
+    if each.missing:
+        return f"{each.missing.kind}: {each.missing.reason}"
+    return "broken" if each.error else "works"
+
+
+def slow(facts: Facts, all_figures: tuple[Figure, ...]) -> Iterator[Finding]:
+    speeds = {figure.what: figure for figure in all_figures if figure.unit == "GB/s"}
+    best = max(speeds.values(), key=lambda figure: figure.value, default=None)
+    slow = [figure for figure in speeds.values() if best and figure.value < SLOW_SHARE * best.value]
+    if best and slow:
+        words = ", ".join(f"{figure.what} reaches {figure.value:.0f} GB/s" for figure in slow)
+        by_nvcc = any("nvcc" in figure.what or "load_inline" in figure.what for figure in slow)
+        flags = {name: facts.environment.get(name) for name in FLAGS if by_nvcc}
+        told = "".join(f"; {name}={value} is set" for name, value in flags.items() if value)
+        all_speeds = {what: round(figure.value) for what, figure in speeds.items()}
+        yield SLOW.found(f"{words}; the fastest is {best.what} with {best.value:.0f}{told}", {"speeds": all_speeds}, best.gpu)
+
+
+def figures(facts: Facts) -> Iterator[Figure]:
+    """Of each rung the speed of its kernel, and the seconds of its first and of a later compilation; of PyTorch its speeds."""
+    for each in rungs(facts):
+        if "square" in each.values:
+            yield speed(facts, each.gpu, f"square by {each.name}", each.values["square"])
+        for when, title in (("cold", "first"), ("warm", "next")):
+            seconds = each.values.get("build", {}).get(f"{when}_seconds")
+            if seconds is not None:
+                yield Figure(f"{title} result of {each.name}", seconds, "s", each.gpu, less_is_better=True)
+    operations = rung(facts, OPERATIONS, OPERATIONS)
+    for name, result in operations.values.items():
+        if isinstance(result, dict) and "gb_per_s" in result:
+            yield speed(facts, operations.gpu, f"square by {name}", result)
+
+
+def speed(facts: Facts, gpu: int | None, what: str, result: dict[str, Any]) -> Figure:
+    expected = expect.NOTHING if gpu is None else expect.memory_gb_per_s(facts, gpu)
+    count = result["wrong_elements"]
+    return Figure(
+        what,
+        result["gb_per_s"],
+        "GB/s",
+        gpu,
+        expected.value,
+        expected.rule,
+        wrong=f"{count} wrong elements" if count else "",
+        during=result.get("during", {}),
+    )
+
+
+def summary(facts: Facts) -> str:
+    found = rungs(facts)
+    works = [each for each in found if not each.missing and not each.error]
+    speeds = [each.values["square"]["gb_per_s"] for each in works]
+    words = f"{', '.join(each.name for each in works)}: {shortfalls.between(speeds)} GB/s"
+    absent = [f"{each.name} ({each.missing.reason})" for each in found if each.missing]
+    return words + (f"; not here: {', '.join(absent)}" if absent else "")
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(*compilers.PROBLEMS, SLOW, faults.WRONG),
+    needs=("cuda-context",),
+    level="full",
+    workloads=(*RUNGS, OPERATIONS),
+    figures=figures,
+)

@@ -1,0 +1,99 @@
+"""The CUDA toolkit that builds take is of the same major version as PyTorch's CUDA.
+
+What it means
+Extensions of PyTorch (flash-attn, apex, DeepSpeed, xformers) are compiled with the toolkit of the machine and loaded into a
+PyTorch that was built with a CUDA of its own. PyTorch refuses to build where the major versions differ.
+
+How it is judged
+The toolkit that torch.utils.cpp_extension takes (CUDA_HOME or CUDA_PATH, else nvcc on PATH, else /usr/local/cuda) against
+torch.version.cuda. It is told where something builds extensions: such a package is installed, Ninja is, or a variable for
+builds is set (CUDA_HOME, TORCH_CUDA_ARCH_LIST ...), or where a build was seen to fail for it.
+
+Known exceptions
+Most machines with a toolkit never build an extension: there another one beside PyTorch does no harm. Within one major version
+PyTorch only prints a warning, and the extensions work. Without a toolkit, or with a PyTorch without CUDA, there is nothing to
+compare. Running PyTorch needs no toolkit. A PyTorch that must be replaced is judged first.
+
+References
+https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.builds import skip_conflict
+from gpudoctor.facts.toolchain import Version
+from gpudoctor.judging.python import run_time_builds
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+
+MISMATCH = Problem(
+    id="nvcc-torch-cuda-mismatch",
+    title="The CUDA toolkit is of another major version than PyTorch's CUDA",
+    why='Packages that compile CUDA code against PyTorch do not build: "The detected CUDA version mismatches the version that '
+    'was used to compile PyTorch". PyTorch itself runs.',
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install the toolkit of PyTorch's CUDA beside the other",
+            recipe="toolkit <cuda>",
+            debian="sudo apt install cuda-toolkit-<dashed>",
+            rhel="sudo dnf install cuda-toolkit-<dashed>",
+            suse="sudo zypper install cuda-toolkit-<dashed>",
+            conda="conda install -c nvidia cuda-toolkit=<cuda>",
+        ),
+        Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --version"),
+        Fix("Install a package that is built for this PyTorch, instead of building it"),
+    ),
+    references=("https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py",),
+    status=Status.WARN,
+    latent=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    cuda = facts.python.torch_cuda
+    if cuda is None:
+        raise Skip("this PyTorch is built without CUDA")
+    skip_conflict(facts)
+    root, version = toolkit(facts)
+    major = int(cuda.split(".")[0])
+    if version[0] == major:
+        return
+    fitting = next((kit.root for kit in facts.toolchain.toolkits if kit.version and kit.version[0] == major), None)
+    problem = replace(MISMATCH, fixes=MISMATCH.fixes[-2:]) if fitting else MISMATCH
+    finding = problem.found(
+        f"{root} is CUDA {dotted(version)}, torch {facts.python.torch_version} was built with {cuda}",
+        {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": fitting or f"/usr/local/cuda-{cuda}", "found": root},
+    )
+    # The toolkit that is installed for a GPU that is too new for this one fits PyTorch too.
+    yield run_time_builds.wanted_by(run_time_builds.of_builds(facts), replace(finding, because="nvcc-too-old-for-gpu"))
+
+
+def toolkit(facts: Facts) -> tuple[str, Version]:
+    """Where a build finds its toolkit, and of which version that is."""
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        path = facts.environment.get(name)
+        root = facts.toolchain.root_of(path) if path else None
+        for kit in facts.toolchain.toolkits:
+            if kit.root == root and kit.version:
+                return f"{name} ({kit.root})", kit.version
+    nvcc = facts.toolchain.default_nvcc
+    if nvcc is None or nvcc.version is None:
+        raise Skip("no CUDA toolkit is installed", Skip.NOT_INSTALLED)
+    if not nvcc.on_path and facts.toolchain.default_toolkit is None:
+        raise Skip(f"no build finds {nvcc.path}: it is neither on PATH nor in /usr/local/cuda")
+    return nvcc.path, nvcc.version
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def summary(facts: Facts) -> str:
+    return f"toolkit {dotted(toolkit(facts)[1])}, torch {facts.python.torch_version} with CUDA {facts.python.torch_cuda}"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(MISMATCH,), explained_by=("torch",))

@@ -1,0 +1,212 @@
+"""Triton can compile: a C compiler, Python's headers, a libcuda to link with, and an assembler that knows the GPU.
+
+What it means
+Triton, and with it torch.compile and vLLM, compiles a small C program for this Python when it first runs, and links it with
+the driver's libcuda. PyTorch without torch.compile needs none of this, and yet always brings Triton along.
+
+How it is judged
+gcc or clang is on PATH, or CC names a compiler. Python.h is where this Python says. Either is told as missing where something
+lets Triton compile (vLLM, Unsloth, a variable TRITON_ or TORCHINDUCTOR_ ...), or was seen to fail for it. libcuda is found in
+the way of the installed release: TRITON_LIBCUDA_PATH, else the folders of the loader's cache, else LD_LIBRARY_PATH. Releases
+before 3.6 link with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1. The assembler (ptxas) in this release's
+wheel, or the one that TRITON_PTXAS_PATH names, is of a CUDA release that knows the GPU.
+
+Known exceptions
+A libcuda.so in LIBRARY_PATH (a toolkit's stub) or in one of the linker's own folders serves as well. A folder in
+TRITON_LIBCUDA_PATH that was not looked at is believed. Without a CUDA driver there is nothing that Triton could use.
+
+References
+https://github.com/triton-lang/triton/pull/1981
+https://github.com/triton-lang/triton/pull/3053
+https://github.com/vllm-project/vllm/issues/12505
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.version import Version
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.python import run_time_builds
+from gpudoctor.judging.python.triton_assembler import TOO_OLD, assembler
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+
+TARGET = "<python> -c 'from triton.runtime import driver; print(driver.active.get_current_target())'"
+LINKS_BY_SONAME = Version("3.6")  # "-l:libcuda.so.1" instead of "-lcuda"
+LOOKS_FOR_SONAME = Version("3.0")
+READS_VARIABLES = Version("2.2")  # TRITON_LIBCUDA_PATH and LD_LIBRARY_PATH
+LINKER_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib", "/usr/local/lib")
+
+NO_COMPILER = Problem(
+    id="c-compiler-missing",
+    title="There is no C compiler for Triton and torch.compile",
+    why="Triton compiles a small C program for every kind of kernel. Without gcc or clang torch.compile, vLLM and others end in "
+    "'Failed to find C compiler'.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        *fix_on(
+            "Install gcc",
+            verify="gcc --version",
+            debian="sudo apt install gcc libc6-dev",
+            rhel="sudo dnf install gcc glibc-devel",
+            suse="sudo zypper install gcc glibc-devel",
+            arch="sudo pacman -S gcc",
+        ),
+        Fix("From conda, which sets CC", "conda install -c conda-forge gcc", verify="echo $CC", on=("conda",)),
+        Fix("Install gcc or clang, or name a compiler in the variable CC", verify="gcc --version", on=("other",)),
+    ),
+)
+
+NO_HEADERS = Problem(
+    id="triton-python-h-missing",
+    title="Python's header files are missing, so Triton cannot compile",
+    why="Triton's launcher includes Python.h. Distributions put it into a package of its own; Pythons of conda, uv and pyenv "
+    "bring it along.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        *fix_on(
+            "Install the headers of this Python",
+            verify=TARGET,
+            debian="sudo apt install python<python_version>-dev",
+            rhel="sudo dnf install python<python_version>-devel || sudo dnf install python3-devel",
+            suse="sudo zypper install python<digits>-devel || sudo zypper install python3-devel",
+            arch="sudo pacman -S python",
+        ),
+        Fix(
+            "Where they cannot be installed: take a Python that has them",
+            "uv venv --managed-python --python <python_version>",
+        ),
+    ),
+)
+
+LINK = Fix("Put the link beside the library", "sudo ln -s libcuda.so.1 <folder>/libcuda.so", verify=TARGET)
+CACHE = Fix(
+    "Put the library's folder into the loader's cache, with the link that older releases of Triton need",
+    "echo <folder> | sudo tee /etc/ld.so.conf.d/libcuda.conf && sudo ldconfig && sudo ln -sf libcuda.so.1 <folder>/libcuda.so",
+    verify=TARGET,
+)
+OWN_LINKS = Fix(
+    "Without root: links in a folder of your own",
+    "mkdir -p ~/.cache/libcuda && ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so && "
+    "ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so.1 && export TRITON_LIBCUDA_PATH=~/.cache/libcuda",
+    verify=TARGET,
+)
+NO_LIBCUDA = Problem(
+    id="triton-cannot-find-lcuda",
+    title="Triton cannot link with libcuda",
+    why="The driver is there and CUDA works, but the linker needs libcuda under a name and in a folder that Triton looks in: "
+    "'cannot find -lcuda' or 'libcuda.so cannot found'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(CACHE, OWN_LINKS),
+    references=(
+        "https://github.com/triton-lang/triton/pull/1981",
+        "https://github.com/triton-lang/triton/pull/3053",
+        "https://github.com/vllm-project/vllm/issues/12505",
+    ),
+)
+
+
+def installed(facts: Facts) -> str:
+    """The version of Triton."""
+    package = facts.python.package("triton") or facts.python.package("pytorch-triton")
+    if package is None:
+        raise Skip("Triton is not installed in this Python")
+    if facts.cuda.library is None:
+        raise Skip("there is no CUDA driver that Triton could use")
+    return package.version
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    version = Version(installed(facts))
+    user = run_time_builds.of_triton(facts)
+    if not has_compiler(facts):
+        yield run_time_builds.wanted_by(user, NO_COMPILER.found("neither gcc nor clang is on PATH, and CC is not set"))
+    if not facts.python.has_headers:
+        folder = facts.python.include_directory
+        digits = "{}{}".format(*facts.python.version)
+        no_headers = NO_HEADERS.found(f"{folder} has no Python.h", {"folder": folder, "digits": digits})
+        yield run_time_builds.wanted_by(user, no_headers)
+    yield from libcuda(facts, version)
+    yield from assembler(facts, str(version))
+
+
+def has_compiler(facts: Facts) -> bool:
+    return bool(facts.environment.get("CC") or {"gcc", "clang"} & set(facts.toolchain.programs))
+
+
+def libcuda(facts: Facts, version: Version) -> Iterator[Finding]:
+    driver = driver_folder(facts)
+    named = facts.environment.get("TRITON_LIBCUDA_PATH") if version >= READS_VARIABLES else None
+    if driver is None or (named and not is_known(facts, named)):
+        return
+    wanted = "libcuda.so.1" if version >= LOOKS_FOR_SONAME else "libcuda.so"
+    folders = (named,) if named else searched(facts, version, wanted)
+    evidence = {"folder": driver, "searched": list(folders), "triton": str(version)}
+    if not named and not any(has(facts, folder, wanted) for folder in folders):
+        places = ", ".join(folders) or "no folder (neither the loader's cache nor LD_LIBRARY_PATH has one)"
+        yield NO_LIBCUDA.found(f"Triton {version} looks for {wanted} in {places}; libcuda.so.1 is in {driver}", evidence)
+    elif not links(facts, version, folders):
+        name = "libcuda.so.1" if version >= LINKS_BY_SONAME else "libcuda.so"
+        message = f"Triton {version} links with {name}, which is not in {', '.join(folders)}"
+        is_sure = facts.environment.get("LIBRARY_PATH") is None  # its folders may be none that were looked at
+        problem = replace(NO_LIBCUDA, fixes=(OWN_LINKS,) if named else (LINK, OWN_LINKS))
+        yield problem.found(message, evidence, confidence=Confidence.CONFIRMED if is_sure else Confidence.LIKELY)
+
+
+def links(facts: Facts, version: Version, folders: tuple[str, ...]) -> bool:
+    """The linker finds libcuda: in Triton's folders, in LIBRARY_PATH, or in its own folders."""
+    name = "libcuda.so.1" if version >= LINKS_BY_SONAME else "libcuda.so"
+    more = (facts.environment.get("LIBRARY_PATH") or "").split(":")
+    return any(has(facts, folder, name) for folder in (*folders, *filter(None, more), *LINKER_FOLDERS))
+
+
+def searched(facts: Facts, version: Version, wanted: str) -> tuple[str, ...]:
+    """The folders that Triton gives to the linker."""
+    cached = dict.fromkeys(path.rsplit("/", 1)[0] for name, path in facts.libraries.cache if wanted in name)
+    if cached or version < READS_VARIABLES:
+        return tuple(cached)
+    return tuple(folder for folder in facts.environment.library_path if has(facts, folder, wanted))
+
+
+def has(facts: Facts, folder: str, name: str) -> bool:
+    place = _place(facts, folder)
+    found = (item for item in facts.libraries.all if item.soname == name and item.size is not None)
+    return any(_place(facts, item.directory) == place for item in found)
+
+
+def is_known(facts: Facts, folder: str) -> bool:
+    """Whether the folder is one whose libraries were listed."""
+    return any(_place(facts, item.directory) == _place(facts, folder) for item in facts.libraries.all)
+
+
+def driver_folder(facts: Facts) -> str | None:
+    """Where the driver's libcuda.so.1 is; None where there is none, which is not Triton's business."""
+    libraries = (item for item in facts.libraries.all if item.soname == "libcuda.so.1" and item.size is not None)
+    return next((item.directory for item in libraries if not (item.is_stub or item.is_compat)), None)
+
+
+def _place(facts: Facts, folder: str) -> str:
+    """One name for a folder that has several: /lib is a link to /usr/lib, /usr/local/cuda to the default toolkit."""
+    toolkit = facts.toolchain.default_toolkit or "/usr/local/cuda"
+    folder = re.sub(r"^/usr/local/cuda(?=/)", toolkit, folder.rstrip("/"))
+    return re.sub(r"^/usr(?=/lib)", "", folder)
+
+
+def summary(facts: Facts) -> str:
+    missing = [name for name, there in (("a compiler", has_compiler(facts)), ("Python.h", facts.python.has_headers)) if not there]
+    if missing:
+        return f"Triton {installed(facts)} without {' and '.join(missing)}, and nothing here lets it compile"
+    compilers = facts.toolchain.compilers
+    compiler = facts.environment.get("CC") or next(name for name in ("gcc", "clang") if name in compilers)
+    return f"Triton {installed(facts)} with {compiler}, Python.h and libcuda"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(NO_COMPILER, NO_HEADERS, NO_LIBCUDA, TOO_OLD))

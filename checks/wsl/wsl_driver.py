@@ -1,0 +1,134 @@
+"""Inside WSL2, programs load the driver libraries that Windows lends, not those of a Linux driver.
+
+What it means
+Under WSL2 the driver is installed in Windows only. It lends /usr/lib/wsl/lib, whose libcuda and NVML talk to Windows. A Linux
+driver that is installed as well brings libraries of the same names, which look for a kernel module that WSL does not have.
+
+How it is judged
+Packages of a Linux driver, and any libcuda.so.1 or libnvidia-ml.so.1 that is not Windows' own. Where the loader takes such a
+one, nothing works (fail); where it still takes Windows' own, the next ldconfig may change that (warn). Where Windows
+lends nothing of NVIDIA's, its missing driver is the cause, and the Linux one is only in the way later (warn).
+
+Known exceptions
+A CUDA toolkit (cuda-toolkit-12-x) and the container toolkit bring no driver. ldconfig's "libcuda.so.1 is not a symbolic link"
+is harmless: Windows ships plain copies. Only where libcuda.so is missing altogether can nothing be linked with -lcuda.
+
+References
+https://docs.nvidia.com/cuda/wsl-user-guide/index.html
+https://github.com/microsoft/WSL/issues/5663
+https://github.com/microsoft/WSL/issues/8587
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+
+GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
+LOADED = ("libcuda.so.1", "libnvidia-ml.so.1")
+SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
+RESTART = Fix("Then, so that Windows lends its libraries again", "wsl.exe --shutdown", risk="disruptive", verify=SMI)
+REMOVE_FILES = (
+    Fix(
+        "Remove these files, which no package manager knows of (a .run file may have brought them)",
+        "sudo rm -i <libraries> && sudo ldconfig",
+        risk="destructive",
+        verify=SMI,
+    ),
+    RESTART,
+)
+
+LINUX_DRIVER = Problem(
+    id="wsl-linux-driver-installed",
+    title="A Linux NVIDIA driver is installed inside WSL",
+    why="Its libcuda and NVML hide those of the Windows driver, the only ones that can work here. The packages cuda, "
+    "cuda-drivers and nvidia-driver-* bring it; cuda-toolkit-* does not.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        *fix_on(
+            "Remove the Linux driver and keep the toolkit",
+            verify=SMI,
+            risk="disruptive",
+            debian="sudo apt purge '^cuda-drivers.*' '^cuda(-[0-9]+-[0-9]+)?$' '^libcuda1.*' "
+            "'^libnvidia-(compute|gl|cfg1|ml1).*' '^nvidia-(driver|utils|dkms|kernel|headless|compute-utils).*' "
+            "&& sudo apt autoremove && sudo ldconfig",
+            rhel="sudo dnf remove 'nvidia-driver*' 'cuda-drivers*' '*kmod-nvidia*' '*nvidia-dkms*' && sudo ldconfig",
+            suse="sudo zypper remove 'nvidia-driver*' 'nvidia-compute*' 'nvidia-open*' && sudo ldconfig",
+            arch="sudo pacman -Rns nvidia-utils && sudo ldconfig",
+        ),
+        Fix(
+            "Remove these files, if no package owns them",
+            "sudo rm -i <libraries> && sudo ldconfig",
+            risk="destructive",
+            verify=SMI,
+        ),
+        Fix("Then, from Windows, to bring the lent libraries back", "wsl.exe --shutdown", risk="disruptive"),
+    ),
+    references=(GUIDE, "https://github.com/microsoft/WSL/issues/9166"),
+)
+
+NO_LINKER_NAME = Problem(
+    id="wsl-libcuda-not-symlink",
+    title="libcuda.so cannot be found by linkers",
+    why="Programs that link with -lcuda, as Triton does to compile kernels, look for libcuda.so; here there is only "
+    "libcuda.so.1: 'cannot find -lcuda'.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Make the link in a folder of your own, and name it to compilers (in ~/.bashrc)",
+            "mkdir -p ~/.local/lib && ln -sf /usr/lib/wsl/lib/libcuda.so.1 ~/.local/lib/libcuda.so && "
+            "echo 'export LIBRARY_PATH=$HOME/.local/lib:$LIBRARY_PATH' >> ~/.bashrc",
+            verify="ls -l ~/.local/lib/libcuda.so",
+        ),
+        Fix("Restore Windows' own: update the Windows driver, then", "wsl.exe --shutdown", risk="disruptive"),
+    ),
+    references=("https://github.com/microsoft/WSL/issues/5663", "https://github.com/microsoft/WSL/issues/8587"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.system.wsl != 2:
+        raise Skip("this is not WSL2")
+    if facts.container.engine:
+        raise Skip("what a container was given is judged by container-gpu-access")
+    packages, files = facts.wsl.linux_driver_packages, facts.wsl.linux_libraries
+    taken = {name: found.path for name in LOADED if (found := facts.libraries.resolved(name)) and found.path in files}
+    if packages or files:
+        yield linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
+    lent = facts.wsl.library_directory
+    if "libcuda.so.1" in lent and "libcuda.so" not in lent and facts.python.package("triton") and not has_linker_name(facts):
+        yield NO_LINKER_NAME.found("Triton is installed, and there is no libcuda.so in /usr/lib/wsl/lib or beside it")
+
+
+def linux_driver(packages: tuple[str, ...], files: tuple[str, ...], taken: dict[str, str], hides_nothing: bool) -> Finding:
+    """Without packages the files are to be removed one by one."""
+    problem = LINUX_DRIVER if packages else replace(LINUX_DRIVER, fixes=REMOVE_FILES)
+    what = f"packages {', '.join(packages)}" if packages else f"{', '.join(files)}"
+    evidence = {"packages": packages, "libraries": files, "taken": taken}
+    if hides_nothing:
+        return replace(problem, status=Status.WARN).found(
+            f"{what}; they hide nothing yet: Windows itself lends no driver", evidence
+        )
+    if taken:
+        return problem.found(f"{what}; the loader takes {', '.join(taken.values())}", evidence)
+    return replace(problem, status=Status.WARN).found(f"{what}; the loader still takes Windows' libraries", evidence)
+
+
+def has_linker_name(facts: Facts) -> bool:
+    named = (library for library in facts.libraries.all if library.soname == "libcuda.so")
+    return any(not found.is_stub and not found.is_compat for found in named)
+
+
+def summary(facts: Facts) -> str:
+    return "the driver libraries are Windows' own"
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(LINUX_DRIVER, NO_LINKER_NAME),
+)

@@ -1,0 +1,166 @@
+"""Looks into a container: one that is made of an image for that, or one that runs. Its host is asked at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from gpudoctor.collect import Progress, collect
+from gpudoctor.containers.engine import gpus
+from gpudoctor.containers.engine.client import Engine, find
+from gpudoctor.containers.engine.guard import guard, read
+from gpudoctor.containers.images import catalog, lock, pulling
+from gpudoctor.containers.run import command
+from gpudoctor.containers.target import portable_python, shell
+from gpudoctor.containers.target.inside import Inside
+from gpudoctor.containers.target.start import DidNotStart, Image, Started, enter
+from gpudoctor.errors import UserError, WorkError
+from gpudoctor.files import snapshot
+from gpudoctor.interpreter import Target, this_interpreter
+from gpudoctor.model import Reply, Snapshot
+from gpudoctor.version import __version__
+from gpudoctor.worker.probes.cuda import LEFT_ALONE
+
+START, NOT_ASKED = "container-start", "host-not-asked"
+OF_THE_PYTHON = ("interpreter", "packages", "torch", "bitsandbytes", "onnxruntime", "conda")
+LENT = Reply("missing", None, "the image has no Python; the one that was asked is gpudoctor's own")
+
+Examined = tuple[Snapshot, "Target | None"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to look into: an image or a container, by which engine, with which GPUs and further options of the engine."""
+
+    image: str = ""
+    container: str = ""
+    engine: str | None = None
+    registry: str = ""
+    locked: bool = False
+    force: bool = False
+    gpus: str = "auto"
+    mode: str = "auto"
+    arguments: tuple[str, ...] = ()
+    python: str = ""
+
+
+def _asked(request: Request) -> tuple[str, ...]:
+    """By which the same image is started in the same way."""
+    named = (("--engine", request.engine), ("--gpus", request.gpus), ("--gpu-mode", request.mode))
+    chosen = [word for name, value in named if value not in (None, "auto") for word in (name, str(value))]
+    return (*chosen, *(word for option in request.arguments for word in ("--docker-option", option)))
+
+
+@contextlib.contextmanager
+def examined(request: Request, seconds: float, expected: Mapping[str, int], tell: Progress) -> Iterator[Examined]:
+    """The snapshot of a container with its host's replies, and the container as a target as long as this lasts.
+
+    Where the container does not start, the snapshot is the host's, with what the engine said, and there is no target.
+    """
+    if re.search(r'["\\\n]', request.python):
+        raise UserError(f"--python {request.python!r} is no path of a Python")
+    engine = find(request.engine)
+    come_in = _image(engine, request) if request.image else _container(engine, request)
+    with ExitStack() as stack:
+        host = Host(seconds if engine.is_local else 0)
+        try:
+            tell((engine.program,))
+            inside, started, container = come_in(stack)
+        except DidNotStart as failure:
+            yield host.instead_of(failure.started, expected), None
+            return
+        if request.python and not inside.python:
+            raise UserError(f"{request.python} is no Python of 3.8 or newer in {inside.path}")
+        replies = _replies(engine, inside, container, seconds, tell)
+        taken = _snapshot({**replies, START: started.reply()}, expected)
+        yield host.added_to(taken), inside if inside.python else None
+
+
+class Host:
+    """This machine, which is asked while the container starts; seconds: 0 where the container is on another one."""
+
+    def __init__(self, seconds: float) -> None:
+        self._taken: Future[Snapshot] = Future()
+        # Not an executor's thread: the interpreter would wait for that one when the run is interrupted.
+        threading.Thread(target=self._collect, args=(seconds,), daemon=True).start()
+
+    def _collect(self, seconds: float) -> None:
+        try:
+            if not seconds:
+                raise WorkError("the container runs on another machine")
+            # A process of ours on a GPU would make it look busy from inside.
+            alone = {LEFT_ALONE: "left to the container that is examined"}
+            self._taken.set_result(collect(this_interpreter(), seconds, {}, lambda names: None, alone))
+        except BaseException as failure:
+            self._taken.set_exception(failure)
+
+    def added_to(self, taken: Snapshot) -> Snapshot:
+        """The container's snapshot with this machine's replies, or with the reason why there are none."""
+        try:
+            return replace(taken, host=self._taken.result().replies)
+        except (UserError, WorkError) as failure:
+            return replace(taken, replies={**taken.replies, NOT_ASKED: Reply("ok", str(failure))})
+
+    def instead_of(self, start: Started, expected: Mapping[str, int]) -> Snapshot:
+        """Of a container that did not start there is only this."""
+        alone = _snapshot({START: start.reply()}, expected)
+        beside = self.added_to(alone)
+        return replace(beside, replies={**beside.host, **beside.replies}, host={})
+
+
+ComeIn = Callable[[ExitStack], "tuple[Inside, Started, str]"]
+
+
+def _image(engine: Engine, request: Request) -> ComeIn:
+    """Pulled if it is not there; started as `gpudoctor run` would start it, without this machine's files."""
+    image = catalog.resolve(request.image, request.registry)
+    reference = lock.pinned(image, request.locked)
+    about = pulling.ensure(engine, image, reference, force=request.force)
+    access = gpus.access(engine, request.gpus, request.mode)
+    started = Started(
+        engine="podman" if engine.is_podman else "docker",
+        version=engine.version,
+        image=reference,
+        mode=access.mode,
+        arguments=access.arguments,
+        gpus="none" if access.mode == "none" else ",".join(gpus.parse("all" if request.gpus == "auto" else request.gpus).listed),
+        asked=_asked(request),
+    )
+    optional = command.ulimits(engine)
+    options = (*access.arguments, *command.shared_memory(engine), *request.arguments)
+
+    def come_in(stack: ExitStack) -> tuple[Inside, Started, str]:
+        cidfile = stack.enter_context(guard(engine))
+        entrypoint = tuple((about.get("Config") or {}).get("Entrypoint") or ())
+        inside, how = Image(engine, started, entrypoint, options, optional, request.python).start(stack, cidfile)
+        return inside, how, read(cidfile)
+
+    return come_in
+
+
+def _container(engine: Engine, request: Request) -> ComeIn:
+    about = engine.container(request.container)
+    return lambda stack: (*enter(stack, engine, about, request.python), "")
+
+
+def _replies(engine: Engine, inside: Inside, container: str, seconds: float, tell: Progress) -> dict[str, Reply]:
+    """By the container's own Python; else by one that is put into it; else by its shell."""
+    is_lent = False
+    if not inside.has_ctypes and not inside.broken and container and (python := portable_python.find()):
+        path = portable_python.put(engine, container, python, f"gpudoctor-{inside.marker}")
+        is_lent = bool(path) and inside.use(path)
+    if not inside.python:
+        return shell.replies(inside)
+    replies = collect(inside, seconds, {}, tell).replies
+    return {**replies, **dict.fromkeys(OF_THE_PYTHON, LENT)} if is_lent else replies
+
+
+def _snapshot(replies: Mapping[str, Reply], expected: Mapping[str, int]) -> Snapshot:
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Snapshot(snapshot.SCHEMA, __version__, taken, dict(replies), dict(expected))

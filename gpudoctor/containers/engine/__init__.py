@@ -1,0 +1,1 @@
+"""Docker and Podman: their command line, their GPU options, what they started."""

@@ -1,0 +1,1 @@
+"""Images: names, registries, locks, builds, and whether one can run here."""

@@ -1,0 +1,103 @@
+"""gpudoctor.lock: which image a tag meant on the day it was pinned. A tag can be moved, a digest cannot."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.containers.images import reference as references
+from gpudoctor.errors import UserError
+
+if TYPE_CHECKING:
+    from gpudoctor.containers.images.catalog import Image
+
+FILE = Path("gpudoctor.lock")
+_HEAD = """\
+# Written by `gpudoctor images lock`: the digest that each image had on that day. Keep this file with your code.
+# `gpudoctor images pull NAME --locked` and `gpudoctor run --image NAME --locked` take exactly these.
+"""
+_FIELDS = {"reference", "digest", "date"}
+
+
+@dataclass(frozen=True)
+class Pin:
+    reference: str  # as the catalog had it: nvcr.io/nvidia/pytorch:24.08-py3
+    digest: str
+    date: str  # when this digest was first seen
+
+
+def read(file: Path = FILE) -> dict[str, Pin]:
+    """Name -> pin; empty where there is no such file. UserError where it cannot be understood."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        return {}
+    except OSError as failure:
+        raise UserError(f"cannot read {file}: {failure.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as failure:
+        where = getattr(failure, "problem_mark", None)
+        raise UserError(f"{file} is no lock file: it is not YAML" + (f", line {where.line + 1}" if where else "")) from None
+    entries = found.get("images") if isinstance(found, dict) else None
+    if not isinstance(entries, dict):
+        raise UserError(f"{file} is no lock file: it has no `images`")
+    return {str(name): _pin(file, str(name), entry) for name, entry in entries.items()}
+
+
+def _pin(file: Path, name: str, entry: object) -> Pin:
+    if not isinstance(entry, dict) or set(entry) != _FIELDS:
+        raise UserError(f"{file}: {name} wants reference, digest and date, and nothing else")
+    pin = Pin(**{field: str(value) for field, value in entry.items()})
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", pin.digest):
+        raise UserError(f"{file}: the digest of {name} is none: {pin.digest}")
+    references.parse(pin.reference)
+    return pin
+
+
+def dump(pins: Mapping[str, Pin]) -> bytes:
+    """By name, so that a change of one image is a change of its lines only."""
+    import yaml
+
+    entries = {name: asdict(pins[name]) for name in sorted(pins)}
+    return (_HEAD + yaml.safe_dump({"images": entries}, sort_keys=False, width=1000)).encode()
+
+
+def renewed(pins: Mapping[str, Pin], found: Mapping[str, tuple[str, str]]) -> dict[str, Pin]:
+    """found: name -> reference and digest of today. What has not moved keeps its date."""
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    new = {name: Pin(reference, digest, today) for name, (reference, digest) in found.items()}
+    return {**pins, **{name: pins[name] if _is_same(pins.get(name), pin) else pin for name, pin in new.items()}}
+
+
+def _is_same(old: Pin | None, new: Pin) -> bool:
+    return old is not None and (old.reference, old.digest) == (new.reference, new.digest)
+
+
+def pinned(image: Image, locked: bool, file: Path = FILE) -> str:
+    """What an engine is told to take: the image's reference, or with `locked` the digest in the lock file.
+
+    Of an image that is built here the lock file has the base; the image itself has no digest before it is built.
+    """
+    if not locked or image.recipe is not None:
+        return image.reference
+    return pin(image.name, image.reference, file)
+
+
+def pin(name: str, reference: str, file: Path = FILE) -> str:
+    """The pinned form of a reference, which may lie in a mirror: the same image has the same digest everywhere."""
+    wanted = references.parse(reference)
+    if wanted.digest:
+        return str(wanted.pinned(wanted.digest))
+    found = read(file).get(name)
+    if found is None:
+        raise UserError(f"{file} has no pin for {name}: gpudoctor images lock {name} makes one")
+    if references.parse(found.reference).tag != wanted.tag:
+        raise UserError(
+            f"{file} pins {name} as {found.reference}, which is now {reference}: gpudoctor images lock {name} renews it"
+        )
+    return str(wanted.pinned(found.digest))

@@ -1,0 +1,54 @@
+"""Asks registries for the digests that a lock file keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from gpudoctor.containers.engine import client as engines
+from gpudoctor.containers.images import building, catalog, registry, released
+from gpudoctor.containers.images import reference as references
+from gpudoctor.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from gpudoctor.containers.engine.client import Engine
+
+AT_ONCE = 8
+
+
+def digests(names: Sequence[str], program: str | None, mirror: str, tell: Callable[[str], None]) -> dict[str, tuple[str, str]]:
+    """Name -> reference and digest of today, for all of them or for none. mirror: where the registry of the names is to be."""
+    engine = _engine(program)
+    wanted = {name: _references(name, mirror) for name in names}
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        asked = {name: threads.submit(registry.digest, there, engine) for name, (_, there) in wanted.items()}
+        found = {}
+        for name, (reference, _) in wanted.items():
+            tell(name)
+            try:
+                found[name] = (reference, asked[name].result())
+            except (UserError, WorkError) as failure:
+                raise type(failure)(f"{name}: {failure}") from None
+    return found
+
+
+def _references(name: str, mirror: str) -> tuple[str, str]:
+    """What the lock file says, and where it is looked up: the image, or the base of one that is built here."""
+    image = catalog.resolve(name, mirror)
+    if image.recipe:
+        return building.base_of(image), building.base_of(image, mirror)
+    if references.parse(image.reference).digest:
+        raise UserError(f"{name} is a digest already: there is nothing to pin")
+    known = catalog.images().get(name) or released.exact_cuda(name) or image
+    return known.reference, image.reference
+
+
+def _engine(program: str | None) -> Engine | None:
+    """The engine tells which registries are insecure; where none is wanted, none has to be there."""
+    try:
+        return engines.find(program)
+    except (UserError, WorkError):
+        if program:
+            raise
+        return None

@@ -1,0 +1,146 @@
+"""One registry over HTTP, as engines speak to it: logged in where it asks, unencrypted only where that is allowed."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.containers.images import login
+from gpudoctor.containers.images.reference import DOCKER_HUB
+from gpudoctor.errors import WorkError
+from gpudoctor.version import __version__
+
+if TYPE_CHECKING:
+    from requests import RequestException, Response
+
+    from gpudoctor.containers.engine.client import Engine
+
+CONNECT_SECONDS, READ_SECONDS = 5.0, 15.0
+WHOLE_SECONDS = 30.0  # for one answer
+MOST_BYTES = 16 << 20  # of a manifest or a configuration: real ones have a few KB
+DOCKER_HUB_ADDRESS = "registry-1.docker.io"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass
+class Host:
+    """A registry, and what was learned of it: how it is reached, and which login it takes."""
+
+    registry: str
+    is_insecure: bool = False
+    is_podman: bool = False
+    scheme: str = field(init=False, default="")
+    login: login.Header = field(init=False, default_factory=login.Header)
+
+    @classmethod
+    def of(cls, registry: str, engine: Engine | None) -> Host:
+        return cls(registry, is_insecure(registry, engine), bool(engine and engine.is_podman))
+
+    @property
+    def address(self) -> str:
+        return DOCKER_HUB_ADDRESS if self.registry == DOCKER_HUB else self.registry
+
+    def ask(self, method: str, path: str, accept: tuple[str, ...] = ()) -> Answer:
+        """One question, asked again with a login where the registry wants one. WorkError where none answers."""
+        answer = self._ask(method, path, accept)
+        if answer.status == 401 and not self.login.value:
+            self.login = login.Header(self._log_in(answer.headers.get("WWW-Authenticate", "")))
+            return self._ask(method, path, accept) if self.login.value else answer
+        return answer
+
+    def _log_in(self, challenge: str) -> str:
+        import requests
+
+        try:
+            return login.header(challenge, login.kept(self.registry, self.is_podman), self._send)
+        except requests.RequestException as failure:
+            raise _unreachable(f"the login service of {self.registry}", failure) from None
+
+    def _ask(self, method: str, path: str, accept: tuple[str, ...]) -> Answer:
+        """Where TLS is no must, it is still tried first: https://docs.docker.com/reference/cli/dockerd/#insecure-registries"""
+        import requests
+
+        schemes = (self.scheme,) if self.scheme else ("https", "http") if self.is_insecure else ("https",)
+        failures = []
+        for scheme in schemes:
+            try:
+                url = f"{scheme}://{self.address}{path}"
+                response = self._send(method, url, headers={"Accept": ", ".join(accept)} if accept else {}, auth=self.login)
+                self.scheme = scheme
+                return response
+            except requests.RequestException as failure:
+                failures.append(failure)
+        raise _unreachable(f"the registry {self.registry}", failures[-1])
+
+    def _send(self, method: str, url: str, **options: Any) -> Answer:
+        import requests
+        import urllib3
+
+        authority, client = login.certificates(self.registry)
+        if self.is_insecure:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        options = {"verify": False if self.is_insecure else authority, "cert": client, **options}
+        options["headers"] = {"User-Agent": f"gpudoctor/{__version__}", **options.get("headers", {})}
+        ends = time.monotonic() + WHOLE_SECONDS
+        with requests.request(method, url, timeout=(CONNECT_SECONDS, READ_SECONDS), stream=True, **options) as response:
+            return Answer(response.status_code, response.headers, _body(response, ends))
+
+
+def _body(response: Response, ends: float) -> bytes:
+    """A registry that drips, or never ends, is none that answers."""
+    import requests
+
+    body = b""
+    for chunk in response.iter_content(1 << 16):
+        body += chunk
+        if time.monotonic() > ends or len(body) > MOST_BYTES:
+            raise requests.Timeout("its answer does not end")
+    return body
+
+
+def is_insecure(registry: str, engine: Engine | None) -> bool:
+    """Whether TLS is no must: the machine itself, and what the engine was told to trust without."""
+    host = registry.rpartition(":")[0] if registry.rpartition(":")[2].isdigit() else registry
+    if host == "localhost" or _is_within(host, ("127.0.0.0/8", "::1/128")):
+        return True
+    info = engine.info if engine else {}
+    trusted = info.get("RegistryConfig") or {}
+    named = (trusted.get("IndexConfigs") or {}).get(registry) or {}
+    of_podman = (info.get("registries") or {}).get(registry)
+    return (
+        named.get("Secure") is False
+        or _is_within(host, trusted.get("InsecureRegistryCIDRs") or ())
+        or (isinstance(of_podman, Mapping) and bool(of_podman.get("Insecure")))
+    )
+
+
+def _is_within(host: str, networks: Any) -> bool:
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
+
+
+def _unreachable(what: str, failure: RequestException) -> WorkError:
+    import requests
+
+    words = str(getattr(failure.args[0] if failure.args else failure, "reason", failure))
+    if isinstance(failure, requests.exceptions.SSLError):
+        why = "its certificate is not trusted, or it speaks no TLS"
+    elif isinstance(failure, requests.exceptions.ProxyError):
+        why = "the proxy in between does not answer (HTTPS_PROXY, NO_PROXY)"
+    elif isinstance(failure, requests.Timeout):
+        why = "it does not answer in time"
+    else:
+        why = "is it running, and is there a network?"
+    return WorkError(f"{what} cannot be reached: {why}\n  {words}")

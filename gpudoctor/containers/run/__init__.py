@@ -1,0 +1,1 @@
+"""Starts a container for the user."""

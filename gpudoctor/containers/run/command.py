@@ -1,0 +1,303 @@
+"""The one `docker run` that is executed and shown: options, and what is known of engine, image and machine, become words.
+
+Nothing is asked or changed here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.containers.engine import gpus, rlimits
+from gpudoctor.containers.run import caches, profiles, users
+
+if TYPE_CHECKING:
+    from gpudoctor.containers.engine.client import Engine
+    from gpudoctor.containers.engine.gpus import Access
+    from gpudoctor.containers.run.caller import Place
+
+WORKSPACE = "/workspace/host"  # beside what NVIDIA's images have in /workspace
+MOST_SHARED_BYTES = 16 << 30
+WIDTH = 78
+SHELLS = ("bash", "sh", "zsh", "fish", "ash", "dash", "ksh")
+BEST_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
+NO_INIT = re.compile(r'"docker-init": executable file not found|unable to find init binary|container-init binary not found')
+VARIABLE = re.compile(r"(?P<option>--env=|-e=?|)(?P<name>[^=]+)=.*", re.DOTALL)
+MOUNT = re.compile(r"(-v[ =]?|--volume[ =])(?P<volume>.+)|--mount[ =](?P<mount>.+)", re.DOTALL)
+TARGET = re.compile(r'(?:^|,)"?(?:target|dst|destination)=([^,"]+)')  # in a value of --mount
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for. Each list holds words as `docker run` takes them; docker_options: any others of its options."""
+
+    command: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    ulimits: tuple[str, ...] = ()
+    docker_options: tuple[str, ...] = ()
+    workdir: str = ""
+    name: str = ""
+    network: str = ""
+    user: str = ""
+    shm_size: str = ""
+    ipc: str = ""
+    mount: bool = True
+    cache: bool = True
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the engine's. notes: what a person should know of it; caches: what has to be there before."""
+
+    program: str
+    options: tuple[str, ...]
+    image: str
+    command: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    caches: caches.Caches | None = None
+
+    @property
+    def has_terminal(self) -> bool:
+        return "-it" in self.options and "--tty=false" not in self.options
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the container stays when it has ended: of several --rm the last one wins."""
+        said = [word.partition("=")[2] for word in self.options if word.partition("=")[0] == "--rm"]
+        return not said or said[-1].lower() in ("false", "f", "0")
+
+    def argv(self, *more: str) -> list[str]:
+        return [self.program, "run", *more, *self.options, self.image, *self.command]
+
+    def spared(self, message: str) -> Command:
+        """Less those of our options without which the engine, which said this, may start it."""
+        spared = self
+        for name in rlimits.blamed(message):
+            spared = spared.without("--ulimit", f"{name}={rlimits.WANTED[name]}")
+        return spared.without("--init") if NO_INIT.search(message) else spared
+
+    def without(self, *words: str) -> Command:
+        """Less one option: a word, or a word and its value."""
+        places = range(len(self.options) - len(words) + 1)
+        at = next((place for place in places if self.options[place : place + len(words)] == words), None)
+        return self if at is None else replace(self, options=self.options[:at] + self.options[at + len(words) :])
+
+    def less(self, other: Command) -> str:
+        """Which options the other one lacks."""
+        return " ".join(shlex.join(pair) for pair in _pairs(self.options) if pair not in [*_pairs(other.options)])
+
+    def shown(self, less_private: bool = False) -> str:
+        """To be pasted into a shell: an option and its value stay together, lines end where they would be too long.
+
+        less_private: of variables that look like a secret only the name, which docker takes from the environment.
+        """
+        pieces = [shlex.join(_nameless(piece) if less_private else piece) for piece in _pairs(self.options)]
+        last = shlex.join([self.image, *self.command])
+        lines = [f"{self.program} run"]
+        for piece in pieces:
+            if len(lines[-1]) + 1 + len(piece) + 2 > WIDTH:
+                lines.append("   ")
+            lines[-1] += " " + piece
+        if len(lines) > 1 or len(lines[0]) + 1 + len(last) > WIDTH:
+            lines.append("   ")
+        lines[-1] += " " + last
+        return " \\\n".join(lines)
+
+
+def _pairs(words: Sequence[str]) -> Iterator[list[str]]:
+    """Each option with the word after it, where that is its value."""
+    piece: list[str] = []
+    for word in words:
+        if piece and (word.startswith("-") or len(piece) == 2):
+            yield piece
+            piece = []
+        piece.append(word)
+    if piece:
+        yield piece
+
+
+def _nameless(piece: list[str]) -> list[str]:
+    from gpudoctor.worker.probes.environment import PRIVATE
+
+    found = VARIABLE.fullmatch(piece[-1])
+    if not found or not (found["option"] or piece[0] in ("-e", "--env")) or not PRIVATE.search(found["name"].upper()):
+        return piece
+    return [*piece[:-1], found["option"] + found["name"]]
+
+
+def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, options: Options, place: Place) -> Command:
+    """about: what `image inspect` says of it; empty where the image is not there."""
+    config = about.get("Config") or {}
+    profile = profiles.of(options.profiles)
+    user = users.of(options.user, engine, place)
+    kept = _caches(engine, about, options, place, user.name) if options.cache else None
+    has_entrypoint = any(word.partition("=")[0] == "--entrypoint" for word in options.docker_options)
+    entrypoint, command = ((), options.command) if has_entrypoint else _started(config, options.command)
+    given = {pair.partition("=")[0] for pair in options.env}
+    ours = {**(caches.variables() if kept else {}), **user.variables(bool(kept)), **_capabilities(access)}
+    set_by_image = {pair.partition("=")[0] for pair in config.get("Env") or ()} - set(user.variables(False))
+    words = [
+        *(() if options.keep else ("--rm",)),
+        "--init",
+        *_streams(place),
+        *access.arguments,
+        *_shared_memory(engine, options, profile),
+        *_ulimits(options, place),
+        *_each("--cap-add", (*profile.capabilities, *(profile.device_capabilities if place.devices else ()))),
+        *_each("--device", place.devices),
+        *user.arguments,
+        *_mounts(engine, options, place, kept),
+        *_each("-e", (f"{name}={value}" for name, value in ours.items() if name not in given | set_by_image)),
+        *_each("-p", (*_unless_published(profile.ports, options.ports), *options.ports)),
+        *_labels(engine, access),
+        *entrypoint,
+        *_given(options),
+    ]
+    return Command(engine.program, tuple(words), image, command, tuple(_notes(engine, options, place, entrypoint)), kept)
+
+
+def shared_memory(engine: Engine) -> tuple[str, ...]:
+    """Half of the memory, 16 GB at most: the default of 64 MB is too little for the workers that load data, and for NCCL."""
+    size_bytes = min(engine.memory_bytes // 2, MOST_SHARED_BYTES)
+    return ("--shm-size", f"{size_bytes >> 30}g" if size_bytes >= 2 << 30 else f"{size_bytes >> 20}m") if size_bytes else ()
+
+
+def ulimits(engine: Engine) -> tuple[str, ...]:
+    """Those that this engine may raise, as far as can be told before."""
+    return _default_ulimits(rlimits.refused(engine))
+
+
+def _default_ulimits(less: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_each("--ulimit", (f"{name}={value}" for name, value in rlimits.WANTED.items() if name not in less)))
+
+
+def _each(option: str, values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        yield option
+        yield value
+
+
+def _streams(place: Place) -> tuple[str, ...]:
+    return ("-it",) if place.has_terminal else ("-i",) * place.has_input
+
+
+def _shared_memory(engine: Engine, options: Options, profile: profiles.Profile) -> tuple[str, ...]:
+    """With the host's own there is nothing to size."""
+    ipc = options.ipc or ("" if options.shm_size else profile.ipc)
+    if ipc:
+        return "--ipc", ipc
+    return ("--shm-size", options.shm_size) if options.shm_size else shared_memory(engine)
+
+
+def _ulimits(options: Options, place: Place) -> tuple[str, ...]:
+    if "none" in options.ulimits:
+        return ()
+    given = {limit.partition("=")[0] for limit in options.ulimits}
+    return _default_ulimits(given | set(place.refused_ulimits)) + tuple(_each("--ulimit", options.ulimits))
+
+
+def _capabilities(access: Access) -> dict[str, str]:
+    """What of the driver is brought in, for an image that does not say; by CDI it is everything."""
+    return {CAPABILITIES: "compute,utility"} if access.mode in ("runtime", "gpus") else {}
+
+
+def _caches(engine: Engine, about: Mapping[str, Any], options: Options, place: Place, user: str) -> caches.Caches | None:
+    if not (engine.is_local and place.cache and about.get("Id")):
+        return None
+    user = user or str((about.get("Config") or {}).get("User") or "root").partition(":")[0]
+    user = "root" if user == "0" else user
+    root_is_another = not engine.is_podman and not engine.is_rootless and place.uid != 0
+    return caches.of(place.cache, about["Id"], user, user == "root" and root_is_another)
+
+
+def _mounts(engine: Engine, options: Options, place: Place, kept: caches.Caches | None) -> Iterator[str]:
+    taken_places = set(_taken(options))
+    taken = WORKSPACE in taken_places
+    folder = place.folder if options.mount and engine.is_local and not taken else None
+    if folder and folder != Path("/"):
+        yield from _bind(folder, WORKSPACE)
+    workdir = options.workdir or (WORKSPACE if taken or (folder and folder != Path("/")) else "")
+    if workdir:
+        yield from ("-w", workdir)
+    for source, target in kept.mounts if kept else ():
+        if target not in taken_places:
+            yield from _bind(source, target)
+
+
+def _taken(options: Options) -> Iterator[str]:
+    """Where something of the user's is mounted; an engine accepts no second mount there."""
+    for piece in (*(("-v", volume) for volume in options.volumes), *_pairs(options.docker_options)):
+        found = MOUNT.fullmatch(" ".join(piece))
+        if found and found["volume"]:
+            source, _, rest = found["volume"].partition(":")
+            yield (rest.partition(":")[0] or source).rstrip("/")
+        elif found and (target := TARGET.search(found["mount"])):
+            yield target[1].rstrip("/")
+
+
+def _bind(source: Path, target: str) -> tuple[str, str]:
+    """-v takes the path apart at each colon; --mount is a line of CSV."""
+    if ":" not in str(source):
+        return "-v", f"{source}:{target}"
+    path = str(source).replace('"', '""')
+    return "--mount", f'type=bind,"source={path}",target={target}'
+
+
+def _unless_published(ports: Iterable[str], given: Iterable[str]) -> tuple[str, ...]:
+    inside = {port.rpartition(":")[2].partition("/")[0] for port in given}
+    return tuple(port for port in ports if port.rpartition(":")[2] not in inside)
+
+
+def _labels(engine: Engine, access: Access) -> tuple[str, ...]:
+    """SELinux also keeps a container from mounted folders."""
+    return (gpus.NO_LABELS,) if engine.has_selinux and gpus.NO_LABELS not in access.arguments else ()
+
+
+def _given(options: Options) -> Iterator[str]:
+    yield from _each("-v", (re.sub(r"^\.{1,2}(?=[/:])", lambda dots: str(Path(dots[0]).resolve()), it) for it in options.volumes))
+    yield from _each("-e", options.env)
+    for option, value in (("--name", options.name), ("--network", options.network)):
+        yield from (option, value) if value else ()
+    yield from options.docker_options
+
+
+def _started(config: Mapping[str, Any], command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The entrypoint to set and the command; without one a shell: the image's own, else the best there is."""
+    if command:
+        return (), command
+    entrypoint, own = config.get("Entrypoint") or [], config.get("Cmd") or []
+    if _is_shell(own if not entrypoint or _hands_over(entrypoint[0]) else [*entrypoint, *own]):
+        return (), ()
+    if entrypoint and not _hands_over(entrypoint[0]):
+        return ("--entrypoint", "sh"), ("-c", BEST_SHELL)
+    return (), ("sh", "-c", BEST_SHELL)
+
+
+def _is_shell(command: Sequence[str]) -> bool:
+    return bool(command) and Path(command[0]).name in SHELLS and all(word in ("-l", "-i", "--login") for word in command[1:])
+
+
+def _hands_over(entrypoint: str) -> bool:
+    from gpudoctor.containers.target.start import HANDS_OVER
+
+    return bool(HANDS_OVER.search(entrypoint))
+
+
+def _notes(engine: Engine, options: Options, place: Place, entrypoint: tuple[str, ...]) -> Iterator[str]:
+    if not engine.is_local and (options.mount or options.cache):
+        yield "the daemon runs on another machine: this folder and the caches of this one are not mounted"
+    elif options.mount and place.folder in (None, Path("/")):
+        yield f"the current folder {'is /' if place.folder else 'is gone'}: it is not mounted"
+    if "multi-gpu" in options.profiles and (refused := place.refused_ulimits):
+        yield f"{engine.name} may not raise {' and '.join(refused)} on this machine: NCCL and RDMA may want more"
+    if entrypoint:
+        yield "no command was given: a shell, in place of the image's own program (give a command after -- to run that)"

@@ -1,0 +1,1 @@
+"""A container as a target of checks."""

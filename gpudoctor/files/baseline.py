@@ -1,0 +1,121 @@
+"""What the GPUs of this machine reached when all was well: a file that later runs are compared with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudoctor.errors import UserError
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured import expect
+from gpudoctor.model import Figure, Report, Skip, Snapshot
+
+SCHEMA = "gpudoctor.baseline/1"
+
+Values = dict[str, dict[str, float]]
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """UUID of a GPU -> its name, when it was measured, and figure -> value."""
+
+    schema: str
+    gpus: dict[str, Saved]
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    taken: str
+    figures: dict[str, float]
+
+
+def default_path() -> Path:
+    """Where the baseline lies: https://specifications.freedesktop.org/basedir-spec/latest/."""
+    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(folder).expanduser() / "gpudoctor" / "baseline.json"
+
+
+def load(path: Path | None = None) -> Values:
+    """UUID -> figure -> value; empty where none was saved. UserError for a file that was named and cannot be read."""
+    return {uuid: saved.figures for uuid, saved in read(path).gpus.items()}
+
+
+def read(path: Path | None = None) -> Baseline:
+    file = path or default_path()
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Baseline)
+    except OSError as failure:
+        if path is None:
+            return Baseline(schema=SCHEMA, gpus={})
+        raise UserError(f"{file} cannot be read: {failure.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as failure:
+        raise UserError(f"{file} is not a gpudoctor baseline: {failure}") from None
+    if found.schema != SCHEMA:
+        raise UserError(f"{file} is not a baseline that this version reads: its schema is {found.schema!r}")
+    return found
+
+
+def kept(path: Path) -> Baseline:
+    """What a file holds that is about to be replaced; nothing where it is no baseline."""
+    try:
+        if path.is_file():
+            return read(path)
+    except UserError:
+        pass
+    return Baseline(schema=SCHEMA, gpus={})
+
+
+def of(taken: Snapshot, report: Report) -> Baseline:
+    """The figures of one report, by GPU. UserError where nothing was measured."""
+    facts = Facts(taken)
+    gpus = {}
+    for index, figures in _by_gpu(report.measured.figures).items():
+        gpu = expect.gpu(facts, index)
+        try:
+            uuid, name = (gpu.uuid, gpu.name) if gpu else ("", "")
+        except Skip:
+            continue
+        if uuid:
+            values = {figure.what: round(figure.value, 4) for figure in figures}
+            gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values)
+    if not gpus:
+        raise UserError("nothing was measured, so there is nothing to save: gpudoctor check says why")
+    return Baseline(schema=SCHEMA, gpus=gpus)
+
+
+def _by_gpu(figures: Mapping[str, Sequence[Figure]]) -> dict[int, list[Figure]]:
+    found: dict[int, list[Figure]] = {}
+    for figure in (figure for each in figures.values() for figure in each):
+        if figure.gpu is not None and not figure.wrong:
+            found.setdefault(figure.gpu, []).append(figure)
+    return found
+
+
+def of_gpus(new: Baseline, name: Callable[[str], str]) -> Baseline:
+    """With other UUIDs: those of this machine where the snapshot was redacted."""
+    return Baseline(schema=SCHEMA, gpus={name(uuid): saved for uuid, saved in new.gpus.items()})
+
+
+def merged(old: Baseline, new: Baseline) -> Baseline:
+    """GPUs that were not measured this time keep what they had."""
+    return Baseline(schema=SCHEMA, gpus={**old.gpus, **new.gpus})
+
+
+def dump(baseline: Baseline) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(baseline), indent=1) + b"\n"
+
+
+def as_text(baseline: Baseline) -> str:
+    """One line per figure, for people and for grep."""
+    rows: list[str] = []
+    for uuid, saved in baseline.gpus.items():
+        rows.append(f"{saved.name}  {uuid}  measured {saved.taken}")
+        rows += [f"  {figure:<44} {_number(value)}" for figure, value in saved.figures.items()]
+    return "\n".join(rows) + "\n"
+
+
+def _number(value: Any) -> str:
+    return f"{value:10.4g}"

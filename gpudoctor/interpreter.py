@@ -1,0 +1,262 @@
+"""Where a job runs, and how it gets there: an interpreter on this machine, this one or somebody's environment."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpudoctor.errors import UserError
+
+Hear = Callable[[dict[str, Any]], None]
+
+POLL_SECONDS = 0.5  # how soon a deadline that was moved is noticed
+OUTER_SECONDS = 1.5  # what the worker may need beyond its own limit before it is killed
+PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not wait for us
+REMOVALS, REMOVAL_SECONDS = 5, 0.02  # a folder that is written to cannot be removed at once
+MOST_WORDS = 120  # of what a program says that is no Python
+CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOO_OLD, TOO_OLD_WORDS = 79, "gpudoctor: older than Python 3.8"  # either alone may come from a program that is no Python
+
+# Parses on every Python, so that an old one can say that it is too old.
+BOOTSTRAP = f"""
+import sys
+if sys.version_info < (3, 8):
+    sys.stderr.write({TOO_OLD_WORDS!r})
+    sys.exit({TOO_OLD})
+import json, os, shutil, signal, tempfile
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+sys.dont_write_bytecode = True
+job = json.loads(sys.stdin.readline())
+try:
+    place = tempfile.gettempdir()
+except OSError:
+    place = "/dev/shm"
+job["folder"] = os.path.join(place, "gpudoctor-" + job["marker"])
+try:
+    os.mkdir(job["folder"], 0o700)
+    for name, text in job.pop("sources").items():
+        path = os.path.join(job["folder"], name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    sys.path[0] = job["folder"]
+    from gpudoctor.worker import main
+    main.main(job)
+finally:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would cut this off
+    shutil.rmtree(job["folder"], ignore_errors=True)
+"""
+
+
+def travelling_sources() -> dict[str, str]:
+    """Name -> text of the files that run in the target: ours, and NVIDIA's NVML binding, which is one file."""
+    package = Path(__file__).parent
+    files = sorted(file for file in (package / "worker").rglob("*") if file.suffix in (".py", ".ptx"))
+    sources = {"gpudoctor/__init__.py": ""}
+    sources |= {f"gpudoctor/{file.relative_to(package)}": file.read_text(encoding="utf-8") for file in files}
+    binding = importlib.util.find_spec("pynvml")
+    if binding and binding.origin:
+        sources["pynvml.py"] = Path(binding.origin).read_text(encoding="utf-8")
+    return sources
+
+
+class Target(Protocol):
+    """Where jobs run. path: how messages call it."""
+
+    path: str
+
+    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = ..., patience: float = ...) -> int:
+        """As Interpreter.run."""
+        ...
+
+
+class Interpreter:
+    """A Python on this machine, of any version from 3.8; `path` may also be the folder of a virtual environment."""
+
+    def __init__(self, path: str) -> None:
+        self.path = str(Path(path) / "bin" / "python") if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
+
+    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
+        """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up.
+
+        meanwhile: done once, while the first answers come. patience: seconds in which a job that is cut off by ^C or SIGTERM
+        may hand over what it has; without, it is lost. Returns the signal that cut it off, or 0.
+        """
+        marker = secrets.token_hex(8)
+        ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr, ending.on_signals():
+            stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
+            stdin.seek(0)
+            process = self._start(stdin, stderr)
+            heard: dict[str, Any] = {}
+            try:
+                ending.may_stop(process.terminate)
+                meanwhile()
+                for message in messages(process, marker, ending, "end"):
+                    heard.update(message)
+                    hear(message)
+            finally:
+                ending.is_over = True
+                end(process)
+                remove(heard.get("folder") or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
+            ending.heed_late()
+            if "hello" not in heard and not ending.signal:
+                stderr.seek(0)
+                raise UserError(refusal(self.path, process.returncode, stderr.read().decode("utf-8", "replace")))
+            return ending.signal
+
+    def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
+        try:
+            process = subprocess.Popen(
+                [self.path, "-c", BOOTSTRAP], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+            )
+        except OSError as failure:
+            raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
+        widen(process)
+        return process
+
+
+def refusal(path: str, code: int | None, stderr: str) -> str:
+    """Why a Python did not take a job."""
+    if code == TOO_OLD and TOO_OLD_WORDS in stderr:
+        return f"{path} is older than Python 3.8, the oldest that gpudoctor can look into"
+    lines = stderr.strip().splitlines()
+    words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
+    return f"{path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
+
+
+def widen(process: subprocess.Popen[bytes]) -> None:
+    """Gives the pipe of what a process says as much room as there is."""
+    assert process.stdout
+    with contextlib.suppress(OSError):  # a user has only so much room in pipes; without it the worker waits for us
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
+class Ending:
+    """When a job has to be over: after its time, or soon after somebody cut it off."""
+
+    def __init__(self, seconds: float, patience: float) -> None:
+        self.patience = patience
+        self.deadline = time.monotonic() + seconds + patience
+        self.stop: Callable[[], None] | None = None
+        self.early = 0
+        self.signal = 0
+        self.late = 0
+        self.is_over = False
+
+    def may_stop(self, stop: Callable[[], None]) -> None:
+        """The job has started and is asked to end by `stop`. What cut it off before is heeded now: nobody could have ended it."""
+        self.stop = stop
+        if self.early:
+            self._cut_off(self.early, None)
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """The first ^C or SIGTERM asks a job with patience to end. A second one, or one without patience, interrupts."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        heeded = [number for number in CUTTING_OFF if _is_free(signal.getsignal(number))]
+        before = {number: signal.signal(number, self._cut_off) for number in heeded}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _cut_off(self, number: int, frame: Any) -> None:
+        if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
+            self.late = number
+            return
+        if not self.stop:
+            self.early = number
+            return
+        if self.signal or not self.patience:
+            raise _exit(number)
+        self.signal = number
+        self.deadline = time.monotonic() + self.patience
+        self.stop()
+
+    def heed_late(self) -> None:
+        """What came while the job was tidied up cuts off what would come after it."""
+        if self.late and not self.patience:
+            raise _exit(self.late)
+        self.signal = self.signal or self.late
+
+
+def _exit(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _is_free(handler: Any) -> bool:
+    """A program that uses us keeps the handlers that it has set, and what it ignores, as under nohup, stays ignored."""
+    is_default = handler in (signal.SIG_DFL, signal.default_int_handler)
+    return is_default or (getattr(handler, "__module__", None) or "").startswith("gpudoctor.")
+
+
+def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last: str) -> Iterator[dict[str, Any]]:
+    """The JSON behind the marker of every line that the process writes, until the one with `last`, or until it has to be over."""
+    prefix = marker.encode()
+    for line in lines(process, ending):
+        if line.startswith(prefix):
+            with contextlib.suppress(ValueError):  # one that a kill cut off
+                message: dict[str, Any] = json.loads(line[len(prefix) :])
+                yield message
+                if last in message:
+                    return
+
+
+def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
+    """Every line that the process writes, until it ends or has to be over."""
+    assert process.stdout
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := ending.deadline - time.monotonic()) > 0:
+            if not selector.select(min(left, POLL_SECONDS)):
+                continue
+            data = os.read(process.stdout.fileno(), 1 << 16)
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+            if not data:
+                return
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the process to go, then makes it; never waits for one that is stuck in the kernel."""
+    for number, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 0.5)):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+    if process.stdout:
+        process.stdout.close()
+
+
+def remove(folder: str) -> None:
+    """Removes the folder of a job, also while a process that was just killed still writes into it."""
+    for _ in range(REMOVALS if folder else 0):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            return
+        time.sleep(REMOVAL_SECONDS)
+
+
+def this_interpreter() -> Interpreter:
+    return Interpreter(sys.executable)

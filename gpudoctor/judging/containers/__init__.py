@@ -1,0 +1,1 @@
+"""Judges containers: engines, toolkit, CDI, and why a container did not start. Pure."""

@@ -1,0 +1,187 @@
+"""What can be behind a message of an engine: the links of the chain on this host, each asked whether it is broken. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gpudoctor import catalog
+from gpudoctor.facts import Facts
+from gpudoctor.facts.container_start import Start
+from gpudoctor.facts.docker import Docker
+from gpudoctor.judging.containers import cdi, runtime, toolkit
+from gpudoctor.judging.containers import daemon as daemons
+from gpudoctor.judging.containers.access import HOST_DRIVER
+from gpudoctor.model import Cause, Confidence, Finding, Problem, Skip, Status, Unavailable
+
+# Without these on the machine itself no container can have a GPU; the first that fails is the cause.
+DRIVER_CHECKS = (
+    *("wsl-driver", "wsl-gpu", "gpu-on-bus", "module-flavour", "kernel-module", "driver-version", "adapter-init"),
+    *("device-nodes", "nvml"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A container that did not start, on the host that its engine was asked from. names: what the message names."""
+
+    facts: Facts
+    start: Start
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the engine works on the host that was looked at: not behind ssh, nor outside of a container."""
+        try:
+            return self.facts.container.engine is None and (self.start.is_podman or not self.facts.engines.daemon_is_elsewhere)
+        except Skip:
+            return False
+
+    @property
+    def daemon(self) -> Docker:
+        """Docker's, whose toolkit lies on this host."""
+        daemon = daemons.running(self.facts)
+        if self.start.is_podman or daemon.is_podman:
+            raise Skip("it is Podman")
+        if daemon.is_desktop:
+            raise Skip("Docker Desktop brings its own toolkit")
+        return daemon
+
+
+def driver(case: Case) -> Finding | None:
+    """What the driver's own checks find: the container only says it again."""
+    for name in DRIVER_CHECKS:
+        with contextlib.suppress(Skip):
+            for finding in catalog.checks()[name].judge(case.facts):
+                if finding.problem.status is Status.FAIL and not finding.partial:
+                    return replace(HOST_DRIVER.found(finding.message), because=finding.problem.id)
+    return None
+
+
+# What only words tell of a driver or a GPU.
+BY_WORDS = (
+    *("gpu-lost", "gpu-answers-with-errors", "gpu-missing-from-driver", "module-of-another-kernel", "gpu-needs-reset"),
+    *("xid-79-fallen-off-bus", "xid-119-gsp-rpc-timeout", "xid-120-gsp-error", "xid-62-pmu-halt"),
+)
+
+
+def faults_of_driver() -> tuple[str, ...]:
+    """The problems that the driver's own checks may find, and those that a text may tell of."""
+    found = (problem.id for name in DRIVER_CHECKS for problem in catalog.checks()[name].problems)
+    return tuple(dict.fromkeys((*found, *BY_WORDS)))
+
+
+def shut_off(case: Case) -> Finding | None:
+    """Docker Desktop's virtual machine, a snap."""
+    if case.start.is_podman:
+        raise Skip("it is Podman")
+    finding = daemons.before_asking(case.facts)
+    if finding and finding.problem is not daemons.INVALID:
+        return finding
+    daemon = case.facts.engines.docker
+    return next(daemons.desktop(case.facts, daemon), None) if daemon and daemon.is_desktop else None
+
+
+def invalid_json(case: Case) -> Finding | None:
+    if case.start.is_podman:
+        raise Skip("it is Podman")
+    finding = daemons.before_asking(case.facts)
+    return finding if finding and finding.problem is daemons.INVALID else None
+
+
+def dead(case: Case) -> Finding | None:
+    return daemons.not_running(case.facts, case.facts.engines.docker)
+
+
+def old_engine(case: Case) -> Finding | None:
+    first = cdi.FIRST_WITH_CDI["podman" if case.start.is_podman else "docker"]
+    if not case.start.numbers or case.start.numbers >= first:
+        return None
+    return cdi.OLD_ENGINE.found(f"{case.start.name} knows no CDI devices", {"engine": case.start.name})
+
+
+def specifications(case: Case) -> dict[str, str]:
+    return cdi.effective(case.facts.engines.cdi_specs)
+
+
+def nothing_specified(case: Case) -> Finding | None:
+    return None if specifications(case) else replace(cdi.no_specification(), confidence=Confidence.CONFIRMED)
+
+
+def unreadable(case: Case) -> Finding | None:
+    return cdi.unreadable(specifications(case), "podman" if case.start.is_podman else "docker", case.start.numbers)
+
+
+def conflict(case: Case) -> Finding | None:
+    return cdi.in_conflict(specifications(case))
+
+
+def stale(case: Case) -> Finding | None:
+    found = (cdi.judge_one(case.facts, path, text) for path, text in specifications(case).items())
+    return next(filter(None, found), None)
+
+
+def misnamed(case: Case) -> Finding | None:
+    """What was asked for is none of the names in the specifications, which are up to date."""
+    known = {name for text in specifications(case).values() for name in cdi.names_of(text)}
+    asked = [name.partition("=")[2] for name in case.names if name.startswith("nvidia.com/gpu=")]
+    unknown = [name for name in asked if name not in known]
+    if not unknown or not known:
+        return None
+    words = f"there is no nvidia.com/gpu={', '.join(unknown)}; the names are {', '.join(sorted(known))}"
+    return cdi.UNKNOWN_DEVICE.found(words, {"asked": unknown, "names": sorted(known)})
+
+
+def _of_daemon(look: Callable[[Facts, Docker], Finding | None]) -> Callable[[Case], Finding | None]:
+    return lambda case: look(case.facts, case.daemon)
+
+
+def _hook_missing(case: Case) -> Finding | None:
+    return runtime.hook_missing(case.facts) if case.daemon else None
+
+
+def _hook_late(case: Case) -> Finding | None:
+    if case.facts.engines.toolkit_newer_than_daemon is None:
+        raise Unavailable("whether the hook was there when the daemon started cannot be seen")
+    return runtime.hook_came_late(case.facts)
+
+
+DRIVER = Cause(HOST_DRIVER, driver)
+DESKTOP = Cause(daemons.DESKTOP_LINUX, shut_off)
+SNAP = Cause(daemons.SNAP, shut_off)
+DAEMON_JSON = Cause(daemons.INVALID, invalid_json)
+DEAD = Cause(daemons.FAILED, dead)
+CONTEXT = Cause(daemons.CONTEXT_MISSING, lambda case: daemons.context_missing(case.facts))
+NO_PROGRAM = Cause(runtime.PROGRAM_MISSING, _of_daemon(runtime.program_missing))
+NO_TOOLKIT = Cause(runtime.MISSING, _of_daemon(runtime.toolkit_missing))
+NOT_REGISTERED = Cause(runtime.NOT_CONFIGURED, _of_daemon(runtime.not_known))
+NO_HOOK = Cause(runtime.NO_HOOK, _hook_missing)
+HOOK_LATE = Cause(runtime.NEWER, _hook_late)
+WRONG_ROOT = Cause(toolkit.WRONG_ROOT, lambda case: toolkit.wrong_root(case.facts))
+OLD_ENGINE = Cause(cdi.OLD_ENGINE, old_engine)
+CDI_OFF = Cause(cdi.OFF, lambda case: cdi.switched_off(case.daemon))
+NO_SPECIFICATION = Cause(cdi.NONE, nothing_specified)
+TOO_NEW = Cause(cdi.TOO_NEW, unreadable)
+CONFLICT = Cause(cdi.CONFLICT, conflict)
+STALE = Cause(cdi.STALE, stale)
+MISNAMED = Cause(cdi.UNKNOWN_DEVICE, misnamed)
+
+# The chain, in which each link stands on those before it.
+CHAIN = (
+    *(CONTEXT, DESKTOP, SNAP, DAEMON_JSON, DRIVER, NO_PROGRAM, NO_TOOLKIT, NOT_REGISTERED, WRONG_ROOT),
+    *(TOO_NEW, CONFLICT, STALE),
+)
+
+PODMAN_CHAIN = (DRIVER, TOO_NEW, CONFLICT, STALE)  # it has neither daemon nor runtime to choose
+
+
+def cdi_names(message: str) -> tuple[str, ...]:
+    """The devices that a message names: ("nvidia.com/gpu=0", "nvidia.com/gpu=7")."""
+    return tuple(re.findall(r"[\w.]+\.com/\w+=[\w.:-]+", message))
+
+
+def problems() -> tuple[Problem, ...]:
+    every = (*CHAIN, DEAD, NO_HOOK, HOOK_LATE, OLD_ENGINE, CDI_OFF, NO_SPECIFICATION, MISNAMED)
+    return tuple(dict.fromkeys(cause.problem for cause in every))

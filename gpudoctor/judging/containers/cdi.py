@@ -1,0 +1,211 @@
+"""What can be wrong with the CDI specifications of this host's GPUs, and with who reads them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.docker import Docker
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, fix_on
+
+RELEASES = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/release-notes.html"
+GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
+KIND = re.compile(r'"?kind"?\s*:\s*"?nvidia\.com/gpu\b')
+LIBRARY = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{2,}\.\d+(?:\.\d+)?)\b")
+NODE = re.compile(r"/dev/nvidia\d+\b")
+VERSION = re.compile(r'"?cdiVersion"?\s*:\s*["\']?v?(\d+\.\d+\.\d+)')
+NAME = re.compile(r'(?<![\w])["\']?name["\']?\s*:\s*["\']?([\w.:-]+)')
+# Version of a specification -> the first Docker and the first Podman that reads it. Podman 4.3.1 was tried.
+READ_SINCE = (((0, 6, 0), (25,), (4, 4)), ((0, 7, 0), (26, 1), (5, 1)))
+FIRST_WITH_CDI = {"docker": (25,), "podman": (4, 1)}
+
+STALE = Problem(
+    id="cdi-spec-stale",
+    title="The CDI specification describes another driver or other GPUs",
+    why="Containers that ask for the GPU by CDI are given files that are not there any more, or not all GPUs: they fail to start "
+    "or start with the wrong libraries.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Write it again, where it lies",
+            "sudo nvidia-ctk cdi generate --output=<file>",
+            verify="nvidia-ctk cdi list",
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+NONE = Problem(
+    id="cdi-spec-missing",
+    title="There is no CDI specification of the GPU",
+    why="An engine that gives GPUs by CDI (Podman always does) reads from a file which devices and libraries a GPU is made of. "
+    "That file was never written, or is gone: it knows no device nvidia.com/gpu.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Write it",
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            verify="nvidia-ctk cdi list",
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+TOO_NEW = Problem(
+    id="cdi-spec-too-new",
+    title="The CDI specification is of a version that this engine cannot read",
+    why="An engine that does not know the version drops the whole file, and only says that it knows no such device. NVIDIA's "
+    "toolkit 1.19.1 and later writes version 0.7.0, for Docker 26.1, Podman 5.1, containerd 1.7.16 and later.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(
+        Fix("Upgrade the engine", verify="nvidia-ctk cdi list"),
+        *fix_on(
+            "Go back to a toolkit that writes an older version, and write it again",
+            needs=("network",),
+            debian="sudo apt install --allow-downgrades nvidia-container-toolkit=1.18.2-1 nvidia-container-toolkit-base=1.18.2-1 "
+            "libnvidia-container-tools=1.18.2-1 libnvidia-container1=1.18.2-1 && sudo nvidia-ctk cdi generate --output=<file>",
+            rhel="sudo dnf downgrade nvidia-container-toolkit-1.18.2 nvidia-container-toolkit-base-1.18.2 "
+            "libnvidia-container-tools-1.18.2 libnvidia-container1-1.18.2 && sudo nvidia-ctk cdi generate --output=<file>",
+        ),
+    ),
+    references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860", RELEASES),
+)
+
+CONFLICT = Problem(
+    id="cdi-specs-conflict",
+    title="Two CDI specifications in one folder describe the same GPU",
+    why="An engine cannot know which of the two is right, and uses neither: it knows no such device, although both list it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(Fix("Move the one aside that is not kept up to date", "sudo mv <file> /root/", verify="nvidia-ctk cdi list"),),
+    references=("https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md",),
+)
+
+OFF = Problem(
+    id="docker-cdi-switched-off",
+    title="Docker's support for CDI is switched off",
+    why="Docker 25 to 28.1 reads CDI specifications only where daemon.json says so (features: cdi); 28.2 and later does by "
+    "itself, unless it is told not to.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Switch it on, and restart Docker (and with it its containers)",
+            "sudo nvidia-ctk runtime configure --runtime=docker --cdi.enabled && sudo systemctl restart docker",
+            risk="disruptive",
+            verify="docker info | grep -A 3 'CDI spec'",
+        ),
+        Fix("Ask for the GPU in another way", "docker run --rm --gpus all ubuntu nvidia-smi"),
+    ),
+    references=("https://docs.docker.com/build/building/cdi/",),
+)
+
+OLD_ENGINE = Problem(
+    id="engine-too-old-for-cdi",
+    title="The engine is too old for CDI",
+    why="CDI devices such as nvidia.com/gpu=all are understood by Docker 25 and Podman 4.1 and later. Older ones take the name "
+    "for a file, or for a driver that they do not have.",
+    action=Action.INSTALL,
+    fixes=(
+        Fix("With Docker: ask for the GPU in another way", "docker run --rm --gpus all ubuntu nvidia-smi"),
+        *fix_on(
+            "Upgrade the engine (Docker restarts, and with it its containers)",
+            risk="disruptive",
+            needs=("network",),
+            debian="sudo apt update && sudo apt install --only-upgrade docker-ce docker-ce-cli podman",
+            rhel="sudo dnf upgrade docker-ce docker-ce-cli podman",
+            suse="sudo zypper update docker podman",
+            arch="sudo pacman -Syu docker podman",
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+UNKNOWN_DEVICE = Problem(
+    id="cdi-device-unknown",
+    title="The CDI specification has no GPU of the name that was asked for",
+    why="Its names are all, the numbers of nvidia-smi (0, 1), MIG instances (0:0), and where the toolkit was told so UUIDs.",
+    action=Action.FIX_CONFIG,
+    fixes=(Fix("See which names there are, and ask for one of them", "nvidia-ctk cdi list"),),
+    references=(GUIDE,),
+)
+
+
+def effective(specifications: dict[str, str]) -> dict[str, str]:
+    """Those of NVIDIA's GPUs; where there is one in /var/run/cdi, it goes before those in /etc/cdi."""
+    gpus = {path: text for path, text in specifications.items() if KIND.search(text)}
+    running = {path: text for path, text in gpus.items() if path.startswith("/var/run/")}
+    return running or gpus
+
+
+def none_written(facts: Facts) -> Finding | None:
+    """Missed where somebody would read it: Podman beside no Docker, with the toolkit."""
+    uses_cdi = facts.engines.podman_installed and not facts.engines.docker_installed and facts.engines.program("nvidia-ctk")
+    return no_specification() if uses_cdi else None
+
+
+def no_specification() -> Finding:
+    return NONE.found("no specification of nvidia.com/gpu in /etc/cdi and /var/run/cdi", confidence=Confidence.LIKELY)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """(0, 7, 0) of "cdiVersion: 0.7.0"; empty where it says none."""
+    found = VERSION.search(text)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names of its devices: 0, 1, all, GPU-..."""
+    return tuple(dict.fromkeys(NAME.findall(text)))
+
+
+def unreadable(specifications: Mapping[str, str], engine: str, numbers: tuple[int, ...]) -> Finding | None:
+    """engine: docker or podman, of the version `numbers`."""
+    for path, text in specifications.items():
+        version = version_of(text)
+        for spec, docker, podman in READ_SINCE:
+            least = podman if engine == "podman" else docker
+            if numbers and version >= spec and numbers < least:
+                words = f"{path} is of version {dotted(version)}; {engine.title()} {dotted(numbers)} does not read it"
+                evidence = {"file": path, "version": dotted(version), "engine": engine, "needs": f"{engine} {dotted(least)}"}
+                return TOO_NEW.found(words, evidence)
+    return None
+
+
+def dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+def in_conflict(specifications: Mapping[str, str]) -> Finding | None:
+    """Two in one folder: a name of both is used by neither. Of two folders /var/run/cdi goes first."""
+    known: dict[tuple[str, str], str] = {}
+    for path, text in specifications.items():
+        for name in names_of(text):
+            first = known.setdefault((path.rpartition("/")[0], name), path)
+            if first != path:
+                return CONFLICT.found(f"{first} and {path} both describe nvidia.com/gpu={name}", {"file": path, "other": first})
+    return None
+
+
+def switched_off(daemon: Docker) -> Finding | None:
+    """A daemon that reads specifications says in which folders."""
+    if daemon.numbers < FIRST_WITH_CDI["docker"] or daemon.cdi_spec_dirs:
+        return None
+    return OFF.found(f"Docker {daemon.version} reads no folder of CDI specifications", {"docker": daemon.version})
+
+
+def judge_one(facts: Facts, path: str, text: str) -> Finding | None:
+    versions, nodes = set(LIBRARY.findall(text)), set(NODE.findall(text))
+    there, driver = set(facts.devices.gpu_nodes), facts.driver.library_version or facts.driver.module_version
+    words = []
+    if versions and versions != {driver}:
+        words.append(f"names driver {', '.join(sorted(versions))}, installed is {driver}")
+    if nodes - there:
+        words.append(f"names {', '.join(sorted(nodes - there))}, which is not there")
+    if nodes and there - nodes:
+        words.append(f"does not name {', '.join(sorted(there - nodes))}")
+    if not words:
+        return None
+    return STALE.found(f"{path} {' and '.join(words)}", {"file": path, "versions": sorted(versions), "driver": driver})

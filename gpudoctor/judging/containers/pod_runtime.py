@@ -1,0 +1,77 @@
+"""A pod that was given a GPU, and was started by a runtime that does not know how to bring it in. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Confidence, Finding, Fix, Problem, Skip
+
+LOOK = "kubectl exec POD -- nvidia-smi -L"
+# What the device plugin writes: the UUID of a GPU or a MIG device, its number, or the folder of its mounts.
+ASSIGNED = re.compile(r"(?:GPU|MIG)-[0-9a-f]|\d+(?:,\d+)*$|/var/run/nvidia-container-devices")
+RUNTIME = re.compile(r"(?m)^[^#\n]*\bruntimes\.[\"']?nvidia[\"']?\s*\]")
+DEFAULT = re.compile(r"(?m)^\s*default_runtime_name\s*=\s*[\"']([^\"']+)")
+CLASS = Fix(
+    "Once in the cluster: make the RuntimeClass, if there is none",
+    "kubectl get runtimeclass nvidia || printf 'apiVersion: node.k8s.io/v1\\nkind: RuntimeClass\\nmetadata: {name: nvidia}\\n"
+    "handler: nvidia\\n' | kubectl apply -f -",
+    verify="kubectl get runtimeclass",
+)
+IN_POD = Fix(
+    "Name it in the pod's spec (runtimeClassName: nvidia); of a deployment so (NAME: its name), a lone pod is created anew",
+    """kubectl patch deployment NAME -p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
+    risk="disruptive",
+    verify=LOOK,
+)
+OF_K3S = Fix(
+    "On the host instead, for all its pods (k3s; on an agent the service is k3s-agent)",
+    "sudo mkdir -p /etc/rancher/k3s && echo 'default-runtime: nvidia' | sudo tee -a /etc/rancher/k3s/config.yaml && "
+    "sudo systemctl restart k3s",
+    risk="disruptive",
+    verify="sudo grep default_runtime_name /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+)
+OF_CONTAINERD = Fix(
+    "On the host instead, for all its pods: make NVIDIA's runtime the default one",
+    "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
+    risk="disruptive",
+    verify="containerd config dump | grep default_runtime_name",
+)
+
+
+def without_runtime(facts: Facts, not_arrived: Problem, visible: str | None, words: str) -> Finding | None:
+    """Where the device plugin's variable is in the pod, and nothing else of the GPU."""
+    if visible is None or not ASSIGNED.match(visible.strip()):
+        return None
+    evidence: dict[str, object] = {"NVIDIA_VISIBLE_DEVICES": visible}
+    assigned = f"{words}, to which the device plugin assigned {visible}"
+    configured = node_config(facts)
+    if configured is None:
+        return of_pods(not_arrived, OF_K3S, OF_CONTAINERD).found(assigned, evidence, confidence=Confidence.LIKELY)
+    default = next((found[1] for text in configured.values() if (found := DEFAULT.search(text))), "runc")
+    if default == "nvidia":
+        return None
+    told = f"{assigned}; {', '.join(configured)} of the node has a runtime nvidia, but pods that name none get {default}"
+    problem = of_pods(not_arrived, OF_K3S if any("/k3s/" in path for path in configured) else OF_CONTAINERD)
+    return problem.found(told, {**evidence, "files": list(configured), "default_runtime": default})
+
+
+def of_pods(not_arrived: Problem, *for_all: Fix) -> Problem:
+    return replace(
+        not_arrived,
+        title="The pod was given a GPU, but was not started by NVIDIA's runtime",
+        why="The device plugin assigned a GPU, and wrote it into NVIDIA_VISIBLE_DEVICES. Only NVIDIA's runtime acts on that, and "
+        "brings in devices and libraries. It starts pods that name its RuntimeClass, or all where it is containerd's default.",
+        fixes=(CLASS, IN_POD, *for_all),
+        references=("https://docs.k3s.io/advanced", "https://github.com/k3s-io/k3s/issues/9702"),
+    )
+
+
+def node_config(facts: Facts) -> dict[str, str] | None:
+    """The files of the node's containerd, where one has NVIDIA's runtime; None where they are not known, or none has."""
+    try:
+        files = facts.host.engines.containerd_config
+    except Skip:
+        return None
+    return files if any(RUNTIME.search(text) for text in files.values()) else None

@@ -1,0 +1,189 @@
+"""What can keep Docker from finding NVIDIA's toolkit: it is missing, was not registered, or came too late. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.docker import Docker
+from gpudoctor.judging.containers.cdi import switched_off
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, Unavailable, fix_on
+
+GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+RUN = "docker run --rm --gpus all ubuntu nvidia-smi"
+REPOSITORY = "https://nvidia.github.io/libnvidia-container"
+KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+STANDARD_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/sbin")
+GPUS_BY_CDI = (29, 2)  # from where --gpus tries CDI first
+ROOTLESS = Fix(
+    "Register the runtime with the rootless daemon, which reads another file, and restart it",
+    "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json && systemctl --user restart docker",
+    risk="disruptive",
+    verify=RUN,
+)
+
+MISSING = Problem(
+    id="container-toolkit-missing",
+    title="NVIDIA's container toolkit is not installed",
+    why="The GPU works on this host and Docker is there, but without the toolkit no container can get the GPU, however "
+    "it is asked for.",
+    action=Action.INSTALL,
+    status=Status.WARN,
+    fixes=(
+        *fix_on(
+            "Install the toolkit from NVIDIA's repository and register it (Docker restarts, and with it its containers)",
+            verify=RUN,
+            risk="disruptive",
+            needs=("network",),
+            debian=f"curl -fsSL {REPOSITORY}/gpgkey | sudo gpg --dearmor -o {KEYRING} && "
+            f"curl -fsSL {REPOSITORY}/stable/deb/nvidia-container-toolkit.list | "
+            f"sed 's#deb https://#deb [signed-by={KEYRING}] https://#' | "
+            "sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list && "
+            f"sudo apt update && sudo apt install -y nvidia-container-toolkit && {CONFIGURE}",
+            rhel=f"curl -fsSL {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo | "
+            "sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo && "
+            f"sudo dnf install -y nvidia-container-toolkit && {CONFIGURE}",
+            suse=f"sudo zypper addrepo {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo && "
+            f"sudo zypper --gpg-auto-import-keys install -y nvidia-container-toolkit && {CONFIGURE}",
+            arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+        ),
+        Fix("Install nvidia-container-toolkit as NVIDIA's guide describes", verify=RUN, on=("other",)),
+    ),
+    references=(GUIDE,),
+)
+
+NOT_CONFIGURED = Problem(
+    id="docker-runtime-not-configured",
+    title="The running Docker daemon does not know NVIDIA's runtime",
+    why="The toolkit is installed, but the daemon was not told of it, was not restarted since, or reads another daemon.json.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Register the runtime and restart the daemon (and with it its containers)", CONFIGURE, risk="disruptive", verify=RUN),
+    ),
+    references=(GUIDE, "https://github.com/NVIDIA/nvidia-container-toolkit/issues/150"),
+)
+
+NEWER = Problem(
+    id="toolkit-newer-than-daemon",
+    title="Docker was started before NVIDIA's container toolkit was installed",
+    why="The daemon looks for the toolkit's hook only when it starts; until then --gpus finds nothing that gives a GPU.",
+    action=Action.RESTART_APP,
+    status=Status.WARN,
+    fixes=(Fix("Restart it (and with it its containers)", "sudo systemctl restart docker", risk="disruptive", verify=RUN),),
+)
+
+PROGRAM_MISSING = Problem(
+    id="nvidia-runtime-program-missing",
+    title="Docker was told of NVIDIA's runtime, but its program is gone",
+    why="daemon.json still names it, and the toolkit was removed, moved, or installed only in part: no container that asks for "
+    "this runtime starts. What is not found is the runtime, not the image's command.",
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install the toolkit anew, whole",
+            verify=RUN,
+            risk="disruptive",
+            needs=("network",),
+            debian=f"sudo apt install --reinstall nvidia-container-toolkit nvidia-container-toolkit-base && {CONFIGURE}",
+            rhel="sudo dnf reinstall nvidia-container-toolkit nvidia-container-toolkit-base || sudo dnf install "
+            f"nvidia-container-toolkit; {CONFIGURE}",
+            suse=f"sudo zypper install --force nvidia-container-toolkit && {CONFIGURE}",
+            arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+        ),
+        Fix(
+            "If no GPU is wanted any more: take the runtime (and default-runtime) out of it, then restart Docker",
+            "sudoedit /etc/docker/daemon.json && sudo systemctl restart docker",
+            risk="disruptive",
+            needs=("root",),
+        ),
+    ),
+    references=(GUIDE,),
+)
+
+NO_HOOK = Problem(
+    id="nvidia-hook-missing",
+    title="The toolkit's hook, which --gpus needs, is not installed",
+    why="The toolkit's base package alone gives containers their GPUs by CDI and by the runtime named nvidia. --gpus, and "
+    "the runtime in its older mode, need nvidia-container-runtime-hook as well.",
+    action=Action.INSTALL,
+    fixes=(
+        *fix_on(
+            "Install the whole toolkit, and restart Docker (and with it its containers)",
+            verify=RUN,
+            risk="disruptive",
+            needs=("network",),
+            debian="sudo apt install nvidia-container-toolkit && sudo systemctl restart docker",
+            rhel="sudo dnf install nvidia-container-toolkit && sudo systemctl restart docker",
+            suse="sudo zypper install nvidia-container-toolkit && sudo systemctl restart docker",
+            arch="sudo pacman -S nvidia-container-toolkit && sudo systemctl restart docker",
+        ),
+        Fix("Ask for the GPU by CDI (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"),
+    ),
+    references=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",),
+)
+
+
+def toolkit_missing(facts: Facts, daemon: Docker) -> Finding | None:
+    if facts.engines.toolkit_installed or facts.engines.program("nvidia-ctk") or gives_gpus(daemon):
+        return None
+    return MISSING.found(f"Docker {daemon.version}, but neither nvidia-ctk nor its hook", {"docker": daemon.version})
+
+
+def not_known(facts: Facts, daemon: Docker) -> Finding | None:
+    """The daemon has neither the runtime nor a CDI device; the hook alone is enough, if it was there in time."""
+    if gives_gpus(daemon):
+        return None
+    path, settings = facts.engines.daemon_json_path, facts.engines.daemon_json or {}
+    problem = replace(NOT_CONFIGURED, fixes=(ROOTLESS,)) if daemon.rootless else NOT_CONFIGURED
+    evidence = {"file": path, "runtimes": daemon.runtimes}
+    if "nvidia" in (settings.get("runtimes") or {}):
+        return problem.found(f"{path} names the nvidia runtime, but the daemon has not read it since: restart it", evidence)
+    if not facts.engines.program("nvidia-container-runtime-hook"):
+        if by_cdi := facts.engines.cdi_specs and switched_off(daemon):
+            return by_cdi
+        runtimes = ", ".join(daemon.runtimes)
+        return problem.found(
+            f"the daemon's runtimes are {runtimes}; {path} names none of NVIDIA's, and there is no hook", evidence
+        )
+    newer = facts.engines.toolkit_newer_than_daemon
+    if newer is None:
+        raise Unavailable("whether the hook was there when the daemon started cannot be seen")
+    if newer:
+        return NEWER.found("the hook was installed after dockerd had started", evidence, confidence=Confidence.LIKELY)
+    return None
+
+
+def gives_gpus(daemon: Docker) -> bool:
+    return "nvidia" in daemon.runtimes or has_cdi_devices(daemon)
+
+
+def has_cdi_devices(daemon: Docker) -> bool:
+    return any(device.startswith("nvidia.com/gpu") for device in daemon.discovered_devices)
+
+
+def program_missing(facts: Facts, daemon: Docker) -> Finding | None:
+    """The daemon's runtime is a program that is not where it was; one of its own path cannot be seen from here."""
+    told = daemon.runtime_programs.get("nvidia", "")
+    folder, _, name = told.rpartition("/")
+    if name != "nvidia-container-runtime" or folder not in ("", *STANDARD_FOLDERS) or facts.engines.program(name):
+        return None
+    words = f"the daemon's runtime nvidia is {told}, which is not on this host"
+    return PROGRAM_MISSING.found(words, {"program": told, "default_runtime": daemon.default_runtime})
+
+
+def hook_missing(facts: Facts) -> Finding | None:
+    """For --gpus. Docker 29.2 and later also takes the CDI hook."""
+    if facts.engines.program("nvidia-container-runtime-hook"):
+        return None
+    daemon = facts.engines.docker
+    if daemon and daemon.numbers >= GPUS_BY_CDI and facts.engines.program("nvidia-cdi-hook"):
+        return None
+    return NO_HOOK.found("there is no nvidia-container-runtime-hook on this host", {"docker": daemon.version if daemon else ""})
+
+
+def hook_came_late(facts: Facts) -> Finding | None:
+    """For --gpus: also where the runtime is known."""
+    if not facts.engines.toolkit_newer_than_daemon:
+        return None
+    return NEWER.found("the hook was installed after dockerd had started", {}, confidence=Confidence.LIKELY)

@@ -1,0 +1,1 @@
+"""Judges driver installations, kernel modules and NVIDIA services. Pure."""

@@ -1,0 +1,134 @@
+"""A module that is there and is not taken: built for another kernel, or shut out by a rule or a parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.driver.driver_packages import has_builder
+from gpudoctor.judging.driver.graphics_modes import ways_of
+from gpudoctor.model import Action, Finding, Fix, Problem, Skip, fix_on
+
+VERIFY = "modinfo -F vermagic nvidia; uname -r; nvidia-smi"
+ANEW = (
+    "sudo dkms remove nvidia/$(modinfo -F version nvidia) -k $(uname -r); "
+    "sudo dkms autoinstall -k $(uname -r) && sudo depmod -a && sudo modprobe nvidia"
+)
+BY_AKMODS = (
+    "sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force --rebuild || "
+    "sudo dkms install --force nvidia/$(modinfo -F version nvidia) -k $(uname -r)) && sudo depmod -a && sudo modprobe nvidia"
+)
+BUILD = fix_on(
+    "Build the modules anew for the running kernel, then load them",
+    verify=VERIFY,
+    risk="disruptive",
+    debian=f"sudo apt install linux-headers-$(uname -r); {ANEW}",
+    rhel=BY_AKMODS,
+    suse=ANEW,
+    arch="sudo pacman -S --needed linux-headers nvidia-open-dkms && sudo dkms autoinstall --force && sudo reboot",
+)
+INSTALLER = Fix("Modules of a .run installer: run it again for this kernel", "sudo sh NVIDIA-Linux-*.run", verify="nvidia-smi")
+UPGRADED = Fix("If the kernel was just upgraded: boot into it", "sudo reboot", verify="nvidia-smi")
+READY_MADE = (
+    Fix(
+        "Take the ready-made module for the running kernel, then reboot",
+        "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo depmod -a && sudo reboot",
+        verify=VERIFY,
+    ),
+    Fix(
+        "If there is none yet: one that is built here",
+        "sudo dnf install kernel-devel-$(uname -r) kmod-nvidia-open-dkms --allowerasing && sudo reboot",
+        verify=VERIFY,
+    ),
+)
+BOOT_IT = Fix(
+    "Or boot the kernel that it was built for", "sudo grubby --set-default=/boot/vmlinuz-<built_for> && sudo reboot", on=("rhel",)
+)
+
+OF_ANOTHER_KERNEL = Problem(
+    id="module-of-another-kernel",
+    title="The NVIDIA module on the disk was built for another kernel",
+    why="Module and kernel must be built from the same configuration, by the same compiler. The module was copied from another "
+    "kernel, or the kernel was replaced under the same name.",
+    action=Action.INSTALL,
+    fixes=(*BUILD, UPGRADED, INSTALLER),
+)
+
+LOGGED = (
+    r"nvidia[\w-]*: (?:disagrees about version of symbol|version magic '|Unknown symbol )"
+    r"|module nvidia\w*: \.gnu\.linkonce\.this_module section size must match"
+    r"|nvidia[\w.-]*['’\"]?: (?:Exec format error|Invalid module format)"
+)
+
+
+def of_another_kernel(facts: Facts) -> Finding | None:
+    """What the kernel says when it refuses the module. Other releases alone prove nothing: it may be meant for both."""
+    if not facts.driver.module_for_running_kernel:
+        return None
+    lines = facts.kernel_log.matching(LOGGED)
+    if not lines:
+        return None
+    built_for, running = _built_for(facts), facts.system.kernel
+    told = f"{running} refuses a module that was built for {built_for}" if built_for else f"{running} refuses the module"
+    evidence = {"log": lines[-1].text, "built_for": built_for, "running": running}
+    return replace(OF_ANOTHER_KERNEL, fixes=tuple(_fixes(facts, built_for))).found(f"{told}: {lines[-1].text}", evidence)
+
+
+def _built_for(facts: Facts) -> str | None:
+    """The kernel in the module's vermagic, if it is another one."""
+    try:
+        built_for = facts.driver.modinfo.get("vermagic", "").split(" ")[0]
+    except Skip:
+        return None
+    return built_for if built_for and built_for != facts.system.kernel else None
+
+
+def _fixes(facts: Facts, built_for: str | None) -> Iterator[Fix]:
+    yield from READY_MADE if facts.system.family == "rhel" and not has_builder(facts) else BUILD
+    if built_for:
+        yield BOOT_IT
+    yield INSTALLER
+
+
+TAKE_OUT = "sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d'"
+BLACKLISTED = Problem(
+    id="nvidia-module-blacklisted",
+    title="A rule keeps the nvidia module from loading",
+    why="A file in modprobe.d, or a parameter of the kernel, blacklists nvidia, so that it is never loaded.",
+    action=Action.FIX_CONFIG,
+    fixes=(Fix("Take the rule out, then load the module", f"{TAKE_OUT} <file> && sudo modprobe nvidia", verify="nvidia-smi"),),
+)
+BLACKLIST_RULE = r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false)|alias\s+nvidia\s+off)\s*$"
+
+
+def blacklisted(facts: Facts) -> Finding | None:
+    for path, text in facts.driver.modprobe_options.items():
+        if rule := re.search(BLACKLIST_RULE, text, re.M):
+            problem = replace(BLACKLISTED, fixes=(*ways_of(path, text), *BLACKLISTED.fixes))
+            return problem.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
+    return shut_out(facts)
+
+
+SHUT_OUT = re.compile(r"(?:^|\s)((?:module_blacklist|modprobe\.blacklist)=(?:\S*,)?nvidia(?:,\S*)?)(?=\s|$)")
+IN_GRUB = "sudo sed -i.bak 's/ *<parameter>//g' /etc/default/grub && "
+ON_COMMAND_LINE = fix_on(
+    "Take the parameter out, then reboot",
+    verify="cat /proc/cmdline; nvidia-smi",
+    undo="sudo cp /etc/default/grub.bak /etc/default/grub",
+    debian=f"{IN_GRUB}sudo update-grub && sudo reboot",
+    rhel="sudo grubby --update-kernel=ALL --remove-args=<parameter> && sudo reboot",
+    suse=f"{IN_GRUB}sudo grub2-mkconfig -o /boot/grub2/grub.cfg && sudo reboot",
+    arch=f"{IN_GRUB}sudo grub-mkconfig -o /boot/grub/grub.cfg && sudo reboot",
+)
+BY_HAND = Fix("Take the parameter out of the boot loader's configuration, then reboot", verify="cat /proc/cmdline; nvidia-smi")
+
+
+def shut_out(facts: Facts) -> Finding | None:
+    """A parameter of the kernel that keeps the module out. rd.driver.blacklist holds in the initramfs only."""
+    found = SHUT_OUT.search(facts.system.command_line)
+    if found is None:
+        return None
+    problem = replace(BLACKLISTED, fixes=(*ON_COMMAND_LINE, replace(BY_HAND, on=("other",))))
+    return problem.found(f"the kernel was started with {found[1]}", {"parameter": found[1]})

@@ -1,0 +1,1 @@
+"""Judges measured figures against datasheets, siblings and baselines. Pure."""

@@ -1,0 +1,220 @@
+"""GPUs that worked together: what they measured, what joins them, and the bus bandwidth of an all-reduce that it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.pcie_links import possible_width
+from gpudoctor.judging.measured import expect
+from gpudoctor.judging.measured.expect import NOTHING, Expected
+from gpudoctor.measure import index_of
+from gpudoctor.model import Skip
+
+NEAR = ("internal", "single switch", "switches")  # NVML's words for paths through which NCCL lets GPUs reach each other
+# Of what a PCIe link carries to the host: an all-reduce sends and receives at once, through host memory twice over it. Measured:
+# 0.57 on two H200 through host memory, 0.5 to 1 on RTX 4090 and RTX PRO 6000.
+DIRECT_SHARE, THROUGH_HOST_SHARE = 0.55, 0.25
+WORKLOAD = "distributed"
+JUDGED_BYTES = 256 << 20  # less is a matter of latency
+LONG_MICROSECONDS = 10_000  # no latency
+
+
+class Session(NamedTuple):
+    """What the ranks measured together. gpus: NVML's indices."""
+
+    facts: Facts
+    values: dict[str, Any]
+    gpus: tuple[int, ...]
+
+    @classmethod
+    def of(cls, facts: Facts) -> Session:
+        (run,) = facts.measured.runs(WORKLOAD)
+        if "connected" not in run.values:
+            raise Skip("the ranks did not find each other: see measurements", Skip.NO_ANSWER)
+        return cls(facts, dict(run.values), tuple(facts.measured.plan["gpus"]))
+
+    @property
+    def linked(self) -> bool | None:
+        return is_linked(self.facts, self.gpus)
+
+    @property
+    def sizes(self) -> list[tuple[str, dict[str, Any]]]:
+        """The all-reduces, smallest first."""
+        found = [(name, values) for name, values in self.values.items() if name.startswith("all-reduce ")]
+        return sorted(found, key=lambda entry: int(entry[1]["bytes"]))
+
+    @property
+    def judged(self) -> tuple[str, dict[str, Any]] | None:
+        """The largest size, if it is large enough to say something about the links, or took that long."""
+        last = self.sizes[-1] if self.sizes else None
+        large = last and (last[1]["bytes"] >= JUDGED_BYTES or last[1]["microseconds"] >= LONG_MICROSECONDS)
+        return last if large else None
+
+    @property
+    def wrong_sums(self) -> dict[int, dict[str, int]]:
+        """GPU (NVML's index) -> size -> how many of its sums were wrong, where any was."""
+        order = ["8 B", *(name.partition(" ")[2] for name, _ in self.sizes)]
+        found = {}
+        for name, values in sorted(self.values.items()):
+            counts = values.get("wrong_elements", {}) if name.startswith("rank ") else {}
+            if any(counts.values()):
+                gpu = index_of(self.facts, self.facts.cuda.devices[values["gpu"]])
+                found[gpu] = {size: counts[size] for size in [*order, *counts] if counts.get(size)}
+        return found
+
+    @property
+    def seen(self) -> dict[str, dict[str, Any]]:
+        """GPU -> what the sampler saw during the judged size; Skip where nobody looked."""
+        found: dict[str, dict[str, Any]] = self.judged[1].get("during", {}) if self.judged else {}
+        if not found:
+            raise Skip("the clocks were not watched", Skip.NO_ANSWER)
+        return found
+
+    @property
+    def connections(self) -> dict[str, int]:
+        """`P2P/CUMEM` ... -> channels; empty where NCCL's log is not known."""
+        return dict(self.values.get("nccl", {}).get("connections", {}))
+
+    @property
+    def way(self) -> str:
+        return ", ".join(f"{name} ({count} channels)" for name, count in self.connections.items())
+
+    @property
+    def settings(self) -> dict[str, tuple[str, str]]:
+        """NCCL's variables -> value, and the problem of nccl-environment that tells of it; also those in its log alone."""
+        logged = {name: (value, "") for name, value in self.values.get("nccl", {}).get("settings", {}).items()}
+        known = self.facts.environment.nccl
+        files = "nccl-conf-leftovers"
+        return logged | {
+            name: (setting.value, "nccl-env-leftovers" if setting.source == "environment" else files)
+            for name, setting in known.items()
+        }
+
+
+def links_to(facts: Facts, index: int, others: Sequence[int]) -> list[NvLink]:
+    """The active NVLinks of a GPU that lead to one of the others, directly or through a switch."""
+    known = [found for other in others if (found := expect.gpu(facts, other))]
+    addresses = {gpu.bus_id for gpu in known}
+    through = all(any(link.remote == "switch" for link in active_links(facts, other)) for other in others)
+    return [
+        link for link in active_links(facts, index) if link.remote_bus_id in addresses or (through and link.remote == "switch")
+    ]
+
+
+def active_links(facts: Facts, index: int) -> list[NvLink]:
+    """None where NVML has no answer."""
+    gpu = expect.gpu(facts, index)
+    try:
+        return [link for link in gpu.nvlinks if link.active] if gpu else []
+    except Skip:
+        return []
+
+
+def is_linked(facts: Facts, indices: Sequence[int]) -> bool | None:
+    """Whether NVLinks join each GPU to each other one; None where they join some of them."""
+    pairs = [bool(links_to(facts, one, [other])) for one, other in permutations(indices, 2)]
+    return all(pairs) if all(pairs) or not any(pairs) else None
+
+
+def bus_gb_per_s(facts: Facts, indices: Sequence[int]) -> Expected:
+    """What a large all-reduce among these GPUs reaches; NOTHING where NVLink joins only some of them."""
+    linked = is_linked(facts, indices)
+    if linked is None:
+        return NOTHING
+    each = [_over_nvlink(facts, index, indices) if linked else _over_pcie(facts, index, indices) for index in indices]
+    return min(each, key=lambda expected: expected.value or 0)
+
+
+def _over_nvlink(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
+    links = links_to(facts, index, [other for other in indices if other != index])
+    version = max((int(float(link.version)) for link in links if link.version), default=0)
+    nominal, shares = knowledge.nvlink_gb_per_s(version, 1), knowledge.nvlink_shares(version)
+    if nominal is None or shares is None:
+        return NOTHING
+    # Some boards run their links more slowly than others of the same version: GeForce RTX 3090 at 14 GB/s.
+    rate = sum(min(nominal, link.mb_per_s / 1000 if link.mb_per_s else nominal) for link in links)
+    return Expected(rate * shares[1], f"{shares[1]:.0%} of NVLink {version} × {len(links)} links: {rate:.3g}")
+
+
+def _over_pcie(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
+    host = expect.pcie_gb_per_s(facts, index)
+    if host.value is None:
+        return NOTHING
+    try:
+        topology, p2p = facts.nvml.topology, facts.nvml.p2p
+    except Skip:
+        return NOTHING
+    pairs = list(permutations(indices, 2))
+    direct = all(p2p.get(pair) == "ok" and topology.get((min(pair), max(pair))) in NEAR for pair in pairs)
+    share, way = (DIRECT_SHARE, "directly") if direct else (THROUGH_HOST_SHARE, "through host memory")
+    return Expected(host.value * share, f"{share:.0%}, {way}, of what its PCIe link carries: {host.value:.1f}")
+
+
+class LowLink(NamedTuple):
+    """A GPU's PCIe link that ran below what it can do. because: the problem of another check that tells of it."""
+
+    gpu: int
+    words: str
+    because: str
+
+
+def low_link(facts: Facts, index: int, during: Mapping[str, Any]) -> LowLink | None:
+    """during: what the sampler saw; Skip where it did not see the link."""
+    gpu = expect.gpu(facts, index)
+    width, generation = during.get("pcie_width"), during.get("pcie_generation")
+    if gpu is None or not width or not generation:
+        raise Skip("the link was not watched", Skip.NO_ANSWER)
+    possible, fastest = possible_width(facts, gpu), gpu.maximum_pcie_generation
+    if width >= possible and generation >= fastest:
+        return None
+    because = "pcie-width-downgraded" if width < possible else "pcie-link-low-while-copying"
+    return LowLink(index, f"GPU {index}'s link ran at generation {generation} x{width} of {fastest} x{possible}", because)
+
+
+class SlowPair(NamedTuple):
+    """The share of what joins two GPUs that a copy from one to the other got."""
+
+    share: float
+    words: str
+
+
+def slowest_pair(facts: Facts, indices: Sequence[int]) -> SlowPair | None:
+    """Of the pairs that NVLink joins; None where none was measured."""
+    found = []
+    for (one, other), values in copies(facts).items():
+        expected = _copy_over_nvlink(facts, one, other) if {one, other} <= set(indices) and not values.get("refused") else None
+        if expected:
+            words = f"a copy from GPU {one} to {other} got {values['gb_per_s']:.0f} of {expected:.0f} GB/s"
+            found.append(SlowPair(values["gb_per_s"] / expected, words))
+    return min(found, default=None)
+
+
+def copies(facts: Facts) -> dict[tuple[int, int], dict[str, Any]]:
+    """What peer-transfers measured, by sender and receiver; empty where it was not measured."""
+    try:
+        (run,) = facts.measured.runs("peer-transfers")
+        devices = [index_of(facts, device) for device in facts.cuda.devices]
+    except Skip:
+        return {}
+    names = [(name.partition(">"), values) for name, values in run.values.items()]
+    return {
+        (devices[int(one)], devices[int(other)]): values for (one, _, other), values in names if one.isdigit() and other.isdigit()
+    }
+
+
+def _copy_over_nvlink(facts: Facts, one: int, other: int) -> float | None:
+    links = links_to(facts, one, [other])
+    version = max((int(float(link.version)) for link in links if link.version), default=0)
+    rate, shares = knowledge.nvlink_gb_per_s(version, len(links)), knowledge.nvlink_shares(version)
+    return rate * shares[0] if rate and shares else None
+
+
+def damage(facts: Facts) -> str:
+    """The problem of peer-transfers that explains wrong sums: "" if it found its data right."""
+    keys = ("wrong_words", "wrong_words_by_kernels")
+    return "peer-copy-damages-data" if any(values.get(key) for values in copies(facts).values() for key in keys) else ""

@@ -1,0 +1,72 @@
+"""Why the host's side of work on a GPU is slow: a variable of the environment, too few processors, a virtual machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured.shortfalls import Shortfall
+from gpudoctor.judging.measured.slowness import CAUSES, Slow
+from gpudoctor.model import Cause, Confidence, Finding, Problem, Skip, first_cause
+
+# Variable -> the problem of cuda-environment that explains it.
+VARIABLES = {
+    "CUDA_LAUNCH_BLOCKING": "cuda-launch-blocking-left-on",
+    "NSIGHT_CUDA_DEBUGGER": "cuda-debug-variable-left-on",
+    "CUDA_PROFILE": "cuda-debug-variable-left-on",
+    "COMPUTE_PROFILE": "cuda-debug-variable-left-on",
+    "CUDA_INJECTION64_PATH": "cupti-multiple-subscribers",
+}
+
+
+def judge(facts: Facts, shortfalls: Iterable[Shortfall], problem: Problem, causes: Sequence[Cause] = CAUSES) -> Iterator[Finding]:
+    """For each GPU that falls short one finding, with its cause: the host's first, then `causes` of the GPU's."""
+    found: dict[int, list[Shortfall]] = {}
+    for shortfall in shortfalls:
+        found.setdefault(shortfall.figure.gpu or 0, []).append(shortfall)
+    for index, all in found.items():
+        ordered = sorted(all, key=lambda shortfall: shortfall.share / shortfall.limit)
+        slow = Slow(facts, index, ordered[0], ordered)
+        cause = host_cause(slow, problem)
+        unknown = slow.found(problem, "")
+        yield from [cause] if cause else (virtual(facts, finding) for finding in first_cause(causes, slow, unknown))
+
+
+def host_cause(slow: Slow, problem: Problem) -> Finding | None:
+    for look in (variable, few_processors):
+        with contextlib.suppress(Skip):
+            finding = look(slow, problem)
+            if finding:
+                return finding
+    return None
+
+
+def variable(slow: Slow, problem: Problem) -> Finding | None:
+    for name, because in VARIABLES.items():
+        value = slow.facts.environment.get(name)
+        if value and value.strip() != "0":
+            return slow.found(problem, f"{name}={value} is set", because)
+    return None
+
+
+def few_processors(slow: Slow, problem: Problem) -> Finding | None:
+    limits = slow.facts.limits
+    if len(limits.cpus) == 1 < limits.cpu_count:
+        return slow.found(problem, f"this process may use 1 of {limits.cpu_count} CPUs", "cpu-affinity-narrow")
+    if limits.cgroup_cpus is not None and limits.cgroup_cpus < 1:
+        return slow.found(problem, f"its cgroup leaves it {limits.cgroup_cpus:g} CPUs", "cpu-quota-below-one")
+    return None
+
+
+def virtual(facts: Facts, finding: Finding) -> Finding:
+    """Where no cause was found: that this is a virtual machine."""
+    hypervisor = None
+    with contextlib.suppress(Skip):
+        hypervisor = facts.system.hypervisor
+    if not hypervisor or finding.confidence is not Confidence.UNKNOWN:
+        return finding
+    kind = "" if hypervisor == "unknown" else f" ({hypervisor})"
+    words = f"{finding.message}; this is a virtual machine{kind}, whose host may delay it"
+    return replace(finding, message=words, confidence=Confidence.LIKELY)

@@ -1,0 +1,90 @@
+"""Which figures fall short: of what is expected, of the other GPUs of this machine, or of what this GPU reached before."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.measured import expect
+from gpudoctor.model import Figure, Skip
+
+WARN = 0.85  # of what a healthy GPU of this kind reaches; the tables' shares are not sharper
+FAIL = 0.6
+SIBLING = 0.9  # of the median of the same GPUs here, or of this GPU's own baseline
+LOOSE = 0.7  # likewise, of figures without an expectation: they come from kernels of a tenth of a millisecond, which vary
+
+
+class Shortfall(NamedTuple):
+    """A figure that is too low by one rule: `share` of what that rule expects, where `limit` would do."""
+
+    figure: Figure
+    share: float
+    limit: float
+    rule: str
+
+    @property
+    def is_failure(self) -> bool:
+        return self.share < FAIL
+
+    @property
+    def words(self) -> str:
+        figure = self.figure
+        return f"{figure.what} {digits(figure.value)} {figure.unit}, {self.share:.0%} of {self.rule}"
+
+
+def digits(value: float) -> str:
+    """Three of them, or all before the point."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def between(values: Sequence[float], places: int = 0) -> str:
+    """`392 to 398`, or `392` where that is all. places: behind the point."""
+    low, high = (f"{value:.{places}f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
+    """Every figure that falls short, by the rule that it misses most."""
+    alike: dict[tuple[str, str], list[Figure]] = {}
+    for figure in figures:
+        alike.setdefault((figure.what, _kind(facts, figure.gpu)), []).append(figure)
+    for figure in figures:
+        siblings = alike[figure.what, _kind(facts, figure.gpu)]
+        missed = [shortfall for shortfall in by_each_rule(facts, figure, siblings) if shortfall.share < shortfall.limit]
+        if missed:
+            yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
+
+
+def by_each_rule(facts: Facts, figure: Figure, alike: Iterable[Figure]) -> Iterator[Shortfall]:
+    """Datasheet or link, siblings, baseline: as many as apply. alike: the same figure of all GPUs of its kind."""
+    if figure.share is not None:
+        yield Shortfall(figure, figure.share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
+    if figure.gpu is None or figure.less_is_better:  # short times depend on what the processor does meanwhile
+        return
+    close = SIBLING if figure.expected else LOOSE
+    named = _kind(facts, figure.gpu)
+    siblings = [other.value for other in alike if named and other.gpu != figure.gpu]
+    if siblings:
+        median = statistics.median([*siblings, figure.value])
+        rule = f"the {digits(median)} that this machine's {len(siblings) + 1} GPUs reach (median)"
+        yield Shortfall(figure, figure.value / median, close, rule)
+    before = baseline(facts, figure)
+    if before:
+        yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
+
+
+def _kind(facts: Facts, gpu: int | None) -> str:
+    """The name of the GPU; "" where it is not known, and nothing is its sibling."""
+    device = None if gpu is None else expect.device(facts, gpu)
+    return device.name if device else ""
+
+
+def baseline(facts: Facts, figure: Figure) -> float | None:
+    """What this very GPU reached when its baseline was saved."""
+    known = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
+    try:
+        return facts.baseline.get(known.uuid, {}).get(figure.what) if known else None
+    except Skip:
+        return None

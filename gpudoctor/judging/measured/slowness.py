@@ -1,0 +1,214 @@
+"""Why a GPU is slow: causes that many checks share, in the order in which a good engineer rules them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.judging.measured import expect, faults
+from gpudoctor.judging.measured.shortfalls import Shortfall, shortfalls
+from gpudoctor.model import Cause, Confidence, Figure, Finding, Problem, Skip, Status, first_cause
+
+IDLE, CLOCK_SETTING, POWER_CAP, HARDWARE, SYNC_BOOST, THERMAL, HARDWARE_THERMAL, POWER_BRAKE = (1 << bit for bit in range(8))
+OFTEN = 0.2  # of the samples: what was seen less often does not slow a measurement down
+MOSTLY = 0.5
+SHOWN = 3  # wrong results that a message names
+CLOCK_SHARE = 0.85  # of the highest clock: a GPU under load that runs slower is held down by something
+LIMIT_SHARE = 0.97  # of the default power limit
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A GPU whose figures fall short, `worst` first, and what the sampler saw during the worst one that it saw."""
+
+    facts: Facts
+    index: int
+    worst: Shortfall
+    all: Sequence[Shortfall]
+
+    @cached_property
+    def gpu(self) -> Gpu | None:
+        return expect.gpu(self.facts, self.index)
+
+    @cached_property
+    def during(self) -> dict[str, Any]:
+        """Skip where nobody looked: then no cause is ruled out."""
+        if not self.seen:
+            raise Skip("the clocks were not watched", Skip.NO_ANSWER)
+        return self.seen
+
+    @cached_property
+    def seen(self) -> dict[str, Any]:
+        """Some kernels are over before the next sample."""
+        return next((shortfall.figure.during for shortfall in self.all if shortfall.figure.during), {})
+
+    def reason(self, bit: int) -> float:
+        """The share of the time in which the clocks were held down for this reason."""
+        share: float = self.during["reasons"].get(f"{bit:#x}", 0.0)
+        return share
+
+    @cached_property
+    def words(self) -> str:
+        more = len(self.all) - 1
+        return f"GPU {self.index}: {self.worst.words}" + (f", and {more} more figure{'s' * (more > 1)}" if more else "")
+
+    def found(
+        self, problem: Problem, words: str, because: str = "", confidence: Confidence = Confidence.CONFIRMED, **more: Any
+    ) -> Finding:
+        evidence = {**self.evidence, **more}
+        message = f"{self.words}; {words}" if words else self.words
+        return replace(problem.found(message, evidence, self.index, confidence, partial=True), because=because)
+
+    @cached_property
+    def evidence(self) -> dict[str, Any]:
+        seen: dict[str, Any] = {
+            name: self.seen[name] for name in ("sm_mhz", "memory_mhz", "watts", "celsius") if name in self.seen
+        }
+        reasons = [reason.name for bit in self.seen.get("reasons", {}) for reason in knowledge.clock_reasons(int(bit, 16))]
+        figures = [shortfall.words for shortfall in self.all]
+        return {"index": self.index, "address": self.address, "figures": figures, **seen, "clock_reasons": reasons}
+
+    @property
+    def address(self) -> str:
+        try:
+            return self.gpu.bus_id if self.gpu else str(self.index)
+        except Skip:
+            return str(self.index)
+
+
+def shared(slow: Slow) -> Finding | None:
+    others = slow.during.get("others", ())
+    if not others:
+        return None
+    names = ", ".join(f"{other['name']} (pid {other['pid']}, {other['mib']} MiB)" for other in others)
+    pids = ",".join(str(other["pid"]) for other in others)
+    return slow.found(faults.SHARED, f"{names} was at work on it too", because="other-process-using-gpu", pids=pids)
+
+
+def braked(slow: Slow) -> Finding | None:
+    if slow.reason(POWER_BRAKE) < OFTEN:
+        return None
+    words = f"the power brake was on in {slow.reason(POWER_BRAKE):.0%} of the time"
+    return slow.found(faults.BRAKE, words, because="hw-power-brake")
+
+
+def hot(slow: Slow) -> Finding | None:
+    share = max(slow.reason(THERMAL), slow.reason(HARDWARE_THERMAL))
+    if share < OFTEN:
+        return None
+    words = f"slowed down by heat in {share:.0%} of the time, at up to {slow.during.get('celsius', '?')} °C"
+    return slow.found(faults.HOT, words, because="hw-thermal-slowdown" if was_hot(slow) else "sw-thermal-slowdown")
+
+
+def was_hot(slow: Slow) -> bool:
+    """Whether the hardware held it down already before the measurements."""
+    try:
+        return slow.gpu is not None and bool(slow.gpu.clock_reasons & HARDWARE_THERMAL)
+    except Skip:
+        return False
+
+
+def low_clocks(slow: Slow) -> Finding | None:
+    if slow.gpu is None or slow.reason(POWER_CAP) >= OFTEN:
+        return None
+    highest = dict(slow.gpu.maximum_clocks_mhz)
+    sheet = expect.board(slow.facts, slow.index)
+    if sheet and sheet.boost_mhz and "sm" in highest:  # GeForce can be clocked far above what it is sold for
+        highest["sm"] = min(highest["sm"], sheet.boost_mhz)
+    for name, reading in (("sm", "sm_mhz"), ("memory", "memory_mhz")):
+        clock, top = slow.during.get(reading), highest.get(name)
+        if clock and top and clock < CLOCK_SHARE * top:
+            words = f"its {name} clock was {clock:.0f} MHz of {top} MHz"
+            return slow.found(faults.LOW_CLOCKS, words, because="application-clocks-lowered")
+    return None
+
+
+def power(slow: Slow) -> Finding | None:
+    if slow.gpu is None or slow.reason(POWER_CAP) < OFTEN:
+        return None
+    return lowered(slow, slow.gpu) or at_its_limit(slow, slow.gpu)
+
+
+def lowered(slow: Slow, gpu: Gpu) -> Finding | None:
+    """Laptops have no default limit."""
+    try:
+        limit, default = gpu.enforced_power_limit_watts, gpu.default_power_limit_watts
+    except Skip:
+        return None
+    if limit >= LIMIT_SHARE * default:
+        return None
+    words = f"its power limit is {limit:.0f} W of {default:.0f} W"
+    return slow.found(faults.LOWERED, words, because="sw-power-cap-low-limit", default_watts=round(default))
+
+
+def at_its_limit(slow: Slow, gpu: Gpu) -> Finding | None:
+    if slow.reason(POWER_CAP) < MOSTLY:
+        return None
+    clock, top = slow.during.get("sm_mhz"), gpu.maximum_clocks_mhz.get("sm")
+    if not clock or not top or clock >= CLOCK_SHARE * top:
+        return None
+    words = f"at {slow.during.get('watts', 0):.0f} W its SM clock was {clock:.0f} MHz of {top} MHz"
+    return slow.found(faults.POWER, words, confidence=Confidence.LIKELY)
+
+
+CAUSES = (
+    Cause(faults.SHARED, shared),
+    Cause(faults.BRAKE, braked),
+    Cause(faults.HOT, hot),
+    Cause(faults.LOW_CLOCKS, low_clocks),
+    Cause(faults.POWER, power),
+)
+
+
+def judge(
+    facts: Facts, figures: Iterable[Figure], causes: Sequence[Cause] = (), otherwise: Problem = faults.SLOW
+) -> Iterator[Finding]:
+    """Wrong results, and for each GPU that falls short one finding with its cause; `causes` of the check's own come first.
+
+    otherwise: where no cause is found; it fails instead of warning where a figure is below limits.FAIL.
+    """
+    figures = tuple(figures)
+    yield from wrong_results(facts, figures)
+    found: dict[int, list[Shortfall]] = {}
+    for shortfall in shortfalls(facts, figures):
+        found.setdefault(shortfall.figure.gpu or 0, []).append(shortfall)
+    for index, all in found.items():
+        ordered = sorted(all, key=lambda shortfall: shortfall.share / shortfall.limit)
+        slow = Slow(facts, index, ordered[0], ordered)
+        problem = replace(otherwise, status=Status.FAIL) if ordered[0].is_failure else otherwise
+        unknown = slow.found(problem, "")
+        yield from first_cause((*causes, *CAUSES), slow, unknown)
+
+
+def wrong_results(facts: Facts, figures: Iterable[Figure]) -> Iterator[Finding]:
+    """One finding for each GPU that computed something wrong."""
+    found: dict[int | None, list[Figure]] = {}
+    for figure in figures:
+        if figure.wrong:
+            found.setdefault(figure.gpu, []).append(figure)
+    for gpu, (first, *rest) in found.items():
+        finding = wrong(first)
+        more = "".join(f"; {figure.what}: {figure.wrong}" for figure in rest[: SHOWN - 1])
+        more += f"; and {len(rest) - SHOWN + 1} more" * (len(rest) >= SHOWN)
+        because = "gpu-memory-wrong" if has_wrong_memory(facts, gpu) else ""
+        yield replace(finding, message=finding.message + more, because=because)
+
+
+def has_wrong_memory(facts: Facts, gpu: int | None) -> bool:
+    """Whether the check memory-pattern found that this GPU's memory does not hold what is written to it."""
+    try:
+        patterns = [result for run in facts.measured.runs("memory-pattern") if run.gpu == gpu for result in run.values.values()]
+    except Skip:
+        return False
+    return any(isinstance(result, dict) and result.get("wrong_words") for result in patterns)
+
+
+def wrong(figure: Figure) -> Finding:
+    where = "" if figure.gpu is None else f"GPU {figure.gpu}: "
+    evidence = {"index": figure.gpu or 0}
+    return faults.WRONG.found(f"{where}{figure.what}: {figure.wrong}", evidence, figure.gpu, partial=True)

@@ -1,0 +1,1 @@
+"""Judges Python environments and the libraries of frameworks. Pure."""

@@ -1,0 +1,142 @@
+"""What the words of programs mean: every known message in the texts that were given, as a finding. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpudoctor.facts.texts import Passage, Text
+from gpudoctor.judging.texts.first_errors import first_error, last_error
+from gpudoctor.knowledge.messages import Message, messages
+from gpudoctor.model import Confidence, Finding, Problem, Status
+
+_NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in what kubectl describes
+
+MOST_SAID = 300  # characters of a message that is quoted
+
+
+class Match(NamedTuple):
+    """A message where it was first found. said: the line; groups: the pattern's; times: in how many places it stands."""
+
+    message: Message
+    text: Text
+    line: int
+    said: str
+    groups: dict[str, str]
+    times: int
+
+
+def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
+    """One finding per problem, in the order in which the texts name them; several messages may name the same."""
+    texts = tuple(texts)
+    named: dict[str, list[Match]] = {}
+    for match in matches(texts):
+        named.setdefault(match.message.problem, []).append(match)
+    wrappers = {id for id, found in named.items() if all(match.message.wraps for match in found)}
+    causes = {cause for id in wrappers for match in named[id] for cause in match.message.causes}
+    told = [id for id, found in named.items() if id not in wrappers and not _is_clue(found)]
+    failures = [id for id in told if problems[id].status is Status.FAIL or id in causes or _fails(named[id])]
+    xids = [id for id in problems if id.startswith(("xid-", "sxid-"))]
+    for id, found in named.items():
+        finding = _finding(problems[id], found)
+        wrapped = [other for other in (*failures, *xids) if id in wrappers and other not in finding.causes]
+        yield replace(finding, causes=(*finding.causes, *wrapped))
+    if not failures:
+        yield from first_error(texts, [match.message for id in wrappers for match in named[id]], problems)
+    if not any(id in named for id in (*failures, *wrappers)):
+        yield from last_error(texts, problems)
+
+
+def matches(texts: Iterable[Text]) -> list[Match]:
+    """Every message that is known, once for each text."""
+    found = [match for text in texts for message in messages() if (match := _match(message, text))]
+    return sorted(found, key=lambda match: match.line)
+
+
+def _match(message: Message, text: Text) -> Match | None:
+    first: tuple[Passage, re.Match[str]] | None = None
+    count = 0
+    for place, passage in enumerate(text.passages):
+        if not any(literal in passage.text for literal in message.literals):
+            continue
+        for match in message.regex.finditer(passage.text):
+            if message.over and message.ended_well(match.groupdict(), _after(text, place, match.end())):
+                continue
+            if any(begin <= passage.line_of(match.start()) <= end for begin, end in text.of_passed_tests):
+                continue
+            first = first or (passage, match)
+            count += 1
+    if first is None or (message.unless and any(re.search(message.unless, passage.text) for passage in text.passages)):
+        return None
+    passage, match = first
+    groups = {name: value.strip() for name, value in match.groupdict().items() if value}
+    return Match(message, text, passage.line_of(match.start()), _said(passage.text, match), groups, count)
+
+
+def _after(text: Text, place: int, end: int) -> str:
+    """What the text tells after a place in a passage, of the same thing."""
+    passage, *others = text.passages[place:]
+    after = "\n".join((passage.text[end:], *(other.text for other in others)))
+    return _NEXT_OBJECT.split(after, maxsplit=1)[0]
+
+
+def _said(text: str, match: re.Match[str]) -> str:
+    """The lines of a match; of very long ones what is around it."""
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    end = len(text) if end < 0 else end
+    room = max(MOST_SAID - (match.end() - match.start()), 0) // 2
+    if end - start <= MOST_SAID:
+        return " ".join(text[start:end].split())
+    first, last = max(start, match.start() - room), min(end, match.end() + room)
+    said = " ".join(text[first:last].split())
+    said = said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 2]} … {said[-MOST_SAID // 2 :]}"
+    return "… " * (first > start) + said + " …" * (last < end)
+
+
+def _finding(problem: Problem, found: list[Match]) -> Finding:
+    """As sure as the surest message; its causes are those that every doubt leaves."""
+    surest = max(found, key=lambda match: _SURE.index(match.message.confidence))
+    message = surest.message
+    evidence: dict[str, Any] = {**surest.groups, "said": surest.said, "where": f"{surest.text.name}, line {surest.line}"}
+    others = [match.said for match in found if match is not surest and match.said != surest.said]
+    if others:
+        evidence["also_said"] = others
+    if surest.times > 1:
+        evidence["times"] = surest.times
+    causes = tuple(dict.fromkeys(id for match in found for id in match.message.causes if id != problem.id))
+    if message.confidence != "confirmed" and causes:
+        evidence["could_be"] = list(causes)
+    if message.decide and message.confidence != "confirmed":
+        evidence["decide"] = message.decide
+    words = _UNTOLD.sub("", message.words.format_map(_Named(surest.groups)))
+    confidence = Confidence(message.confidence)
+    status = Status.FAIL if _fails(found) else problem.status
+    if all(match.text.is_documentation for match in found):
+        status, confidence = Status.WARN, Confidence.UNKNOWN
+        words = f"{words}; this text reads as documentation, which quotes what may go wrong"
+    about = replace(message.means(problem), status=status)
+    return Finding(about, words, evidence, confidence=confidence, causes=(problem.id, *causes), is_clue=_is_clue(found))
+
+
+def _fails(found: Iterable[Match]) -> bool:
+    return any(match.message.fails for match in found)
+
+
+def _is_clue(found: Iterable[Match]) -> bool:
+    return all(match.message.clue for match in found)
+
+
+_SURE = ("unknown", "likely", "confirmed")
+
+
+class _Named(dict[str, str]):
+    """A group that took no part in a match leaves a gap."""
+
+    def __missing__(self, name: str) -> str:
+        return "\0"
+
+
+_UNTOLD = re.compile(r" ?\(\0\)|[:,]? ?\0")

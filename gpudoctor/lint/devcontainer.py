@@ -1,0 +1,39 @@
+"""A devcontainer.json: its image, and what it passes to `docker run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpudoctor.lint import yaml_lines
+from gpudoctor.lint.bases import Base, base
+from gpudoctor.lint.yaml_lines import Node, NoYaml
+
+
+@dataclass(frozen=True)
+class Devcontainer:
+    node: Node
+
+    @property
+    def image(self) -> Node:
+        return self.node.at("image")
+
+    @property
+    def base(self) -> Base:
+        return base(self.image.text)
+
+    @property
+    def arguments(self) -> list[Node]:
+        return self.node.at("runArgs").list
+
+    @property
+    def asks_for_gpu(self) -> bool:
+        return bool(self.node.at("hostRequirements", "gpu")) or any(
+            word in argument.text for argument in self.arguments for word in ("--gpus", "nvidia", "/dev/dxg")
+        )
+
+
+def parse(text: str) -> Devcontainer:
+    node = yaml_lines.parse_json(text)
+    if not node.mapping:
+        raise NoYaml(node.line, "it is no JSON object")
+    return Devcontainer(node)

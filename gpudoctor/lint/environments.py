@@ -1,0 +1,45 @@
+"""Whether pip installs into the image's own Python, or into an environment beside it."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.lint.dockerfile import Stage, Step
+from gpudoctor.lint.installs import PipInstall
+from gpudoctor.lint.variables import Values
+
+_SYSTEM_FOLDER = re.compile(r"(?:/usr(?:/local)?|/opt/conda|/root/\.local)?/bin")
+_MADE = re.compile(
+    r"-m (?:venv|virtualenv)\b|\bvirtualenv |\buv (?:venv|sync|init)\b|\b(?:conda|mamba|micromamba) (?:env )?create\b"
+)
+_ENTERED = re.compile(r"(?:^|[\s;&])(?:\.|source) +\S*activate|\b(?:conda|mamba|micromamba) (?:activate|run)\b")
+_ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run")
+
+
+def elsewhere(install: PipInstall, step: Step, stage: Stage) -> bool:
+    """It leaves the packages of the image as they are, or may do so."""
+    texts, folder = install.command.texts, install.command.words[0].text.rpartition("/")[0]
+    values = {**step.values, **install.command.settings}
+    if any(option in install.options for option in _ELSEWHERE) or install.command.program == "pipx":
+        return True
+    if install.command.program == "uv":
+        return texts[1] == "add" or not _system_of_uv(install, values)
+    if "--python" in texts or (folder and not _SYSTEM_FOLDER.fullmatch(folder)):
+        return True
+    before = [one.instruction.body.text for one in stage.history if one.line <= step.line]
+    made = any(map(_MADE.search, before))
+    return "VIRTUAL_ENV" in values or bool(_ENTERED.search(before[-1])) or (made and _path_is_changed(values, before))
+
+
+def _system_of_uv(install: PipInstall, values: Values) -> bool:
+    """uv wants a virtual environment, unless it is told otherwise."""
+    python = install.options.get("--python", install.options.get("-p", ("",)))[-1]
+    told = "--system" in install.options or values.get("UV_SYSTEM_PYTHON", "") not in ("", "0", "false")
+    return told or bool(python and _SYSTEM_FOLDER.fullmatch(python.rpartition("/")[0]))
+
+
+def _path_is_changed(values: Values, before: list[str]) -> bool:
+    """A folder of programs comes first in PATH, or every RUN goes through `conda run`."""
+    first = values.get("PATH", "").partition(":")[0]
+    shell = any('"conda"' in text and '"run"' in text for text in before)
+    return shell or bool(first and not first.startswith("$") and not _SYSTEM_FOLDER.fullmatch(first))

@@ -1,0 +1,140 @@
+"""Which files are looked at, what kind each is, and what is wrong with one that cannot be read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudoctor.errors import UserError
+from gpudoctor.lint import compose, devcontainer, dockerfile, linting
+from gpudoctor.lint.instructions import NoDockerfile
+from gpudoctor.lint.model import Fault
+from gpudoctor.lint.yaml_lines import NoYaml
+
+_LARGEST = 2_000_000  # bytes; a file that people write is a thousand times smaller
+_NAMES = {
+    "dockerfile": re.compile(
+        r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)?|[\w.-]+\.(?:dockerfile|containerfile)", re.IGNORECASE
+    ),
+    "compose": re.compile(r"(?:[\w.-]*[.-])?compose(?:[.-][\w.-]+)?\.ya?ml", re.IGNORECASE),
+    "devcontainer": re.compile(r"(?:[\w-]*\.)?devcontainer\.json", re.IGNORECASE),
+}
+_NOT_MEANT = re.compile(r".*\.(?:j2|jinja2?|tmpl|template|in|md|txt|orig|bak|swp|py|sh|dockerignore|json)|.*~", re.IGNORECASE)
+_SKIPPED = frozenset(
+    (".git", ".hg", ".svn", ".venv", "venv", "node_modules", "site-packages", "__pycache__", ".tox", ".mypy_cache")
+)
+
+
+@dataclass(frozen=True)
+class Linted:
+    """One file and its faults."""
+
+    name: str
+    faults: list[Fault]
+
+
+def search(folder: Path) -> list[Path]:
+    """The files of a folder whose name says what they are, in the order of their paths."""
+    found = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+        found += [Path(here, name) for name in sorted(names) if kind_of_name(name)]
+    return found
+
+
+def kind_of_name(name: str) -> str:
+    """dockerfile, compose, devcontainer, or "" for anything else."""
+    kind = next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), "")
+    return "" if kind == "dockerfile" and _NOT_MEANT.fullmatch(name) else kind
+
+
+def lint(path: Path, kind: str = "") -> Linted:
+    text = _decoded(_bytes(path), str(path))
+    return lint_text(text, kind or kind_of_name(path.name) or _kind_of(text, str(path)), str(path), path)
+
+
+def lint_text(text: str, kind: str, name: str, path: Path | None = None) -> Linted:
+    try:
+        parsed = _parsed(text, kind, path)
+        return Linted(name, linting.lint(kind, parsed, text))
+    except (NoDockerfile, NoYaml) as error:
+        where = f"{name}:{error.line}" if error.line else name
+        what = {"dockerfile": "Dockerfile", "compose": "compose file", "devcontainer": "devcontainer.json"}[kind]
+        raise UserError(f"{where}: no {what}: {error}") from None
+    except RecursionError:
+        raise UserError(f"{name}: nested too deeply to be read") from None
+
+
+def _parsed(text: str, kind: str, path: Path | None) -> linting.Parsed:
+    if not text.strip():
+        raise (NoDockerfile if kind == "dockerfile" else NoYaml)(0, "it is empty")
+    if kind == "dockerfile":
+        return dockerfile.parse(text)
+    if kind == "devcontainer":
+        return devcontainer.parse(text)
+    if path is None:
+        return compose.parse(text)
+    return compose.parse(text, lambda name: _beside(path, name), frozenset(_gpu_elsewhere(path)))
+
+
+def _kind_of(text: str, name: str) -> str:
+    """Of a file whose name says nothing."""
+    if re.search(r"^\s*FROM\s+\S", text, re.MULTILINE | re.IGNORECASE):
+        return "dockerfile"
+    if re.search(r"^services:", text, re.MULTILINE):
+        return "compose"
+    raise UserError(f"{name}: neither a Dockerfile nor a compose file (--kind says what it is)")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{path!s}: no file name") from None
+    return data
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if len(data) > _LARGEST:
+        raise UserError(f"{name}: larger than {_LARGEST // 1_000_000} MB, which nobody wrote by hand")
+    if b"\0" in data:
+        raise UserError(f"{name}: a binary file")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: no text in UTF-8 (byte {error.start})") from None
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Text of standard input."""
+    return _decoded(data[: _LARGEST + 1], name)
+
+
+def _beside(path: Path, name: str) -> str | None:
+    """The text of a file that this one extends; None where it cannot be read."""
+    try:
+        return _decoded(_bytes(path.parent / name), name)
+    except UserError:
+        return None
+
+
+def _gpu_elsewhere(path: Path) -> Iterator[str]:
+    """Services that another compose file of the folder gives a GPU: `-f compose.yaml -f compose.gpu.yaml` merges them."""
+    try:
+        names = sorted(other.name for other in path.resolve().parent.iterdir())
+    except OSError:
+        return
+    for name in names:
+        text = _beside(path, name) if name != path.name and kind_of_name(name) == "compose" else None
+        if text and ("nvidia" in text or "gpu" in text):
+            try:
+                others = compose.parse(text).services
+            except NoYaml:
+                continue
+            yield from (service.name for service in others if service.asks_for_gpu)

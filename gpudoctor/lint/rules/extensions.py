@@ -1,0 +1,147 @@
+"""CUDA extensions that are compiled while the image is built: they need nvcc, and to be told for which GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpudoctor.lint.bases import base
+from gpudoctor.lint.dockerfile import Dockerfile, Stage, Step, sources
+from gpudoctor.lint.installs import PipInstall, conda_installs, pip_installs, system_installs
+from gpudoctor.lint.model import Fault, Rule
+
+NO_COMPILER = Rule(
+    id="cuda-compiler-missing",
+    title="A CUDA extension is compiled in an image without nvcc",
+    why="This package has no ready wheel on PyPI, or is taken from its sources. Its build looks for the CUDA toolkit, which only "
+    "devel images have: 'CUDA_HOME environment variable is not set', or 'nvcc: not found'.",
+    write="FROM nvidia/cuda:12.9.1-devel-ubuntu24.04 AS build",
+    references=(
+        "https://github.com/Dao-AILab/flash-attention#installation-and-features",
+        "https://nvidia.github.io/container-wiki/toolkit/container-images.html",
+    ),
+)
+NO_ARCHITECTURES = Rule(
+    id="cuda-arch-list-missing",
+    title="CUDA extensions are compiled without saying for which GPUs",
+    why="torch asks the GPU that is there, and during a build there is none: 'IndexError: list index out of range' in "
+    "_get_cuda_arch_flags, or an extension that is quietly built without CUDA.",
+    write='ENV TORCH_CUDA_ARCH_LIST="8.0;8.6;8.9;9.0+PTX"',
+    references=(
+        "https://github.com/pytorch/pytorch/issues/137261",
+        "https://github.com/mlcommons/training/issues/690",
+        "https://docs.pytorch.org/docs/stable/cpp_extension.html",
+    ),
+)
+RULES = (NO_COMPILER, NO_ARCHITECTURES)
+
+# Compiled by nvcc whenever pip gets the sources; those in _ASK_TORCH leave the choice of GPUs to torch.
+_ASK_TORCH = re.compile(
+    "detectron2|pytorch3d|grounding-?dino|xformers|torch-(?:scatter|sparse|cluster)|diff-gaussian-rasterization|simple-knn|nvdiffrast"
+    "|mmcv(?:-full)?|torchsparse|minkowskiengine|pointnet2-ops|kaolin"
+)
+_COMPILED = re.compile(
+    f"{_ASK_TORCH.pattern}|apex|flash-attn|flash-attention|tiny-cuda-nn|mamba|mamba-ssm|causal-conv1d|transformer-engine"
+)
+_NO_WHEEL = ("flash-attn", "mamba-ssm", "causal-conv1d")  # PyPI has their sources only
+_SKIPS = ("FLASH_ATTENTION_SKIP_CUDA_BUILD", "MAMBA_SKIP_CUDA_BUILD", "CAUSAL_CONV1D_SKIP_CUDA_BUILD")
+_TOOLKIT = re.compile(
+    r"cuda(?:-toolkit|-nvcc|-compiler|-minimal-build|-command-line-tools)?(?:-\d.*)?|nvidia-cuda-toolkit|cudatoolkit-dev"
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A package that is compiled from its sources."""
+
+    name: str
+    line: int
+    step: Step
+    settings: dict[str, str]
+    sometimes: bool
+
+
+def compiled(stage: Stage) -> Iterator[Build]:
+    """All that nvcc surely compiles from the registry's image to the end of the stage."""
+    cloned: set[str] = set()
+    for step in stage.history:
+        yield from _by_name(step)
+        yield from _cloned(step, cloned)
+
+
+def _by_name(step: Step) -> Iterator[Build]:
+    for install in pip_installs(step):
+        settings = install.command.settings
+        for found in install.requirements:
+            if _from_source(install, found.name, found.url) and not any(
+                name in settings or name in step.values for name in _SKIPS
+            ):
+                yield Build(found.name, found.line, step, settings, install.command.sometimes)
+
+
+def _cloned(step: Step, cloned: set[str]) -> Iterator[Build]:
+    """`git clone …/apex`, `cd apex`, `pip install .`, in one RUN or in several; what was cloned is added to `cloned`."""
+    where = ""
+    for command in step.commands:
+        texts = command.texts
+        if command.program == "git" and "clone" in texts:
+            url = next((text for text in texts if "://" in text or text.startswith("git@")), "")
+            cloned.add(url.rstrip("/").removesuffix(".git").rpartition("/")[2])
+        elif command.program == "cd" and len(texts) > 1:
+            where = texts[1].rstrip("/").rpartition("/")[2]
+        elif where in cloned and _COMPILED.fullmatch(where.lower()) and _installs_folder(texts):
+            yield Build(where.lower(), command.line, step, command.settings, command.sometimes)
+
+
+def _from_source(install: PipInstall, name: str, url: str) -> bool:
+    if url:
+        return bool(_COMPILED.fullmatch(name)) and "git" in url and ".whl" not in url
+    wheels_elsewhere = install.links or install.extras or install.index or "--only-binary" in install.options
+    return name in _NO_WHEEL and not wheels_elsewhere
+
+
+def _installs_folder(texts: tuple[str, ...]) -> bool:
+    joined = " ".join(texts)
+    return bool(
+        re.search(r"pip[\d.]* install .*\.(?:/|\[[\w,]+\])?(?:\s|$)|setup\.py (?:install|develop|bdist_wheel|build)", joined)
+    )
+
+
+def dockerfile(file: Dockerfile) -> Iterator[Fault]:
+    for stage in file.stages:
+        lacks = base(stage.root.image).lacks_compiler and not _brings_compiler(stage)
+        for build in compiled(stage):
+            if build.sometimes:
+                continue
+            if lacks:
+                yield NO_COMPILER.at(build.line, f"{build.name} on {stage.root.image}", _devel(stage))
+            elif _ASK_TORCH.fullmatch(build.name) and not _told(build):
+                yield NO_ARCHITECTURES.at(build.line, f"{build.name} is compiled, and TORCH_CUDA_ARCH_LIST is not set")
+
+
+def _told(build: Build) -> bool:
+    """An ARG counts as well: it is in the environment of RUN, whatever its value is."""
+    body = build.step.instruction.body.text + "".join(heredoc.body.text for heredoc in build.step.instruction.heredocs)
+    declared = "TORCH_CUDA_ARCH_LIST" in build.settings or "TORCH_CUDA_ARCH_LIST" in build.step.values
+    return declared or "ARCH_LIST" in body
+
+
+def _brings_compiler(stage: Stage) -> bool:
+    for step in stage.history:
+        packages = [package.text for install in system_installs(step) for package in install.packages]
+        packages += [package.text.rpartition("::")[2] for _, found, _ in conda_installs(step) for package in found]
+        named = any(_TOOLKIT.fullmatch(package.split("=")[0]) for package in packages)
+        copied = step.name == "COPY" and sources(step) and any("cuda" in word.text for word in step.words)
+        if named or copied or re.search(r"cuda_[\d.]+_.*\.run|nvcc", step.instruction.body.text):
+            return True
+    return False
+
+
+def _devel(stage: Stage) -> str:
+    image = base(stage.root.image)
+    name = f" AS {stage.name}" if stage.name else ""
+    if image.family in ("cuda", "pytorch"):
+        tag = re.sub(r"-(base|runtime)(?=-|$)", "-devel", stage.root.image)
+        return f"FROM {tag}{name}"
+    return f"FROM nvidia/cuda:12.9.1-devel-ubuntu24.04{name}"

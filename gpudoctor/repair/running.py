@@ -1,0 +1,169 @@
+"""Runs steps one by one, each only after a person said yes, and keeps a journal of commands, output and exit codes."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from gpudoctor.repair import script
+from gpudoctor.repair.phases import Phase
+from gpudoctor.repair.plan import Step, is_checked_later
+from gpudoctor.report import words
+
+_GRACE_SECONDS = 5.0
+_QUIET_SECONDS = 0.3
+_USER = "USER=${SUDO_USER:-$(id -un)}\n"
+_NO_SUDO = 'sudo() { "$@"; }\n'
+
+
+class Quit(Exception):
+    """The person has had enough."""
+
+
+class Failed(Exception):
+    """A step, or the command that checks it, did not succeed."""
+
+
+@dataclass
+class Runner:
+    """ask: a question -> the answer. busy: who works on a GPU right now. done: what became of each step."""
+
+    ask: Callable[[str], str]
+    journal: BinaryIO
+    busy: Callable[[], list[str]]
+    done: list[str] = field(default_factory=list)
+    for_later: list[str] = field(default_factory=list)
+    reboots: bool = False
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Failed or Quit where not all steps were gone through."""
+        for number, step in enumerate(steps, 1):
+            self._tell(f"\n== Step {number} of {len(steps)}: {step.fix.title}")
+            self._tell(*(f"   Why: {why.title} ({why.problem})" for why in (step, *step.also)))
+            later = is_checked_later(step, steps)
+            if not any(self._take(number, way, later) for way in (step, *step.alternatives)):
+                self.done.append(f"step {number} was left out: {step.fix.title}")
+
+    def _take(self, number: int, step: Step, later: bool) -> bool:
+        """Whether this way out was gone; the next one is offered where it was not."""
+        if not step.may_run:
+            return self._leave(step)
+        self._tell(*(f"   $ {line}" for line in words.plain(step.command).splitlines()))
+        if cost := script.terms(step):
+            self._tell(f"   It {cost}." if cost.startswith(("needs", "interrupts", "loses")) else f"   {cost}")
+        if refused := self._refused(step):
+            self._tell(f"   Not run: {refused}.")
+            return False
+        if not self._agreed(step):
+            return False
+        self._do(number, step, later)
+        return True
+
+    def _leave(self, step: Step) -> bool:
+        """What is not for a program: said, and remembered for the end."""
+        if step.command or step.reboots:
+            self._tell(f"   {script.reason(step)}", *(f"     {line}" for line in words.plain(step.command).splitlines()))
+        if step.reboots and not step.command:
+            self.reboots = True
+        self.for_later.append(step.command or step.fix.title)
+        return False
+
+    def _refused(self, step: Step) -> str:
+        if "root" in step.needs and os.geteuid() != 0:
+            if "sudo " not in step.command:
+                return "it needs root: sudo gpudoctor fix --run"
+            if not shutil.which("sudo"):
+                return "it needs root, and there is no sudo here: start gpudoctor fix --run as root"
+        users = self.busy() if step.disturbs or step.replaces_driver else []
+        return f"it would interrupt {', '.join(users)}; end that first" if users else ""
+
+    def _agreed(self, step: Step) -> bool:
+        while True:
+            answer = self.ask("   Run it? [y]es, [n]o, [q]uit: ").strip().lower()
+            if answer in ("y", "yes"):
+                return True
+            if answer in ("n", "no"):
+                return False
+            if answer in ("q", "quit"):
+                raise Quit
+
+    def _do(self, number: int, step: Step, later: bool) -> None:
+        self.done.append(f"step {number} was under way when it ended: {step.command}")
+        code = self._execute(step.command)
+        if code and step.phase is not Phase.READ:
+            self._fail(number, f"exit code {code}", step)
+        self.done[-1] = f"step {number} was done: {step.fix.title}"
+        self.reboots = self.reboots or step.reboots
+        if step.fix.verify and step.phase is not Phase.READ:
+            self._verify(number, step, later)
+
+    def _verify(self, number: int, step: Step, later: bool) -> None:
+        if later or self.reboots:
+            when = "After the reboot" if self.reboots else "When all steps are done"
+            self._tell(f"   {when}, check that it worked: {words.plain(step.fix.verify)}")
+            return
+        self._tell("   Checking that it worked:", f"   $ {words.plain(step.fix.verify)}")
+        if code := self._execute(step.fix.verify):
+            self._fail(number, f"done, but its check says that it did not help: exit code {code}", step)
+
+    def _fail(self, number: int, how: str, step: Step) -> None:
+        self.done[-1] = f"step {number} failed ({how}): {step.fix.title}"
+        self._tell(f"\nStep {number} failed: {how}. Nothing more is run.")
+        if step.fix.undo:
+            self._tell(f"What takes it back: {words.plain(step.fix.undo)}")
+        raise Failed
+
+    def _tell(self, *lines: str) -> None:
+        for line in lines:
+            sys.stdout.write(f"{words.plain(line)}\n")
+            sys.stdout.flush()
+            self._write(f"{line}\n".encode("utf-8", "replace"))
+
+    def _write(self, data: bytes) -> None:
+        self.journal.write(data)
+        self.journal.flush()
+
+    def _execute(self, command: str) -> int:
+        """By /bin/sh, each line only after the one before it succeeded; what it says is shown and written down."""
+        started = time.monotonic()
+        root_without_sudo = os.geteuid() == 0 and not shutil.which("sudo")
+        text = (
+            _USER + (_NO_SUDO if root_without_sudo else "") + "\n".join(f"(\n{line}\n) || exit" for line in command.splitlines())
+        )
+        self._write(f"$ {command}\n".encode())
+        code = _shown(["/bin/sh", "-c", text], self._write)
+        self._write(f"exit code {code} after {time.monotonic() - started:.1f} s\n".encode())
+        return code
+
+
+def _shown(argv: list[str], write: Callable[[bytes], None]) -> int:
+    """Its output as it comes. Once it has ended, a daemon that it left behind is not waited for."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout
+        try:
+            while True:
+                ready, _, _ = select.select([process.stdout], [], [], _QUIET_SECONDS)
+                data = os.read(process.stdout.fileno(), 65536) if ready else b""
+                if (ready and not data) or (not ready and process.poll() is not None):
+                    return process.wait()
+                write(data)
+                sys.stdout.write(words.plain(data.decode("utf-8", "replace").replace("\r", "\n")))
+                sys.stdout.flush()
+        except BaseException:
+            _end(process)
+            raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The terminal has told the command to stop as well; one that does not is ended."""
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.terminate()

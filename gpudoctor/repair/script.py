@@ -1,0 +1,158 @@
+"""Steps as a shell script to read, and then to run: what is left to a person is a comment in it."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from gpudoctor.model import Fix
+from gpudoctor.repair.phases import Phase
+from gpudoctor.repair.plan import Step, is_checked_later
+from gpudoctor.report import words
+from gpudoctor.version import __version__
+
+_WIDTH = 78
+_HEAD = """\
+#!/bin/sh
+# Fixes by gpudoctor {version}{where}, in a safe order.
+#
+# Read each step before you run this. What needs a decision, another place or
+# your own shell is a comment; so are other ways. It never reboots or resets:
+# what to type is at its end. It stops at the first step that fails.
+set -e
+
+step='' undo=''
+stopped() {{
+    code=$?
+    [ "$code" = 0 ] && return
+    printf '\\nStopped in step %s (exit code %s).\\n' "$step" "$code" >&2
+    [ -z "$undo" ] || printf 'What takes it back: %s\\n' "$undo" >&2
+}}
+trap stopped EXIT
+"""
+_SUDO = """\
+if [ "$(id -u)" = 0 ] && ! command -v sudo >/dev/null 2>&1; then
+    sudo() { "$@"; }
+fi
+"""
+_USER = "USER=${SUDO_USER:-$(id -un)}  # of the person, even under sudo\n"
+
+
+def render(steps: Sequence[Step], where: str = "", notes: Sequence[str] = ()) -> str:
+    return "\n".join(_lines(steps, where, notes)) + "\n"
+
+
+def _lines(steps: Sequence[Step], where: str, notes: Sequence[str]) -> Iterator[str]:
+    yield _HEAD.format(version=__version__, where=f" for {words.plain(where)}" if where else "")
+    for note in notes:
+        yield from [*_comment(note), ""]
+    if any("sudo " in step.command for step in steps if runs(step)):
+        yield _SUDO
+    if any("$USER" in step.command for step in steps if runs(step)):
+        yield _USER
+    for number, step in enumerate(steps, 1):
+        yield from _step(number, steps, step)
+        yield ""
+    yield from _end(steps)
+
+
+def _step(number: int, steps: Sequence[Step], step: Step) -> Iterator[str]:
+    yield f"# {'-' * (_WIDTH - 2)}"
+    yield from _comment(f"Step {number} of {len(steps)}: {step.fix.title}")
+    for why in (step, *step.also):
+        yield from _comment(f"Why:    {why.title} ({why.problem})", 8)
+    if cost := terms(step):
+        yield from _comment(f"Cost:   {cost}", 8)
+    if runs(step):
+        yield from _run(number, step, is_checked_later(step, steps))
+    else:
+        yield from _for_a_person(step)
+    for other in step.alternatives:
+        yield from _other(other.fix)
+
+
+def runs(step: Step) -> bool:
+    """What interrupts work is for a person to start."""
+    return step.may_run and not step.disturbs
+
+
+def terms(step: Step) -> str:
+    return words.terms(Fix("", "", step.risk, step.needs))
+
+
+def _run(number: int, step: Step, later: bool) -> Iterator[str]:
+    if step.fix.undo:
+        yield from _comment(f"Undo:   {step.fix.undo}", 8)
+    if step.replaces_driver:
+        yield from _comment("Until the reboot, new programs on the GPU may fail.")
+    yield f"step={number} undo={shlex.quote(words.plain(step.fix.undo).replace(chr(10), '; '))}"
+    yield f"printf '\\n== Step {number}: %s\\n' {shlex.quote(words.plain(step.fix.title))}"
+    # A list of && does not end a script that has `set -e`; a subshell that fails does.
+    for line in _commands(step.command):
+        yield from ("(", f"    {line}", ") || :" if step.phase is Phase.READ else ")")
+    if step.fix.verify and later:
+        when = "After the reboot" if step.reboots else "When all steps are done"
+        yield from _comment(f"{when}, check that it worked: {step.fix.verify}")
+    elif step.fix.verify:
+        yield "# Check that it worked:"
+        yield from (line for command in _commands(step.fix.verify) for line in ("(", f"    {command}", ")"))
+
+
+def _for_a_person(step: Step) -> Iterator[str]:
+    yield from _comment(reason(step))
+    yield from (f"#     {line}" for line in _commands(step.command))
+    if step.fix.verify:
+        yield from _comment("Check that it worked:")
+        yield from (f"#     {line}" for line in _commands(step.fix.verify))
+    if step.fix.undo:
+        yield from _comment(f"Undo:   {step.fix.undo}", 8)
+
+
+def reason(step: Step) -> str:
+    """Why gpudoctor leaves a step to a person."""
+    if step.phase is Phase.RESET:
+        return "Left to you, when nothing works on the GPU any more:"
+    if not step.command:
+        return "This takes a reboot: see the end." if step.fix.command else "This is for you to do: no command does it."
+    if step.disturbs and step.may_run:
+        return "Left to you, when nothing works on the GPU, or needs the service, any more:"
+    if step.fix.risk == "destructive":
+        return "Left to you, because something is lost by it:"
+    if step.command.startswith(("export ", "unset ", "ulimit ", "taskset ")):
+        return "In the shell in which your program starts, since no script can change that:"
+    return "Left to you: there is something to fill in or to decide, or it is to be done elsewhere."
+
+
+def _other(fix: Fix) -> Iterator[str]:
+    yield "#"
+    cost = f" ({words.terms(fix)})" if words.terms(fix) else ""
+    yield from _comment(f"Another way: {fix.title}{cost}")
+    yield from (f"#     {line}" for line in _commands(fix.command))
+
+
+def _end(steps: Sequence[Step]) -> Iterator[str]:
+    waiting = [str(number) for number, step in enumerate(steps, 1) if step.reboots]
+    if waiting:
+        yield f"# {'-' * (_WIDTH - 2)}"
+        which = f"step{'s' if len(waiting) > 1 else ''} {', '.join(waiting)}"
+        yield from _comment(f"Last: reboot once, for {which}. Save all work on this machine before.")
+        yield "#     sudo reboot"
+        yield f"printf '\\n%s\\n' 'Now reboot, for {which}: sudo reboot'"
+    yield "printf '\\n%s\\n' 'Then look again: gpudoctor check'"
+
+
+def _commands(command: str) -> list[str]:
+    return words.plain(command).splitlines()
+
+
+def _comment(text: str, indent: int = 0) -> list[str]:
+    lines = textwrap.wrap(
+        words.plain(text),
+        _WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# " + " " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or ["#"]

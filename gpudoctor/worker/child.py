@@ -1,0 +1,202 @@
+"""A child process: how it is forked, how it talks, how it ends with all that it started, and what it died of."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+GRACE_SECONDS = 0.3  # how long a killed process may take to go; in a driver call it may never
+POLL_SECONDS = 0.002
+MOST_DESCRIPTORS = 256  # more than a worker ever has open
+STUCK = "it cannot be killed: it is stuck in the kernel (state D)"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Channel:
+    """The way out: lines of JSON, each behind the marker, if there is one."""
+
+    def __init__(self, descriptor: int, marker: str = "") -> None:
+        self.descriptor = descriptor
+        self.marker = marker.encode()
+
+    def send(self, **message: Any) -> None:
+        data = self.marker + json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+
+
+class Lines:
+    """The way in: what comes from a channel without a marker. Can be waited for by select."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.ended = False
+        self._rest = b""
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def read(self) -> list[dict[str, Any]]:
+        """What has come since the last call; waits where that is nothing, and sets `ended` where nothing can come any more."""
+        data = os.read(self.descriptor, 1 << 16)
+        self.ended = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Child:
+    """A forked process in a session of its own; its number stays its own until `poll` has told how it ended."""
+
+    def __init__(self, life: Callable[[], None]) -> None:
+        self.manner: str | None = None
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # our handlers are not the child's
+        with warnings.catch_warnings():  # a framework that has threads by now is no reason not to fork
+            warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            _live(life, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def poll(self) -> str | None:
+        """How it ended: `killed by SIGSEGV`, `exit code 3`, "" for a clean exit; None as long as it runs."""
+        if self.manner is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            self.kill()  # what it left behind
+            self.manner = _manner_of_death(os.waitpid(self.pid, 0)[1])
+        return self.manner
+
+    def wait(self, seconds: float = GRACE_SECONDS) -> str | None:
+        """As poll, after some patience."""
+        end = time.monotonic() + seconds
+        while self.poll() is None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+        return self.manner
+
+    def kill(self) -> None:
+        """Sends SIGKILL to it and to its process group."""
+        if self.manner is None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(self.pid, signal.SIGKILL)
+
+    def killed(self) -> str:
+        """Kills it; how it ended, or that it did not."""
+        self.kill()
+        manner = self.wait()
+        return STUCK if manner is None else manner
+
+    def signal(self, number: int) -> None:
+        if self.manner is None:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, number)
+
+    def is_stopped(self) -> bool:
+        """Whether somebody stopped it (SIGSTOP)."""
+        return _stat(self.pid)[:1] == ["T"]
+
+
+def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[Child, Lines]:
+    """A child with a channel to us. Of the descriptors that are open here it has only this one, `keep` and standard I/O."""
+    descriptor, outlet = os.pipe()
+
+    def lives() -> None:
+        for number in {*range(3, MOST_DESCRIPTORS)} - {outlet, *keep}:
+            with contextlib.suppress(OSError):
+                os.close(number)
+        life(Channel(outlet))
+
+    child = Child(lives)
+    os.close(outlet)
+    return child, Lines(descriptor)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Has the kernel send this process a signal as soon as its parent is gone; 0: no more."""
+    _prctl(PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Has every process below this one whose parent dies become a child of this one, whatever its session, for `sweep`."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def sweep(known: Iterable[int] = ()) -> None:
+    """Kills and reaps all children but the known ones."""
+    spared = {*known}
+    end = time.monotonic() + GRACE_SECONDS
+    while (orphans := _children() - spared) and time.monotonic() < end:
+        for pid in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(POLL_SECONDS)
+
+
+def _live(life: Callable[[], None], blocked: Iterable[int]) -> NoReturn:
+    """The child's whole life."""
+    code = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        life()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _manner_of_death(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return "killed by " + (signal.Signals(number).name if number in {*signal.Signals} else f"signal {number}")
+    return f"exit code {os.WEXITSTATUS(status)}" if os.WEXITSTATUS(status) else ""
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # a Python without ctypes
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _children() -> set[int]:
+    """This process's children, also those that have ended but were not waited for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()
+    lists = list(Path("/proc/self/task").glob("*/children"))
+    if lists:
+        return {int(pid) for file in lists for pid in _text(file).split()}
+    ours = str(os.getpid())
+    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _stat(int(entry.name))[1:2] == [ours]}
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent ...: proc(5)."""
+    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

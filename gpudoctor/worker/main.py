@@ -1,0 +1,165 @@
+"""Runs in the target: asks every probe in a process of its own, side by side, or measures; streams the replies.
+
+interpreter.py starts it with a job and reads what comes back: lines of JSON behind a marker on a private descriptor, so that
+nothing a library prints can spoil them. A probe that crashes or hangs takes only its own question with it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import selectors
+import signal
+import sys
+import time
+from typing import Any, Dict, List, Tuple
+
+from gpudoctor.worker.child import STUCK, Channel, talking
+from gpudoctor.worker.probes import PROBES, Probe
+from gpudoctor.worker.probes.machine import Machine
+from gpudoctor.worker.reply import Reply
+
+RETRIES = 3  # how often a probe that died is asked again, without the step that killed it
+
+
+class Asking:
+    """One probe being asked by a child process."""
+
+    def __init__(self, probe: Probe, root: str, known: Dict[str, Reply], deadline: float, skip: Tuple[str, ...]) -> None:
+        self.probe = probe
+        self.skip = skip
+        self.started = time.monotonic()
+        self.deadline = min(self.started + probe.seconds, deadline)
+        self.note = mmap.mmap(-1, 1024)  # shared with the child: what it is asking just now
+        machine = Machine(root, known, self._at, skip)
+        self.child, self.lines = talking(lambda channel: self._ask(machine, channel))
+
+    def _at(self, question: str, step: str) -> None:
+        text = (question + "\0" + step).encode("utf-8", "replace")[: len(self.note) - 1]
+        self.note[: len(text) + 1] = text + b"\n"
+
+    def _ask(self, machine: Machine, channel: Channel) -> None:
+        for question, reply in self.probe.ask(machine):
+            channel.send(question=question, reply=vars(reply))
+
+    def at(self) -> Tuple[str, str]:
+        """The question, and the step of it, that the child asked last."""
+        text = bytes(self.note).split(b"\n", 1)[0].decode("utf-8", "replace").strip("\0")
+        question, _, step = text.partition("\0")
+        return question, step
+
+    def replies(self) -> List[Tuple[str, Reply]]:
+        """What has come since the last call."""
+        return [(line["question"], Reply(**line["reply"])) for line in self.lines.read()]
+
+    def end(self) -> str:
+        """How the child ended, after it has said its last word: by itself, or killed."""
+        manner = self.child.wait()
+        return self.child.killed() if manner is None else manner
+
+
+class Round:
+    """All probes, side by side, until the last has answered or the time is up."""
+
+    def __init__(self, channel: Channel, root: str, seconds: float, probes: Tuple[Probe, ...]) -> None:
+        self.channel = channel
+        self.root = root
+        self.deadline = time.monotonic() + seconds
+        self.waiting = list(probes)
+        self.running: Dict[str, Asking] = {}
+        self.known: Dict[str, Reply] = {}
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        try:
+            self.start_ready()
+            while self.running:
+                nearest = min(asking.deadline for asking in self.running.values())
+                for key, _ in self.selector.select(max(0.0, nearest - time.monotonic())):
+                    self.listen(key.data)
+                for asking in [a for a in self.running.values() if a.deadline <= time.monotonic()]:
+                    self.give_up(asking)
+                self.start_ready()
+        finally:
+            for asking in self.running.values():
+                asking.child.killed()
+
+    def start_ready(self) -> None:
+        done = set(self.running) | {probe.name for probe in self.waiting}
+        ready = [probe for probe in self.waiting if probe.after not in done]
+        for probe in ready:
+            self.waiting.remove(probe)
+            self.start(probe)
+        if ready:
+            self.tell()
+
+    def start(self, probe: Probe, skip: Tuple[str, ...] = ()) -> None:
+        asking = Asking(probe, self.root, self.known, self.deadline, skip)
+        self.running[probe.name] = asking
+        self.selector.register(asking.lines, selectors.EVENT_READ, asking)
+
+    def listen(self, asking: Asking) -> None:
+        for question, reply in asking.replies():
+            self.keep(question, reply)
+        if asking.lines.ended:
+            self.finish(asking)
+
+    def finish(self, asking: Asking) -> None:
+        manner = asking.end()
+        self.remove(asking)
+        question, step = asking.at()
+        if manner and step and step not in asking.skip and len(asking.skip) < RETRIES:
+            self.start(asking.probe, (*asking.skip, step))
+        elif manner:
+            self.record(asking, "died", "%s in %s" % (manner, step or question or "its first question"))
+        else:
+            self.record(asking, "ok", "")
+
+    def give_up(self, asking: Asking) -> None:
+        manner = asking.child.killed()
+        seconds = time.monotonic() - asking.started
+        detail = "no answer in %.1f s from %s" % (seconds, asking.at()[1] or asking.at()[0] or "its first question")
+        self.remove(asking)
+        self.record(asking, "timeout", detail + ("; " + manner if manner == STUCK else ""))
+
+    def record(self, asking: Asking, status: str, detail: str) -> None:
+        reply = Reply(status, None, detail, round(time.monotonic() - asking.started, 4))
+        question = asking.at()[0]
+        if status != "ok" and question:
+            self.keep(question, reply)
+        self.keep("probe:" + asking.probe.name, reply)
+        self.tell()
+
+    def remove(self, asking: Asking) -> None:
+        self.selector.unregister(asking.lines)
+        asking.lines.close()
+        del self.running[asking.probe.name]
+
+    def keep(self, question: str, reply: Reply) -> None:
+        self.known[question] = reply
+        self.channel.send(question=question, reply=vars(reply))
+
+    def tell(self) -> None:
+        self.channel.send(asking=sorted(self.running))
+
+
+def main(job: Dict[str, Any]) -> None:
+    """Does a job {"marker", "seconds", "root", "known"}, or one of measuring/schedule.py, which has "workloads" besides.
+
+    fd 1 is the way back, and from here on prints go to fd 2.
+    """
+    channel = Channel(os.dup(1), job["marker"])
+    os.dup2(2, 1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may have it ignored, and so could not be told of any child
+    channel.send(hello=sys.version_info[:3], folder=job["folder"], pid=os.getpid())
+    try:
+        if "workloads" in job:
+            from gpudoctor.worker.measuring import schedule
+
+            schedule.main(job, channel.send)
+        else:
+            asking = Round(channel, job.get("root", "/"), job["seconds"], PROBES)
+            asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
+            asking.run()
+    finally:
+        channel.send(end=True)

@@ -1,0 +1,1 @@
+"""How workloads are run in the target: a process each, forked after one import per framework, watched by a sampler."""

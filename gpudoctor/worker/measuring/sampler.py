@@ -1,0 +1,217 @@
+"""Watches the GPUs while they work: clocks, power, heat, what holds them back, their PCIe link, and who else is there.
+
+Runs in a process of its own, so that no workload waits for NVML.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import os
+import select
+import signal
+import statistics
+import time
+from collections import Counter
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from gpudoctor.worker.child import Channel, die_with_parent, talking
+from gpudoctor.worker.measuring.history import History
+
+INTERVAL_SECONDS = 0.02
+MOST_SAMPLES = 6000  # of a GPU, in memory
+LAST_COUNTERS_SECONDS = 1.0
+PROCESSES_EVERY = 15  # rounds
+COUNTERS = {
+    "ecc_corrected": lambda nvml, handle: nvml.nvmlDeviceGetTotalEccErrors(handle, 0, 0),
+    "ecc_uncorrected": lambda nvml, handle: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0),
+    "pcie_replays": lambda nvml, handle: nvml.nvmlDeviceGetPcieReplayCounter(handle),
+    "remapped_rows": lambda nvml, handle: sum(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
+}
+READINGS = {
+    "sm_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 1),
+    "memory_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 2),
+    "watts": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    "celsius": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, 0),
+    "reasons": lambda nvml, handle: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+    "pcie_generation": lambda nvml, handle: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+    "pcie_width": lambda nvml, handle: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+}
+SUMMARIES: Dict[str, Callable[[List[Any]], Any]] = {
+    "sm_mhz": statistics.median,
+    "memory_mhz": statistics.median,
+    "watts": max,
+    "celsius": max,
+    "pcie_generation": max,
+    "pcie_width": max,
+}
+Sample = Dict[str, Any]
+
+
+class Samples:
+    """What was seen of one GPU, in the order of time. The older ones become fewer and fewer, and are gone after some minutes."""
+
+    def __init__(self) -> None:
+        self._times: List[float] = []
+        self._samples: List[Sample] = []
+
+    def keep(self, at: float, sample: Sample) -> None:
+        self._times.append(at)
+        self._samples.append(sample)
+        if len(self._times) > MOST_SAMPLES:
+            del self._times[: MOST_SAMPLES // 2 : 2], self._samples[: MOST_SAMPLES // 2 : 2]
+
+    @property
+    def latest(self) -> float:
+        return self._times[-1] if self._times else 0.0
+
+    def between(self, began: float, ended: float) -> List[Sample]:
+        return self._samples[bisect.bisect_left(self._times, began) : bisect.bisect_right(self._times, ended)]
+
+
+class Sampler:
+    """The parent's side: a process that sends samples until it is stopped. Can be waited for by select."""
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        """gpus: NVML's indices."""
+        self.counters: Dict[int, Dict[str, Dict[str, int]]] = {}
+        self.failure = ""
+        self.samples = {gpu: Samples() for gpu in gpus}
+        began = time.monotonic()
+        self.histories = {gpu: History(began) for gpu in gpus}
+        worker = os.getpid()
+        self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker))
+
+    def take(self) -> None:
+        """Takes what has come since the last call."""
+        for line in self.lines.read():
+            if "failure" in line:
+                self.failure = line["failure"]
+            elif "counters" in line:
+                self.counters.setdefault(line["gpu"], {})[line["when"]] = line["counters"]
+            else:
+                self.samples[line["gpu"]].keep(line["at"], line["sample"])
+                self.histories[line["gpu"]].keep(line["at"], line["sample"])
+        manner = self.child.killed() if self.lines.ended else ""
+        if manner:
+            self.failure = self.failure or "the process that watches NVML: " + manner
+
+    def has_seen(self, moment: float) -> bool:
+        """Whether all samples until then have come, or never will."""
+        return self.lines.ended or all(samples.latest >= moment for samples in self.samples.values())
+
+    def during(self, gpu: int, began: float, ended: float) -> Optional[Dict[str, Any]]:
+        """What the GPU was like in a stretch of time, in the seconds of time.monotonic; None if nobody looked."""
+        inside = self.samples[gpu].between(began, ended)
+        return summed_up(inside) if inside else None
+
+    def stop(self) -> None:
+        """Takes the last counters; a sampler that NVML holds is killed."""
+        self.child.signal(signal.SIGTERM)
+        end = time.monotonic() + LAST_COUNTERS_SECONDS
+        while not self.lines.ended and (left := end - time.monotonic()) > 0:
+            if select.select([self.lines], [], [], left)[0]:
+                self.take()
+        if not self.lines.ended:
+            self.failure = "NVML does not answer"
+        self.child.killed()
+        self.lines.close()
+
+
+def summed_up(samples: Sequence[Sample]) -> Dict[str, Any]:
+    """Medians of the clocks, the highest of the rest, each throttle reason with the share of samples that had it."""
+    found: Dict[str, Any] = {"samples": len(samples)}
+    for name, summary in SUMMARIES.items():
+        known = [sample[name] for sample in samples if name in sample]
+        if known:
+            found[name] = summary(known)
+    masks = Counter(sample["reasons"] for sample in samples if "reasons" in sample)
+    bits = sorted({1 << number for mask in masks for number in range(mask.bit_length()) if mask >> number & 1})
+    shares = {bit: sum(count for mask, count in masks.items() if mask & bit) / sum(masks.values()) for bit in bits}
+    found["reasons"] = {"%#x" % bit: round(share, 2) for bit, share in shares.items()}
+    others = {other["pid"]: other for sample in samples for other in sample.get("others", ())}
+    if others:
+        found["others"] = list(others.values())
+    return found
+
+
+def _watch(channel: Channel, gpus: Sequence[int], worker: int) -> None:
+    """The sampler's whole life."""
+    die_with_parent()
+    stopped: List[bool] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(True))
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = {gpu: pynvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in gpus}
+        _send_counters(channel, "before", pynvml, handles)
+        _sample(channel, pynvml, handles, worker, stopped)
+        _send_counters(channel, "after", pynvml, handles)
+    except Exception as failure:
+        channel.send(failure="%s: %s" % (type(failure).__name__, failure))
+
+
+def _send_counters(channel: Channel, when: str, nvml: Any, handles: Dict[int, Any]) -> None:
+    for gpu, handle in handles.items():
+        channel.send(gpu=gpu, when=when, counters=_known(nvml, handle, COUNTERS))
+
+
+def _sample(channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, stopped: List[bool]) -> None:
+    others: Dict[int, List[Dict[str, Any]]] = {}
+    for number in itertools.count():
+        if stopped or os.getppid() != worker:
+            return
+        next_round = time.monotonic() + INTERVAL_SECONDS
+        for gpu, handle in handles.items():
+            if number % PROCESSES_EVERY == 0:
+                others[gpu] = _others(nvml, handle, worker)
+            at = time.monotonic()
+            sample = _known(nvml, handle, READINGS)
+            channel.send(gpu=gpu, at=at, sample=dict(sample, others=others[gpu]) if others[gpu] else sample)
+        time.sleep(max(0.0, next_round - time.monotonic()))
+
+
+def _known(nvml: Any, handle: Any, readings: Dict[str, Callable[[Any, Any], Any]]) -> Dict[str, Any]:
+    """What this GPU tells; a getter that fails is left out."""
+    found = {}
+    for name, read in readings.items():
+        with contextlib.suppress(Exception):
+            found[name] = read(nvml, handle)
+    return found
+
+
+def _others(nvml: Any, handle: Any, worker: int) -> List[Dict[str, Any]]:
+    """The processes on the GPU that are not this run's."""
+    try:
+        entries = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except Exception:
+        return []
+    return [
+        {"pid": entry.pid, "name": name, "mib": (entry.usedGpuMemory or 0) >> 20}
+        for entry in entries
+        if (name := _name(entry.pid)) and not is_below(entry.pid, worker)
+    ]
+
+
+def _name(pid: int) -> str:
+    """The command's name; "" for a process that has ended."""
+    try:
+        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def is_below(pid: int, ancestor: int) -> bool:
+    """Whether a process is `ancestor` or descends from it."""
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        try:
+            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return False

@@ -1,0 +1,288 @@
+"""Runs the workloads of a job: each as soon as its framework is imported and its GPUs are free, each killed when its time is up.
+
+Work on one GPU is serial, all GPUs work at the same time. What each run gave is sent at its end, also if that was violent; what
+was still to come when the job was cut off is sent as that.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
+from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.measuring.bench import EACH, ONCE, TOGETHER
+from gpudoctor.worker.measuring.host import RUNTIMES, Host, last_words
+from gpudoctor.worker.measuring.sampler import Sampler
+from gpudoctor.worker.measuring.task import GRACE_SECONDS, Gpu, Task
+from gpudoctor.worker.reply import Reply, Skip
+
+Send = Callable[..., None]
+SIDE_BY_SIDE = (EACH, ONCE)  # the scopes that let other GPUs work meanwhile
+POLL_SECONDS = 0.1  # how soon a deadline is noticed
+TELL_SECONDS = 0.5  # how often the progress is told
+LAST_SAMPLES_SECONDS = 0.2  # how long a reply waits for them
+CUT_OFF = "the run was cut off"
+TIME_OVER = "the time for all measurements (--measure-timeout) was over"
+
+
+def main(job: Dict[str, Any], send: Send) -> None:
+    """Does a job {"workloads", "gpus", "level", "seconds", "folder"}; SIGTERM cuts it off."""
+    cut, inlet = os.pipe()
+    signal.signal(signal.SIGTERM, lambda number, frame: os.write(inlet, b"\n") and None)
+    adopt_orphans()
+    folder = os.path.join(job["folder"], "measured")
+    os.mkdir(folder)
+    gpus = [Gpu(*gpu) for gpu in job["gpus"]]
+    tasks = list(planned(job["workloads"], gpus, folder, send))
+    schedule = Schedule(tasks, job["level"], folder, send, Sampler([gpu.index for gpu in gpus]), cut)
+    try:
+        why = schedule.run(time.monotonic() + job["seconds"])
+    except Exception as bug:  # also where nobody listens any more
+        why = "gpudoctor's own bug: %s: %s" % (type(bug).__name__, bug)
+    schedule.end(why)
+
+
+def planned(names: List[str], gpus: List[Gpu], folder: str, send: Send) -> Iterator[Task]:
+    """The tasks of these workloads; of one that can have none the reply is sent."""
+    for name in names:
+        try:
+            workload = bench.workload(name)
+        except ImportError as failure:  # such as a Python without ctypes
+            send(measured=name + ":all", reply=vars(Reply("missing", None, str(failure))))
+            continue
+        if workload.scope == ONCE:
+            yield Task(name, workload, gpus[:1], folder)
+        elif workload.scope != TOGETHER:
+            yield from (Task(name, workload, [gpu], folder) for gpu in gpus)
+        elif len(gpus) > 1:
+            yield Task(name, workload, gpus, folder)
+        else:
+            reply = Reply("skipped", {"kind": Skip.NOT_APPLICABLE}, "there is only one GPU to measure")
+            send(measured=name + ":all", reply=vars(reply))
+
+
+class Schedule:
+    """All tasks, from the first import to the last reply."""
+
+    def __init__(self, tasks: List[Task], level: str, folder: str, send: Send, sampler: Sampler, cut: int) -> None:
+        """cut: a pipe that can be read as soon as the run is to end."""
+        self.pending = tasks
+        self.started: Dict[str, Task] = {}
+        self.over: List[Task] = []  # no longer running, but their last samples have not come
+        self.level = level
+        self.folder = folder
+        self.send = send
+        self.sampler = sampler
+        self.cut = cut
+        self.hosts: Dict[str, Host] = {}
+        self.lost: Dict[int, str] = {}  # GPU -> what still holds it, and cannot be killed
+        self.told = 0.0
+
+    def run(self, deadline: float) -> str:
+        """Until all is done; why, if it ended before."""
+        while self.pending or self.started or self.over:
+            now = time.monotonic()
+            if now >= deadline:
+                return TIME_OVER
+            self._import_next(now)
+            self._start_ready(now)
+            self._give_up(now)
+            self._tell(now)
+            if self._listen():
+                return CUT_OFF
+            self._deliver(time.monotonic())
+        return ""
+
+    def end(self, why: str) -> None:
+        """Kills what runs; then sends what is known, and that the rest is missing."""
+        for task in self.started.values():
+            task.verdict = task.verdict if task.verdict[0] else ("cut", why)
+            self.hosts[task.workload.runtime].end(task.id)
+        end = time.monotonic() + GRACE_SECONDS
+        while self.started and time.monotonic() < end:
+            self._listen()
+        self.sampler.stop()
+        for host in self.hosts.values():
+            host.close()
+        sweep()
+        for task in list(self.started.values()):
+            self._finish(task, *task.verdict)
+        for task in list(self.pending):
+            self._finish(task, "cut", why + " before this began")
+        self._deliver(float("inf"))
+        for gpu, counters in self.sampler.counters.items():
+            self.send(measured="counters:gpu%d" % gpu, reply=vars(Reply("ok", counters)))
+        for gpu, history in self.sampler.histories.items():
+            value = history.as_value()
+            if value:
+                self.send(measured="history:gpu%d" % gpu, reply=vars(Reply("ok", value)))
+        if self.sampler.failure:
+            self.send(measured="sampler", reply=vars(Reply("error", None, self.sampler.failure)))
+
+    def _import_next(self, now: float) -> None:
+        """One import at a time, so that they do not slow each other down."""
+        importing = next((host for host in self.hosts.values() if not host.ready), None)
+        wanted = {task.workload.runtime for task in self.pending} - set(self.hosts)
+        if importing and now > importing.deadline:
+            detail = "its import did not end in %.0f s" % RUNTIMES[importing.runtime].seconds
+            self._close(importing, stack=True)
+            self._import_failed(importing, "timeout", detail)
+        elif wanted and not importing:
+            runtime = min(wanted, key=list(RUNTIMES).index)
+            self.hosts[runtime] = Host(runtime, self.folder)
+
+    def _start_ready(self, now: float) -> None:
+        for task in list(self.pending):
+            host = self.hosts.get(task.workload.runtime)
+            stuck = [self.lost[gpu.index] for gpu in task.gpus if gpu.index in self.lost]
+            if stuck:
+                self._finish(task, "skipped", stuck[0])
+            elif host and host.ready and task.workload.starts_early:
+                task.prepare(now)
+                self._start(task, host)
+            elif host and host.ready and self._is_free(task):
+                task.begin(now)
+                self._start(task, host)
+        if not self.pending:
+            for task in self.started.values():
+                if task.waits() and self._is_free(task):
+                    task.begin(now)
+
+    def _start(self, task: Task, host: Host) -> None:
+        self.pending.remove(task)
+        self.started[task.id] = task
+        host.run(task.request(self.level))
+
+    def _is_free(self, task: Task) -> bool:
+        """Whether it may use its GPUs now."""
+        running = [other for other in self.started.values() if other.has_turn]
+        if task.workload.scope not in SIDE_BY_SIDE:
+            return not running
+        shared = any(other.workload.scope not in SIDE_BY_SIDE for other in running)
+        return not shared and task.gpus[0] not in [other.gpus[0] for other in running]
+
+    def _give_up(self, now: float) -> None:
+        """Has killed what takes too long, and no longer waits for what cannot be killed."""
+        for task in list(self.started.values()):
+            if now < task.deadline or task.waits():
+                continue
+            if not task.verdict[0]:
+                task.give_up(now)
+                self.hosts[task.workload.runtime].end(task.id, stack=True)
+            else:
+                self.lost.update({gpu.index: "%s on it could not be killed" % task.id for gpu in task.gpus})
+                self._finish(task, task.verdict[0], "%s; %s" % (task.verdict[1], STUCK))
+
+    def _listen(self) -> bool:
+        """Takes what hosts and the sampler say; whether the run is to be cut off."""
+        hosts = {host.notices: host for host in self.hosts.values()}
+        sources: List[Any] = [self.cut, *hosts] + [self.sampler.lines] * (not self.sampler.lines.ended)
+        readable = select.select(sources, [], [], POLL_SECONDS)[0]
+        for source in readable:
+            if source is self.sampler.lines:
+                self.sampler.take()
+            elif source in hosts:
+                self._hear(hosts[source])
+        return self.cut in readable and bool(os.read(self.cut, 1))
+
+    def _hear(self, host: Host) -> None:
+        for notice in host.notices.read():
+            if "ready" in notice:
+                self._imported(host, notice)
+            elif "failed" in notice:
+                self._close(host)
+                self._import_failed(host, notice["failed"], notice["detail"])
+                return
+            elif notice["ended"] in self.started:
+                task = self.started[notice["ended"]]
+                task.end_as_told(notice["manner"], notice["stopped"])
+                self._remove(task)
+        if host.notices.ended:
+            self._gone(host)
+
+    def _imported(self, host: Host, notice: Dict[str, Any]) -> None:
+        host.ready = True
+        if RUNTIMES[host.runtime].modules:
+            facts = {"seconds": notice["ready"], "version": notice["version"], "file": notice["file"]}
+            self.send(measured="import:" + host.runtime, reply=vars(Reply("ok", facts)))
+
+    def _import_failed(self, host: Host, status: str, detail: str) -> None:
+        prints = last_words(host.file) if status != "missing" else ""
+        self.send(measured="import:" + host.runtime, reply=vars(Reply(status, {"prints": prints} if prints else None, detail)))
+        if status == "missing":
+            self._drop(host, "missing", "%s is not installed" % host.runtime)
+        else:
+            self._drop(host, "skipped", "%s cannot be imported" % host.runtime)
+
+    def _gone(self, host: Host) -> None:
+        """A server that ended unasked takes with it what it runs and what still wants it."""
+        manner = self._close(host) or "it ended"
+        if not host.ready:
+            self._import_failed(host, "died", manner + " while it was imported")
+            return
+        for task in [task for task in self.started.values() if task.workload.runtime == host.runtime]:
+            self._finish(task, "died", "the process that forked it died: " + manner)
+        self._drop(host, "skipped", "the process that imported %s is gone" % host.runtime)
+
+    def _close(self, host: Host, stack: bool = False) -> str:
+        """Ends a server with all below it; how it ended."""
+        del self.hosts[host.runtime]
+        manner = host.close(stack)
+        sweep([self.sampler.child.pid, *(other.child.pid for other in self.hosts.values())])
+        return manner
+
+    def _drop(self, host: Host, status: str, detail: str) -> None:
+        """What wants this host will never begin."""
+        for task in [task for task in self.pending if task.workload.runtime == host.runtime]:
+            self._finish(task, status, detail)
+
+    def _finish(self, task: Task, status: str, detail: str) -> None:
+        task.end(status, detail)
+        self._remove(task)
+
+    def _remove(self, task: Task) -> None:
+        if task in self.pending:
+            self.pending.remove(task)
+        self.started.pop(task.id, None)
+        self.over.append(task)
+
+    def _deliver(self, now: float) -> None:
+        """Sends the replies whose last samples have come."""
+        for task in list(self.over):
+            if self.sampler.has_seen(task.measured_until()) or now > task.ended + LAST_SAMPLES_SECONDS:
+                self.over.remove(task)
+                self._remember(task)
+                self.send(measured=task.id, reply=vars(task.reply(self.sampler)))
+
+    def _remember(self, task: Task) -> None:
+        """For the history of its GPUs: when it measured."""
+        began, ended = task.window()
+        for gpu in task.gpus if ended else ():
+            self.sampler.histories[gpu.index].ran(task.name, began, ended)
+
+    def _tell(self, now: float) -> None:
+        if now - self.told < TELL_SECONDS:
+            return
+        self.told = now
+        names = sorted(task.id for task in self.started.values() if task.has_turn)
+        names += ["import " + host.runtime for host in self.hosts.values() if not host.ready]
+        self.send(running=names, left=round(self._left(now), 1))
+
+    def _left(self, now: float) -> float:
+        """About how many seconds are left: each GPU's own work side by side, the rest one by one."""
+        each: Dict[int, float] = {}
+        rest = 0.0
+        tasks: List[Tuple[Task, float]] = [(task, 0.0) for task in self.pending]
+        tasks += [(task, now - task.started if task.has_turn else 0.0) for task in self.started.values()]
+        for task, spent in tasks:
+            seconds = max(0.0, task.workload.typical_seconds - spent)
+            if task.workload.scope in SIDE_BY_SIDE:
+                each[task.gpus[0].index] = each.get(task.gpus[0].index, 0.0) + seconds
+            else:
+                rest += seconds
+        imports = {task.workload.runtime for task in self.pending} - {name for name, host in self.hosts.items() if host.ready}
+        return rest + max(each.values(), default=0.0) + sum(RUNTIMES[name].usual_seconds for name in imports)

@@ -1,0 +1,243 @@
+"""The square of a float matrix, compiled by each rung of the toolchain: how long that takes, and how fast the kernel is.
+
+It is the first kernel of the CUDA-MODE lectures: https://github.com/gpu-mode/lectures/tree/main/lecture_001. Each rung hands
+over "build": {"cold_seconds", "warm_seconds"} until the first result is there, with empty caches and with those that the first
+time filled, and "square": {"gb_per_s", "spread", "wrong_elements"}; or "broken": {"error", "printed"}, if it does not compile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import re
+import sys
+import tempfile
+import time
+import traceback
+from array import array
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from gpudoctor.worker.measuring import programs
+from gpudoctor.worker.measuring.bench import Bench, summary
+from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, covering
+from gpudoctor.worker.reply import Skip
+
+BYTES = 1 << 29  # of the matrix, where there is room: far larger than any L2 cache
+SHARE_OF_FREE = 8  # matrix and result, for two processes, with room to spare
+COLUMNS = 1024  # each row is 0, 1 ... 1023, so that every square is exact
+ROW_BYTES = 4 * COLUMNS
+CHUNK_BYTES = 1 << 26
+REPEATS, WARM_UP = 15, 2
+VECTOR = 16
+CAPABILITY = (75, 76)  # the attributes of a device that hold its compute capability
+CACHES = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+OUT_OF_MEMORY = re.compile("out.of.memory", re.IGNORECASE)
+
+# As in kernels.cu.
+SOURCE = """
+extern "C" __global__ void square(float4 *__restrict__ to, const float4 *__restrict__ from, unsigned long long vectors) {
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+#pragma unroll 4
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += step) {
+        const float4 a = from[i];
+        to[i] = make_float4(a.x * a.x, a.y * a.y, a.z * a.z, a.w * a.w);
+    }
+}
+"""
+
+Square = Callable[[Any], Any]
+
+
+def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
+    """A rung that gives a module with the kernel `square`, without a framework."""
+    prepare(bench)
+    bench.step("context")
+    driver = Driver(bench.gpu)
+    size = size_for(driver.memory()[0])
+    with driver.buffer(size) as matrix, driver.buffer(size) as result:
+        fill(driver, matrix, size)
+        vectors, grid = ctypes.c_uint64(size // VECTOR), covering(size // VECTOR)
+
+        def first() -> Tuple[Module, float]:
+            began = time.monotonic()
+            module = build(driver)
+            module("square", result, matrix, vectors, grid=grid)
+            driver.synchronize()
+            return module, time.monotonic() - began
+
+        built = attempt(bench, first)
+        if built is None:
+            return
+        module, cold = built
+        bench.keep("build", cold_seconds=cold)
+        with bench.section("square") as values:
+            times = driver.milliseconds(lambda: module("square", result, matrix, vectors, grid=grid), REPEATS, WARM_UP)
+            values.update(speed(times, size), wrong_elements=wrong(driver, result, size))
+        bench.step("compiling once more")
+        bench.keep("build", cold_seconds=cold, warm_seconds=first()[1])
+
+
+def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
+    """A rung that gives a function of a tensor."""
+    prepare(bench)
+    torch = cuda_torch()
+
+    def first(matrix: Any) -> Tuple[Square, float]:
+        began = time.monotonic()
+        square = build(torch)
+        square(matrix)
+        torch.cuda.synchronize()
+        return square, time.monotonic() - began
+
+    again = NextProgram(lambda: first(ramp(torch, bench.gpu))[1])
+    bench.step("context")
+    matrix = ramp(torch, bench.gpu)
+    built = attempt(bench, lambda: first(matrix))
+    if built is None:
+        return
+    square, cold = built
+    bench.keep("build", cold_seconds=cold)
+    with bench.section("square") as values:
+        values.update(measured(torch, square, matrix))
+    bench.step("compiling once more")
+    warm = again.seconds()
+    if warm is not None:
+        bench.keep("build", cold_seconds=cold, warm_seconds=warm)
+
+
+class NextProgram:
+    """What the next program waits that needs the same kernel: a process forked before any CUDA call, which waits for its turn."""
+
+    def __init__(self, work: Callable[[], float]) -> None:
+        turn, self._turn = os.pipe()
+        self._answer, answer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.close(self._turn)
+                if os.read(turn, 1):  # nothing comes if the first build fails
+                    os.write(answer, repr(work()).encode())
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(0)
+        os.close(turn)
+        os.close(answer)
+
+    def seconds(self) -> Optional[float]:
+        os.write(self._turn, b"!")
+        answer = os.read(self._answer, 100)
+        os.waitpid(self._pid, 0)
+        return float(answer) if answer else None
+
+
+def prepare(bench: Bench) -> None:
+    """Empty folders for all that compilers keep, and beside Python the programs that an activated environment has (ninja)."""
+    folder = tempfile.mkdtemp(prefix="caches-", dir=bench.folder)
+    for name in CACHES:
+        os.environ[name] = os.path.join(folder, name.lower())
+        os.mkdir(os.environ[name])
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # more are processes of their own, which do not survive a fork
+    beside = os.path.dirname(sys.executable)
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if beside not in folders:
+        os.environ["PATH"] = os.pathsep.join([beside, *folders])
+    os.chdir(bench.folder)
+
+
+def attempt(bench: Bench, first: Callable[[], Any], step: str = "compiling") -> Any:
+    """What `first` gives; None if it fails, which is handed over as "broken" with all that was printed meanwhile."""
+    bench.step(step)
+    printed = programs.Printed()
+    try:
+        return first()
+    except Skip:
+        raise
+    except Exception as failure:
+        if OUT_OF_MEMORY.search(str(failure)):
+            raise
+        error = "%s: %s" % (type(failure).__name__, failure)
+        bench.keep("broken", error=programs.essence(error), printed=programs.essence(printed.text()))
+        traceback.print_exc()
+        return None
+
+
+def size_for(free: int) -> int:
+    return min(BYTES, free // SHARE_OF_FREE) // ROW_BYTES * ROW_BYTES
+
+
+def speed(milliseconds: List[float], size: int) -> Dict[str, float]:
+    """Of reading and writing `size` bytes."""
+    found = summary([2 * size / each / 1e6 for each in milliseconds])
+    return {"gb_per_s": found["median"], "spread": found["spread"]}
+
+
+def architecture(driver: Driver) -> str:
+    """The GPU's compute capability as compilers write it: 90."""
+    parts = []
+    for attribute in CAPABILITY:
+        value = ctypes.c_int()
+        driver("cuDeviceGetAttribute", ctypes.byref(value), attribute, driver.device)
+        parts.append(str(value.value))
+    return "".join(parts)
+
+
+def fill(driver: Driver, pointer: Pointer, size: int) -> None:
+    """From the host, so that no other kernel has to be compiled."""
+    for offset, data in chunks(size, range(COLUMNS)):
+        driver.put(Pointer(pointer.value + offset), data)
+
+
+def wrong(driver: Driver, pointer: Pointer, size: int) -> int:
+    """How many elements are not the square."""
+    count = 0
+    for offset, expected in chunks(size, (i * i for i in range(COLUMNS))):
+        found = driver.bytes_from(pointer, len(expected), offset)
+        if found != expected:
+            count += sum(map(operator.ne, memoryview(found).cast("I"), memoryview(expected).cast("I")))
+    return count
+
+
+def chunks(size: int, row: Any) -> Iterator[Tuple[int, bytes]]:
+    """(offset, bytes) of a matrix whose rows are all the same."""
+    data = array("f", row).tobytes() * (CHUNK_BYTES // ROW_BYTES)
+    for offset in range(0, size, CHUNK_BYTES):
+        yield offset, data[: size - offset]
+
+
+def cuda_torch() -> Any:
+    import torch
+
+    if torch.version.cuda is None:
+        raise Skip("this PyTorch was built without CUDA", Skip.NOT_INSTALLED)
+    return torch
+
+
+def ramp(torch: Any, gpu: int) -> Any:
+    torch.cuda.set_device(gpu)
+    rows = size_for(torch.cuda.mem_get_info()[0]) // ROW_BYTES
+    matrix = torch.arange(COLUMNS, dtype=torch.float32, device="cuda").repeat(rows, 1)
+    torch.cuda.synchronize()
+    return matrix
+
+
+def measured(torch: Any, square: Square, matrix: Any) -> Dict[str, Any]:
+    """{"gb_per_s", "spread", "wrong_elements"} of a function of a tensor."""
+    for _ in range(WARM_UP):
+        result = square(matrix)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        result = square(matrix)
+        mark.record()
+    torch.cuda.synchronize()
+    times = [marks[number].elapsed_time(marks[number + 1]) for number in range(REPEATS)]
+    size = matrix.numel() * matrix.element_size()
+    return dict(speed(times, size), wrong_elements=wrong_in(torch, result))
+
+
+def wrong_in(torch: Any, result: Any) -> int:
+    expected = torch.tensor([float(i * i) for i in range(COLUMNS)], dtype=torch.float32, device=result.device)
+    return int((result != expected).sum().item())

@@ -1,0 +1,113 @@
+"""A workload on the GPUs that it needs: what is asked of a host, and the reply that comes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.measuring.bench import TOGETHER, Workload
+from gpudoctor.worker.measuring.host import Request, last_words
+from gpudoctor.worker.measuring.sampler import Sampler
+from gpudoctor.worker.reply import Reply
+
+PREPARING_SECONDS = 120  # for a workload that starts early, until it waits for its turn
+GRACE_SECONDS = 2.0  # how long a killed one may take to go; in a driver call it may never
+WITH_LAST_WORDS = ("died", "error", "timeout", "stopped")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU to measure: as NVML and as CUDA number it, and the processor cores near it."""
+
+    index: int
+    ordinal: int
+    cores: List[int]
+
+
+class Task:
+    """A workload on one GPU, or on all together."""
+
+    def __init__(self, name: str, workload: Workload, gpus: List[Gpu], folder: str) -> None:
+        self.name = name
+        self.workload = workload
+        self.gpus = gpus
+        self.id = "%s:%s" % (name, "all" if workload.scope == TOGETHER else "gpu%d" % gpus[0].index)
+        self.file = os.path.join(folder, self.id.replace(":", "-"))
+        self.started = 0.0
+        self.ended = 0.0
+        self.has_turn = False
+        self.deadline = float("inf")
+        self.verdict = ("", "")  # status and detail, decided before its process is gone
+        self.status = ""
+        self.detail = ""
+
+    def request(self, level: str) -> Request:
+        return Request(self.id, self.name, [gpu.ordinal for gpu in self.gpus], level, self.gpus[0].cores, self.file)
+
+    def prepare(self, now: float) -> None:
+        """It starts before its turn."""
+        self.started, self.deadline = now, now + PREPARING_SECONDS
+
+    def begin(self, now: float) -> None:
+        """Its turn on the GPUs: from here on its own clock runs."""
+        self.has_turn = True
+        self.started, self.deadline = now, now + self.workload.seconds
+        bench.touch(self.file + bench.GO)
+
+    def waits(self) -> bool:
+        """Whether it is prepared, and waits for its turn."""
+        return not self.has_turn and os.path.exists(self.file + bench.WAITS)
+
+    def give_up(self, now: float) -> None:
+        """Its time is over; it is about to be killed."""
+        self.verdict = ("timeout", "no end after %.0f s%s" % (now - self.started, self._where()))
+        self.deadline = now + GRACE_SECONDS
+
+    def end(self, status: str, detail: str) -> None:
+        self.status, self.detail, self.ended = status, detail, time.monotonic()
+
+    def end_as_told(self, manner: str, stopped: bool) -> None:
+        """Its process is gone. See Host's notices."""
+        told = bench.read(self.file).end
+        status, detail = self.verdict
+        if told:
+            status = {"skip": "skipped"}.get(told["end"], told["end"])
+            detail = told["detail"] + (self._where() if status == "error" else "")
+        elif not status:
+            status, detail = "died", (manner or "it ended") + self._where()
+        elif status == "timeout" and stopped:
+            status, detail = "stopped", detail + "; it was stopped from outside (SIGSTOP)"
+        self.end(status, detail)
+
+    def _where(self) -> str:
+        return " in " + (bench.read(self.file).step or "its first step")
+
+    def measured_until(self) -> float:
+        """The end of its last section."""
+        return self.window()[1]
+
+    def window(self) -> Tuple[float, float]:
+        """From its first section to the end of its last; zeros where it came to none."""
+        windows = bench.read(self.file).windows.values()
+        return min((began for began, _ in windows), default=0.0), max((ended for _, ended in windows), default=0.0)
+
+    def reply(self, sampler: Sampler) -> Reply:
+        """All that it handed over, each section with what the sampler saw meanwhile."""
+        heard = bench.read(self.file)
+        value: Dict[str, Any] = dict(heard.values)
+        for name, (began, ended) in heard.windows.items():
+            seen = self._during(sampler, began, ended)
+            value[name] = dict(value[name], seconds=round(ended - began, 4), **({"during": seen} if seen else {}))
+        prints = last_words(self.file) if self.status in WITH_LAST_WORDS else ""
+        kind = heard.end["kind"] if heard.end else ""
+        value.update({name: text for name, text in (("prints", prints), ("kind", kind)) if text})
+        return Reply(self.status, value or None, self.detail, round(self.ended - self.started, 3) if self.started else 0.0)
+
+    def _during(self, sampler: Sampler, began: float, ended: float) -> Optional[Dict[str, Any]]:
+        """Of one GPU what the sampler saw; of several, by index."""
+        seen = {str(gpu.index): sampler.during(gpu.index, began, ended) for gpu in self.gpus}
+        known = {index: found for index, found in seen.items() if found}
+        return known if self.workload.scope == TOGETHER else next(iter(known.values()), None)

@@ -1,0 +1,145 @@
+"""The lines of the kernel log that have to do with GPUs, PCIe, modules, memory and sleep."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import Any, Dict, Iterator, List, Optional
+
+from gpudoctor.worker.probes.machine import Answer, Machine
+
+try:
+    import ctypes
+except ImportError:  # python3-minimal has none
+    ctypes = None  # type: ignore[assignment]
+
+RELEVANT = re.compile(
+    r"NVRM|nvidia|nouveau|nova_core|\bS?Xid\b|vfio-pci|\buvm\b|\bnvswitch|gVisor"
+    r"|\bAER\b|PCIe Bus Error|\bDPC:|pciehp|available PCIe bandwidth, limited by|Hardware Error"
+    r"|BAR ?\d+.*(?:no space|failed to assign|can't assign|can't claim|bogus alignment)"
+    r"|bridge window .*(?:no space|failed to assign|can't assign)|request_free_mem_region|Bridge Firmware"
+    r"|module verification failed|Lockdown:|unsigned module|unavailable key|Key was rejected|PKCS#7|taints kernel"
+    r"|PM: (?:suspend|hibernation)|\bdxgk?\b|hv_dxg"
+    r"|avc: .*denied.*(?:nvidia|xserver_misc_device|cuda|infiniband|/dri)"
+    r"|oom-kill|Out of memory|out of memory|blocked for more than"
+    r"|(?:segfault|general protection|trap ).* in lib(?:nvidia|cuda|cu|nccl|nv|torch)"
+    r"|DMAR:.*fault|IO_PAGE_FAULT|Machine check",
+    re.IGNORECASE,
+)
+# Messages of user space in the audit log (types 1100 to 1199) name users.
+PRIVATE = re.compile(r"audit: type=11\d\d")
+JOURNAL_HOST = re.compile(r"^(\[\s*\d+\.\d+\]) \S+ kernel: ")
+FIRST_SECONDS = re.compile(r"^(?:<\d+>)?\[\s*(\d+)\.\d+\]")
+MAXIMUM_LINES = 4000
+MAXIMUM_JOURNAL_LINES = 50000
+EARLIER = ("--since=-60d", "--lines=2000", "--grep=Xid [(]")
+EARLIER_SECONDS = 2.0
+EARLIER_BOOTS = 5
+JOURNAL_SECONDS = 3.0
+BOOT_SECONDS = 30  # a log whose first line is older than this reaches back to the boot
+SYSLOG_ACTION_READ_ALL = 3
+SYSLOG_ACTION_SIZE_BUFFER = 10
+
+
+def ask(machine: Machine) -> Iterator[Answer]:
+    question, reply = machine.ask("kernel-log", lambda: _kernel_log(machine))
+    yield question, reply
+    if reply.status == "ok" and any("Xid (" in line for line in reply.value["lines"]):  # does it happen again and again?
+        yield machine.ask("kernel-log-earlier", lambda: _earlier_boots(machine))
+
+
+def _kernel_log(machine: Machine) -> Dict[str, Any]:
+    """The ring buffer; the journal where the ring buffer is closed to us or has already forgotten the boot."""
+    refused: Optional[OSError] = None
+    lines: List[str] = []
+    try:
+        lines = _ring_buffer(machine)
+    except OSError as failure:
+        refused = failure
+    if _reaches_boot(lines):
+        return _answer("dmesg", lines)
+    machine.at("kernel-log", "journalctl")
+    journal = _journal(machine)
+    if journal and (not lines or _first_seconds(journal) < _first_seconds(lines)):
+        return _answer("journal", journal)
+    if refused and not lines:
+        raise refused
+    return _answer("dmesg", lines)
+
+
+def _answer(source: str, lines: List[str]) -> Dict[str, Any]:
+    kept = [line for line in lines if RELEVANT.search(line) and not PRIVATE.search(line)]
+    return {
+        "source": source,
+        "lines": kept[-MAXIMUM_LINES:],
+        "complete": _reaches_boot(lines) and len(kept) <= MAXIMUM_LINES,
+        "total": len(lines),
+    }
+
+
+def _reaches_boot(lines: List[str]) -> bool:
+    return bool(lines) and ("Linux version" in lines[0] or _first_seconds(lines) <= BOOT_SECONDS)
+
+
+def _first_seconds(lines: List[str]) -> float:
+    stamps = (match for match in map(FIRST_SECONDS.match, lines) if match)
+    return next((float(match.group(1)) for match in stamps), float("inf"))
+
+
+def _ring_buffer(machine: Machine) -> List[str]:
+    if machine.root != "/":
+        return machine.read("/var/log/dmesg").splitlines()
+    if ctypes is not None:
+        return _system_log().splitlines()
+    done = machine.run(("dmesg",), 2.0)
+    if done["code"]:
+        raise PermissionError(1, done["err"].strip() or "dmesg gave no reason")
+    return str(done["out"]).splitlines()
+
+
+def _system_log() -> str:
+    """What syslog(2) gives: all that is in the ring buffer."""
+    library = ctypes.CDLL(None, use_errno=True)
+    size = library.klogctl(SYSLOG_ACTION_SIZE_BUFFER, None, 0)
+    if size < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    buffer = ctypes.create_string_buffer(size)
+    length = library.klogctl(SYSLOG_ACTION_READ_ALL, buffer, size)
+    if length < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return buffer.raw[:length].decode("utf-8", "replace")
+
+
+def _journal(machine: Machine) -> List[str]:
+    """This boot's kernel messages in the journal, without the host's name; none where we may not read it."""
+    if machine.root != "/":
+        return []
+    lines = str(MAXIMUM_JOURNAL_LINES)
+    try:
+        done = subprocess.run(
+            ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-monotonic", "-n", lines],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=JOURNAL_SECONDS,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [JOURNAL_HOST.sub(r"\1 ", line) for line in done.stdout.decode("utf-8", "replace").splitlines()]
+
+
+def _earlier_boots(machine: Machine) -> List[List[str]]:
+    """The Xids of the boots before this one that the journal still has, the oldest boot first."""
+    current = machine.read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    argv = ("journalctl", "_TRANSPORT=kernel", *EARLIER, "--no-pager", "--quiet", "--output=json", "--output-fields=MESSAGE")
+    done = machine.run(argv, EARLIER_SECONDS)
+    if done["code"] not in (0, 1):  # 1: nothing matched
+        raise OSError(done["err"].strip() or "journalctl gave no reason")
+    boots: Dict[str, List[str]] = {}
+    for entry in map(json.loads, done["out"].splitlines()):
+        if entry.get("_BOOT_ID") != current and isinstance(entry.get("MESSAGE"), str):
+            boots.setdefault(entry["_BOOT_ID"], []).append(entry["MESSAGE"])
+    return list(boots.values())[-EARLIER_BOOTS:]

@@ -1,0 +1,115 @@
+"""How to ask a machine: files, listings and commands, each answer kept apart from "missing", "denied" and "no answer"."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import shutil
+import subprocess
+import time
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+from gpudoctor.worker.reply import Reply
+
+Answer = Tuple[str, Reply]
+MAXIMUM_BYTES = 1 << 20
+
+
+class Machine:
+    """A machine seen from `root`: "/" is this one, any other folder a fake one, where no command is run.
+
+    known: the replies of earlier phases. at: called with the question and the step that come next, so that whoever
+    kills a hanging probe can say where it hung. skip: steps that killed this probe before and must not be repeated.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        known: Optional[Dict[str, Reply]] = None,
+        at: Callable[[str, str], None] = lambda question, step: None,
+        skip: Tuple[str, ...] = (),
+    ) -> None:
+        self.root = root
+        self.known = known or {}
+        self.at = at
+        self.skip = skip
+
+    def path(self, path: str) -> str:
+        """Where `path` of the machine lies for us."""
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def file(self, path: str, maximum: int = MAXIMUM_BYTES) -> Answer:
+        """`file:PATH`: the text of a file, its last `maximum` bytes."""
+        return self.ask("file:" + path, lambda: self.read(path, maximum))
+
+    def files(self, pattern: str) -> Iterator[Answer]:
+        """`glob:PATTERN`: the paths that match, then `file:PATH` for each."""
+        question, reply = self.glob(pattern)
+        yield question, reply
+        for path in reply.value or ():
+            yield self.file(path)
+
+    def glob(self, pattern: str) -> Answer:
+        """`glob:PATTERN`: the sorted paths that match; an empty list where none does."""
+        return self.ask("glob:" + pattern, lambda: self.matching(pattern))
+
+    def command(self, *argv: str, timeout: float = 4.0) -> Answer:
+        """`command:ARGV`: {"code", "out", "err"} of a command run with LC_ALL=C; missing where there is no such program."""
+        return self.ask("command:" + " ".join(argv), lambda: self.run(argv, timeout))
+
+    def ask(self, question: str, answer: Callable[[], Any]) -> Answer:
+        """Any question that a function answers."""
+        self.at(question, "")
+        return question, self.call(answer)
+
+    def read(self, path: str, maximum: int = MAXIMUM_BYTES) -> str:
+        with open(self.path(path), "rb") as file:
+            data = file.read()
+        return data[-maximum:].decode("utf-8", "replace")
+
+    def matching(self, pattern: str) -> list[str]:
+        prefix = self.root.rstrip("/")
+        return sorted(path[len(prefix) :] for path in glob.glob(self.path(pattern)))
+
+    def run(self, argv: Tuple[str, ...], timeout: float) -> Dict[str, Any]:
+        if self.root != "/":
+            raise FileNotFoundError("commands are not run under another root")
+        if not shutil.which(argv[0]):  # a closed folder on PATH would make it "denied"
+            raise FileNotFoundError("no such program")
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+        return {"code": done.returncode, "out": _text(done.stdout), "err": _text(done.stderr)}
+
+    @staticmethod
+    def call(ask: Callable[[], Any]) -> Reply:
+        """The reply of any function: its value, or in which way there was none."""
+        start = time.monotonic()
+
+        def reply(status: str, value: Any = None, detail: str = "") -> Reply:
+            return Reply(status, value, detail, round(time.monotonic() - start, 4))
+
+        try:
+            return reply("ok", ask())
+        except subprocess.TimeoutExpired as expired:
+            return reply("timeout", detail=f"no answer in {expired.timeout:g} s")
+        except OSError as failure:
+            return reply(_kind(failure), detail=failure.strerror or str(failure))
+        except Exception as failure:  # a probe's bug must not take the other answers with it
+            return reply("error", detail=f"{type(failure).__name__}: {failure}")
+
+
+def _kind(failure: OSError) -> str:
+    if failure.errno in (errno.ENOENT, errno.ENOTDIR) or isinstance(failure, FileNotFoundError):
+        return "missing"
+    return "denied" if failure.errno in (errno.EACCES, errno.EPERM) else "error"
+
+
+def _text(data: bytes) -> str:
+    return data[-MAXIMUM_BYTES:].decode("utf-8", "replace")

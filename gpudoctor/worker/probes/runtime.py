@@ -1,0 +1,297 @@
+"""Asks which container engines this machine has, how they are configured, and what the Docker daemon says of itself."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from functools import partial
+from typing import Any, Dict, Iterator, List, Optional
+from urllib.parse import urlsplit
+
+from gpudoctor.worker.probes.machine import Answer, Machine
+
+DOCKER_SECONDS = 2.0
+CDI_BYTES = 256 << 10
+CONFIGURATIONS = (
+    "/etc/docker/daemon.json",
+    "~/.config/docker/daemon.json",
+    "/var/snap/docker/current/config/daemon.json",
+    "~/.docker/daemon.json",
+    "/etc/nvidia-container-runtime/config.toml",
+    "/etc/containerd/config.toml",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
+    "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl",
+    "/etc/crio/crio.conf",
+)
+CONTAINERD_PARTS = "/etc/containerd/conf.d/*.toml"
+CRIO_PARTS = "/etc/crio/crio.conf.d/*"
+KUBERNETES = ("/var/lib/kubelet", "/etc/kubernetes/kubelet.conf")
+PROGRAMS = (
+    "docker",
+    "dockerd",
+    "podman",
+    "nvidia-ctk",
+    "nvidia-cdi-hook",
+    "nvidia-container-cli",
+    "nvidia-container-runtime",
+    "nvidia-container-runtime-hook",
+)
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
+DAEMONS = ("dockerd", "containerd", "crio")
+SOCKET = "/var/run/docker.sock"
+SELINUX = "/sys/fs/selinux/booleans/container_use_devices"
+HERE = ("localhost", "127.0.0.1", "::1")
+INFO_KEYS = (
+    "ServerVersion",
+    "Driver",
+    "CgroupDriver",
+    "CgroupVersion",
+    "KernelVersion",
+    "OperatingSystem",
+    "OSType",
+    "Architecture",
+    "DefaultRuntime",
+    "SecurityOptions",
+    "CDISpecDirs",
+    "Warnings",
+)
+VERSION_KEYS = ("Version", "ApiVersion", "MinAPIVersion")
+# Registries, proxies and addresses name people and networks. Only what is between quotes goes: what is wrong with a
+# file must stay wrong.
+PRIVATE_SETTING = re.compile(
+    r'(?i)(?<![\w-])("?(?:[\w-]*registr[\w-]*|[\w-]*prox[\w-]*|dns[\w-]*|hosts|labels?|bip6?|ip6?|fixed-cidr[\w-]*'
+    r"|default-gateway[\w-]*|default-address-pools|log-opts|userns-remap|username|password|\w*token|auth|endpoint)"
+    r'"?\s*[:=]\s*)(\[[^\]]*\]?|\{[^{}]*\}?|"[^"\n]*")'
+)
+STRING = re.compile(r'"([^"\n]*)"(\s*:)?')
+REGISTRY_TABLE = re.compile(r"(?m)^\s*\[[^\n]*registry[^\n]*\n(?:(?!\s*\[).*\n?)*")
+
+
+def ask(machine: Machine) -> Iterator[Answer]:
+    for path in _configurations(machine):
+        yield machine.ask("file:" + path, partial(_configuration, machine, path))
+    yield machine.glob(CONTAINERD_PARTS)
+    yield machine.ask("runtime-file-times", lambda: _times(machine))
+    yield machine.ask("cdi", lambda: _cdi(machine))
+    yield machine.ask("docker-context", lambda: _context(machine))
+    yield machine.file(SELINUX)
+    yield machine.ask("kubernetes-marks", lambda: {path: os.path.lexists(machine.path(path)) for path in KUBERNETES})
+    yield machine.ask("runtime-programs", lambda: _programs(machine))
+    yield machine.ask("runtime-processes", lambda: _daemons(machine))
+    yield machine.command("nvidia-ctk", "--version", timeout=1.0)
+    yield machine.command("nvidia-container-cli", "--version", timeout=1.0)
+    yield machine.command("podman", "--version", timeout=1.0)
+    yield machine.ask("docker", lambda: _docker(machine))
+
+
+def _variable(machine: Machine, name: str) -> str:
+    """An environment variable of this machine; a fake one has none."""
+    return os.environ.get(name, "") if machine.root == "/" else ""
+
+
+def _expanded(machine: Machine, path: str) -> str:
+    return path.replace("~", os.path.expanduser("~") if machine.root == "/" else "/root", 1)
+
+
+def _without_home(text: str) -> str:
+    return re.sub(r"/home/[^/\"\s]+", "~", text)
+
+
+def _configuration(machine: Machine, path: str) -> str:
+    text = _without_home(machine.read(_expanded(machine, path)))
+    return PRIVATE_SETTING.sub(_blanked, text if ".json" in path else REGISTRY_TABLE.sub("", text))
+
+
+def _blanked(match: re.Match[str]) -> str:
+    """A private setting with its strings replaced, but for keys and for what every machine may say."""
+    return match[1] + STRING.sub(lambda text: text[0] if text[2] or text[1] in ("", "default") else '"removed"', match[2])
+
+
+def _configurations(machine: Machine) -> List[str]:
+    return [*CONFIGURATIONS, *machine.matching(CONTAINERD_PARTS), *machine.matching(CRIO_PARTS)]
+
+
+def _times(machine: Machine) -> Dict[str, float]:
+    """When each configuration was last written, which may be after its daemon had started."""
+    paths = [(path, machine.path(_expanded(machine, path))) for path in _configurations(machine)]
+    return {path: os.stat(real).st_mtime for path, real in paths if os.path.exists(real)}
+
+
+def _cdi(machine: Machine) -> List[Dict[str, Any]]:
+    """The device specifications that engines read: CDI_BYTES of each, from the start."""
+    specifications = []
+    for path in machine.matching("/etc/cdi/*") + machine.matching("/var/run/cdi/*"):
+        if path.endswith((".yaml", ".yml", ".json")):
+            with open(machine.path(path), encoding="utf-8", errors="replace") as file:
+                text = file.read(CDI_BYTES)
+            specifications.append({"path": path, "mtime": os.stat(machine.path(path)).st_mtime, "text": text})
+    return specifications
+
+
+def _context(machine: Machine) -> Dict[str, Any]:
+    """Which daemon the docker command talks to by default; the rest of its files is nobody's business.
+
+    "endpoint": where the context that is in force leads to, None where there is no such context.
+    """
+    named = _variable(machine, "DOCKER_CONTEXT")
+    try:
+        current = json.loads(machine.read(_docker_file(machine, "config.json"))).get("currentContext")
+    except FileNotFoundError:
+        if not named:
+            raise
+        current = None
+    name = named or current
+    if not name or name == "default":
+        return {"currentContext": current}
+    host = _host_of(machine, name)
+    return {"currentContext": current, "endpoint": host and _shown(host)}
+
+
+def _docker_file(machine: Machine, *names: str) -> str:
+    return os.path.join(_variable(machine, "DOCKER_CONFIG") or _expanded(machine, "~/.docker"), *names)
+
+
+def _host_of(machine: Machine, context: str) -> Optional[str]:
+    """The address of a context's daemon; None where there is no such context."""
+    folder = hashlib.sha256(context.encode()).hexdigest()
+    try:
+        about = json.loads(machine.read(_docker_file(machine, "contexts", "meta", folder, "meta.json")))
+    except FileNotFoundError:
+        return None
+    return str(about["Endpoints"]["docker"].get("Host") or "unix://" + SOCKET)
+
+
+def _shown(endpoint: str) -> str:
+    """An address without names: of another machine only how it is reached."""
+    scheme = endpoint.partition("://")[0]
+    if scheme == "unix":
+        return _without_home(endpoint)
+    return scheme + "://" + ("localhost" if urlsplit(endpoint).hostname in HERE else "")
+
+
+def _programs(machine: Machine) -> Dict[str, Dict[str, Any]]:
+    folders = [folder for folder in _variable(machine, "PATH").split(os.pathsep) if folder] + list(FOLDERS)
+    found = {}
+    for name in PROGRAMS:
+        places = (os.path.join(folder, name) for folder in folders)
+        path = next((place for place in places if os.path.lexists(machine.path(place))), None)
+        if path:
+            found[name] = _program(machine, path)
+    return found
+
+
+def _program(machine: Machine, path: str) -> Dict[str, Any]:
+    """Where it is. "changed" is when it was put there: packages keep the date of the build as "mtime"."""
+    real = _real(machine, path)
+    about = machine.call(lambda: os.lstat(machine.path(real))).value
+    dates = {"mtime": about.st_mtime, "changed": about.st_ctime} if about else {}
+    return dict(dates, path=_without_home(path), real=_without_home(real))
+
+
+def _real(machine: Machine, path: str) -> str:
+    """Follows the links of a file inside the machine's root."""
+    for _ in range(20):
+        if not os.path.islink(machine.path(path)):
+            break
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(machine.path(path))))
+    return path
+
+
+def _daemons(machine: Machine) -> Dict[str, Any]:
+    """When the daemons that look for the toolkit at their start were started, in the kernel's own units."""
+    boot = re.search(r"(?m)^btime (\d+)", machine.read("/proc/stat"))
+    started: Dict[str, int] = {}
+    for path in machine.matching("/proc/[0-9]*/stat"):
+        text = str(machine.call(partial(machine.read, path)).value)  # it may have ended meanwhile
+        name, _, rest = text.partition(" (")[2].rpartition(") ")
+        if name in DAEMONS:  # k3s runs a containerd of its own: of several the last counts
+            started[name] = max(int(rest.split()[19]), started.get(name, 0))
+    return {"boot": int(boot[1]) if boot else None, "ticks_per_second": os.sysconf("SC_CLK_TCK"), "started": started}
+
+
+def _docker(machine: Machine) -> Dict[str, Any]:
+    endpoint, deadline = _endpoint(machine), time.monotonic() + DOCKER_SECONDS
+    scheme = endpoint.partition("://")[0]
+    if _has_key(machine, scheme):
+        return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon behind {scheme}:// with a key is not asked"}
+    try:
+        info = _get(machine, endpoint, "/info", deadline)
+        version = _get(machine, endpoint, "/version", deadline)
+    except socket.timeout:
+        raise subprocess.TimeoutExpired("GET", DOCKER_SECONDS) from None  # what Machine.call knows as a timeout
+    return {"endpoint": _shown(endpoint), "info": _reduced_info(info), "version": _reduced_version(version)}
+
+
+def _endpoint(machine: Machine) -> str:
+    """DOCKER_HOST, else the context's, else the rootless daemon's socket where there is no other, else the usual one."""
+    host, folder = _variable(machine, "DOCKER_HOST"), _variable(machine, "XDG_RUNTIME_DIR")
+    if host:
+        return host if "://" in host else "tcp://" + host
+    name = _variable(machine, "DOCKER_CONTEXT") or (machine.call(lambda: _context(machine)).value or {}).get("currentContext")
+    of_context = machine.call(lambda: _host_of(machine, name)).value if name and name != "default" else None
+    if of_context:
+        return str(of_context)
+    rootless = folder + SOCKET.replace("/var/run", "")
+    return "unix://" + (rootless if folder and os.path.exists(rootless) and not os.path.exists(SOCKET) else SOCKET)
+
+
+def _has_key(machine: Machine, scheme: str) -> bool:
+    """Whether only the docker command can speak to this daemon, with keys that are not ours."""
+    keys = _variable(machine, "DOCKER_TLS_VERIFY") or machine.matching(_docker_file(machine, "contexts", "tls", "*"))
+    return scheme == "ssh" or (scheme == "tcp" and bool(keys))
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("docker", timeout=timeout)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def _connection(machine: Machine, endpoint: str, seconds: float) -> http.client.HTTPConnection:
+    url = urlsplit(endpoint)
+    if url.scheme == "unix":
+        return _UnixConnection(machine.path(url.path), seconds)
+    return http.client.HTTPConnection(url.hostname or "", url.port or 2375, timeout=seconds)
+
+
+def _get(machine: Machine, endpoint: str, path: str, deadline: float) -> Dict[str, Any]:
+    connection = _connection(machine, endpoint, max(0.05, deadline - time.monotonic()))
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        if response.status != 200:  # a proxy in front of the socket may refuse
+            number = errno.EACCES if response.status in (401, 403) else errno.EPROTO
+            raise OSError(number, f"GET {path}: HTTP {response.status} {response.reason}")
+        return dict(json.loads(response.read()))
+    finally:
+        connection.close()
+
+
+def _reduced_info(info: Dict[str, Any]) -> Dict[str, Any]:
+    """What says how containers get a GPU; no names, labels, registries or proxies."""
+    return dict(
+        {key: info[key] for key in INFO_KEYS if key in info},
+        DockerRootDir=_without_home(info.get("DockerRootDir") or ""),
+        Runtimes={name: (runtime or {}).get("path", "") for name, runtime in (info.get("Runtimes") or {}).items()},
+        DiscoveredDevices=[device.get("ID", "") for device in info.get("DiscoveredDevices") or ()],
+    )
+
+
+def _reduced_version(version: Dict[str, Any]) -> Dict[str, Any]:
+    components = {part.get("Name", ""): part.get("Version", "") for part in version.get("Components") or ()}
+    return dict({key: version[key] for key in VERSION_KEYS if key in version}, Components=components)

@@ -1,0 +1,34 @@
+"""What one question to the machine gives: an answer, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Skip(Exception):
+    """Raised while judging or measuring: this cannot be judged here, for `reason`, which is of one `kind`."""
+
+    NOT_APPLICABLE = "not applicable"
+    UNSUPPORTED = "not supported here"
+    NOT_PERMITTED = "not permitted"
+    NOT_INSTALLED = "not installed"
+    NO_ANSWER = "no answer"
+    NOT_MEASURED = "not measured"
+    BUSY = "busy"
+    CUT_OFF = "cut off"
+
+    def __init__(self, reason: str, kind: str = NOT_APPLICABLE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the machine answered to one question; "missing" means that it looked, and the thing is not there."""
+
+    status: str  # ok, missing, denied, timeout, died or error; of a workload also skipped, stopped or cut
+    value: Any = None
+    detail: str = ""
+    seconds: float = 0.0
