@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Union
 from gpudoctor.checkup import Checkup, Compared, Explanation
 from gpudoctor.errors import UserError
 from gpudoctor.files import writing
+from gpudoctor.spelling import unknown
 
 if TYPE_CHECKING:
     from gpudoctor.evidence import Evidence
@@ -142,7 +143,7 @@ def _must_be_a_level(level: str) -> None:
     from gpudoctor import doctor
 
     if level not in doctor.LEVELS:
-        raise UserError(doctor.unknown("level", level, doctor.LEVELS))
+        raise UserError(unknown("level", level, doctor.LEVELS))
 
 
 def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:
@@ -166,9 +167,9 @@ def _evidence(logs: PathLike | Iterable[PathLike]) -> Evidence | None:
     paths = (logs,) if isinstance(logs, (str, os.PathLike)) else tuple(logs)
     if not paths:
         return None
-    from gpudoctor import evidence
+    from gpudoctor import explaining
 
-    told = evidence.gather(os.fspath(path) for path in paths)
+    told = explaining.gather(os.fspath(path) for path in paths)
     if told.snapshot:
         raise UserError("logs takes texts; a snapshot is opened by gpudoctor.load(path)")
     return told

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.util
-from collections.abc import Iterable
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from gpudoctor.folders import shipped
 from gpudoctor.model import AREAS, Check, Problem
-
-
-def folder(name: str) -> Path:
-    """Where `checks` or `images` lies: in the installed package, else beside it in a checkout."""
-    here = Path(__file__).resolve().parent
-    return here / name if (here / name).is_dir() else here.parent / name
 
 
 def files() -> list[Path]:
     """One for each check, in the folder of its area."""
-    return sorted(folder("checks").glob("*/*.py"))
+    return sorted(shipped("checks").glob("*/*.py"))
 
 
 @functools.cache
 def checks() -> dict[str, Check]:
     """Check id -> check, each after the checks that it needs."""
     found = {check.id: check for check in map(load, files())}
-    sorter = TopologicalSorter({id: (*check.needs, *check.explained_by) for id, check in found.items()})
+    sorter = TopologicalSorter({id: (*check.needs, *check.explained_by, *check.after) for id, check in found.items()})
     sorter.prepare()
     ordered: dict[str, Check] = {}
     while sorter.is_active():
@@ -57,11 +50,3 @@ def problems() -> dict[str, tuple[Check, Problem]]:
     found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in check.problems}
     teller = checks().get("messages")
     return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found
-
-
-def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that look most like `name`, best first: one that was not typed to its end, one that was mistyped."""
-    known = list(names)
-    begun = [other for other in known if name and other.startswith(name)]
-    inside = [other for other in known if name and name in other]
-    return tuple(dict.fromkeys(begun + difflib.get_close_matches(name, known, n=3, cutoff=0.5) + inside))[:3]

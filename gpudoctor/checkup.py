@@ -15,7 +15,7 @@ from gpudoctor.model import Coverage, Diagnosis, Measurements, Report, Result, S
 
 if TYPE_CHECKING:
     from gpudoctor.comparing import Change, Comparison
-    from gpudoctor.files.opening import Opened
+    from gpudoctor.model import Opened
 
 Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus"]
 Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
@@ -104,7 +104,7 @@ class Checkup:
             raise UserError(f"{path}: no format has such a name; say which, form=…")
         shared, sweep = self._shared() if redact else (self, str)
         if chosen is None:
-            from gpudoctor.files import bundle
+            from gpudoctor.report import bundle
 
             writing.write(path, bundle.packed(shared.report, shared.snapshot, sweep))
         else:
@@ -142,7 +142,7 @@ class Checkup:
 
     def opened(self, name: str) -> Opened:
         """As a file of that name would be."""
-        from gpudoctor.files.opening import Opened
+        from gpudoctor.model import Opened
 
         return Opened(name, self.report, self.snapshot)
 
@@ -239,4 +239,4 @@ def _short(report: Report) -> str:
 
     problems = list(dict.fromkeys(entry.problem for entry in report.diagnosis))
     found = f", {words.listed(problems, 1)}" if problems else ""
-    return f"{words.verdict(report).value}{found}; {report.coverage.sentence.partition(';')[0].rstrip('.')}"
+    return f"{report.verdict.value}{found}; {report.coverage.sentence.partition(';')[0].rstrip('.')}"

@@ -8,9 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gpudoctor.errors import WorkError
-from gpudoctor.files import snapshot
 from gpudoctor.interpreter import Target
-from gpudoctor.model import Reply, Snapshot
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
 Progress = Callable[[tuple[str, ...]], None]
@@ -38,7 +37,7 @@ def collect(
     if not replies:
         raise WorkError(f"{where.path} started but answered nothing")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Snapshot(snapshot.SCHEMA, __version__, taken, replies, dict(expected))
+    return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
 
 
 def _load_what_judges() -> None:

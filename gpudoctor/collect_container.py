@@ -19,11 +19,10 @@ from gpudoctor.containers.images import catalog, lock, pulling
 from gpudoctor.containers.run import command
 from gpudoctor.containers.target import portable_python, shell
 from gpudoctor.containers.target.inside import Inside
-from gpudoctor.containers.target.start import DidNotStart, Image, Started, enter
+from gpudoctor.containers.target.start import DidNotStart, Started, StartPlan, enter
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.files import snapshot
 from gpudoctor.interpreter import Target, this_interpreter
-from gpudoctor.model import Reply, Snapshot
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
@@ -68,7 +67,7 @@ def examined(request: Request, seconds: float, expected: Mapping[str, int], tell
     engine = find(request.engine)
     come_in = _image(engine, request) if request.image else _container(engine, request)
     with ExitStack() as stack:
-        host = Host(seconds if engine.is_local else 0)
+        host = HostSide(seconds if engine.is_local else 0)
         try:
             tell((engine.program,))
             inside, started, container = come_in(stack)
@@ -82,7 +81,7 @@ def examined(request: Request, seconds: float, expected: Mapping[str, int], tell
         yield host.added_to(taken), inside if inside.python else None
 
 
-class Host:
+class HostSide:
     """This machine, which is asked while the container starts; seconds: 0 where the container is on another one."""
 
     def __init__(self, seconds: float) -> None:
@@ -138,7 +137,7 @@ def _image(engine: Engine, request: Request) -> ComeIn:
     def come_in(stack: ExitStack) -> tuple[Inside, Started, str]:
         cidfile = stack.enter_context(guard(engine))
         entrypoint = tuple((about.get("Config") or {}).get("Entrypoint") or ())
-        inside, how = Image(engine, started, entrypoint, options, optional, request.python).start(stack, cidfile)
+        inside, how = StartPlan(engine, started, entrypoint, options, optional, request.python).start(stack, cidfile)
         return inside, how, read(cidfile)
 
     return come_in
@@ -163,4 +162,4 @@ def _replies(engine: Engine, inside: Inside, container: str, seconds: float, tel
 
 def _snapshot(replies: Mapping[str, Reply], expected: Mapping[str, int]) -> Snapshot:
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Snapshot(snapshot.SCHEMA, __version__, taken, dict(replies), dict(expected))
+    return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, dict(replies), dict(expected))

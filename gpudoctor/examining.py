@@ -85,9 +85,9 @@ def _asking(tell: Tell) -> Callable[[tuple[str, ...]], None]:
 
 
 def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, tell: Tell) -> tuple[Snapshot, int]:
-    from gpudoctor import measure
+    from gpudoctor import measure, planning
 
-    planned = measure.plan(answers, checks, wanted.gpus, wanted.force)
+    planned = planning.plan(answers, checks, wanted.gpus, wanted.force)
     if not planned.workloads:
         return answers, 0
 

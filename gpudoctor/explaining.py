@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.errors import UserError
+from gpudoctor.spelling import unknown
 
 if TYPE_CHECKING:
     from gpudoctor.evidence import Evidence
@@ -46,9 +48,7 @@ def known(what: Sequence[str]) -> Iterable[str]:
     if meant:
         return codes.lines(meant[0])
     if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        from gpudoctor import doctor
-
-        raise UserError(doctor.unknown("check or problem", name, {**checks, **problems}))
+        raise UserError(unknown("check or problem", name, {**checks, **problems}))
     return ()
 
 
@@ -107,9 +107,31 @@ def _is_there(name: str) -> bool:
 
 
 def gathered(what: Sequence[str]) -> Evidence:
+    """What files ("-": standard input) or a pasted text say."""
     from gpudoctor import evidence
 
-    return evidence.gather(what) if are_files(what) else evidence.of_text(" ".join(what))
+    return gather(what) if are_files(what) else evidence.of_text(" ".join(what))
+
+
+def gather(paths: Iterable[str]) -> Evidence:
+    """Reads files; a later one knows better. UserError where one cannot be read, or is the only one and empty."""
+    from gpudoctor import source
+    from gpudoctor.evidence import Evidence
+    from gpudoctor.files import opening
+
+    found = Evidence()
+    paths = tuple(paths)
+    for path in paths:
+        chunks = source.chunks(path)
+        beginning = next(chunks, b"")
+        name = "standard input" if path == "-" else path
+        if not beginning.strip() and len(paths) == 1:
+            raise UserError(f"{name} is empty")
+        if opening.is_ours(beginning):
+            found = replace(found, snapshot=opening.snapshot_from(name, beginning, chunks))
+        else:
+            found = found.with_text(name, beginning, chunks)
+    return found
 
 
 def judged(found: Evidence) -> tuple[Snapshot, Report]:
@@ -121,6 +143,6 @@ def judged(found: Evidence) -> tuple[Snapshot, Report]:
 
 
 def verdict(taken: Snapshot) -> Report:
-    from gpudoctor import catalog, doctor
+    from gpudoctor import doctor
 
-    return doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick"))
+    return doctor.judge_at_its_level(taken)

@@ -13,12 +13,17 @@ from gpudoctor.worker.reply import Reply as Reply
 from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
+SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
 
 # The areas of checks, in the order in which a person reads them.
 AREAS = (
     *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
     *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits", "evidence"),
 )
+
+
+# How a container gets its GPUs: mode -> what it is called.
+WAYS = {"cdi": "CDI", "runtime": "the runtime nvidia", "gpus": "--gpus", "podman": "CDI"}
 
 
 class Status(str, Enum):
@@ -153,7 +158,8 @@ class Finding:
     """A problem seen on this machine: one sentence with the numbers in it, and what was read.
 
     partial: one GPU of several has it, and the others can still be judged. because: the id of another check's problem that
-    explains this one; where that was found too, this is told as its effect. is_clue: alone it means nothing, and it is told only
+    explains this one; where that was found too, this is told as its effect. causes: ids of problems that may explain it, the
+    likeliest first; a check's id stands for all of its problems. is_clue: alone it means nothing, and it is told only
     where it explains something else.
     """
 
@@ -246,8 +252,9 @@ class Check:
     """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one.
 
     needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
-    this one would only say again. workloads: what it wants measured. figures: the numbers of that, for the report.
-    of_gpus: it looks at each GPU that NVML reaches, and says of the others that it could not.
+    this one would only say again. after: checks whose findings this one reads. workloads: what it wants measured.
+    figures: the numbers of that, for the report. of_gpus: it looks at each GPU that NVML reaches, and says of the others that it
+    could not.
     """
 
     judge: Callable[[Any], Iterable[Finding]]
@@ -255,6 +262,7 @@ class Check:
     problems: tuple[Problem, ...] = ()
     needs: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     level: str = "quick"
     workloads: tuple[str, ...] = ()
     figures: Callable[[Any], Iterable[Figure]] = lambda facts: ()
@@ -395,3 +403,22 @@ class Report:
     comparison: tuple[Difference, ...] = ()
     evidence: tuple[Recognised, ...] = ()
     knowledge: str = ""
+
+    @property
+    def verdict(self) -> Status:
+        """The status; but where nothing was found, SKIP if nothing could be looked at, and ERROR if a check broke."""
+        seen = {result.status for result in (*self.checks, *self.host)}
+        if self.diagnosis:
+            return self.status
+        if Status.ERROR in seen:
+            return Status.ERROR
+        return self.status if seen & {Status.PASS, Status.WARN} else Status.SKIP
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A report and what it was judged from. taken: None where only a report was kept, with no answers to judge again."""
+
+    name: str
+    report: Report
+    taken: Snapshot | None

@@ -9,14 +9,14 @@ from gpudoctor import catalog, doctor
 from gpudoctor.collect import collect
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.facts.container_start import Start
-from gpudoctor.files import snapshot
 from gpudoctor.interpreter import this_interpreter
 from gpudoctor.judging.containers import failed_start
 from gpudoctor.judging.containers.causes import DRIVER_CHECKS
 from gpudoctor.judging.containers.driver_errors import PROBLEMS as OF_DRIVER
 from gpudoctor.judging.containers.hook_errors import HOOK_PROBLEMS
 from gpudoctor.judging.containers.messages import PROBLEMS as NOT_ABOUT_GPUS
-from gpudoctor.model import Diagnosis, Reply, Report, Result, Skip, Snapshot, Status
+from gpudoctor.model import SNAPSHOT_SCHEMA, Diagnosis, Reply, Report, Result, Skip, Snapshot, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, words
 from gpudoctor.report.layout import Page
 from gpudoctor.version import __version__
@@ -76,7 +76,7 @@ def explain(start: Start) -> Report:
     try:
         taken = collect(this_interpreter(), SECONDS, {}, lambda names: None)
     except (UserError, WorkError):  # what the engine said is worth something by itself
-        taken = Snapshot(snapshot.SCHEMA, __version__, "", {})
+        taken = Snapshot(SNAPSHOT_SCHEMA, __version__, "", {})
     reply = Reply("ok", {**vars(start), "arguments": list(start.arguments)})
     return judge(replace(taken, replies={**taken.replies, START: reply}))
 
@@ -187,8 +187,8 @@ def _fixes(entry: Diagnosis) -> Iterator[str]:
         terms = f" ({words.terms(fix)})" if words.terms(fix) else ""
         yield ""
         yield from PAGE.wrap(fix.title + terms, "Or: " if number else "Fix: ", "  ")
-        yield from (f"    {words.plain(line)}" for line in fix.command.splitlines())
+        yield from (f"    {plain(line)}" for line in fix.command.splitlines())
     verify = next((fix.verify for fix in entry.fixes if fix.verify), "")
     if verify:
-        yield from ("", "Check that it worked:", f"    {words.plain(verify)}")
+        yield from ("", "Check that it worked:", f"    {plain(verify)}")
     yield from ("", f"More: gpudoctor explain {entry.problem}")

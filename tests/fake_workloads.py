@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
-from gpudoctor.worker.reply import Skip
 from gpudoctor.worker.measuring.bench import ALONE, ONCE, TOGETHER, Bench, Workload
+from gpudoctor.worker.reply import Skip
 
 SECTION_SECONDS = 0.1
 FOREVER = 600

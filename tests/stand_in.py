@@ -18,7 +18,7 @@ import gpudoctor
 from gpudoctor import catalog, doctor
 from gpudoctor import model as m
 from gpudoctor.cli import main
-from gpudoctor.files import snapshot
+from gpudoctor.model import SNAPSHOT_SCHEMA
 
 PROBLEM = m.Problem(
     id="battery-flat",
@@ -61,7 +61,7 @@ CHECKS = {
         ),
     )
 }
-TAKEN = m.Snapshot(snapshot.SCHEMA, "9.8.7", "2025-01-31T03:04:05Z", {"file:/x": m.Reply("ok", "y")}, {"gpus": 4})
+TAKEN = m.Snapshot(SNAPSHOT_SCHEMA, "9.8.7", "2025-01-31T03:04:05Z", {"file:/x": m.Reply("ok", "y")}, {"gpus": 4})
 
 
 class Doctor:

@@ -24,7 +24,7 @@ import pytest
 from waiting import until
 
 import gpudoctor
-from gpudoctor import catalog, collect, doctor, measure
+from gpudoctor import catalog, collect, doctor, measure, planning
 from gpudoctor.checkup import Checkup, Format, Project
 from gpudoctor.cli import sharing
 from gpudoctor.cli.check_options import FORMATS
@@ -49,7 +49,7 @@ class Asked:
         progress(("nvml", "pci"))
         return replace(self.taken, expected=dict(expected), measured={})
 
-    def measure(self, where: Any, plan: measure.Plan, level: str, seconds: float, progress: Any) -> tuple[dict[str, Reply], int]:
+    def measure(self, where: Any, plan: planning.Plan, level: str, seconds: float, progress: Any) -> tuple[dict[str, Reply], int]:
         self.asked |= {"level": level, "measure_timeout": seconds, "gpus": [gpu[0] for gpu in plan.gpus]}
         progress(("gemm:gpu0",), 12.4)
         return dict(self.taken.measured), self.cut_off_by
@@ -207,7 +207,7 @@ import signal, gpudoctor
 from gpudoctor import interpreter
 
 sources = interpreter.travelling_sources
-interpreter.travelling_sources = lambda: {**sources(), "gpudoctor/worker/probes/__init__.py": PROBES}
+interpreter.travelling_sources = lambda: {**sources(), "gpudoctor/worker/probes/table.py": PROBES}
 PROBES = \"\"\"
 import time
 from typing import Any, NamedTuple

@@ -19,6 +19,7 @@ from test_report import REPORT
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.files import bundle, opening, snapshot
 from gpudoctor.model import Reply
+from gpudoctor.report import bundle as packing
 from gpudoctor.report import schema
 
 SNAPSHOT = Path(__file__).parent / "machines" / "h200-x2" / "snapshot.json"
@@ -73,15 +74,15 @@ def test_what_is_too_large_stays_in_the_snapshot_only(monkeypatch: pytest.Monkey
     taken = snapshot.load(str(SNAPSHOT))
     noise = Reply("ok", os.urandom(60_000).hex())
     with_noise = replace(taken, replies={**taken.replies, "command:noise": noise})
-    whole = len(bundle.packed(REPORT, with_noise))
-    monkeypatch.setattr(bundle, "MOST_BYTES", whole - 1)
-    rows = json.loads(members(bundle.packed(REPORT, with_noise))[f"{bundle.FOLDER}/manifest.json"])["files"]
+    whole = len(packing.packed(REPORT, with_noise))
+    monkeypatch.setattr(packing, "MOST_BYTES", whole - 1)
+    rows = json.loads(members(packing.packed(REPORT, with_noise))[f"{bundle.FOLDER}/manifest.json"])["files"]
     left_out = {row["asked"] for row in rows if "left_out" in row}
     assert "command:noise" in left_out
     assert len(left_out) < len(rows)
-    monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
+    monkeypatch.setattr(packing, "MOST_BYTES", 1000)
     with pytest.raises(WorkError, match="larger than"):
-        bundle.packed(REPORT, with_noise)
+        packing.packed(REPORT, with_noise)
 
 
 def made(*files: tarfile.TarInfo, content: bytes = b"{}") -> bytes:
@@ -170,20 +171,24 @@ def test_a_hostile_one_is_refused_in_a_line(tmp_path: Path, data: bytes, words: 
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar.gz"]
 
 
+def unpacked(data: bytes) -> bytes:
+    return bundle.snapshot_in(iter([gzip.decompress(data)]), "b")
+
+
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "MOST_UNPACKED_BYTES", 1 << 20)
     with pytest.raises(UserError, match="larger than 1 MiB when unpacked"):
-        bundle.snapshot_in(made(member("zeros"), content=bytes(2 << 20)), "b")
+        unpacked(made(member("zeros"), content=bytes(2 << 20)))
     monkeypatch.setattr(bundle, "MOST_SNAPSHOT_BYTES", 100)
     with pytest.raises(UserError, match="of more than 0 MiB"):
-        bundle.snapshot_in(made(member(NAME), content=b" " * 101), "b")
+        unpacked(made(member(NAME), content=b" " * 101))
     monkeypatch.setattr(bundle, "MOST_MEMBERS", 10)
     with pytest.raises(UserError, match="more than 10 files"):
-        bundle.snapshot_in(made(*(member(f"file{number}") for number in range(20))), "b")
+        unpacked(made(*(member(f"file{number}") for number in range(20))))
 
 
 def test_a_packed_snapshot_is_no_bundle() -> None:
-    assert not bundle.is_bundle(gzip.compress(SNAPSHOT.read_bytes()))
+    assert not bundle.is_bundle(SNAPSHOT.read_bytes())
 
 
 def test_the_manifest_follows_the_published_schema(data: bytes) -> None:

@@ -13,9 +13,9 @@ from test_report import HEALTHY, REPORT
 
 from gpudoctor import comparing
 from gpudoctor.comparing import Change, deciding, parts
+from gpudoctor.doctor import judge_at_its_level as judged
 from gpudoctor.files import snapshot
-from gpudoctor.files.opening import Opened, judged
-from gpudoctor.model import Figure, Measurements, Reply, Snapshot, Status
+from gpudoctor.model import SNAPSHOT_SCHEMA, Figure, Measurements, Opened, Reply, Snapshot, Status
 from gpudoctor.report import compared, formats
 
 MACHINES = Path(__file__).parent / "machines"
@@ -154,7 +154,7 @@ def test_reports_without_answers_are_compared_by_what_they_hold(tmp_path: Path) 
 
 @pytest.mark.parametrize("names", [("empty", "healthy"), ("healthy", "empty")])
 def test_what_was_not_looked_at_is_not_called_healthy(names: tuple[str, str], tmp_path: Path) -> None:
-    snapshots = {"empty": Snapshot(snapshot.SCHEMA, "0", "2026-01-01T00:00:00Z", {}), "healthy": load("workstation")}
+    snapshots = {"empty": Snapshot(SNAPSHOT_SCHEMA, "0", "2026-01-01T00:00:00Z", {}), "healthy": load("workstation")}
     paths = [tmp_path / f"{name}.json" for name in names]
     for path, name in zip(paths, names, strict=True):
         path.write_bytes(snapshot.dump(snapshots[name]))

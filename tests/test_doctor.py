@@ -12,7 +12,7 @@ from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
-from gpudoctor.fixes import ON_THE_HOST, Here, fitting
+from gpudoctor.fixes import ON_THE_HOST, FixContext, fitting
 from gpudoctor.model import (
     Action,
     Cause,
@@ -178,17 +178,17 @@ def test_one_gpu_that_could_not_be_read_is_not_healthy(kinds: list[str | None], 
 
 def test_a_container_is_not_told_to_reboot_its_host() -> None:
     fixes = (Fix("Reboot", "sudo reboot", on=("debian",)), Fix("Set it", "export IT=1"))
-    assert [fix.title for fix in fitting(fixes, Here(("debian", "host")), {})] == ["Reboot", "Set it"]
-    assert fitting(fixes, Here(("debian", "container")), {}) == (fixes[1], ON_THE_HOST)
+    assert [fix.title for fix in fitting(fixes, FixContext(("debian", "host")), {})] == ["Reboot", "Set it"]
+    assert fitting(fixes, FixContext(("debian", "container")), {}) == (fixes[1], ON_THE_HOST)
 
 
 def test_root_in_a_container_needs_no_sudo() -> None:
     fixes = (Fix("Install it", "sudo apt install it"),)
-    [inside] = fitting(fixes, Here(("debian", "container")), {"is_root": True})
+    [inside] = fitting(fixes, FixContext(("debian", "container")), {"is_root": True})
     assert (inside.command, inside.needs) == ("apt install it", ())
     on_the_host = (Fix("On the host: allow it", "sudo setsebool -P it 1"),)
-    assert fitting(on_the_host, Here(("debian", "container")), {"is_root": True}) == on_the_host
-    [outside] = fitting(fixes, Here(("debian", "host")), {"is_root": True})
+    assert fitting(on_the_host, FixContext(("debian", "container")), {"is_root": True}) == on_the_host
+    [outside] = fitting(fixes, FixContext(("debian", "host")), {"is_root": True})
     assert (outside.command, outside.needs) == ("sudo apt install it", ("root",))
 
 
@@ -208,7 +208,7 @@ def test_an_unreadable_os_release_hides_no_fix_and_shows_no_foreign_one() -> Non
     fixes = (Fix("For Debian", "apt", on=("debian",)), Fix("For others", "make", on=("other",)))
     unreadable = System(Replies({"file:/etc/os-release": Reply("denied")})).platform
     assert unreadable == ("other", "host")
-    assert [fix.title for fix in fitting(fixes, Here(unreadable), {})] == ["For others"]
+    assert [fix.title for fix in fitting(fixes, FixContext(unreadable), {})] == ["For others"]
 
 
 def test_where_only_a_text_is_known_every_familys_fix_is_shown_with_its_name() -> None:
@@ -218,7 +218,7 @@ def test_where_only_a_text_is_known_every_familys_fix_is_shown_with_its_name() -
         Fix("Install it", "make", on=("other",)),
     )
     platform = judged(check=nothing).target["platform"]
-    assert [fix.title for fix in fitting(fixes, Here(tuple(platform)), {})] == [
+    assert [fix.title for fix in fitting(fixes, FixContext(tuple(platform)), {})] == [
         "On Debian and Ubuntu: install it",
         "On RHEL and Fedora: install it",
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.evidence.readers import device_nodes, lspci, os_packages, system_texts
+from gpudoctor.explaining import gather
 from gpudoctor.facts import Facts
 from gpudoctor.model import Reply, Unavailable
 
@@ -271,7 +272,7 @@ def test_bug_report_names_the_gpu_that_fell_off_the_bus() -> None:
 def test_bug_report_as_it_is_attached(tmp_path: Path) -> None:
     path = tmp_path / "nvidia-bug-report.log.gz"
     path.write_bytes(gzip.compress(BUG_REPORT.encode()))
-    replies = evidence.gather([str(path)]).replies
+    replies = gather([str(path)]).replies
     assert replies["file:/proc/version"].value.startswith("Linux version 6.0.1-arch2-1")
     assert replies[f"text:{path}"].value["kinds"][:1] == ["nvidia-bug-report.log"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpudoctor.fixes import Here, fitting
-from gpudoctor.fixes.host import Host
+from gpudoctor.fixes import FixContext, fitting
+from gpudoctor.fixes.distribution import Distribution
 from gpudoctor.model import Fix
 
 UBUNTU, DEBIAN = ("22.04", "24.04", "25.10", "26.04"), ("12", "13")
@@ -72,14 +72,14 @@ def installed(way: str) -> list[str] | None:
     return [re.split(r"[=/]", word)[0] for word in words if CHECKED.match(word)]
 
 
-def hosts(release: str) -> Iterator[Host]:
+def hosts(release: str) -> Iterator[Distribution]:
     distribution = "ubuntu" if release in UBUNTU else "debian"
     for kernel, generation, is_server, driver in itertools.product(KERNELS[release], GENERATIONS, (False, True), OLDER):
         fits = not driver or (generation != "Kepler" and (generation != "Pascal" or driver < "590"))
         if fits and not (driver and distribution == "debian"):
             source = "distribution" if driver else ""
             is_server = is_server and "oem" not in kernel
-            yield Host(
+            yield Distribution(
                 distribution,
                 release,
                 "debian",
@@ -100,7 +100,7 @@ def test_what_is_named_is_there(release: str) -> None:
     lines = 0
     for host in hosts(release):
         for recipe in RECIPES:
-            for fix in fitting((Fix("Do it", recipe=recipe),), Here(("debian", "host"), host), {}):
+            for fix in fitting((Fix("Do it", recipe=recipe),), FixContext(("debian", "host"), host), {}):
                 if "developer.download.nvidia.com" not in fix.command:
                     lines += 1
                     assert missing(release, fix.command) == [], (host, fix.command)

@@ -13,14 +13,14 @@ from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.fixes import RECIPES, Here, environment, fitting, undoing
+from gpudoctor.fixes import RECIPES, FixContext, environment, fitting, undoing
+from gpudoctor.fixes.distribution import Distribution, distribution, source
 from gpudoctor.fixes.environment import Environment
-from gpudoctor.fixes.host import Host, host, source
 from gpudoctor.model import Fix, Reply
 
 AMPERE, PASCAL, BLACKWELL = frozenset({"Ampere"}), frozenset({"Pascal"}), frozenset({"Blackwell"})
 NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos"
-NOBLE = Host("ubuntu", "24.04", "debian", kernel="6.8.0-60-generic", generations=AMPERE)
+NOBLE = Distribution("ubuntu", "24.04", "debian", kernel="6.8.0-60-generic", generations=AMPERE)
 OF_UBUNTU = replace(
     NOBLE, packages={"nvidia-driver-580-open": "580.95.05-0ubuntu0.24.04.2"}, source="distribution", driver="580.95.05"
 )
@@ -29,15 +29,15 @@ SERVER = replace(
 )
 DKMS = replace(OF_UBUNTU, packages={"nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.2"})
 OF_NVIDIA = replace(NOBLE, packages={"cuda-keyring": "1.1-1"}, source="nvidia", driver="580.95.05")
-BOOKWORM = Host("debian", "12", "debian", kernel="6.1.0-30-amd64", generations=AMPERE)
-ROCKY = Host("rocky", "9.7", "rhel", kernel="5.14.0-611.el9.x86_64", generations=AMPERE)
+BOOKWORM = Distribution("debian", "12", "debian", kernel="6.1.0-30-amd64", generations=AMPERE)
+ROCKY = Distribution("rocky", "9.7", "rhel", kernel="5.14.0-611.el9.x86_64", generations=AMPERE)
 OF_ROCKY = replace(ROCKY, source="nvidia", driver="570.124.06", packages={"kmod-nvidia-open-dkms": "3:570", "dkms": "3"})
-RHEL10 = Host("rhel", "10.1", "rhel", generations=AMPERE, source="nvidia", driver="580.95.05", packages={"dkms": "3"})
-AMAZON = Host("amzn", "2023", "rhel", kernel="6.12.1.amzn2023.x86_64", generations=AMPERE, cloud="aws")
-ORACLE = Host("ol", "9.5", "rhel", kernel="5.15.0-300.el9uek.x86_64", generations=AMPERE)
-FEDORA = Host("fedora", "43", "rhel", kernel="6.17.1-300.fc43.x86_64", generations=AMPERE)
+RHEL10 = Distribution("rhel", "10.1", "rhel", generations=AMPERE, source="nvidia", driver="580.95.05", packages={"dkms": "3"})
+AMAZON = Distribution("amzn", "2023", "rhel", kernel="6.12.1.amzn2023.x86_64", generations=AMPERE, cloud="aws")
+ORACLE = Distribution("ol", "9.5", "rhel", kernel="5.15.0-300.el9uek.x86_64", generations=AMPERE)
+FEDORA = Distribution("fedora", "43", "rhel", kernel="6.17.1-300.fc43.x86_64", generations=AMPERE)
 FUSION = replace(FEDORA, source="rpmfusion", driver="580.95.05")
-SLES = Host("sles", "15.6", "suse", kernel="6.4.0-150600.23-default", generations=AMPERE)
+SLES = Distribution("sles", "15.6", "suse", kernel="6.4.0-150600.23-default", generations=AMPERE)
 LEAP = replace(
     SLES,
     distribution="opensuse-leap",
@@ -45,8 +45,8 @@ LEAP = replace(
     driver="580.95.05",
     source="distribution",
 )
-ARCH = Host("arch", "", "arch", kernel="6.17.1-arch1-1", generations=AMPERE)
-NIXOS = Host("nixos", "25.05", "nixos", kernel="6.12.58", generations=AMPERE)
+ARCH = Distribution("arch", "", "arch", kernel="6.17.1-arch1-1", generations=AMPERE)
+NIXOS = Distribution("nixos", "25.05", "nixos", kernel="6.12.58", generations=AMPERE)
 RUNFILE = replace(NOBLE, source="runfile", driver="580.95.05")
 
 COMMANDS = [
@@ -148,12 +148,12 @@ COMMANDS = [
 ]
 
 
-def made(machine: Host, recipe: str, platform: tuple[str, ...] = ("host",)) -> tuple[Fix, ...]:
-    return fitting((Fix("Do it", "static", recipe=recipe),), Here(platform, machine), {})
+def made(machine: Distribution, recipe: str, platform: tuple[str, ...] = ("host",)) -> tuple[Fix, ...]:
+    return fitting((Fix("Do it", "static", recipe=recipe),), FixContext(platform, machine), {})
 
 
 @each(("machine", "recipe", "expected"), COMMANDS)
-def test_the_line_of_a_platform(machine: Host, recipe: str, expected: str) -> None:
+def test_the_line_of_a_platform(machine: Distribution, recipe: str, expected: str) -> None:
     first = made(machine, recipe)[0]
     assert expected in first.command
     assert "root" in first.needs
@@ -162,14 +162,14 @@ def test_the_line_of_a_platform(machine: Host, recipe: str, expected: str) -> No
 
 @pytest.mark.parametrize("recipe", ["driver 580", "module-at-boot", "without-runfile"])
 @pytest.mark.parametrize("machine", [DKMS, OF_ROCKY, FUSION, LEAP])
-def test_a_new_driver_counts_from_the_next_boot_on(machine: Host, recipe: str) -> None:
+def test_a_new_driver_counts_from_the_next_boot_on(machine: Distribution, recipe: str) -> None:
     first = made(machine, recipe)[0]
     assert first.command.endswith(" && sudo reboot")
     assert (first.risk, "reboot" in first.needs) == ("disruptive", True)
 
 
 @pytest.mark.parametrize("machine", [NOBLE, OF_UBUNTU, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE])
-def test_what_a_driver_took_can_be_taken_back(machine: Host) -> None:
+def test_what_a_driver_took_can_be_taken_back(machine: Distribution) -> None:
     assert made(machine, "driver 580")[0].undo
 
 
@@ -211,7 +211,7 @@ def test_headless_machines_get_no_desktop() -> None:
 
 
 @pytest.mark.parametrize(("machine", "recipe"), [(OF_UBUNTU, "module"), (OF_UBUNTU, "libraries"), (SERVER, "fabric-manager")])
-def test_where_apt_has_a_release_no_more_the_newest_goes_together(machine: Host, recipe: str) -> None:
+def test_where_apt_has_a_release_no_more_the_newest_goes_together(machine: Distribution, recipe: str) -> None:
     _, newest = made(machine, recipe)
     assert "no more" in newest.title or "any more" in newest.title
     assert "linux-modules-nvidia-580" in newest.command
@@ -231,10 +231,10 @@ def test_no_way_back_takes_the_kernel_away() -> None:
             assert not any(re.search(r"remove [^&]*linux-image", fix.undo) for fix in made(one, recipe))
 
 
-@pytest.mark.parametrize("machine", [NOBLE, SERVER, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE, Host()])
-def test_every_problem_has_its_general_fixes_everywhere(machine: Host) -> None:
+@pytest.mark.parametrize("machine", [NOBLE, SERVER, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE, Distribution()])
+def test_every_problem_has_its_general_fixes_everywhere(machine: Distribution) -> None:
     for _, problem in catalog.problems().values():
-        fitting(problem.fixes, Here(("debian", "host"), machine), {})
+        fitting(problem.fixes, FixContext(("debian", "host"), machine), {})
 
 
 def test_there_is_no_newer_driver_for_a_gpu_that_is_too_old() -> None:
@@ -283,13 +283,13 @@ def facts(**changed: Any) -> Facts:
 
 def test_a_distribution_that_is_built_on_ubuntu_takes_its_packages() -> None:
     mint = 'ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22.2"\nUBUNTU_CODENAME=noble\n'
-    known = host(facts(**{"file:/etc/os-release": mint}))
+    known = distribution(facts(**{"file:/etc/os-release": mint}))
     assert (known.distribution, known.version, known.family) == ("ubuntu", "24.04", "debian")
 
 
 def test_what_cannot_be_read_costs_no_fix() -> None:
-    known = host(Facts(replace(machine.load("h100"), replies={})))
-    assert known == Host(family=known.family)
+    known = distribution(Facts(replace(machine.load("h100"), replies={})))
+    assert known == Distribution(family=known.family)
 
 
 PIP = "/opt/env/bin/python -m pip"
@@ -342,7 +342,7 @@ def said(command: str, kind: str, prefix: str, **installed: str) -> Fix:
         kind, "/opt/env/bin/python", prefix, lambda name: installed.get(name.replace("-", "_"), "1" if name == "pip" else None)
     )
     fix = Fix("Do it", command, verify="<python> -c 'import torch'")
-    [made] = fitting((fix,), Here(("debian", "host"), python=here, values={"python": here.python}), {})
+    [made] = fitting((fix,), FixContext(("debian", "host"), python=here, values={"python": here.python}), {})
     return made
 
 
@@ -400,7 +400,7 @@ def test_conda_names_the_environment(kind: str, prefix: str, expected: str) -> N
 
 def test_conda_fills_no_venv() -> None:
     here = Environment("pip", "/opt/env/bin/python", "/opt/env")
-    assert fitting((Fix("By conda", "conda install x"),), Here(("debian", "conda"), python=here), {}) == ()
+    assert fitting((Fix("By conda", "conda install x"),), FixContext(("debian", "conda"), python=here), {}) == ()
 
 
 def interpreter(**changed: Any) -> dict[str, Any]:

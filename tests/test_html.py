@@ -19,10 +19,11 @@ from test_report import HEALTHY, REPORT
 
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
+from gpudoctor.files import page as attachment
 from gpudoctor.files import snapshot
 from gpudoctor.model import Coverage, Difference, Figure, Measurements, Recognised, Report, Result, Status
 from gpudoctor.report import html
-from gpudoctor.report.html import attachment, page
+from gpudoctor.report.html import page
 from gpudoctor.report.html.charts import charts, history, lanes, peers
 from gpudoctor.report.html.charts.drawing import Cell
 
@@ -200,14 +201,14 @@ def test_the_policy_knows_the_script_that_is_there() -> None:
 @pytest.mark.parametrize("case", ["h100-measured", "no-gpu"])
 def test_the_snapshot_comes_back_as_it_was(case: str) -> None:
     taken = machine.load(case)
-    data = html.embedded(html.render(html_machine.judged(taken), taken))
+    data = attachment.embedded(html.render(html_machine.judged(taken), taken))
     assert data == snapshot.dump(taken)
     assert snapshot.parse(data, "page") == snapshot.parse(snapshot.dump(taken), "file")
 
 
 def test_a_page_without_a_snapshot_has_none() -> None:
-    assert html.embedded(html.render(REPORT)) == b""
-    assert html.embedded("<html>") == b""
+    assert attachment.embedded(html.render(REPORT)) == b""
+    assert attachment.embedded("<html>") == b""
     assert "gpudoctor report report.html" not in html.render(REPORT)
 
 
@@ -215,8 +216,8 @@ def test_a_text_that_looks_like_a_snapshot_is_none() -> None:
     fake = f'<script id="snapshot" type="{attachment.TYPE}">AAAA</script>'
     taken = machine.load("no-gpu")
     report = replace(REPORT, facts={fake: fake})
-    assert html.embedded(html.render(report)) == b""
-    assert html.embedded(html.render(report, taken)) == snapshot.dump(taken)
+    assert attachment.embedded(html.render(report)) == b""
+    assert attachment.embedded(html.render(report, taken)) == snapshot.dump(taken)
 
 
 def holding(data: bytes) -> str:
@@ -234,14 +235,14 @@ def holding(data: bytes) -> str:
 )
 def test_a_broken_snapshot_is_told_in_one_line(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        html.embedded(text)
+        attachment.embedded(text)
     assert "\n" not in str(caught.value)
 
 
 def test_a_snapshot_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attachment, "MOST_BYTES", 1 << 20)
     with pytest.raises(UserError, match="larger than 1 MiB"):
-        html.embedded(holding(gzip.compress(b"\0" * (2 << 20))))
+        attachment.embedded(holding(gzip.compress(b"\0" * (2 << 20))))
 
 
 def test_every_chart_that_was_measured_is_drawn() -> None:

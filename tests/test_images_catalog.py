@@ -20,16 +20,16 @@ from each import each
 from packaging.version import Version
 from stand_in import run
 
-from gpudoctor import catalog as files
 from gpudoctor import knowledge
 from gpudoctor.cli import main
 from gpudoctor.cli.images import COMMANDS, command, show
 from gpudoctor.cli.images import list as listing
 from gpudoctor.containers.images import about, catalog, preflight, reference, released
 from gpudoctor.containers.images.catalog import Image, resolve
-from gpudoctor.containers.images.machine import Here, card
+from gpudoctor.containers.images.machine import ThisMachine, card
 from gpudoctor.containers.images.preflight import Verdict
 from gpudoctor.errors import UserError
+from gpudoctor.folders import shipped
 from gpudoctor.knowledge import images as table
 from gpudoctor.knowledge.images import CudaImages, Month
 
@@ -206,7 +206,7 @@ def test_every_example_of_the_help_names_an_image(words: tuple[str, ...]) -> Non
 
 
 def test_folders_are_families_of_the_table_or_recipes_with_a_dockerfile() -> None:
-    folders = {path.parent.name: path.parent for path in files.folder("images").glob("*/image.yaml")}
+    folders = {path.parent.name: path.parent for path in shipped("images").glob("*/image.yaml")}
     recipes = {name: image for name, image in NAMES.items() if image.recipe}
     assert set(folders) == set(catalog.families()) | set(recipes)
     assert set(catalog.families()) == {row.family for row in released.images()}
@@ -217,7 +217,7 @@ def test_folders_are_families_of_the_table_or_recipes_with_a_dockerfile() -> Non
 
 def test_a_recipe_says_the_base_that_its_dockerfile_has() -> None:
     for name in (name for name, image in NAMES.items() if image.recipe):
-        folder = files.folder("images") / name
+        folder = shipped("images") / name
         recipe = msgspec.yaml.decode((folder / "image.yaml").read_bytes(), type=catalog.Recipe)
         assert f"ARG BASE={recipe.base}\n" in (folder / "Dockerfile").read_text()
         assert NAMES[name].versions["ubuntu"]
@@ -230,7 +230,7 @@ def gpudoctor(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_list_in_a_pipe_has_a_line_for_every_image() -> None:
-    lines = listing.as_lines(NAMES.values(), Here("550.54.15", (H100,))).splitlines()
+    lines = listing.as_lines(NAMES.values(), ThisMachine("550.54.15", (H100,))).splitlines()
     assert len(lines) == len(NAMES) + 1
     assert lines[0].split()[0] == "NAME"
     line = next(line for line in lines if line.startswith("pytorch-24.08 "))
@@ -239,8 +239,11 @@ def test_list_in_a_pipe_has_a_line_for_every_image() -> None:
     assert all(image.reference in line for image, line in zip(NAMES.values(), lines[1:], strict=True))
 
 
-@pytest.mark.parametrize("machine", [Here(), Here("535.183.06", (H100,) * 8), Here("470.1", (card(0x2204),)), Here(is_wsl=True)])
-def test_list_fits_a_terminal_of_80_columns(machine: Here) -> None:
+@pytest.mark.parametrize(
+    "machine",
+    [ThisMachine(), ThisMachine("535.183.06", (H100,) * 8), ThisMachine("470.1", (card(0x2204),)), ThisMachine(is_wsl=True)],
+)
+def test_list_fits_a_terminal_of_80_columns(machine: ThisMachine) -> None:
     everything = [*NAMES.values()]
     for is_all in (False, True):
         text = listing.as_groups(everything, machine, is_all)
@@ -249,18 +252,18 @@ def test_list_fits_a_terminal_of_80_columns(machine: Here) -> None:
 
 
 def test_list_shows_the_newest_and_says_how_many_more() -> None:
-    text = listing.as_groups([*NAMES.values()], Here(), False)
+    text = listing.as_groups([*NAMES.values()], ThisMachine(), False)
     shown = sum(line.startswith("  ") and "NAME" not in line for line in text.splitlines())
     assert text.startswith("No NVIDIA driver is loaded here\n")
     assert f"\n{len(NAMES) - shown} more: gpudoctor images list --all" in text
     assert "  pytorch-26.09 " in text
     assert "pytorch-24.08" not in text
     assert "no driver here" in text
-    assert "more:" not in listing.as_groups([*NAMES.values()], Here(), True)
+    assert "more:" not in listing.as_groups([*NAMES.values()], ThisMachine(), True)
 
 
 def test_list_shows_what_runs_here_though_it_is_old() -> None:
-    text = listing.as_groups([*NAMES.values()], Here("535.183.06", (card(0x2684),)), False)
+    text = listing.as_groups([*NAMES.values()], ThisMachine("535.183.06", (card(0x2684),)), False)
     assert text.startswith("Driver 535.183.06 (CUDA 12.2), 1 × NVIDIA GeForce RTX 4090\n")
     assert re.search(r"pytorch-23\.10 .* yes\n", text)
     assert re.search(r"pytorch-25\.06 .* minor version\n", text)
@@ -269,9 +272,9 @@ def test_list_shows_what_runs_here_though_it_is_old() -> None:
 
 def test_list_says_when_docker_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://gpu01")
-    assert "not about that of DOCKER_HOST" in listing.as_groups([NAMES["cupy"]], Here(), True)
+    assert "not about that of DOCKER_HOST" in listing.as_groups([NAMES["cupy"]], ThisMachine(), True)
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/1000/docker.sock")
-    assert "DOCKER_HOST" not in listing.as_groups([NAMES["cupy"]], Here(), True)
+    assert "DOCKER_HOST" not in listing.as_groups([NAMES["cupy"]], ThisMachine(), True)
 
 
 def test_list_filters() -> None:
@@ -317,7 +320,7 @@ def test_list_imports_nothing_heavy() -> None:
 
 
 def shown(image: Image, **more: object) -> str:
-    machine = Here("535.183.06", (H100,))
+    machine = ThisMachine("535.183.06", (H100,))
     facts = {
         "needs": image.needs,
         "machine": machine,
@@ -476,7 +479,12 @@ def test_completion_offers_names(name: str) -> None:
 
 
 def test_every_verdict_fits_its_column() -> None:
-    machines = (Here(), Here("535.183.06", (card(0x2684),)), Here("570.86.10", (card(0x2B85),)), Here("470.57.02", (H100,)))
+    machines = (
+        ThisMachine(),
+        ThisMachine("535.183.06", (card(0x2684),)),
+        ThisMachine("570.86.10", (card(0x2B85),)),
+        ThisMachine("470.57.02", (H100,)),
+    )
     verdicts: list[Verdict] = [preflight.verdict(image.needs, machine) for image in NAMES.values() for machine in machines]
     assert all(len(found.brief) <= 18 and found.why for found in verdicts)
     assert {found.runs for found in verdicts} == {"yes", "minor", "compat", "no", "unknown"}

@@ -12,7 +12,7 @@ import pytest
 from stand_in import run
 from test_judging import memory, taken
 
-from gpudoctor import catalog, doctor, measure
+from gpudoctor import catalog, doctor, measure, planning
 from gpudoctor.cli import sharing
 from gpudoctor.errors import UserError
 from gpudoctor.files import baseline, snapshot
@@ -31,12 +31,12 @@ def process(mib: int, name: str | None = "python", pid: int = 77) -> list[dict[s
     return [{"pid": pid, "usedGpuMemory": mib << 20, "name": name, "ours": True}]
 
 
-def indices(plan: measure.Plan) -> list[int]:
+def indices(plan: planning.Plan) -> list[int]:
     return [gpu[0] for gpu in plan.gpus]
 
 
 def test_all_free_gpus_are_measured() -> None:
-    plan = measure.plan(pair(), CHECKS)
+    plan = planning.plan(pair(), CHECKS)
     assert indices(plan) == [0, 1]
     assert plan.workloads == {"memory-bandwidth": "memory-bandwidth"}
     assert plan.left_alone == {}
@@ -44,35 +44,35 @@ def test_all_free_gpus_are_measured() -> None:
 
 def test_a_busy_gpu_is_left_alone_and_says_for_whom() -> None:
     busy = pair(ComputeRunningProcesses=process(57000))
-    plan = measure.plan(busy, CHECKS)
+    plan = planning.plan(busy, CHECKS)
     assert indices(plan) == [1]
     assert "python (pid 77) holds 57000 MiB" in plan.left_alone[0]
-    assert indices(measure.plan(busy, CHECKS, force=True)) == [0, 1]
+    assert indices(planning.plan(busy, CHECKS, force=True)) == [0, 1]
 
 
 def test_a_desktop_does_not_make_a_gpu_busy() -> None:
-    assert indices(measure.plan(pair(GraphicsRunningProcesses=process(900, "Xorg")), CHECKS)) == [0, 1]
+    assert indices(planning.plan(pair(GraphicsRunningProcesses=process(900, "Xorg")), CHECKS)) == [0, 1]
 
 
 @pytest.mark.parametrize(
     "hidden", [{"UtilizationRates": {"gpu": 87, "memory": 40}}, {"MemoryInfo_v2": {"used": 30 << 30}}], ids=["at work", "idle"]
 )
 def test_work_of_another_container_counts_too(hidden: dict[str, Any]) -> None:
-    plan = measure.plan(pair(**hidden), CHECKS)
+    plan = planning.plan(pair(**hidden), CHECKS)
     assert indices(plan) == [1]
     assert "cannot be seen from here" in plan.left_alone[0]
 
 
 def test_only_the_named_gpus() -> None:
-    assert indices(measure.plan(pair(), CHECKS, only=(1,))) == [1]
+    assert indices(planning.plan(pair(), CHECKS, only=(1,))) == [1]
     with pytest.raises(UserError, match=r"--gpus 7: the GPUs that CUDA lists are 0, 1"):
-        measure.plan(pair(), CHECKS, only=(7,))
+        planning.plan(pair(), CHECKS, only=(7,))
 
 
 def test_a_gpu_without_a_context_is_left_alone() -> None:
     broken = pair()
     replies = {**broken.replies, "cuda:context1": Reply("ok", {"code": 46, "name": "CUDA_ERROR_DEVICE_UNAVAILABLE", "text": ""})}
-    plan = measure.plan(replace(broken, replies=replies), CHECKS)
+    plan = planning.plan(replace(broken, replies=replies), CHECKS)
     assert indices(plan) == [0]
     assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in plan.left_alone[1]
 
@@ -81,19 +81,19 @@ def test_cuda_numbers_gpus_in_another_order() -> None:
     base = pair()
     first, second = base.replies["cuda:devices"].value
     swapped = [dict(second, handle=0), dict(first, handle=1)]
-    plan = measure.plan(replace(base, replies={**base.replies, "cuda:devices": Reply("ok", swapped)}), CHECKS)
+    plan = planning.plan(replace(base, replies={**base.replies, "cuda:devices": Reply("ok", swapped)}), CHECKS)
     assert [gpu[:2] for gpu in plan.gpus] == [(0, 1), (1, 0)]
 
 
 def test_without_a_driver_nothing_is_measured() -> None:
-    plan = measure.plan(machine.load("nouveau"), CHECKS)
+    plan = planning.plan(machine.load("nouveau"), CHECKS)
     assert plan.gpus == ()
     assert plan.left_alone
 
 
 def test_a_busy_machine_is_skipped_naming_the_process() -> None:
     busy = taken(memory(), replies={"nvml:gpu0": {"ComputeRunningProcesses": process(57000)}})
-    plan = measure.plan(busy, CHECKS)
+    plan = planning.plan(busy, CHECKS)
     judged = replace(busy, measured={"plan": Reply("ok", plan.as_value())})
     report = doctor.judge(judged, doctor.select(catalog.checks(), "standard"))
     (row,) = [row for row in report.checks if row.id == "memory-bandwidth"]
@@ -105,7 +105,7 @@ def test_a_busy_machine_is_skipped_naming_the_process() -> None:
 def test_a_gpu_that_was_left_alone_beside_others_is_said() -> None:
     """That the others are healthy says nothing about it."""
     both = taken(memory(), memory(), replies={"nvml:gpu1": {"ComputeRunningProcesses": process(500)}})
-    plan = measure.plan(both, CHECKS)
+    plan = planning.plan(both, CHECKS)
     measured = {"plan": Reply("ok", plan.as_value()), "memory-bandwidth:gpu0": both.measured["memory-bandwidth:gpu0"]}
     checks = doctor.select(catalog.checks(), "standard", ["memory-bandwidth"])
     report = doctor.judge(replace(both, measured=measured), checks)
@@ -123,7 +123,7 @@ class Dying:
 
 
 def test_a_worker_that_ends_early_is_a_finding() -> None:
-    plan = measure.plan(pair(), CHECKS)
+    plan = planning.plan(pair(), CHECKS)
     target: Any = Dying()
     measured, _ = measure.measure(target, plan, "standard", 10, lambda running, left: None)
     report = doctor.judge(replace(pair(), measured=measured), doctor.select(catalog.checks(), "standard", ["measurements"]))

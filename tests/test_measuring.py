@@ -134,7 +134,7 @@ def test_what_misbehaves_takes_only_itself(python: str) -> None:
 
 def test_a_gpu_is_given_up_with_what_cannot_be_killed_on_it() -> None:
     made = patched(
-        job("hangs each"), "measuring/host.py", "                child.kill()\n            manner", "            manner"
+        job("hangs each"), "measuring/fork_server.py", "                child.kill()\n            manner", "            manner"
     )
     replies = measured(patched(made, "measuring/task.py", "GRACE_SECONDS = 2.0", "GRACE_SECONDS = 0.1"))
     assert replies["hangs:gpu0"].status == "timeout"
@@ -151,7 +151,7 @@ def test_each_way_of_not_being_imported_stays_apart() -> None:
         numba="print('before', flush=True); import ctypes; ctypes.string_at(0)",
         jax="import time\ndef loading():\n    time.sleep(600)\nloading()",
     )
-    made = patched(made, "measuring/host.py", '"jax": Runtime(("jax",), 60, 2)', '"jax": Runtime(("jax",), 0.3, 2)')
+    made = patched(made, "measuring/fork_server.py", '"jax": Runtime(("jax",), 60, 2)', '"jax": Runtime(("jax",), 0.3, 2)')
     replies = measured(made)
     assert replies["each:gpu0"].status == "ok"
     assert {name: replies[f"import:{name}"].status for name in ("torch", "cupy", "numba", "jax")} == {

@@ -10,7 +10,7 @@ from each import each
 
 from gpudoctor.containers.engine import gpus
 from gpudoctor.containers.images import catalog, requirement
-from gpudoctor.containers.images.machine import Card, Here, card, here
+from gpudoctor.containers.images.machine import Card, ThisMachine, card, this_machine
 from gpudoctor.containers.images.preflight import Needs, Verdict, driver_cuda, least_driver, needs_of, verdict
 
 H100, H200, A100, L4, V100, P100, K80, B200, B300 = map(
@@ -23,7 +23,7 @@ CUDA_12_6 = "cuda-12.6-devel-ubuntu22.04"
 
 
 def judged(name: str, driver: str | None, *gpus: Card, is_wsl: bool = False) -> Verdict:
-    return verdict(catalog.images()[name].needs, Here(driver, gpus, is_wsl=is_wsl))
+    return verdict(catalog.images()[name].needs, ThisMachine(driver, gpus, is_wsl=is_wsl))
 
 
 @each(
@@ -192,32 +192,32 @@ def test_forward_compatibility_is_not_promised_to_gpus_that_are_not_known() -> N
 
 def test_processors() -> None:
     needs = replace(catalog.images()["pytorch-24.08"].needs, processors=("arm64",))
-    assert verdict(needs, Here("560.35.03", (H100,), "amd64")).brief == "no: processor"
-    assert verdict(needs, Here("560.35.03", (H100,), "arm64")).runs == "yes"
-    assert verdict(needs, Here(None, (), "amd64")).runs == "no"
+    assert verdict(needs, ThisMachine("560.35.03", (H100,), "amd64")).brief == "no: processor"
+    assert verdict(needs, ThisMachine("560.35.03", (H100,), "arm64")).runs == "yes"
+    assert verdict(needs, ThisMachine(None, (), "amd64")).runs == "no"
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    assert verdict(Needs(), Here("560.35.03", (H100,))).runs == "unknown"
-    assert verdict(Needs(cuda=(12, 6)), Here("100.1", (H100,))).runs == "unknown"
-    assert verdict(Needs(cuda=(12, 6)), Here("470.57.02", (H100,))).brief == "no: driver < 525"
+    assert verdict(Needs(), ThisMachine("560.35.03", (H100,))).runs == "unknown"
+    assert verdict(Needs(cuda=(12, 6)), ThisMachine("100.1", (H100,))).runs == "unknown"
+    assert verdict(Needs(cuda=(12, 6)), ThisMachine("470.57.02", (H100,))).brief == "no: driver < 525"
 
 
 def test_stale_cuda_compat_of_an_image_helps_nobody() -> None:
     needs = Needs(cuda=(13, 0), driver="580.65.06", compat="535.54.03")
-    assert "not newer than the driver" in verdict(needs, Here("570.86.10", (H100,))).why
+    assert "not newer than the driver" in verdict(needs, ThisMachine("570.86.10", (H100,))).why
 
 
 def test_ptx_alone_runs_on_newer_gpus_and_needs_a_driver_that_compiles_it() -> None:
     needs = Needs(cuda=(9, 0), driver="384.81", architectures=("compute_50",))
-    assert verdict(needs, Here("580.95.05", (RTX_5090,))).runs == "yes"
+    assert verdict(needs, ThisMachine("580.95.05", (RTX_5090,))).runs == "yes"
     newer = Needs(cuda=(12, 6), driver="560.28.03", architectures=("compute_50",))
-    assert verdict(newer, Here("550.54.15", (H100,))).runs == "no"
+    assert verdict(newer, ThisMachine("550.54.15", (H100,))).runs == "no"
 
 
 def test_a_requirement_that_the_runtime_cannot_read() -> None:
     needs = Needs(cuda=(12, 6), require=("cuda=>12.6",))
-    found = verdict(needs, Here("560.35.03", (H100,)))
+    found = verdict(needs, ThisMachine("560.35.03", (H100,)))
     assert (found.runs, found.brief) == ("no", "no: requirement")
     assert "invalid expression: cuda=>12.6" in found.why
 
@@ -389,8 +389,8 @@ def test_here_reads_driver_and_gpus_from_files(tmp_path: Path) -> None:
     pci_function(tmp_path, "0000:02:00.0", device="0x22a3", **{"class": "0x068000"})  # an NVSwitch
     pci_function(tmp_path, "0000:03:00.0", device="0x2330", vendor="0x1002")  # another maker's
     pci_function(tmp_path, "0000:04:00.0", "vfio-pci", device="0x2684")  # lent to a virtual machine
-    found = here(tmp_path)
-    assert found == Here("580.95.05", (H100,), found.processor)
+    found = this_machine(tmp_path)
+    assert found == ThisMachine("580.95.05", (H100,), found.processor)
     assert found.processor in ("amd64", "arm64")
 
 
@@ -399,40 +399,40 @@ def test_here_reads_driver_and_gpus_from_files(tmp_path: Path) -> None:
 )
 def test_a_gpu_that_is_lent_to_a_virtual_machine_is_not_there_for_containers(tmp_path: Path, driver: str, is_ours: bool) -> None:
     pci_function(tmp_path, "0000:01:00.0", driver, device="0x2330")
-    assert bool(here(tmp_path).gpus) is is_ours
+    assert bool(this_machine(tmp_path).gpus) is is_ours
     assert gpus.has_gpu(str(tmp_path)) is is_ours
 
 
 def test_here_tells_boards_of_one_id_apart_by_the_driver_s_name_for_them(tmp_path: Path) -> None:
     pci_function(tmp_path, "0000:01:00.0", device="0x25b6")
-    assert here(tmp_path).gpus[0].name == "NVIDIA A16 or NVIDIA A2"
+    assert this_machine(tmp_path).gpus[0].name == "NVIDIA A16 or NVIDIA A2"
     information = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information"
     information.parent.mkdir(parents=True)
     information.write_text("Model: \t\t NVIDIA A16\nIRQ:   \t\t 16\n")
-    assert here(tmp_path).gpus[0].name == "NVIDIA A16"
+    assert this_machine(tmp_path).gpus[0].name == "NVIDIA A16"
 
 
 def test_here_without_anything(tmp_path: Path) -> None:
-    found = here(tmp_path)
+    found = this_machine(tmp_path)
     assert (found.driver, found.gpus, found.is_wsl) == (None, (), False)
 
 
 def test_here_takes_the_module_s_version_where_proc_is_hidden(tmp_path: Path) -> None:
     (tmp_path / "sys/module/nvidia").mkdir(parents=True)
     (tmp_path / "sys/module/nvidia/version").write_text("550.54.15\n")
-    assert here(tmp_path).driver == "550.54.15"
+    assert this_machine(tmp_path).driver == "550.54.15"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8"])
 def test_here_reads_the_driver_of_windows_from_its_inf_file(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/dxg").touch()
-    assert here(tmp_path) == Here(None, (), here(tmp_path).processor, True)
+    assert this_machine(tmp_path) == ThisMachine(None, (), this_machine(tmp_path).processor, True)
     for folder, version in (("nv_dispi.inf_amd64_01", "31.0.15.3179"), ("nv_dispi.inf_amd64_02", "32.0.15.6603")):
         path = tmp_path / "usr/lib/wsl/drivers" / folder / "nv_dispi.inf"
         path.parent.mkdir(parents=True)
         path.write_text(f'[Version]\nProvider = "NVIDIA"\nDriverVer = 05/03/2023, {version}\n', encoding=encoding)
-    assert here(tmp_path).driver == "566.03"
+    assert this_machine(tmp_path).driver == "566.03"
 
 
 def test_a_gpu_that_is_newer_than_the_tables_is_judged_by_its_driver_alone() -> None:

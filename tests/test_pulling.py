@@ -203,7 +203,7 @@ def test_an_image_for_another_processor(own: Registry, tiny: tuple[str, str]) ->
 def test_an_image_that_the_driver_cannot_run(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """The needs are those of the configuration in the registry: the look-alike of NVIDIA's image says CUDA 12.6."""
     card = preflight.Card("NVIDIA GeForce GTX 1080", ((6, 1),), "consumer")
-    monkeypatch.setattr(preflight, "here", lambda: preflight.Here(driver="390.48", gpus=(card,)))
+    monkeypatch.setattr(preflight, "this_machine", lambda: preflight.ThisMachine(driver="390.48", gpus=(card,)))
     engine, reference = engines.find("docker"), f"{registry.host}/nvidia/pytorch:24.08-py3"
     with pytest.raises(UserError, match=r"mine does not run here: driver 390\.48 has CUDA 9\.1"):
         pulling.ensure(engine, Image("mine", reference), reference)

@@ -11,9 +11,8 @@ import pytest
 
 from gpudoctor import catalog
 from gpudoctor.errors import UserError
-from gpudoctor.files.snapshot import SCHEMA
 from gpudoctor.knowledge import messages
-from gpudoctor.model import Reply, Snapshot
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS, own_words, redacted
 from gpudoctor.redaction.paths import says_nothing
 from gpudoctor.report import explanation
@@ -23,7 +22,7 @@ from gpudoctor.worker.probes import runtime, toolchain
 def taken(*lines: str, **replies: object) -> Snapshot:
     text = {"lines": [[n, line] for n, line in enumerate(lines, 1)], "total_lines": len(lines), "left_out": 0, "kinds": []}
     more = {question: Reply("ok", value) for question, value in replies.items()}
-    return Snapshot(SCHEMA, "1", "2025-01-01T00:00:00Z", {"text:dmesg.txt": Reply("ok", text), **more})
+    return Snapshot(SNAPSHOT_SCHEMA, "1", "2025-01-01T00:00:00Z", {"text:dmesg.txt": Reply("ok", text), **more})
 
 
 def lines(*given: str, **settings: object) -> list[str]:
@@ -328,7 +327,9 @@ def test_an_answer_of_another_form_is_gone_through_all_the_same(odd: object) -> 
         "text:a",
         "glob:/sys/class/net/*",
     )
-    found = redacted(Snapshot(SCHEMA, "1", "2025-01-01T00:00:00Z", {question: Reply("ok", odd) for question in questions}))
+    found = redacted(
+        Snapshot(SNAPSHOT_SCHEMA, "1", "2025-01-01T00:00:00Z", {question: Reply("ok", odd) for question in questions})
+    )
     assert "n-a-1" not in str(found.snapshot)
 
 

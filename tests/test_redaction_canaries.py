@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from gpudoctor import catalog, doctor
-from gpudoctor.files import bundle, opening, snapshot
+from gpudoctor.files import opening, snapshot
 from gpudoctor.model import Reply, Report, Snapshot, Status
 from gpudoctor.redaction import Redacted, redacted
-from gpudoctor.report import formats, terminal
+from gpudoctor.report import bundle, formats, terminal
 
 SECONDS = 0.3  # for 64 GPUs, of the processor: the machine of the tests has other work
 FORMATS = tuple(formats.FORMATS)

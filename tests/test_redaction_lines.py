@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpudoctor.files.snapshot import SCHEMA
-from gpudoctor.model import Reply, Snapshot
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.redaction import redacted
 
 PARTS = 4  # so that two workers share them
@@ -18,7 +17,7 @@ LINES = yaml.load((Path(__file__).parent / "redaction_lines.yaml").read_text(enc
 def shown(text: str) -> str:
     lines = text.split("\n")
     told = {"lines": [[n, line] for n, line in enumerate(lines, 1)], "total_lines": len(lines), "left_out": 0, "kinds": []}
-    done = redacted(Snapshot(SCHEMA, "1", "2025-01-01T00:00:00Z", {"text:a.log": Reply("ok", told)}))
+    done = redacted(Snapshot(SNAPSHOT_SCHEMA, "1", "2025-01-01T00:00:00Z", {"text:a.log": Reply("ok", told)}))
     return "\n".join(line for _, line in done.snapshot.replies["text:a.log"].value["lines"])
 
 

@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from gpudoctor import comparing
-from gpudoctor.files.opening import Opened
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Action,
@@ -22,6 +21,7 @@ from gpudoctor.model import (
     Fix,
     Measurements,
     Model,
+    Opened,
     Report,
     Result,
     Status,

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import evidence
+from gpudoctor import source
 from gpudoctor.errors import UserError
-from gpudoctor.evidence import lines, source
+from gpudoctor.evidence import lines
+from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.evidence.scan import MOST, WHOLE_BYTES, Excerpt, scan
+from gpudoctor.evidence.scan import MOST, WHOLE_BYTES, scan
 from gpudoctor.evidence.search import FREQUENT, Search, last
+from gpudoctor.explaining import gather
 
 ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 READER = Reader("report", ("BEGIN report",), re.compile("^BEGIN report"), lambda text: None, re.compile("^END"))
@@ -227,7 +229,7 @@ def test_pipe(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    told = evidence.gather([str(pipe)])
+    told = gather([str(pipe)])
     writer.join()
     (text,) = (reply.value for name, reply in told.replies.items() if name.startswith("text:"))
     assert [line for _, line in text["lines"]] == ["NVRM: something", ERROR]
@@ -238,13 +240,13 @@ def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "empty.log"
     path.write_bytes(content)
     with pytest.raises(UserError, match="is empty"):
-        evidence.gather([str(path)])
+        gather([str(path)])
 
 
 def test_directory_and_missing_file_are_refused_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere.log"):
         with pytest.raises(UserError, match="cannot be read") as refused:
-            evidence.gather([str(path)])
+            gather([str(path)])
         assert "\n" not in str(refused.value)
 
 
@@ -253,7 +255,7 @@ def test_standard_input_is_read_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp
     path.write_text(f"{ERROR}\n")
     with path.open() as file:
         monkeypatch.setattr("sys.stdin", file)
-        told = evidence.gather(["-"])
+        told = gather(["-"])
     assert "text:standard input" in told.replies
 
 

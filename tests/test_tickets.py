@@ -15,7 +15,7 @@ from stand_in import run
 from test_formats import HOSTILE
 from test_report import REPORT
 
-from gpudoctor import quoting
+from gpudoctor import doctor, quoting
 from gpudoctor.cli import check
 from gpudoctor.cli.report import PROJECTS
 from gpudoctor.files import opening, snapshot
@@ -92,7 +92,7 @@ def test_every_heading_has_a_box_in_the_projects_form_or_is_told_where_to_go(pro
 
 def test_what_has_a_box_of_one_line_is_one_line() -> None:
     taken = machine.load("hgx-h200-x8-measured")
-    text = tickets.render("driver", opening.judged(taken, "quick"), taken)
+    text = tickets.render("driver", doctor.judge_at_its_level(taken, "quick"), taken)
     for title in ("NVIDIA Open GPU Kernel Modules Version", "Operating System and Version", "Kernel Release", "Hardware: GPU"):
         body = text.partition(f"### {title}\n")[2].partition("###")[0]
         assert len(body.strip().splitlines()) == 1
@@ -137,7 +137,7 @@ def test_what_is_too_long_is_cut_at_a_line_and_the_rest_is_in_the_attachment(pro
 
 def test_gpudoctors_own_report_goes_before_what_the_project_wants_to_read() -> None:
     taken = machine.load("hgx-h200-x8-measured")
-    report, said = opening.judged(taken, "full"), LINES[:46_000]
+    report, said = doctor.judge_at_its_level(taken, "full"), LINES[:46_000]
     rendered = tickets.render("pytorch", report, quoting_(torch=said), attachment="gpudoctor report q.json --bundle r.tgz")
     assert f"```text\n{said}\n```" in rendered
     assert len(rendered) <= tickets.MOST_CHARACTERS
@@ -201,10 +201,10 @@ def test_the_host_of_a_container_is_named_and_not_the_container() -> None:
     taken = machine.load("image-with-seven-of-eight-gpus")
     inside = Reply("ok", 'PRETTY_NAME="Debian GNU/Linux 11 (bullseye)"\nID=debian\n')
     taken = replace(taken, replies={**taken.replies, "file:/etc/os-release": inside})
-    text = tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    text = tickets.render("toolkit", doctor.judge_at_its_level(taken, "quick"), taken)
     assert "- Host OS: Ubuntu 24.04.3 LTS" in text
     assert "- Container Runtime Version: docker 28.5.2" in text
-    alone = tickets.render("toolkit", opening.judged(taken, "quick"), None)
+    alone = tickets.render("toolkit", doctor.judge_at_its_level(taken, "quick"), None)
     assert "- Host OS: not known" in alone
 
 
@@ -227,26 +227,26 @@ def test_the_toolkit_asks_for_the_logs_of_the_container() -> None:
 )
 def test_nccls_settings_are_those_of_its_files_too(case: str, said: str) -> None:
     taken = machine.load(case)
-    assert f"| NCCL settings | {said}" in tickets.render("nccl", opening.judged(taken, "quick"), taken)
+    assert f"| NCCL settings | {said}" in tickets.render("nccl", doctor.judge_at_its_level(taken, "quick"), taken)
 
 
 def test_the_toolkit_is_that_of_the_host() -> None:
     taken = machine.load("image-with-seven-of-eight-gpus")
     version = Reply("ok", {"code": 0, "out": "NVIDIA Container Toolkit CLI version 1.18.1\ncommit: x\n", "err": ""})
     taken = replace(taken, host={**taken.host, "command:nvidia-ctk --version": version})
-    text = tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    text = tickets.render("toolkit", doctor.judge_at_its_level(taken, "quick"), taken)
     assert "`nvidia-container-toolkit` version: NVIDIA Container Toolkit CLI version 1.18.1\n" in text
 
 
 def test_a_gpu_that_does_not_answer_is_not_called_none() -> None:
     taken = machine.load("xid-79-fallen-off-bus")
-    text = tickets.render("driver", opening.judged(taken, "quick"), taken)
+    text = tickets.render("driver", doctor.judge_at_its_level(taken, "quick"), taken)
     assert "; GPU 1: it does not tell its name\n" in text
 
 
 def test_where_no_driver_names_a_gpu_it_is_counted() -> None:
     taken = machine.load("driver-library-version-mismatch")
-    assert "- GPU Model(s): 1 GPU on the PCI bus\n" in tickets.render("toolkit", opening.judged(taken, "quick"), taken)
+    assert "- GPU Model(s): 1 GPU on the PCI bus\n" in tickets.render("toolkit", doctor.judge_at_its_level(taken, "quick"), taken)
 
 
 def test_a_tool_that_only_failed_is_not_quoted() -> None:

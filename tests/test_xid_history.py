@@ -6,8 +6,7 @@ import pytest
 
 from gpudoctor import catalog, doctor
 from gpudoctor.facts.kernel_log import boots_of, log_line
-from gpudoctor.files.snapshot import SCHEMA
-from gpudoctor.model import Action, Confidence, Diagnosis, Reply, Snapshot, Status
+from gpudoctor.model import SNAPSHOT_SCHEMA, Action, Confidence, Diagnosis, Reply, Snapshot, Status
 
 XIDS = ("xids", "memory-xids", "program-xids", "sxids", "recovery-action", "adapter-init")
 BEGIN = "[    0.000000] Linux version 6.8.0-79-generic"
@@ -23,7 +22,7 @@ def xid(seconds: float, said: str, slot: str = "0000:3b:00") -> str:
 def diagnosed(*lines: str, complete: bool = True) -> tuple[Diagnosis, ...]:
     """What is found where nothing but a log is known."""
     log = {"source": "text", "lines": list(lines), "complete": complete, "total": len(lines)}
-    taken = Snapshot(SCHEMA, "0", "2026-11-21T00:00:00Z", {"kernel-log": Reply("ok", log)})
+    taken = Snapshot(SNAPSHOT_SCHEMA, "0", "2026-11-21T00:00:00Z", {"kernel-log": Reply("ok", log)})
     return doctor.judge(taken, doctor.select(catalog.checks(), "quick", XIDS)).diagnosis
 
 

@@ -28,7 +28,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
 from gpudoctor.judging.containers import failed_start
 from gpudoctor.judging.containers.access import no_devices, not_arrived
-from gpudoctor.judging.containers.causes import Case, driver
+from gpudoctor.judging.containers.causes import DRIVER_CHECKS, Case, driver
 from gpudoctor.model import Check, Finding, Skip
 
 DEVICES = ("/dev/nvidiactl", "/dev/dxg")
@@ -69,5 +69,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=failed_start.PROBLEMS,
-    explained_by=("container-cgroups",),  # which only warns: so that the links before it are told as the cause, and block nothing
+    after=("container-cgroups", *DRIVER_CHECKS),
 )

@@ -21,11 +21,11 @@ https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpudoctor import catalog, knowledge
+from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import LogLine
 from gpudoctor.facts.xids import is_in_windows
@@ -160,7 +160,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     reported = {xid.pci for xid in facts.kernel_log.xids if xid.code == GPU_INIT_ERROR}
     for address, failure in failed.items():
         if address.rpartition(".")[0] not in reported:
-            finding = found(address, failure, partial=absent is not None and facts.nvml.reaches_any)
+            finding = found(facts.problems, address, failure, partial=absent is not None and facts.nvml.reaches_any)
             yield replace(finding, causes=(*finding.causes, *broken_before(facts, address)))
 
 
@@ -212,7 +212,7 @@ def failures(lines: Sequence[LogLine]) -> list[Failure]:
     return given_up
 
 
-def found(address: str, failure: Failure, partial: bool) -> Finding:
+def found(problems: Mapping[str, Problem], address: str, failure: Failure, partial: bool) -> Finding:
     known = knowledge.rm_failure(failure.step, failure.status, failure.before, failure.branch)
     step, status = knowledge.rm_step(failure.step, failure.branch), knowledge.rm_status(failure.status)
     message = f"{address}: RmInitAdapter failed ({failure.code})"
@@ -224,7 +224,7 @@ def found(address: str, failure: Failure, partial: bool) -> Finding:
     evidence |= branches(failure.before)
     if known.confidence != "confirmed":
         evidence |= {"could_be": list(known.causes), "decide": known.decide}
-    problem = PROBLEMS.get(known.problem) or catalog.problems()[known.problem][1]
+    problem = PROBLEMS.get(known.problem) or problems[known.problem]
     finding = problem.found(f"{message}; {known.words}", without_empty(evidence), None, Confidence(known.confidence), partial)
     return replace(finding, causes=known.causes)
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import messages
 from gpudoctor.model import Check, Finding, Skip
@@ -30,8 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     texts = facts.texts.all
     if not texts:
         raise Skip("no text was given as evidence (--log FILE)")
-    problems = {id: problem for id, (_, problem) in catalog.problems().items()}
-    yield from messages.findings(texts, problems)
+    yield from messages.findings(texts, facts.problems)
 
 
 def summary(facts: Facts) -> str:

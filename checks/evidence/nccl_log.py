@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.model import Check, Confidence, Finding, Problem, Skip
+from gpudoctor.model import Check, Confidence, Finding, Skip
 
 DETOURS = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL")
 WANTED_INFINIBAND = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_TIMEOUT", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
@@ -40,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if (log.nodes or 1) > 1 and log.found_no_infiniband and wanted and "NCCL_IB_DISABLE" not in log.settings:
         words = f"{' and '.join(wanted)} ask for InfiniBand, but NCCL found no adapter or no libibverbs, and takes {log.network}"
         evidence = {"wanted": wanted, "nodes": log.nodes, "network": log.network}
-        yield _problem("nccl-no-ib-falls-back-socket").found(words, evidence, confidence=Confidence.LIKELY)
+        yield facts.problems["nccl-no-ib-falls-back-socket"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def within_machine(facts: Facts, way: str) -> Finding:
@@ -49,12 +48,8 @@ def within_machine(facts: Facts, way: str) -> Finding:
     named = {name: settings[name] for name in DETOURS if settings.get(name, "0") not in ("", "0")}
     words = f"all {facts.nccl_log.ranks} ranks are on one machine; NCCL takes {way}"
     words += "".join(f"; {name}={value} is set" for name, value in named.items())
-    finding = _problem("nccl-uses-network-within-machine").found(words, {"connections": facts.nccl_log.connections})
+    finding = facts.problems["nccl-uses-network-within-machine"].found(words, {"connections": facts.nccl_log.connections})
     return replace(finding, because="nccl-env-leftovers" if named else "")
-
-
-def _problem(id: str) -> Problem:
-    return catalog.problems()[id][1]
 
 
 def summary(facts: Facts) -> str:

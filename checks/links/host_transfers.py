@@ -29,12 +29,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.join import index_of
 from gpudoctor.facts.measured import Run
 from gpudoctor.facts.pcie_links import possible_width
 from gpudoctor.judging.measured import expect, faults, launching, slowness
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.slowness import Slow
-from gpudoctor.measure import index_of
 from gpudoctor.model import Action, Cause, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
 
 WORKLOAD, AT_ONCE = "host-transfers", "host-transfers-at-once"

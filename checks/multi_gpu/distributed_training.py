@@ -24,9 +24,9 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.join import index_of
 from gpudoctor.facts.measured import Run
 from gpudoctor.judging.measured import collectives
-from gpudoctor.measure import index_of
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 WORKLOAD = "distributed"

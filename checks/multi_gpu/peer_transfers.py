@@ -30,10 +30,10 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.join import index_of
 from gpudoctor.judging.measured import expect, faults, slowness
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.shortfalls import between
-from gpudoctor.measure import index_of
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
 
 WORKLOAD = "peer-transfers"

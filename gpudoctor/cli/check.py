@@ -166,9 +166,9 @@ def _evidence(options: Options) -> Evidence | None:
     """Read before the machine is asked, so that a wrong name costs no time."""
     if not options.logs:
         return None
-    from gpudoctor import evidence
+    from gpudoctor import explaining
 
-    told = evidence.gather(options.logs)
+    told = explaining.gather(options.logs)
     if told.snapshot:
         raise UserError("--log takes texts; a snapshot is judged with --replay FILE")
     return told

@@ -16,6 +16,7 @@ import click
 from gpudoctor.cli import COMMANDS, completion
 from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
+from gpudoctor.spelling import unknown
 
 if TYPE_CHECKING:
     from gpudoctor.model import Report, Snapshot
@@ -108,7 +109,7 @@ def _forbid_contradictions(options: Options) -> None:
 
 
 def _must_be_known(names: tuple[str, ...]) -> None:
-    from gpudoctor import catalog, doctor
+    from gpudoctor import catalog
     from gpudoctor.report import words
 
     known, checks = catalog.problems(), catalog.checks()
@@ -117,14 +118,14 @@ def _must_be_known(names: tuple[str, ...]) -> None:
             found = words.listed([problem.id for problem in checks[name].problems], _LISTED)
             raise UserError(f"{name} is a check; name one of the problems that it finds: {found} (gpudoctor explain {name})")
         if name not in known:
-            raise UserError(doctor.unknown("problem", name, known))
+            raise UserError(unknown("problem", name, known))
 
 
 def _taken(options: Options) -> Snapshot:
-    from gpudoctor import evidence
+    from gpudoctor import evidence, explaining
     from gpudoctor.files import opening
 
-    told = evidence.gather(options.logs) if options.logs else None
+    told = explaining.gather(options.logs) if options.logs else None
     if told and told.snapshot:
         raise UserError("--log takes texts; the machine of a snapshot is given by --replay FILE")
     taken = opening.taken_in(str(options.replay)) if options.replay else _asked(options)
@@ -140,9 +141,9 @@ def _asked(options: Options) -> Snapshot:
 
 
 def _judged(taken: Snapshot) -> Report:
-    from gpudoctor import catalog, doctor
+    from gpudoctor import doctor
 
-    return doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick"))
+    return doctor.judge_at_its_level(taken)
 
 
 def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step], list[str]]:
@@ -156,7 +157,7 @@ def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step
     absent = [name for name in dict.fromkeys(options.problems) if name not in {entry.problem for entry in wanted}]
     for name in absent:
         problem = catalog.problems()[name][1]
-        steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.here(Facts(taken)), {}))
+        steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.context(Facts(taken)), {}))
     notes = [f"{name} was not found here: these are its general fixes for this platform." for name in absent]
     return plan.ordered(steps), notes
 
@@ -255,11 +256,11 @@ def _busy() -> list[str]:
 
 
 def _default_journal() -> Path:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gpudoctor"
+    from gpudoctor import folders
     from gpudoctor.cli import output
 
-    output.make_folder(state)
-    return state / f"fix-{datetime.now():%Y-%m-%d-%H%M%S}.log"
+    output.make_folder(folders.state())
+    return folders.state() / f"fix-{datetime.now():%Y-%m-%d-%H%M%S}.log"
 
 
 @contextlib.contextmanager

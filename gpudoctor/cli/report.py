@@ -16,8 +16,7 @@ from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
     from gpudoctor.cli.sharing import Sharing
-    from gpudoctor.files.opening import Opened
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Opened, Report, Snapshot
 
 PROJECTS = ("github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver")
 _EPILOG = """\
@@ -65,7 +64,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"], bool(given["bundle"]))
     opened, shared = sharing.leaving(found, given["file"] or "this machine", how)
     if given["bundle"]:
-        from gpudoctor.files import bundle
+        from gpudoctor.report import bundle
 
         output.write(given["bundle"], bundle.packed(opened.report, opened.taken, shared.sweep))
     else:

@@ -35,6 +35,7 @@ the driver that CUDA and nvidia-smi need (others: the same with -e).
 
 Where SELinux is on, and for GPUs by Podman: --security-opt=label=disable, since SELinux keeps a container from the GPUs and
 from mounted folders.
+from gpudoctor.model import WAYS
 
 What --for adds:
 
@@ -200,10 +201,12 @@ def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str
 
 
 def _announce(built: Command, access: Access, ours: Ours) -> None:
+    from gpudoctor.model import WAYS
+
     if access.mode == "none" and ours.gpus == "auto":
         _tell(f"Warning: the container gets no GPU, since {access.why} (--gpus all asks for them all the same)")
     elif access.mode != "none" and not ours.quiet:
-        _tell(f"GPUs by {gpus.WAYS[access.mode]}: {access.why}")
+        _tell(f"GPUs by {WAYS[access.mode]}: {access.why}")
     if ours.gpus.isdecimal() and ours.gpus != "0":
         _tell(f"--gpus {ours.gpus} is the GPU of that number; for any {ours.gpus} of them say --gpus count={ours.gpus}")
     for note in built.notes:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gpudoctor.files.opening import Opened
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Opened, Report, Snapshot
 
 # As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
 KEEP = (
@@ -135,15 +134,16 @@ def leaving(
     found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = "", beside: Shared | None = None
 ) -> tuple[Opened, Shared]:
     """What was read or asked, as it may leave this machine, judged once. beside: what it is compared with has its tokens."""
+    from gpudoctor import doctor
     from gpudoctor.files import opening
-    from gpudoctor.model import Report
+    from gpudoctor.model import Opened, Report
 
     tokens = beside.tokens if beside else None
     if isinstance(found, Report):
         answers = shared(opening.as_answers(found), how, to_terminal, label, tokens=tokens)
-        return opening.Opened(name, opening.of_answers(answers.snapshot), None), answers
+        return Opened(name, opening.of_answers(answers.snapshot), None), answers
     answers = shared(found, how, to_terminal, label, tokens=tokens)
-    return opening.Opened(name, opening.judged(answers.snapshot), answers.snapshot), answers
+    return Opened(name, doctor.judge_at_its_level(answers.snapshot), answers.snapshot), answers
 
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:

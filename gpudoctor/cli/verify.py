@@ -14,8 +14,7 @@ from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
-    from gpudoctor.files.opening import Opened
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Opened, Report, Snapshot
     from gpudoctor.report.verified import Verified
 
 _EPILOG = """\
@@ -68,13 +67,12 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Snapshot]:
     from gpudoctor.cli import check
     from gpudoctor.comparing import same_machine
     from gpudoctor.model import Status
-    from gpudoctor.report import words
     from gpudoctor.report.verified import Verified, plain, with_host
 
     well = (Status.PASS, Status.SKIP)
     before = tuple(result for result in with_host(opened.report) if result.status not in well)
     known = {plain(result.id) for result in before} & catalog.checks().keys()
-    if words.verdict(opened.report) is Status.SKIP:
+    if opened.report.verdict is Status.SKIP:
         raise UserError(f"nothing could be checked in {opened.name}: there is nothing to verify")
     if not before:
         raise UserError(f"nothing failed in {opened.name}: there is nothing to verify")

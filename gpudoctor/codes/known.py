@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from gpudoctor import catalog
 from gpudoctor.codes.forms import Code, Kind, in_sentence, number_alone
 from gpudoctor.errors import UserError
 from gpudoctor.knowledge import errors, rm, xids
+from gpudoctor.spelling import nearest
 
 NAMES = {
     "xid": "Xid",
@@ -130,5 +130,5 @@ def _named(kind: str, rows: dict[str, Named], name: str) -> Named:
     found = next((row for known, row in rows.items() if known.lower() == name.lower()), None)
     if found is not None:
         return found
-    near = catalog.nearest(name, rows)
+    near = nearest(name, rows)
     raise UserError(f"no {kind} is called {name}" + (f"; did you mean {' or '.join(near)}?" if near else ""))

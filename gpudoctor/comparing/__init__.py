@@ -9,9 +9,7 @@ from typing import Any
 
 from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
-from gpudoctor.files.opening import Opened
-from gpudoctor.model import Check, Diagnosis, Figure, Reply, Report, Snapshot, Status
-from gpudoctor.report import words
+from gpudoctor.model import Check, Diagnosis, Figure, Opened, Reply, Report, Snapshot, Status
 
 _WORST = (Status.PASS, Status.WARN, Status.FAIL)
 ABSENT = "absent"
@@ -70,7 +68,7 @@ def compare(one: Opened, other: Opened) -> Comparison:
         found = _ranked(one.taken, other.taken, worse, only)
     else:
         found = list(_of_reports(one.report, other.report))
-    verdicts = words.verdict(one.report), words.verdict(other.report)
+    verdicts = one.report.verdict, other.report.verdict
     return Comparison(verdicts, worse, only, both, tuple(found), tuple(_figures(one.report, other.report)))
 
 

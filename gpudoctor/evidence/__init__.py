@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from gpudoctor.errors import UserError
-from gpudoctor.evidence import kernel, source
+from gpudoctor.evidence import kernel
 from gpudoctor.evidence.documentation import KIND, is_documentation
+from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.readers import READERS
-from gpudoctor.evidence.scan import Excerpt, scan
-from gpudoctor.files.snapshot import SCHEMA, parse
-from gpudoctor.model import Reply, Snapshot
+from gpudoctor.evidence.scan import scan
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
 TEXT = "text:"
@@ -28,40 +27,19 @@ PACKAGES = ("packages", "conda", "os-packages")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What texts said. replies: facts that they prove, and the texts themselves. snapshot: one that was among them."""
+    """What texts said. replies: facts that they prove, and the texts themselves. snapshot: one that was given with them."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     snapshot: Snapshot | None = None
 
-
-def gather(paths: Iterable[str]) -> Evidence:
-    """Reads files ("-" is standard input); a later one knows better. UserError where one cannot be read or holds nothing."""
-    replies: dict[str, Reply] = {}
-    taken = None
-    paths = tuple(paths)
-    for path in paths:
-        name = "standard input" if path == "-" else path
-        chunks = source.chunks(path)
-        beginning = next(chunks, b"")
-        if not beginning.strip() and len(paths) == 1:
-            raise UserError(f"{name} is empty")
-        if source.is_ours(beginning):
-            taken = parse(beginning + b"".join(chunks), name)
-            continue
-        if source.holds_ours(beginning):
-            from gpudoctor.files import opening
-
-            if path == "-":
-                raise UserError("a bundle or a page of gpudoctor is read from a file: name it, in the place of -")
-            taken = opening.taken_in(path)
-            continue
-        replies = _together(replies, _of(name, scan(beginning, chunks, READERS)))
-    return Evidence(replies, taken)
+    def with_text(self, name: str, beginning: bytes, rest: Iterator[bytes]) -> Evidence:
+        """With what one more text says; a later one knows better."""
+        return replace(self, replies=_together(self.replies, _of(name, scan(beginning, rest, READERS))))
 
 
 def of_text(text: str, name: str = "the given text") -> Evidence:
     """What a pasted message says."""
-    return Evidence(_of(name, scan(text.encode("utf-8", "replace"), iter(()), READERS)))
+    return Evidence().with_text(name, text.encode("utf-8", "replace"), iter(()))
 
 
 def snapshot_of(evidence: Evidence) -> Snapshot:
@@ -70,7 +48,7 @@ def snapshot_of(evidence: Evidence) -> Snapshot:
         return added(evidence.snapshot, evidence)
     replies = {**ASSUMED, **evidence.replies}
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Snapshot(SCHEMA, __version__, taken, replies)
+    return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies)
 
 
 def added(taken: Snapshot, evidence: Evidence) -> Snapshot:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.facts.kernel_log import boots_of, log_line
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes.kernel_log import PRIVATE, RELEVANT
-
-if TYPE_CHECKING:
-    from gpudoctor.evidence.scan import Excerpt
 
 # Literal parts of what the probe keeps.
 ANCHORS = (

@@ -7,13 +7,13 @@ is kept does not depend on the pieces in which the text came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpudoctor.evidence import kernel
-from gpudoctor.evidence.blocks import Block, Blocks
+from gpudoctor.evidence.blocks import Blocks
+from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.lines import Kept, chunks, clean
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.evidence.search import Search
@@ -23,22 +23,6 @@ WHOLE_BYTES = 1 << 18
 MOST = 200  # of the lines with one anchor, at the beginning and again at the end
 OF_KERNEL = 10  # times as many, of those that a kernel log is made of
 OF_READERS = 1000  # lines of one chunk in which a block may begin, at either end
-
-
-@dataclass
-class Excerpt:
-    """What was kept of a text: lines by number (the first is 1), blocks; its size; how many hits, at least, were left out."""
-
-    lines: dict[int, str] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-    total_lines: int = 0
-    bytes: int = 0
-    left_out: int = 0
-
-    def value(self) -> dict[str, Any]:
-        """As it is kept in a snapshot."""
-        lines = [[number, text] for number, text in sorted(self.lines.items())]
-        return {"bytes": self.bytes, "total_lines": self.total_lines, "left_out": self.left_out, "lines": lines}
 
 
 class _Anchor(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from gpudoctor.facts.container import Container
@@ -24,13 +25,19 @@ from gpudoctor.facts.system import System
 from gpudoctor.facts.texts import Texts
 from gpudoctor.facts.toolchain import Toolchain
 from gpudoctor.facts.wsl import Wsl
-from gpudoctor.model import Skip, Snapshot
+from gpudoctor.model import Finding, Problem, Skip, Snapshot
 
 
 class Facts:
-    """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP."""
+    """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    problems: every problem by its id, for checks whose evidence names one of another check. found: what the checks that were
+    judged before this one found; a check that reads it names them in `after`.
+    """
+
+    def __init__(self, snapshot: Snapshot, problems: Mapping[str, Problem] | None = None) -> None:
+        self.problems = problems or {}
+        self.found: dict[str, tuple[Finding, ...]] = {}
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
         self.replies = Replies(snapshot.replies)

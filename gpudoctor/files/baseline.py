@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gpudoctor import folders
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.judging.measured import expect
@@ -33,9 +33,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_path() -> Path:
-    """Where the baseline lies: https://specifications.freedesktop.org/basedir-spec/latest/."""
-    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(folder).expanduser() / "gpudoctor" / "baseline.json"
+    return folders.state() / "baseline.json"
 
 
 def load(path: Path | None = None) -> Values:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
-import sys
-import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 
+from gpudoctor import doctor, source
 from gpudoctor.errors import UserError
-from gpudoctor.files import snapshot
-from gpudoctor.model import REPORT_SCHEMA, Reply, Report, Snapshot
-from gpudoctor.report import words
+from gpudoctor.files import bundle, page, snapshot
+from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Opened, Reply, Report, Snapshot
+from gpudoctor.plain import plain
 
 MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
 MOST_LEVELS = 100  # of lists and tables in one another
 READABLE = "what can be read back is a snapshot, a report as JSON or HTML, or a bundle"
 _LONGEST_REASON = 300
 _REPORT = "report"  # the question that a report without a snapshot answers
-_GZIP = b"\x1f\x8b"
+_OURS = re.compile(
+    rb"""\s* \{ \s* "schema": \s* "gpudoctor\.                             # a snapshot or a report
+    | gpudoctor-report/                                                     # a bundle
+    | \s* <!doctype\ html> [^\0]{0,2000} <title> [^<]* gpudoctor </title>   # a page""",
+    re.VERBOSE,
+)
 Read = TypeVar("Read")
 
 
@@ -39,15 +41,6 @@ class _Facts(msgspec.Struct):
     packages: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Opened:
-    """taken: None where only a report was kept, which holds no answers of the machine to judge again."""
-
-    name: str
-    report: Report
-    taken: Snapshot | None
-
-
 def opened(path: str, level: str | None = None) -> Opened:
     """A snapshot is judged with what is known today, by the checks of the level at which it was taken, or of `level`.
 
@@ -57,12 +50,18 @@ def opened(path: str, level: str | None = None) -> Opened:
     if isinstance(found, Report):
         return Opened(path, found, None)
     found = at(found, level)
-    return Opened(path, judged(found), found)
+    return Opened(path, doctor.judge_at_its_level(found), found)
 
 
 def read(path: str) -> Report | Snapshot:
-    """What is in the file, not judged. Raises UserError as `opened` does."""
-    data = _data(path)
+    """What is in the file ("-": standard input), not judged. Raises UserError as `opened` does."""
+    chunks = source.chunks(path)
+    return read_from(path, next(chunks, b""), chunks)
+
+
+def read_from(path: str, beginning: bytes, rest: Iterator[bytes]) -> Report | Snapshot:
+    """As `read`, of a file that was begun to be read."""
+    data = _data(path, beginning, rest)
     if data.lstrip()[:1] == b"{" and _safely(_schema, data, path).startswith("gpudoctor.report/"):
         return _safely(_report, data, path)
     return _safely(_snapshot, data, path)
@@ -70,7 +69,18 @@ def read(path: str) -> Report | Snapshot:
 
 def taken_in(path: str) -> Snapshot:
     """The snapshot in a file; UserError where there is none in it."""
-    return _safely(_snapshot, _data(path), path)
+    chunks = source.chunks(path)
+    return snapshot_from(path, next(chunks, b""), chunks)
+
+
+def snapshot_from(path: str, beginning: bytes, rest: Iterator[bytes]) -> Snapshot:
+    """As `taken_in`, of a file that was begun to be read."""
+    return _safely(_snapshot, _data(path, beginning, rest), path)
+
+
+def is_ours(beginning: bytes) -> bool:
+    """Whether a file that begins so was written by gpudoctor: a snapshot, a report, a page or a bundle."""
+    return bool(_OURS.match(beginning))
 
 
 def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
@@ -78,7 +88,7 @@ def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
     try:
         return read(data, path)
     except UserError as failure:
-        said = words.plain(str(failure))
+        said = plain(str(failure))
         raise UserError(
             said if len(said) <= _LONGEST_REASON + len(path) else said[: _LONGEST_REASON + len(path)] + " …"
         ) from None
@@ -86,43 +96,23 @@ def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
         raise UserError(f"{path} has lists in lists more than {MOST_LEVELS} levels deep: nothing of gpudoctor has") from None
 
 
-def _data(path: str) -> bytes:
-    """Of a file, or of standard input ("-")."""
-    if path == "-" and (sys.stdin is None or sys.stdin.closed):
-        raise UserError("- cannot be read: standard input is closed, or was read already")
-    try:
-        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as failure:
-        raise UserError(f"{path} cannot be read: {failure.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: that is nothing that gpudoctor wrote")
+def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
+    """The JSON or the page in a file; of a bundle the snapshot in it."""
+    if bundle.is_bundle(beginning):
+        return bundle.snapshot_in(chain((beginning,), rest), path)
+    data = b""
+    for piece in chain((beginning,), rest):
+        data += piece
+        if len(data) > MOST_BYTES:
+            raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: that is nothing that gpudoctor wrote")
     if not data.strip():
-        raise UserError(f"{path} is empty: {READABLE}")
-    return _unpacked(data, path) if data.startswith(_GZIP) else data
-
-
-def _unpacked(data: bytes, path: str) -> bytes:
-    """A JSON file that was packed, or the snapshot out of a bundle."""
-    from gpudoctor.files import bundle
-
-    if bundle.is_bundle(data):
-        return bundle.snapshot_in(data, path)
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            plain = file.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as failure:
-        raise UserError(f"{path} cannot be unpacked: {failure}") from None
-    if len(plain) > MOST_BYTES:
-        raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB when unpacked: that is no snapshot")
-    return plain
+        raise UserError(f"{path} is empty{', or was read already' * (path == '-')}: {READABLE}")
+    return data
 
 
 def _snapshot(data: bytes, path: str) -> Snapshot:
     if data.lstrip()[:1] == b"<":
-        from gpudoctor.report import html
-
-        embedded = html.embedded(data.decode("utf-8", "replace"))
+        embedded = page.embedded(data.decode("utf-8", "replace"))
         if not embedded:
             raise UserError(
                 f"{path} is a page without a snapshot of gpudoctor, such as one made of a report alone: "
@@ -194,7 +184,7 @@ def as_answers(report: Report) -> Snapshot:
         _REPORT: Reply("ok", msgspec.to_builtins(report)),
         "packages": Reply("ok", packages),
     }  # whose versions are no addresses
-    return Snapshot(snapshot.SCHEMA, report.version, str(report.target.get("taken", "")), plain)
+    return Snapshot(SNAPSHOT_SCHEMA, report.version, str(report.target.get("taken", "")), plain)
 
 
 def of_answers(redacted: Snapshot) -> Report:
@@ -210,9 +200,3 @@ def is_redacted(found: Report | Snapshot | None) -> bool:
     from gpudoctor import redaction
 
     return isinstance(found, Snapshot) and redaction.was_redacted(found)
-
-
-def judged(taken: Snapshot, level: str | None = None) -> Report:
-    from gpudoctor import catalog, doctor
-
-    return doctor.judge(taken, doctor.select(catalog.checks(), level or doctor.level_of(taken)))

@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.errors import UserError
-from gpudoctor.model import Reply, Snapshot
-
-SCHEMA = "gpudoctor.snapshot/1"
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 
 
 def dump(snapshot: Snapshot) -> bytes:
@@ -43,8 +41,8 @@ def parse(data: bytes, name: str) -> Snapshot:
         raise UserError(f"{name} is not a gpudoctor snapshot: {failure}") from None
     if str(schema).startswith("gpudoctor.report/"):
         raise UserError(f"{name} is a report, not a snapshot: save one with --save FILE")
-    if schema != SCHEMA:
-        raise UserError(f"{name} is not a snapshot that this version reads: its schema is {schema!r}, not {SCHEMA!r}")
+    if schema != SNAPSHOT_SCHEMA:
+        raise UserError(f"{name} is not a snapshot that this version reads: its schema is {schema!r}, not {SNAPSHOT_SCHEMA!r}")
     try:
         return msgspec.json.decode(data, type=Snapshot)
     except msgspec.ValidationError as failure:

@@ -13,10 +13,10 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import driver, environment, undoing
+from gpudoctor.fixes import driver, environment, packages, undoing
+from gpudoctor.fixes.distribution import Distribution, distribution, known
 from gpudoctor.fixes.engines import for_engine
 from gpudoctor.fixes.environment import Environment
-from gpudoctor.fixes.host import Host, host, known
 from gpudoctor.model import Fix
 
 RECIPES: dict[str, Callable[..., Iterator[Fix]]] = {
@@ -37,30 +37,32 @@ ON_THE_HOST = Fix("On the host, outside this container: there the same command n
 
 
 @dataclass(frozen=True)
-class Here:
+class FixContext:
     """One machine as far as fixes depend on it. platform: the tags of `Fix.on`. values: what any fix may name."""
 
     platform: tuple[str, ...]
-    machine: Host = field(default_factory=Host)
+    machine: Distribution = field(default_factory=Distribution)
     python: Environment = field(default_factory=Environment)
     values: Mapping[str, Any] = field(default_factory=dict)
     engine: str | None = None  # of the container that this is
 
 
-def here(facts: Facts) -> Here:
-    return Here(
-        facts.system.platform, host(facts), environment.of(facts), general(facts), known(lambda: facts.container.engine, None)
+def context(facts: Facts) -> FixContext:
+    return FixContext(
+        facts.system.platform,
+        distribution(facts),
+        environment.of(facts),
+        general(facts),
+        known(lambda: facts.container.engine, None),
     )
 
 
-def fitting(fixes: tuple[Fix, ...], where: Here, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
+def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
     """The ways out here, with the evidence filled in. A container cannot boot its host, whose distribution it does not know."""
     values = {**where.values, **evidence}
     made = (replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="") for fix in _made(fixes, where, values))
     suited = [
-        undoing.known(translated, where.machine.packages)
-        for fix in made
-        for translated in environment.translated(fix, where.python)
+        undoing.known(translated, where.machine.packages) for fix in made for translated in packages.translated(fix, where.python)
     ]
     if "container" not in where.platform:
         return tuple(suited)
@@ -68,7 +70,7 @@ def fitting(fixes: tuple[Fix, ...], where: Here, evidence: Mapping[str, Any]) ->
     return (*inside, *(ON_THE_HOST for _ in suited[:1] if len(inside) < len(suited)))
 
 
-def _made(fixes: tuple[Fix, ...], where: Here, values: Mapping[str, Any]) -> Iterator[Fix]:
+def _made(fixes: tuple[Fix, ...], where: FixContext, values: Mapping[str, Any]) -> Iterator[Fix]:
     """A recipe that can be made here stands for all fixes that name it; else the fix of the platform counts."""
     done: set[tuple[str, str]] = set()
     for fix in fixes:
@@ -91,7 +93,7 @@ def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
     return fix
 
 
-def recipe(fix: Fix, machine: Host) -> Iterator[Fix]:
+def recipe(fix: Fix, machine: Distribution) -> Iterator[Fix]:
     """`driver 580`: a name and what it wants to be told."""
     name, *arguments = fix.recipe.split()
     return RECIPES[name](machine, fix, *arguments)

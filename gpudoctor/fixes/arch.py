@@ -5,17 +5,17 @@ https://archlinux.org/news/nvidia-590-driver-drops-pascal-support-main-packages-
 
 from __future__ import annotations
 
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 READY_MADE = {"linux": "nvidia-open", "linux-lts": "nvidia-open-lts"}
 OLD = "sudo pacman -U /var/cache/pacman/pkg/PACKAGE-OLD_VERSION.pkg.tar.zst"
 
 
-def kernel_package(host: Host) -> str:
+def kernel_package(host: Distribution) -> str:
     return f"linux-{host.flavour}" if host.flavour in ("lts", "zen", "hardened", "rt") else "linux"
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     kernel = kernel_package(host)
     if not host.wants_open(branch):
         names = f"nvidia-{branch}xx-dkms nvidia-{branch}xx-utils"
@@ -26,29 +26,29 @@ def install(host: Host, branch: int) -> Lines:
     return Lines(f"sudo pacman -Syu {module} nvidia-utils", OLD if host.source else f"sudo pacman -Rns {module} nvidia-utils")
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     """Kernel and module are only made for each other in one state of the repositories: nothing less than a full upgrade."""
     if host.has("dkms"):
         return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall && sudo modprobe nvidia")
     return Lines("sudo pacman -Syu && sudo reboot", OLD)
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     names = sorted(name for name in host.packages if name.startswith("nvidia") and "container" not in name)
     return Lines(f"sudo pacman -Syu {' '.join(names) or 'nvidia-open nvidia-utils'}")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     return Lines("sudo pacman -Syu nvidia-utils", OLD)
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     return Lines("")
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     return Lines("sudo pacman -Syu cuda", "sudo pacman -Rns cuda")
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

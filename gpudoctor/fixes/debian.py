@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.fixes import runfile, ubuntu
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 BRANCHES = {11: 470, 12: 535, 13: 550}  # what each release of Debian carries
 CODENAMES = {11: "bullseye", 12: "bookworm", 13: "trixie"}
@@ -21,7 +21,7 @@ WITH_FABRIC_MANAGER = 580  # of NVIDIA's repository
 toolkit = ubuntu.toolkit
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     name = package(host, branch)
     if name:
         command = f"{sources(host)} && sudo apt update && sudo apt install {kernel(host)} {name}"
@@ -31,7 +31,7 @@ def install(host: Host, branch: int) -> Lines:
     return from_nvidia(host, branch)
 
 
-def package(host: Host, branch: int) -> str:
+def package(host: Distribution, branch: int) -> str:
     """Of Debian itself, or "" where it has none of this branch."""
     if host.source == "nvidia" or branch > BRANCHES.get(host.major, 0) or (branch <= KEPLER and host.major > 12):
         return ""
@@ -40,7 +40,7 @@ def package(host: Host, branch: int) -> str:
     return "nvidia-open-kernel-dkms nvidia-driver" if host.wants_open(branch) and host.major >= 12 else "nvidia-driver"
 
 
-def from_nvidia(host: Host, branch: int, also: str = "") -> Lines:
+def from_nvidia(host: Distribution, branch: int, also: str = "") -> Lines:
     name = "nvidia-open" if host.wants_open(branch) else "cuda-drivers"
     pin = f"sudo apt install nvidia-driver-pinning-{branch}"
     command = f"{ubuntu.repository(host)}{pin} && sudo apt install {kernel(host)} {name}{also}"
@@ -50,12 +50,12 @@ def from_nvidia(host: Host, branch: int, also: str = "") -> Lines:
     return Lines(command, f"{away} cuda-keyring && sudo apt update && sudo apt install {installed(host)}")
 
 
-def installed(host: Host) -> str:
+def installed(host: Distribution) -> str:
     """The package that stands for all of Debian's driver here."""
     return next((name for name in host.packages if re.fullmatch(r"nvidia-(tesla-\d+-)?driver", name)), "nvidia-driver libcuda1")
 
 
-def sources(host: Host) -> str:
+def sources(host: Distribution) -> str:
     """Debian's own lines get the components of the driver; those of others stay."""
     components = "main contrib non-free" + (" non-free-firmware" if host.major >= 12 else "")
     return (
@@ -64,12 +64,12 @@ def sources(host: Host) -> str:
     )
 
 
-def kernel(host: Host) -> str:
+def kernel(host: Distribution) -> str:
     """The newest of this flavour with its headers: Debian keeps no headers of a kernel that it replaced.
 
-    >>> kernel(Host("debian", "12", kernel="6.1.0-30-cloud-amd64"))
+    >>> kernel(Distribution("debian", "12", kernel="6.1.0-30-cloud-amd64"))
     'linux-image-cloud-amd64 linux-headers-cloud-amd64'
-    >>> kernel(Host("debian", "12", kernel="6.12.95+deb12-amd64"))
+    >>> kernel(Distribution("debian", "12", kernel="6.12.95+deb12-amd64"))
     'linux-image-amd64/bookworm-backports linux-headers-amd64/bookworm-backports'
     """
     flavour = re.sub(r"^[\d.]+(\+\w+)?(-\d[\w.]*)?-", "", host.kernel)
@@ -80,33 +80,33 @@ def kernel(host: Host) -> str:
     return f"linux-image-{flavour}{where} linux-headers-{flavour}{where}"
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     return Lines("sudo apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia")
 
 
-def module_of_newest_kernel(host: Host) -> Lines:
+def module_of_newest_kernel(host: Distribution) -> Lines:
     return Lines(f"sudo apt update && sudo apt install dkms {kernel(host)}") if "image" in kernel(host) else Lines("")
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     return Lines(f"sudo apt update && sudo apt install --reinstall {PACKAGES}")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("sudo apt update && sudo apt install libcuda1 libnvidia-ml1 nvidia-smi")
     names = ("libcuda1", "nvidia-driver-cuda") if host.source == "nvidia" else ("libcuda1", "libnvidia-ml1", "nvidia-smi")
     return Lines(f"sudo apt update && sudo apt install {ubuntu.exactly(host, *names)}")
 
 
-def together(host: Host) -> Lines:
+def together(host: Distribution) -> Lines:
     """Debian's repository keeps one release: where that is a newer one, all of the driver goes with it."""
     if host.source != "distribution" or not host.branch:
         return Lines("")
     return Lines(f"sudo apt update && sudo apt install {kernel(host)} {installed(host)}")
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     """NVIDIA's: Debian has none, so that its driver must come from there too."""
     if not host.branch:
         return Lines("")
@@ -116,5 +116,5 @@ def fabric_manager(host: Host) -> Lines:
     return from_nvidia(host, branch, f" nvidia-fabricmanager-{branch} libnvidia-nscq-{branch}")
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from gpudoctor.fixes import arch, debian, nixos, redhat, rpmfusion, runfile, suse, ubuntu
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Fix
@@ -31,7 +31,7 @@ ENROL = "Secure Boot is on: enrol the key that signs the module; at the next boo
 FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch, "nixos": nixos}
 
 
-def of(host: Host) -> ModuleType:
+def of(host: Distribution) -> ModuleType:
     """The package source that the driver of this machine comes from, or would come from."""
     if host.source == "runfile":
         return runfile
@@ -42,7 +42,7 @@ def of(host: Host) -> ModuleType:
     return FAMILIES.get(host.family, runfile)
 
 
-def elsewhere(host: Host, fix: Fix, what: str) -> Iterator[Fix]:
+def elsewhere(host: Distribution, fix: Fix, what: str) -> Iterator[Fix]:
     """Under WSL2 and in a container there is nothing to install: the driver is that of Windows, or of the host."""
     if host.place == "wsl2":
         yield replace(fix, title=IN_WINDOWS, command="", risk="safe", needs=(), undo="", on=(), recipe="")
@@ -52,7 +52,7 @@ def elsewhere(host: Host, fix: Fix, what: str) -> Iterator[Fix]:
         )
 
 
-def install(host: Host, fix: Fix, branch: str = "", last: str = "") -> Iterator[Fix]:
+def install(host: Distribution, fix: Fix, branch: str = "", last: str = "") -> Iterator[Fix]:
     """The driver of a branch, in the flavour that these GPUs need. last: it is the last one of GPUs that may be unknown."""
     if last and not host.generations:
         host = replace(host, generations=frozenset(OLDEST_OF.get(branch, ())))
@@ -76,14 +76,14 @@ def install(host: Host, fix: Fix, branch: str = "", last: str = "") -> Iterator[
     yield from of_cloud(host, fix)
 
 
-def recommended(host: Host) -> int:
+def recommended(host: Distribution) -> int:
     """The branch with long-term support, where that is installed the next one, or the last that supports the oldest GPU here."""
     kept = (row.number for row in table().branches if row.kind in ("production", "long-term support"))
     newer = min((number for number in kept if number > (host.branch or 0)), default=LONG_TERM)
     return min(max(LONG_TERM, newer), last_of(host))
 
 
-def last_of(host: Host) -> int:
+def last_of(host: Distribution) -> int:
     """The last branch that supports all GPUs here; a number that none reaches where the newest still does."""
     last = (branch for generation in host.generations if generation and (branch := last_branch(generation)))
     return min(last, default=NONE_LAST)
@@ -103,7 +103,7 @@ CLOUDS = {
 }
 
 
-def of_cloud(host: Host, fix: Fix) -> Iterator[Fix]:
+def of_cloud(host: Distribution, fix: Fix) -> Iterator[Fix]:
     if host.cloud in CLOUDS:
         title, command = CLOUDS[host.cloud]
         yield replace(
@@ -111,7 +111,7 @@ def of_cloud(host: Host, fix: Fix) -> Iterator[Fix]:
         )
 
 
-def module(host: Host, fix: Fix) -> Iterator[Fix]:
+def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """The module for the running kernel, compiled or ready-made, as the installed driver comes."""
     if host.place != "host":
         return
@@ -121,7 +121,7 @@ def module(host: Host, fix: Fix) -> Iterator[Fix]:
         yield from _made(replace(fix, title=NEWEST_KERNEL), source.module_of_newest_kernel(host), REBOOT)
 
 
-def module_at_boot(host: Host, fix: Fix) -> Iterator[Fix]:
+def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """After an upgrade that stopped half-way."""
     if host.place != "host":
         return
@@ -133,7 +133,7 @@ def module_at_boot(host: Host, fix: Fix) -> Iterator[Fix]:
         yield from _made(replace(fix, title=NEWEST_KERNEL), of(host).module_of_newest_kernel(host), REBOOT)
 
 
-def without_runfile(host: Host, fix: Fix) -> Iterator[Fix]:
+def without_runfile(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """Takes a .run installation out from under the packages, which then put back the files that it took with it."""
     if host.place == "host" and of(host) is not runfile:
         made: Lines = of(host).reinstall(host)
@@ -152,7 +152,7 @@ IGNORED = Fix(
 )
 
 
-def one_source(host: Host, fix: Fix, newest: str = "") -> Iterator[Fix]:
+def one_source(host: Distribution, fix: Fix, newest: str = "") -> Iterator[Fix]:
     """Where packages of two sources are mixed: all of them out, then the driver from one, NVIDIA's where that is set up."""
     if host.place != "host":
         return
@@ -167,13 +167,13 @@ def one_source(host: Host, fix: Fix, newest: str = "") -> Iterator[Fix]:
     yield from (replace(step, risk="disruptive") for step in _made(fix, Lines(before + made.command), REBOOT))
 
 
-def reinstall(host: Host, fix: Fix) -> Iterator[Fix]:
+def reinstall(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """The same release once more, with all of its files."""
     if host.place == "host":
         yield from _made(fix, of(host).reinstall(host))
 
 
-def libraries(host: Host, fix: Fix) -> Iterator[Fix]:
+def libraries(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """The driver's libraries and tools, of the release of the module that runs."""
     if host.place != "host":
         return
@@ -183,7 +183,7 @@ def libraries(host: Host, fix: Fix) -> Iterator[Fix]:
         yield from _made(replace(fix, title=TOGETHER.format(fix.title)), source.together(host), REBOOT)
 
 
-def fabric_manager(host: Host, fix: Fix) -> Iterator[Fix]:
+def fabric_manager(host: Distribution, fix: Fix) -> Iterator[Fix]:
     if host.place != "host":
         return
     source = of(host)
@@ -198,7 +198,7 @@ def fabric_manager(host: Host, fix: Fix) -> Iterator[Fix]:
         yield from _made(replace(fix, title=TOGETHER.format(fix.title)), more, f" && {ENABLE} && sudo reboot")
 
 
-def toolkit(host: Host, fix: Fix, release: str = "") -> Iterator[Fix]:
+def toolkit(host: Distribution, fix: Fix, release: str = "") -> Iterator[Fix]:
     if release and "<" not in release and of(host) is not runfile:
         yield from _made(fix, of(host).toolkit(host, release))
     elif release and "<" not in release and host.family != "other":
@@ -206,7 +206,7 @@ def toolkit(host: Host, fix: Fix, release: str = "") -> Iterator[Fix]:
         yield from _made(fix, source.toolkit(host, release))
 
 
-def sign(host: Host, fix: Fix) -> Iterator[Fix]:
+def sign(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """What makes Secure Boot accept the module."""
     if host.place == "host" and of(host) is runfile and host.source == "runfile" and not host.has("^dkms$"):
         for title, command, then in runfile.with_own_key(host):

@@ -5,7 +5,7 @@ https://wiki.nixos.org/wiki/NVIDIA
 
 from __future__ import annotations
 
-from gpudoctor.fixes.host import BEFORE_TURING, Host, Lines
+from gpudoctor.fixes.distribution import BEFORE_TURING, Distribution, Lines
 
 FOLDER, FILE = "/etc/nixos", "nvidia-driver.nix"
 IMPORTED = rf"sudo sed -i.bak 's|\./hardware-configuration\.nix|& ./{FILE}|' {FOLDER}/configuration.nix"
@@ -13,7 +13,7 @@ UNDO = f"sudo mv {FOLDER}/configuration.nix.bak {FOLDER}/configuration.nix && su
 REBUILD = "sudo nixos-rebuild boot"
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     """A branch by its name only where it is the last of these GPUs: else the one that this nixpkgs keeps up to date."""
     is_old = not host.generations.isdisjoint(BEFORE_TURING)
     name = f"legacy_{branch}" if is_old else "production"
@@ -23,27 +23,27 @@ def install(host: Host, branch: int) -> Lines:
     return Lines(f"{written} && {IMPORTED} && sudo nix-channel --update && {REBUILD}", UNDO)
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     """Kernel and module are built for each other; a system that was built and not started is what differs."""
     return Lines(f"{REBUILD} && sudo reboot", "sudo nixos-rebuild boot --rollback")
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     return Lines(f"sudo nix-store --verify --check-contents --repair && {REBUILD}")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     return Lines(REBUILD + " && sudo reboot")
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     return Lines("")
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     return Lines(f"nix-shell -p cudaPackages_{release.replace('.', '_')}.cudatoolkit")
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     """Its modules are not signed: Secure Boot there checks the boot loader and the kernel only."""
     return Lines("")

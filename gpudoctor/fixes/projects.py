@@ -7,12 +7,9 @@ https://python-poetry.org/docs/repositories/
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from gpudoctor.fixes.environment import Environment
 from gpudoctor.fixes.pip import Call, joined
-
-if TYPE_CHECKING:
-    from gpudoctor.fixes.environment import Environment
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 BEFORE = ".before"  # a project's file as it was

@@ -6,7 +6,7 @@ https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/advanced-opti
 
 from __future__ import annotations
 
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 BUILDER = "sudo dnf install dkms"
@@ -15,19 +15,19 @@ UNDO = "sudo dnf history undo last"
 MODULAR = (8, 9, 2023)  # later releases have no module streams
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     name = "nvidia-open" if host.wants_open(branch) else "cuda-drivers"
     return Lines(prepare(host) + select(host, branch) + f"sudo dnf install --allowerasing {name}", UNDO)
 
 
-def prepare(host: Host) -> str:
+def prepare(host: Distribution) -> str:
     """The repositories, and what DKMS compiles with; nothing where NVIDIA's driver is installed from there already."""
     if host.source == "nvidia":
         return ""
     return f"{repository(host)}{epel(host)}sudo dnf install dkms {headers(host)} && "
 
 
-def repository(host: Host) -> str:
+def repository(host: Distribution) -> str:
     folder = {"amzn": "amzn2023", "fedora": f"fedora{host.major}"}.get(host.distribution, f"rhel{host.major}")
     machine = {"aarch64": "sbsa"}.get(host.architecture, "x86_64")
     address = f"{REPOSITORY}/{folder}/{machine}/cuda-{folder}.repo"
@@ -36,7 +36,7 @@ def repository(host: Host) -> str:
     return f"sudo dnf install 'dnf-command(config-manager)' && sudo dnf config-manager --add-repo {address} && "
 
 
-def epel(host: Host) -> str:
+def epel(host: Distribution) -> str:
     """Where DKMS comes from; Amazon Linux and Fedora have it themselves."""
     if host.distribution in ("amzn", "fedora") or host.has("^dkms$"):
         return ""
@@ -48,7 +48,7 @@ def epel(host: Host) -> str:
     return f"sudo dnf config-manager --set-enabled {builders} && sudo dnf install epel-release && "
 
 
-def headers(host: Host) -> str:
+def headers(host: Distribution) -> str:
     """Of the running kernel; Oracle's own kernel has a package of its own."""
     if "uek" in host.kernel:
         return "kernel-uek-devel-$(uname -r)"
@@ -57,7 +57,7 @@ def headers(host: Host) -> str:
     return "kernel-devel-$(uname -r) kernel-headers"
 
 
-def select(host: Host, branch: int) -> str:
+def select(host: Distribution, branch: int) -> str:
     """Keeps dnf to one branch."""
     stream = f"nvidia-driver:{branch}-{'open' if host.wants_open(branch) else 'dkms'}"
     if host.major not in MODULAR:
@@ -70,29 +70,29 @@ def select(host: Host, branch: int) -> str:
     return f"sudo dnf module reset nvidia-driver && sudo dnf module enable {stream} && "
 
 
-def is_precompiled(host: Host) -> bool:
+def is_precompiled(host: Distribution) -> bool:
     """Ready-made modules for single kernels: their package carries the branch in its name, and nothing builds."""
     return host.has(r"^kmod-nvidia-(open-)?\d") and not host.has(r"^(kmod-nvidia-.*dkms|dkms)$")
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     if is_precompiled(host):
         return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo modprobe nvidia", UNDO)
     return Lines(f"sudo dnf install dkms {headers(host)} && sudo dkms autoinstall && sudo modprobe nvidia")
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     return Lines("sudo dnf reinstall '*nvidia*'")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
     names = ("nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml")
     return Lines("sudo dnf install " + " ".join(f"{name}-{host.driver}" for name in names), UNDO)
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     """Exactly of the driver's release, an older one too; libnvidia-nscq lets tools see the switches."""
     if not host.driver:
         return Lines("")
@@ -101,11 +101,11 @@ def fabric_manager(host: Host) -> Lines:
     return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}", UNDO)
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     """Never `cuda`, which would change the driver too."""
     known = "" if host.source == "nvidia" or host.has("^cuda-toolkit") else repository(host)
     return Lines(f"{known}sudo dnf install cuda-toolkit-{release.replace('.', '-')}", UNDO)
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

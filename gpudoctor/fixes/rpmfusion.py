@@ -6,7 +6,7 @@ https://rpmfusion.org/Howto/NVIDIA
 from __future__ import annotations
 
 from gpudoctor.fixes import redhat
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 MIRRORS = "https://mirrors.rpmfusion.org"
 BUILD = "sudo akmods --force"
@@ -17,14 +17,14 @@ UNDO = redhat.UNDO
 fabric_manager, toolkit = redhat.fabric_manager, redhat.toolkit
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     legacy = f"-{branch}xx" if branch in LEGACY and not host.wants_open(branch) else ""
     packages = f"akmod-nvidia{legacy} xorg-x11-drv-nvidia{legacy}-cuda {DEVELOPMENT}"
     asked = OPEN if host.wants_open(branch) else ""
     return Lines(f"{repositories(host)}{asked}sudo dnf install --refresh --allowerasing --best {packages} && {BUILD}", UNDO)
 
 
-def repositories(host: Host) -> str:
+def repositories(host: Distribution) -> str:
     if host.source == "rpmfusion":
         return ""
     release = "fedora" if host.distribution == "fedora" else "el"
@@ -35,18 +35,18 @@ def repositories(host: Host) -> str:
     return f"sudo dnf install {packages} && "
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     return Lines(f"sudo dnf install {DEVELOPMENT} && {BUILD} && sudo modprobe nvidia")
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     return Lines(f"sudo dnf reinstall 'akmod-nvidia*' 'xorg-x11-drv-nvidia*' && {BUILD} --rebuild")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     legacy = f"-{host.branch}xx" if host.has(rf"nvidia-{host.branch}xx") else ""
     return Lines(f"sudo dnf install xorg-x11-drv-nvidia{legacy}-cuda xorg-x11-drv-nvidia{legacy}-cuda-libs", UNDO)
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der")

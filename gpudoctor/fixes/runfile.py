@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 DOWNLOADS = "https://us.download.nvidia.com/tesla"
 UNDO = "sudo nvidia-uninstall"
@@ -16,22 +16,22 @@ USE_KEY = "After that boot: install the driver again, signed with this key; like
 ASKS_FROM = 560  # which of the two modules; before, the proprietary one unless told
 
 
-def file(host: Host, version: str) -> str:
+def file(host: Distribution, version: str) -> str:
     return f"NVIDIA-Linux-{host.architecture}-{version}.run"
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     """Which release of the branch is for the person who downloads it: https://www.nvidia.com/drivers."""
     return Lines(f"sudo sh {file(host, f'{branch}.*')}{module_option(host, branch)}", UNDO)
 
 
-def module_option(host: Host, branch: int) -> str:
+def module_option(host: Distribution, branch: int) -> str:
     if branch < ASKS_FROM:
         return " -m=kernel-open" if host.wants_open(branch) else ""
     return " -M=open" if host.wants_open(branch) else " -M=proprietary"
 
 
-def again(host: Host, options: str = "") -> Lines:
+def again(host: Distribution, options: str = "") -> Lines:
     """The release that is installed, once more."""
     if not host.driver:
         return Lines("")
@@ -39,30 +39,30 @@ def again(host: Host, options: str = "") -> Lines:
     return Lines(f"curl -fLO {DOWNLOADS}/{host.driver}/{name} && sudo sh {name}{options}", UNDO)
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     if host.has("^dkms$"):
         return Lines("sudo dkms autoinstall && sudo modprobe nvidia")
     made = again(host, " -K")
     return Lines(f"{made.command} && sudo modprobe nvidia", made.undo) if made.command else made
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     return again(host)
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     return again(host, " --no-kernel-module")
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     return Lines("")
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     return Lines("")
 
 
-def with_own_key(host: Host) -> Iterator[tuple[str, str, str]]:
+def with_own_key(host: Distribution) -> Iterator[tuple[str, str, str]]:
     """Title, line and what comes after it: the installer signs with any key, and the firmware must know that one before."""
     made = (
         "sudo openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj '/CN=NVIDIA module/' "
@@ -74,5 +74,5 @@ def with_own_key(host: Host) -> Iterator[tuple[str, str, str]]:
     yield USE_KEY, again_so, " && sudo modprobe nvidia"
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo mokutil --import /var/lib/dkms/mok.pub" if host.has("^dkms$") else "")

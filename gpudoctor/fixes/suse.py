@@ -6,7 +6,7 @@ https://en.opensuse.org/SDB:NVIDIA_drivers
 
 from __future__ import annotations
 
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 G07_FROM = 590  # the generation of packages: G06 up to R580
@@ -18,11 +18,11 @@ def generation(branch: int) -> str:
     return "G07" if branch >= G07_FROM else "G06"
 
 
-def kernel_flavour(host: Host) -> str:
+def kernel_flavour(host: Distribution) -> str:
     return host.flavour if host.flavour in ("default", "azure", "64kb", "longterm") else "default"
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     kind = generation(branch)
     if host.wants_open(branch):
         package = f"nvidia-open-driver-{kind}-signed-cuda-kmp-{kernel_flavour(host)}"
@@ -34,7 +34,7 @@ def install(host: Host, branch: int) -> Lines:
     return Lines(command, BACK if host.source else f"sudo zypper remove --clean-deps {package} {tools}")
 
 
-def repository(host: Host) -> str:
+def repository(host: Distribution) -> str:
     """NVIDIA's, which holds the libraries."""
     if host.has("^(nvidia-compute-utils|cuda-toolkit)"):
         return "sudo zypper refresh && "
@@ -44,7 +44,7 @@ def repository(host: Host) -> str:
     return ADD.format(f"{REPOSITORY}/{folder}/{machine}/")
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     """A ready-made module that fits is a matter of updates; DKMS packages are compiled."""
     if host.has("dkms"):
         return Lines(f"sudo zypper install kernel-{kernel_flavour(host)}-devel && sudo dkms autoinstall && sudo modprobe nvidia")
@@ -52,19 +52,19 @@ def module(host: Host) -> Lines:
     return Lines(f"sudo zypper refresh && sudo zypper install --force {name} && sudo modprobe nvidia")
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     names = sorted(name for name in host.packages if name.startswith("nvidia-") and "container" not in name)
     return Lines(f"sudo zypper install --force {' '.join(names)}" if names else "")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     if not host.branch:
         return Lines("")
     tools = f"nvidia-compute-utils-{generation(host.branch)}"
     return Lines(f"{repository(host)}sudo zypper install --oldpackage '{tools}={host.driver}'", f"sudo zypper remove {tools}")
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < G07_FROM else "libnvidia-nscq"
@@ -72,11 +72,11 @@ def fabric_manager(host: Host) -> Lines:
     return Lines(f"sudo zypper install --oldpackage {names}", f"sudo zypper remove nvidia-fabric-manager {library}")
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     """Never `cuda`, which would change the driver too."""
     package = f"cuda-toolkit-{release.replace('.', '-')}"
     return Lines(f"{repository(host)}sudo zypper install {package}", f"sudo zypper remove --clean-deps {package}")
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpudoctor.fixes import runfile
-from gpudoctor.fixes.host import Host, Lines
+from gpudoctor.fixes.distribution import Distribution, Lines
 from gpudoctor.fixes.ubuntu_names import is_maintained, kernel_name, package_branch
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
@@ -20,7 +20,7 @@ PINNED_FROM = 590  # from here on the names in NVIDIA's repository carry no bran
 CACHE = "sudo apt install --allow-downgrades /var/cache/apt/archives/*nvidia*_{}-*.deb, as far as they are still there"
 
 
-def install(host: Host, branch: int) -> Lines:
+def install(host: Distribution, branch: int) -> Lines:
     """Also changes the branch or the flavour: the packages of one conflict with those of the other."""
     if host.source == "nvidia":
         return Lines(from_nvidia(host, branch), f"sudo apt install --allow-downgrades {driver(host, host.branch or branch)}")
@@ -29,7 +29,7 @@ def install(host: Host, branch: int) -> Lines:
     return Lines(UPDATE + of_ubuntu(host, branch), undo(host, branch))
 
 
-def undo(host: Host, branch: int) -> str:
+def undo(host: Distribution, branch: int) -> str:
     """What Ubuntu replaced can only come from what apt has kept."""
     if not (host.branch and host.source):
         modules = f"'linux-modules-nvidia-{package_branch(host, branch)}-*'"
@@ -38,18 +38,18 @@ def undo(host: Host, branch: int) -> str:
     return before if is_maintained(host) else CACHE.format(host.driver)
 
 
-def suffix(host: Host, branch: int) -> str:
+def suffix(host: Distribution, branch: int) -> str:
     """580-server-open: what every package of the driver is called after."""
     number = package_branch(host, branch) or branch
     return f"{number}{'-server' if host.is_server else ''}{'-open' if host.wants_open(number) else ''}"
 
 
-def libraries_of(host: Host, branch: int) -> str:
+def libraries_of(host: Distribution, branch: int) -> str:
     """580-server: what the packages with libraries and tools are called after."""
     return suffix(host, branch).removesuffix("-open")
 
 
-def driver(host: Host, branch: int) -> str:
+def driver(host: Distribution, branch: int) -> str:
     if host.source == "nvidia":
         name = "nvidia-open" if host.wants_open(branch) else "cuda-drivers"
         return name if branch >= PINNED_FROM else f"{name}-{branch}"
@@ -58,14 +58,14 @@ def driver(host: Host, branch: int) -> str:
     return f"nvidia-driver-{suffix(host, branch)}"
 
 
-def of_ubuntu(host: Host, branch: int, also: str = "") -> str:
+def of_ubuntu(host: Distribution, branch: int, also: str = "") -> str:
     """Canonical builds and signs the module for its own kernels; where it has none, DKMS builds it."""
     compiled = f"sudo apt install {newest_kernel(host)} nvidia-dkms-{suffix(host, branch)} {driver(host, branch)}{also}"
     ready = "" if uses_dkms(host) else signed(host, branch, also)
     return f"({ready} || {compiled})" if ready else compiled
 
 
-def signed(host: Host, branch: int, also: str = "") -> str:
+def signed(host: Distribution, branch: int, also: str = "") -> str:
     """Without the package that follows the kernel's updates apt builds the module too, which hides the signed one."""
     name, kernel = suffix(host, branch), kernel_name(host)
     if not kernel or (package_branch(host, branch) or 0) < SIGNED_FROM:
@@ -73,24 +73,24 @@ def signed(host: Host, branch: int, also: str = "") -> str:
     return f"sudo apt install linux-image-{kernel} linux-modules-nvidia-{name}-{kernel} {driver(host, branch)}{also}"
 
 
-def newest_kernel(host: Host) -> str:
+def newest_kernel(host: Distribution) -> str:
     """With its headers: those of kernels that were replaced go from the repository."""
     kernel = kernel_name(host)
     return f"linux-image-{kernel} linux-headers-{kernel}" if kernel else HEADERS
 
 
-def uses_dkms(host: Host) -> bool:
+def uses_dkms(host: Distribution) -> bool:
     return host.source == "ppa" or (host.has(r"^nvidia-dkms-") and not host.has(r"^linux-modules-nvidia-"))
 
 
-def from_nvidia(host: Host, branch: int) -> str:
+def from_nvidia(host: Distribution, branch: int) -> str:
     packages = f"{newest_kernel(host)} {driver(host, branch)}"
     if branch >= PINNED_FROM:
         return f"{UPDATE}sudo apt install nvidia-driver-pinning-{branch} && sudo apt install {packages}"
     return f"{UPDATE}sudo apt install {packages}"
 
 
-def repository(host: Host) -> str:
+def repository(host: Distribution) -> str:
     """Adds NVIDIA's repository where it is not there yet."""
     if host.has("^cuda-keyring$"):
         return UPDATE
@@ -101,7 +101,7 @@ def repository(host: Host) -> str:
     return f"curl -fsSLO {REPOSITORY}/{folder}/{package} && sudo apt install ./{package} && {UPDATE}"
 
 
-def module(host: Host) -> Lines:
+def module(host: Distribution) -> Lines:
     """For the running kernel, of the driver that is installed; a replaced branch has none for newer kernels."""
     if not host.branch or host.source != "distribution" or uses_dkms(host):
         return Lines(f"sudo apt install dkms {HEADERS} && sudo dkms autoinstall && sudo modprobe nvidia")
@@ -110,7 +110,7 @@ def module(host: Host) -> Lines:
     return Lines(f"{UPDATE}({for_this_kernel(host)} || {compiled}) && sudo modprobe nvidia", back)
 
 
-def module_of_newest_kernel(host: Host) -> Lines:
+def module_of_newest_kernel(host: Distribution) -> Lines:
     """The repository keeps headers and modules for some months only."""
     if not kernel_name(host):
         return Lines("")
@@ -119,13 +119,13 @@ def module_of_newest_kernel(host: Host) -> Lines:
     return Lines(UPDATE + of_ubuntu(host, host.branch), "" if is_maintained(host) else undo(host, host.branch))
 
 
-def for_this_kernel(host: Host) -> str:
+def for_this_kernel(host: Distribution) -> str:
     """Ready-made, of the very branch that is installed."""
     flavour = f"{'-server' if host.is_server else ''}{'-open' if host.wants_open(host.branch or 0) else ''}"
     return f"sudo apt install linux-modules-nvidia-{host.branch}{flavour}-$(uname -r)"
 
 
-def reinstall(host: Host) -> Lines:
+def reinstall(host: Distribution) -> Lines:
     if not host.branch:
         return Lines("")
     if host.source == "nvidia" and host.branch >= PINNED_FROM:
@@ -133,7 +133,7 @@ def reinstall(host: Host) -> Lines:
     return Lines(f"""{UPDATE}sudo apt install --reinstall '?installed?name("nvidia-.*-{host.branch}")'""")
 
 
-def libraries(host: Host) -> Lines:
+def libraries(host: Distribution) -> Lines:
     if not host.branch:
         return Lines("")
     if host.source == "nvidia":
@@ -148,18 +148,18 @@ def libraries(host: Host) -> Lines:
     return Lines(f"{UPDATE}sudo apt install {exactly(host, *names)}")
 
 
-def exactly(host: Host, *packages: str) -> str:
+def exactly(host: Distribution, *packages: str) -> str:
     return " ".join(f"'{package}={host.driver}-*'" for package in packages)
 
 
-def together(host: Host, also: str = "") -> Lines:
+def together(host: Distribution, also: str = "") -> Lines:
     """Ubuntu's repository keeps one release of a branch: where that is a newer one, all of the driver goes with it."""
     if host.source != "distribution" or not host.branch or not package_branch(host, host.branch):
         return Lines("")
     return Lines(UPDATE + of_ubuntu(host, host.branch, also), undo(host, host.branch))
 
 
-def fabric_manager(host: Host) -> Lines:
+def fabric_manager(host: Distribution) -> Lines:
     """Exactly of the driver's release; libnvidia-nscq lets tools see the switches."""
     if not host.branch:
         return Lines("")
@@ -173,20 +173,20 @@ def fabric_manager(host: Host) -> Lines:
     return Lines(command, f"sudo apt install --allow-downgrades {before}" if before else f"sudo apt remove {' '.join(packages)}")
 
 
-def with_fabric_manager(host: Host) -> Lines:
+def with_fabric_manager(host: Distribution) -> Lines:
     """Ubuntu's Fabric Manager only goes with its driver for servers, and of one release."""
     number = package_branch(host, host.branch or 0)
     command = together(replace(host, is_server=True), f" nvidia-fabricmanager-{number} libnvidia-nscq-{number}").command
     return Lines(command, undo(host, host.branch or 0))
 
 
-def toolkit(host: Host, release: str) -> Lines:
+def toolkit(host: Distribution, release: str) -> Lines:
     """Never `cuda`, which would change the driver too."""
     package = f"cuda-toolkit-{release.replace('.', '-')}"
     return Lines(f"{repository(host)}sudo apt install {package}", f"sudo apt autoremove --purge {package}")
 
 
-def sign(host: Host) -> Lines:
+def sign(host: Distribution) -> Lines:
     """For Secure Boot: the module that Canonical signed; one that DKMS builds hides it, and wants its own key enrolled."""
     if host.source == "distribution" and host.branch and not uses_dkms(host) and signed(host, host.branch):
         return Lines(UPDATE + signed(host, host.branch), undo(host, host.branch))

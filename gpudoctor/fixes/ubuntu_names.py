@@ -5,7 +5,7 @@ Read 2026-11-21 from the package indices of jammy, noble, questing and resolute 
 
 from __future__ import annotations
 
-from gpudoctor.fixes.host import Host
+from gpudoctor.fixes.distribution import Distribution
 
 # The packages of all other branches only lead to the next one of these.
 BRANCHES = {
@@ -22,10 +22,10 @@ SECOND_KERNELS = ("generic", "lowlatency", "nvidia", "gke")  # flavours that nam
 READY = (*SECOND_KERNELS, "aws", "azure", "azure-fde", "gcp", "ibm", "oracle", "oem", "vmware")
 
 
-def package_branch(host: Host, branch: int) -> int | None:
+def package_branch(host: Distribution, branch: int) -> int | None:
     """The branch whose packages one gets: a branch that has ended was replaced by the next; None where there is none.
 
-    >>> package_branch(Host("ubuntu", "24.04"), 570), package_branch(Host("ubuntu", "26.04"), 470)
+    >>> package_branch(Distribution("ubuntu", "24.04"), 570), package_branch(Distribution("ubuntu", "26.04"), 470)
     (580, None)
     """
     if branch <= 470 and 470 not in BRANCHES.get(host.version, LATER):
@@ -33,19 +33,19 @@ def package_branch(host: Host, branch: int) -> int | None:
     return next((number for number in BRANCHES.get(host.version, LATER) if number >= branch), None)
 
 
-def is_maintained(host: Host) -> bool:
+def is_maintained(host: Distribution) -> bool:
     """Whether the branch that is installed still has packages of its own."""
     return bool(host.branch) and package_branch(host, host.branch or 0) == host.branch
 
 
-def kernel_name(host: Host) -> str:
+def kernel_name(host: Distribution) -> str:
     """What the packages of this kernel are called, which go with its updates; "" for one without ready-made modules.
 
-    >>> kernel_name(Host("ubuntu", "24.04", kernel="6.8.0-60-generic"))
+    >>> kernel_name(Distribution("ubuntu", "24.04", kernel="6.8.0-60-generic"))
     'generic'
-    >>> kernel_name(Host("ubuntu", "24.04", kernel="6.14.0-29-generic"))
+    >>> kernel_name(Distribution("ubuntu", "24.04", kernel="6.14.0-29-generic"))
     'generic-hwe-24.04'
-    >>> kernel_name(Host("ubuntu", "24.04", kernel="6.17.0-1020-aws"))
+    >>> kernel_name(Distribution("ubuntu", "24.04", kernel="6.17.0-1020-aws"))
     'aws'
     """
     number, _, rest = host.kernel.partition("-")

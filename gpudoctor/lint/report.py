@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudoctor.lint.files import Linted
 from gpudoctor.lint.model import STATUSES, Fault, Rule
-from gpudoctor.report.words import plain
+from gpudoctor.plain import plain
 
 _WIDEST = 100
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
+from gpudoctor import folders
 from gpudoctor.errors import UserError
 
 LEAST_CHARACTERS = 2
@@ -34,8 +34,6 @@ def refuse(words: Iterable[str]) -> None:
 @functools.cache
 def _own() -> str:
     """All that gpudoctor is made of."""
-    from gpudoctor import catalog
-
-    folders = (Path(catalog.__file__).parent, catalog.folder("checks"))
-    files = sorted(file for folder in folders for file in folder.rglob("*") if file.suffix in _SUFFIXES)
+    ours = (folders.package(), folders.shipped("checks"))
+    files = sorted(file for folder in ours for file in folder.rglob("*") if file.suffix in _SUFFIXES)
     return "\n".join(_NOT_SAID.sub(" ", file.read_text(encoding="utf-8")) for file in files)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from gpudoctor import folders
 from gpudoctor.errors import UserError
 from gpudoctor.redaction.tokens import TOKEN
 
@@ -36,9 +37,7 @@ class NotAMap(UserError):
 
 
 def default_path() -> Path:
-    """Beside the baseline: https://specifications.freedesktop.org/basedir-spec/latest/."""
-    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(folder).expanduser() / "gpudoctor" / "redaction-map.json"
+    return folders.state() / "redaction-map.json"
 
 
 def read(path: Path) -> Map:

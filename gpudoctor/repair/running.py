@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from gpudoctor.plain import plain
 from gpudoctor.repair import script
 from gpudoctor.repair.phases import Phase
 from gpudoctor.repair.plan import Step, is_checked_later
-from gpudoctor.report import words
 
 _GRACE_SECONDS = 5.0
 _QUIET_SECONDS = 0.3
@@ -55,7 +55,7 @@ class Runner:
         """Whether this way out was gone; the next one is offered where it was not."""
         if not step.may_run:
             return self._leave(step)
-        self._tell(*(f"   $ {line}" for line in words.plain(step.command).splitlines()))
+        self._tell(*(f"   $ {line}" for line in plain(step.command).splitlines()))
         if cost := script.terms(step):
             self._tell(f"   It {cost}." if cost.startswith(("needs", "interrupts", "loses")) else f"   {cost}")
         if refused := self._refused(step):
@@ -69,7 +69,7 @@ class Runner:
     def _leave(self, step: Step) -> bool:
         """What is not for a program: said, and remembered for the end."""
         if step.command or step.reboots:
-            self._tell(f"   {script.reason(step)}", *(f"     {line}" for line in words.plain(step.command).splitlines()))
+            self._tell(f"   {script.reason(step)}", *(f"     {line}" for line in plain(step.command).splitlines()))
         if step.reboots and not step.command:
             self.reboots = True
         self.for_later.append(step.command or step.fix.title)
@@ -107,9 +107,9 @@ class Runner:
     def _verify(self, number: int, step: Step, later: bool) -> None:
         if later or self.reboots:
             when = "After the reboot" if self.reboots else "When all steps are done"
-            self._tell(f"   {when}, check that it worked: {words.plain(step.fix.verify)}")
+            self._tell(f"   {when}, check that it worked: {plain(step.fix.verify)}")
             return
-        self._tell("   Checking that it worked:", f"   $ {words.plain(step.fix.verify)}")
+        self._tell("   Checking that it worked:", f"   $ {plain(step.fix.verify)}")
         if code := self._execute(step.fix.verify):
             self._fail(number, f"done, but its check says that it did not help: exit code {code}", step)
 
@@ -117,12 +117,12 @@ class Runner:
         self.done[-1] = f"step {number} failed ({how}): {step.fix.title}"
         self._tell(f"\nStep {number} failed: {how}. Nothing more is run.")
         if step.fix.undo:
-            self._tell(f"What takes it back: {words.plain(step.fix.undo)}")
+            self._tell(f"What takes it back: {plain(step.fix.undo)}")
         raise Failed
 
     def _tell(self, *lines: str) -> None:
         for line in lines:
-            sys.stdout.write(f"{words.plain(line)}\n")
+            sys.stdout.write(f"{plain(line)}\n")
             sys.stdout.flush()
             self._write(f"{line}\n".encode("utf-8", "replace"))
 
@@ -154,7 +154,7 @@ def _shown(argv: list[str], write: Callable[[bytes], None]) -> int:
                 if (ready and not data) or (not ready and process.poll() is not None):
                     return process.wait()
                 write(data)
-                sys.stdout.write(words.plain(data.decode("utf-8", "replace").replace("\r", "\n")))
+                sys.stdout.write(plain(data.decode("utf-8", "replace").replace("\r", "\n")))
                 sys.stdout.flush()
         except BaseException:
             _end(process)

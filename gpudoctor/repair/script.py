@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.model import Fix
+from gpudoctor.plain import plain
 from gpudoctor.repair.phases import Phase
 from gpudoctor.repair.plan import Step, is_checked_later
 from gpudoctor.report import words
@@ -44,7 +45,7 @@ def render(steps: Sequence[Step], where: str = "", notes: Sequence[str] = ()) ->
 
 
 def _lines(steps: Sequence[Step], where: str, notes: Sequence[str]) -> Iterator[str]:
-    yield _HEAD.format(version=__version__, where=f" for {words.plain(where)}" if where else "")
+    yield _HEAD.format(version=__version__, where=f" for {plain(where)}" if where else "")
     for note in notes:
         yield from [*_comment(note), ""]
     if any("sudo " in step.command for step in steps if runs(step)):
@@ -86,8 +87,8 @@ def _run(number: int, step: Step, later: bool) -> Iterator[str]:
         yield from _comment(f"Undo:   {step.fix.undo}", 8)
     if step.replaces_driver:
         yield from _comment("Until the reboot, new programs on the GPU may fail.")
-    yield f"step={number} undo={shlex.quote(words.plain(step.fix.undo).replace(chr(10), '; '))}"
-    yield f"printf '\\n== Step {number}: %s\\n' {shlex.quote(words.plain(step.fix.title))}"
+    yield f"step={number} undo={shlex.quote(plain(step.fix.undo).replace(chr(10), '; '))}"
+    yield f"printf '\\n== Step {number}: %s\\n' {shlex.quote(plain(step.fix.title))}"
     # A list of && does not end a script that has `set -e`; a subshell that fails does.
     for line in _commands(step.command):
         yield from ("(", f"    {line}", ") || :" if step.phase is Phase.READ else ")")
@@ -143,12 +144,12 @@ def _end(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _commands(command: str) -> list[str]:
-    return words.plain(command).splitlines()
+    return plain(command).splitlines()
 
 
 def _comment(text: str, indent: int = 0) -> list[str]:
     lines = textwrap.wrap(
-        words.plain(text),
+        plain(text),
         _WIDTH,
         initial_indent="# ",
         subsequent_indent="# " + " " * indent,

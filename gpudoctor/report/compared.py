@@ -14,8 +14,8 @@ from rich.text import Text
 from gpudoctor.comparing import ABSENT, Change, Comparison
 from gpudoctor.comparing.deciding import HOST
 from gpudoctor.comparing.parts import STATUS, WHOLE
-from gpudoctor.files.opening import Opened
-from gpudoctor.model import Diagnosis, Status
+from gpudoctor.model import Diagnosis, Opened, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
 from gpudoctor.report.layout import Lines, Page, cut, signed
 
@@ -184,7 +184,7 @@ def _line(value: Any, room: int) -> str:
     if value == ABSENT:
         return "not there"
     said = " ".join(_words(value))
-    return cut(words.plain(" ".join(said.split())) or "nothing", room)
+    return cut(plain(" ".join(said.split())) or "nothing", room)
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from gpudoctor.model import Figure, Model, Report
-from gpudoctor.report import words
+from gpudoctor.plain import plain
 
 PAIR = re.compile(r"^(?P<before>.*)GPU (?P<one>\d+) (?P<way>to|and) (?P<other>\d+)(?P<after>.*)$")
 HEADINGS = ("Measured", "Value", "Unit", "Healthy", "Share")
@@ -80,11 +80,11 @@ def models(report: Report) -> Iterator[Row]:
     for size, found in groupby(report.measured.models, lambda model: model.size):
         each = list(found)
         if any(model.gpus for model in each):
-            yield (words.plain(size), *(_model(model) for model in each))
+            yield (plain(size), *(_model(model) for model in each))
 
 
 def model_headings(report: Report) -> Row:
-    return ("Model", *dict.fromkeys(words.plain(model.precision) for model in report.measured.models))
+    return ("Model", *dict.fromkeys(plain(model.precision) for model in report.measured.models))
 
 
 def _model(model: Model) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpudoctor.containers.engine.gpus import WAYS
-from gpudoctor.model import Recognised, Report
+from gpudoctor.model import WAYS, Recognised, Report
 
 
 def version(report: Report) -> str:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from gpudoctor.model import Diagnosis, Report, Result, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
 
 _NOT_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -101,4 +102,4 @@ def _said(group: findings.Group) -> str:
 
 def _text(raw: str) -> str:
     """XML has no place for control characters."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", words.plain(raw))
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", plain(raw))

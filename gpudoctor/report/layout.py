@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Status
+from gpudoctor.plain import plain
 from gpudoctor.report import words
 
 COLOURS = {
@@ -38,9 +39,9 @@ class Page:
     def wrap(self, text: str, first: str = "", rest: str = "") -> list[str]:
         """Lines that begin with `first`, then `rest`; long words such as paths stay whole."""
         lines = textwrap.wrap(
-            words.plain(text),
+            plain(text),
             self.width,
-            initial_indent=words.plain(first),
+            initial_indent=plain(first),
             subsequent_indent=rest,
             break_long_words=False,
             break_on_hyphens=False,
@@ -86,4 +87,4 @@ def signed(status: Status, lines: Sequence[str]) -> Lines:
 def to_paste(text: str) -> Lines:
     """Commands stand alone and are never broken."""
     for line in text.splitlines():
-        yield Text(_PASTE + words.plain(line), "bold")
+        yield Text(_PASTE + plain(line), "bold")

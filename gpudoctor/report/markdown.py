@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor.model import Fix, Report, Result, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import figures, findings, heading, words
 
 _LONGEST_VALUE = 400
@@ -19,7 +20,7 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"## gpudoctor: {words.label(words.verdict(report))}"
+    yield f"## gpudoctor: {words.label(report.verdict)}"
     yield ""
     if examined := heading.container(report):
         yield f"- Image: {text(examined)}"
@@ -149,14 +150,14 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def text(raw: str) -> str:
     """Text that renders as itself in one line, and that calls nobody and links no other ticket."""
-    line = " ".join(words.plain(raw).split())
+    line = " ".join(plain(raw).split())
     escaped = re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", line)
     return re.sub(r"([@#]|\b[Gg][Hh]-)(?=\w)", r"\1" + _ZERO_WIDTH, escaped)
 
 
 def code(raw: str) -> str:
     """An inline code span, whatever backticks are in it; a very long one is cut."""
-    line = " ".join(words.plain(raw).split()) or " "
+    line = " ".join(plain(raw).split()) or " "
     if len(line) > _LONGEST_VALUE:
         line = line[:_LONGEST_VALUE] + " …"
     ticks = fence(line, 1)
@@ -168,7 +169,7 @@ def fenced(command: str) -> Iterator[str]:
     if command:
         ticks = fence(command, 3)
         yield f"{ticks}sh"
-        yield from map(words.plain, command.splitlines())
+        yield from map(plain, command.splitlines())
         yield ticks
         yield ""
 

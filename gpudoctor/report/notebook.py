@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from markupsafe import Markup
 
 from gpudoctor.model import Fix, Report, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
 
 # Each has a colour of its own below white letters, so that they are readable in light and dark.
@@ -35,9 +36,7 @@ def text(said: str) -> str:
 
 def _verdict(report: Report) -> Markup:
     about = f"{heading.system(report)}; GPU: {heading.gpus(report)}"
-    return Markup("<p>{} <b>{}</b><br>{}</p>").format(
-        _badge(words.verdict(report)), words.plain(words.headline(report)), words.plain(about)
-    )
+    return Markup("<p>{} <b>{}</b><br>{}</p>").format(_badge(report.verdict), plain(words.headline(report)), plain(about))
 
 
 def _problems(report: Report) -> Markup:
@@ -53,7 +52,7 @@ def _problem(group: findings.Group) -> Markup:
     decides = findings.decides(first)
     fixes = [_fix("Or" if number else "Fix", fix) for number, fix in enumerate(findings.fixes(group))]
     said = [
-        Markup("<div>{} <b>{}</b></div>").format(_badge(first.status), words.plain(title)),
+        Markup("<div>{} <b>{}</b></div>").format(_badge(first.status), plain(title)),
         seen,
         *(_tag("div", sentence) for sentence in (more, findings.doubt(first), first.why) if sentence),
         *([_tag("div", "What decides it:"), _pre(decides)] if decides else []),
@@ -73,7 +72,7 @@ def _fix(word: str, fix: Fix) -> Markup:
 
 
 def _pre(said: str) -> Markup:
-    return Markup('<pre style="{}">{}</pre>').format(_CODE, words.plain(said))
+    return Markup('<pre style="{}">{}</pre>').format(_CODE, plain(said))
 
 
 def _evidence(group: findings.Group) -> Iterator[Markup]:
@@ -96,4 +95,4 @@ def _colour(status: Status) -> str:
 
 
 def _tag(name: str, said: str) -> Markup:
-    return Markup(f"<{name}>{{}}</{name}>").format(words.plain(said))
+    return Markup(f"<{name}>{{}}</{name}>").format(plain(said))

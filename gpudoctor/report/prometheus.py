@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gpudoctor.model import Diagnosis, Report, Result, Status
-from gpudoctor.report import words
+from gpudoctor.plain import plain
 
 STATUSES = {Status.PASS: 0, Status.WARN: 1, Status.FAIL: 2, Status.SKIP: 3, Status.ERROR: 3}
 
@@ -26,7 +26,7 @@ class _Metrics(Collector):
         report = self._report
         yield _info(report)
         about = "The verdict: 0 pass, 1 warn, 2 fail, 3 nothing was found and not everything could be judged."
-        yield GaugeMetricFamily("gpudoctor_status", about, STATUSES[words.verdict(report)])
+        yield GaugeMetricFamily("gpudoctor_status", about, STATUSES[report.verdict])
         if taken := report.target.get("taken"):
             seconds = datetime.fromisoformat(str(taken).replace("Z", "+00:00")).timestamp()
             yield GaugeMetricFamily("gpudoctor_taken_timestamp_seconds", "When the machine was asked.", seconds)
@@ -77,7 +77,7 @@ def _problem(entry: Diagnosis) -> tuple[str, ...]:
 
 
 def _plain(*values: str) -> tuple[str, ...]:
-    return tuple(map(words.plain, values))
+    return tuple(map(plain, values))
 
 
 def _figures(report: Report) -> Iterator[GaugeMetricFamily]:

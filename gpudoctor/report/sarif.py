@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.model import Diagnosis, Report, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -27,7 +28,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return words.plain(value) if isinstance(value, str) else value
+    return plain(value) if isinstance(value, str) else value
 
 
 def _run(report: Report) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def _invocation(report: Report) -> dict[str, Any]:
     notes = [{"level": "error", "message": {"text": f"{result.id}: {result.message}"}} for result in broke]
     taken = {"endTimeUtc": str(report.target["taken"])} if "taken" in report.target else {}
     return {
-        "executionSuccessful": words.verdict(report) not in (Status.ERROR, Status.SKIP) and not broke,
+        "executionSuccessful": report.verdict not in (Status.ERROR, Status.SKIP) and not broke,
         **taken,
         "toolExecutionNotifications": notes,
     }

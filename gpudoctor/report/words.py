@@ -51,17 +51,6 @@ def label(status: Status) -> str:
     return f"{SIGNS[status]} {status.value}"
 
 
-def plain(text: str) -> str:
-    """Text that cannot command a terminal: what machines answer may hold escape sequences."""
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() or character in "\n\t\N{NO-BREAK SPACE}":
-        return character
-    return character.encode("unicode_escape").decode()
-
-
 def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Area -> its checks or results, in the fixed order of areas; areas that are not in it come last.
 
@@ -113,16 +102,6 @@ def counts(results: Iterable[Result]) -> str:
     """How many of each, worst first: `1 failed, 3 passed`."""
     number = Counter(result.status for result in results)
     return ", ".join(f"{number[status]} {_COUNTED[status]}" for status in _WORST_FIRST if number[status])
-
-
-def verdict(report: Report) -> Status:
-    """The report's status; but where nothing was found, SKIP if nothing could be looked at, and ERROR if a check broke."""
-    seen = {result.status for result in (*report.checks, *report.host)}
-    if report.diagnosis:
-        return report.status
-    if Status.ERROR in seen:
-        return Status.ERROR
-    return report.status if seen & {Status.PASS, Status.WARN} else Status.SKIP
 
 
 def headline(report: Report, on_terminal: bool = False) -> str:

@@ -15,8 +15,8 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from gpudoctor.worker.child import STUCK, Channel, talking
-from gpudoctor.worker.probes import PROBES, Probe
 from gpudoctor.worker.probes.machine import Machine
+from gpudoctor.worker.probes.table import PROBES, Probe
 from gpudoctor.worker.reply import Reply
 
 RETRIES = 3  # how often a probe that died is asked again, without the step that killed it

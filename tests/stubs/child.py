@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-from gpudoctor.worker.reply import Reply
 from gpudoctor.worker.probes.machine import Machine
+from gpudoctor.worker.reply import Reply
 
 
 def write(**message: object) -> None:

@@ -17,7 +17,7 @@ from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
     from gpudoctor.containers.images.catalog import Image
-    from gpudoctor.containers.images.machine import Here
+    from gpudoctor.containers.images.machine import ThisMachine
 
 _INSIDE = ("cuda", "torch", "python")
 _COLUMNS = ("NAME", "CUDA", "TORCH", "PYTHON", "DRIVER", "LEAST", "RUNS HERE")
@@ -38,7 +38,7 @@ def command(filter: str, is_all: bool, registry: str, form: str) -> None:
     from gpudoctor.containers.images import preflight
 
     found = matching(filter, registry)
-    machine = preflight.here()
+    machine = preflight.this_machine()
     if form == "json":
         text = json.dumps([as_object(image, machine) for image in found], indent=2, ensure_ascii=False) + "\n"
     elif sys.stdout is not None and sys.stdout.isatty():
@@ -59,7 +59,7 @@ def matching(part: str, registry: str = "") -> list[Image]:
     return [catalog.moved(image, registry) for image in found]
 
 
-def as_object(image: Image, machine: Here) -> dict[str, Any]:
+def as_object(image: Image, machine: ThisMachine) -> dict[str, Any]:
     from gpudoctor.containers.images import preflight
 
     verdict = preflight.verdict(image.needs, machine)
@@ -79,13 +79,13 @@ def as_object(image: Image, machine: Here) -> dict[str, Any]:
     }
 
 
-def as_lines(found: Iterable[Image], machine: Here) -> str:
+def as_lines(found: Iterable[Image], machine: ThisMachine) -> str:
     """One line per image, for grep, with its reference."""
     rows = [(*_row(image, machine), image.reference) for image in found]
     return _table([(*_COLUMNS, "REFERENCE"), *rows])
 
 
-def as_groups(found: Sequence[Image], machine: Here, is_all: bool) -> str:
+def as_groups(found: Sequence[Image], machine: ThisMachine, is_all: bool) -> str:
     """For a terminal of 80 columns: the machine, then a table for each family."""
     from gpudoctor.containers.images import catalog
 
@@ -106,7 +106,7 @@ def as_groups(found: Sequence[Image], machine: Here, is_all: bool) -> str:
     )
 
 
-def heading(machine: Here) -> str:
+def heading(machine: ThisMachine) -> str:
     from gpudoctor.containers.images import preflight
 
     if machine.driver is None:
@@ -118,7 +118,7 @@ def heading(machine: Here) -> str:
     return f"Driver {machine.driver}{cuda}{', ' if gpus else ''}{gpus}"
 
 
-def useful(group: Sequence[Image], machine: Here) -> list[Image]:
+def useful(group: Sequence[Image], machine: ThisMachine) -> list[Image]:
     """The newest of a family, and the newest that run here at all and without limits."""
     from gpudoctor.containers.images import preflight
 
@@ -149,7 +149,7 @@ def plainest(group: Sequence[Image]) -> list[Image]:
     return [*devel.values()]
 
 
-def _row(image: Image, machine: Here) -> tuple[str, ...]:
+def _row(image: Image, machine: ThisMachine) -> tuple[str, ...]:
     from gpudoctor.containers.images import preflight
 
     inside = [_short(image.versions.get(name, "")) for name in _INSIDE]

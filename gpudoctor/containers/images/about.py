@@ -8,7 +8,7 @@ from typing import Any
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.images import lock, preflight
 from gpudoctor.containers.images.catalog import Image
-from gpudoctor.containers.images.machine import Here
+from gpudoctor.containers.images.machine import ThisMachine
 from gpudoctor.containers.images.needs import Needs
 from gpudoctor.containers.images.preflight import Verdict
 from gpudoctor.containers.images.pulling import gigabytes
@@ -21,7 +21,7 @@ SECONDS = 3.0  # for an engine; one that is stuck must not keep us
 class Known:
     image: Image
     needs: Needs
-    machine: Here
+    machine: ThisMachine
     verdict: Verdict
     on_disk: bool | None  # None where no engine answers
     disk_words: str
@@ -41,7 +41,7 @@ def look(image: Image) -> Known:
     elif needs.cuda is None:
         needs, size_bytes, failure = _in_registry(image)
         words = f"{words}; {failure}" if failure else words
-    machine = preflight.here()
+    machine = preflight.this_machine()
     return Known(
         image=image,
         needs=needs,

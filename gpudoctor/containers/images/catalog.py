@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor import catalog as files
 from gpudoctor.containers.images import reference as references
 from gpudoctor.containers.images import released
 from gpudoctor.containers.images.needs import Needs, pair_of
 from gpudoctor.errors import UserError
+from gpudoctor.folders import shipped
+from gpudoctor.spelling import nearest
 
 BUILT = "built"  # the family of the images that have a recipe
 REGISTRY = "GPUDOCTOR_REGISTRY"
@@ -93,7 +94,7 @@ def families() -> dict[str, Family]:
 
 
 def _files() -> Iterator[tuple[Path, bytes]]:
-    for path in sorted(files.folder("images").glob("*/image.yaml")):
+    for path in sorted(shipped("images").glob("*/image.yaml")):
         yield path.parent, path.read_bytes()
 
 
@@ -183,6 +184,6 @@ def _unknown(text: str) -> str:
     line = f"no image is called {text!r}"
     if month := re.fullmatch(r"pytorch-(\d\d\.(?:0[1-9]|1[0-2]))", text):
         line = released.no_such_month(month[1])
-    elif near := files.nearest(text, images()):
+    elif near := nearest(text, images()):
         line += f"; did you mean {', '.join(near)}?"
     return f"{line} (gpudoctor images list shows the names; a reference in full needs a / or a :)"

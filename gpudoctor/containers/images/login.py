@@ -18,7 +18,7 @@ from gpudoctor.errors import UserError, WorkError
 if TYPE_CHECKING:
     from requests import PreparedRequest
 
-    from gpudoctor.containers.images.transport import Answer
+    from gpudoctor.containers.images.answer import Answer
 
 Send = Callable[..., "Answer"]
 

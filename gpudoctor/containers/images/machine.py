@@ -60,7 +60,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Here:
+class ThisMachine:
     """driver: of the loaded kernel module, on WSL that of Windows; None where there is none or it is not known."""
 
     driver: str | None = None
@@ -69,10 +69,10 @@ class Here:
     is_wsl: bool = False
 
 
-def here(root: Path = Path("/")) -> Here:
+def this_machine(root: Path = Path("/")) -> ThisMachine:
     is_wsl = (root / "dev/dxg").exists()
     processor = platform.machine()
-    return Here(
+    return ThisMachine(
         driver=_windows_driver(root) if is_wsl else _driver(root),
         gpus=tuple(_cards(root)),
         processor=PROCESSORS.get(processor, processor),

@@ -10,11 +10,11 @@ from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.containers.images import gpu_code, requirement
-from gpudoctor.containers.images.machine import Card, Here, here
+from gpudoctor.containers.images.machine import Card, ThisMachine, this_machine
 from gpudoctor.containers.images.needs import Needs, Pair, dotted, needs_of
 from gpudoctor.knowledge import cuda
 
-__all__ = ["Card", "Here", "Needs", "Verdict", "driver_cuda", "here", "least_driver", "needs_of", "verdict"]
+__all__ = ["Card", "Needs", "ThisMachine", "Verdict", "driver_cuda", "least_driver", "needs_of", "this_machine", "verdict"]
 
 Runs = Literal["yes", "minor", "compat", "no", "unknown"]
 FIRST_WITH_MINOR_VERSIONS = 11  # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -37,7 +37,7 @@ class Obstacle(NamedTuple):
 
 
 @cache
-def verdict(needs: Needs, here: Here) -> Verdict:
+def verdict(needs: Needs, here: ThisMachine) -> Verdict:
     """Whether an image with these needs runs on this machine, and how."""
     if needs.processors and here.processor not in needs.processors:
         there = " and ".join(needs.processors)
@@ -50,14 +50,14 @@ def verdict(needs: Needs, here: Here) -> Verdict:
     return _refusal(needs, here, found) or _by_gpus(needs, here, found)
 
 
-def _without_driver(here: Here) -> Verdict:
+def _without_driver(here: ThisMachine) -> Verdict:
     if here.is_wsl:
         return Verdict("unknown", "the driver is that of Windows, and its version cannot be read here: nvidia-smi shows it", "?")
     gpus = f", though there is a GPU: {here.gpus[0].name}" if here.gpus else ""
     return Verdict("unknown", f"no NVIDIA driver is loaded here{gpus}", "no driver here")
 
 
-def _by_driver(needs: Needs, here: Here) -> Verdict:
+def _by_driver(needs: Needs, here: ThisMachine) -> Verdict:
     assert here.driver
     has = driver_cuda(here.driver)
     if needs.cuda is None:
@@ -73,7 +73,7 @@ def _by_driver(needs: Needs, here: Here) -> Verdict:
     return Verdict("yes", f"driver {here.driver} has CUDA {dotted(has)}, the image {dotted(needs.cuda)}{more}", "yes")
 
 
-def _by_older_driver(needs: Needs, here: Here, has: Pair) -> Verdict:
+def _by_older_driver(needs: Needs, here: ThisMachine, has: Pair) -> Verdict:
     """The driver's CUDA is older than the image's: by forward compatibility, else by minor-version compatibility."""
     assert needs.cuda
     driver = f"driver {here.driver} has CUDA {dotted(has)}, the image {dotted(needs.cuda)}"
@@ -93,7 +93,7 @@ def _by_older_driver(needs: Needs, here: Here, has: Pair) -> Verdict:
     return Verdict("minor", why, "minor version")
 
 
-def _forced_compat(needs: Needs, here: Here) -> Verdict | None:
+def _forced_compat(needs: Needs, here: ThisMachine) -> Verdict | None:
     """NVIDIA's runtime takes a newer cuda-compat whatever the GPU: https://github.com/NVIDIA/nvidia-docker/issues/1515"""
     assert here.driver
     is_used = needs.compat and needs.compat_chosen_by == "runtime" and _branch(needs.compat) > _branch(here.driver)
@@ -109,7 +109,7 @@ def _forced_compat(needs: Needs, here: Here) -> Verdict | None:
     return _unsure(f"{how}, and it is not known whether {which} allows that. {_advice(needs.driver)}")
 
 
-def _compat_obstacle(needs: Needs, here: Here) -> Obstacle | None:
+def _compat_obstacle(needs: Needs, here: ThisMachine) -> Obstacle | None:
     assert here.driver
     assert needs.cuda
     branch = _branch(here.driver)
@@ -129,19 +129,19 @@ def _compat_obstacle(needs: Needs, here: Here) -> Obstacle | None:
     return None if here.gpus else Obstacle("is for data-centre GPUs, and no GPU was found here", False)
 
 
-def _is_named(needs: Needs, here: Here, card: Card) -> bool:
+def _is_named(needs: Needs, here: ThisMachine, card: Card) -> bool:
     """Whether NVIDIA_REQUIRE_CUDA of the image names this brand of GPU with this driver branch."""
     expressions = [text for text in needs.require if _branch(here.driver) in requirement.branches(text)]
     return bool(expressions) and all(_holds(text, here, card) for text in expressions)
 
 
-def _has_minor_versions(wanted: Pair, here: Here) -> bool:
+def _has_minor_versions(wanted: Pair, here: ThisMachine) -> bool:
     assert here.driver
     least = _floor(wanted, here.is_wsl)
     return wanted[0] >= FIRST_WITH_MINOR_VERSIONS and least is not None and Version(here.driver) >= Version(least)
 
 
-def _refusal(needs: Needs, here: Here, otherwise: Verdict) -> Verdict | None:
+def _refusal(needs: Needs, here: ThisMachine, otherwise: Verdict) -> Verdict | None:
     """Where the container runtime would not start it, whatever CUDA says."""
     for expression in needs.require:
         try:
@@ -162,7 +162,7 @@ def _sentence(otherwise: Verdict) -> str:
     return otherwise.why if otherwise.runs == "unknown" else f"runs: {otherwise.why}"
 
 
-def _holds(expression: str, here: Here, card: Card) -> bool | None:
+def _holds(expression: str, here: ThisMachine, card: Card) -> bool | None:
     """Whether a requirement is satisfied; None where that depends on what is not known of the GPU."""
     assert here.driver
     known = {"driver": here.driver}
@@ -176,7 +176,7 @@ def _holds(expression: str, here: Here, card: Card) -> bool | None:
     return answers.pop() if len(answers) == 1 else None
 
 
-def _by_gpus(needs: Needs, here: Here, found: Verdict) -> Verdict:
+def _by_gpus(needs: Needs, here: ThisMachine, found: Verdict) -> Verdict:
     """The verdict of the driver, unless the image has no code for the GPUs."""
     unserved = [card for card in here.gpus if gpu_code.serves(needs, card, found.runs != "minor") is False]
     if not unserved:

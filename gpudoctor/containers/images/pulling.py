@@ -74,7 +74,7 @@ def _gpu(engine: Engine, image: Image, needs: Any) -> list[str]:
 
     if not engine.is_local:
         return []
-    verdict = preflight.verdict(needs, preflight.here())
+    verdict = preflight.verdict(needs, preflight.this_machine())
     return [f"{image.name} does not run here: {verdict.why}"] if verdict.runs == "no" else []
 
 

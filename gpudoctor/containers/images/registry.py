@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from gpudoctor.containers.images import reference as references
+from gpudoctor.containers.images.answer import Answer
 from gpudoctor.containers.images.machine import PROCESSORS
 from gpudoctor.containers.images.reference import Reference
-from gpudoctor.containers.images.transport import Answer, Host
+from gpudoctor.containers.images.transport import Registry
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Remote:
 def look(reference: Reference | str, engine: Engine | None = None) -> Remote:
     """The image of a reference for the engine's processor, else for this one. UserError or WorkError, one line each."""
     wanted = references.parse(reference) if isinstance(reference, str) else reference
-    host = Host.of(wanted.registry, engine)
+    host = Registry.of(wanted.registry, engine)
     top = _manifest(host, wanted, wanted.wanted)
     manifest = _read(wanted, top, Manifest)
     if manifest.manifests is not None:
@@ -98,7 +99,7 @@ def look(reference: Reference | str, engine: Engine | None = None) -> Remote:
 def digest(reference: Reference | str, engine: Engine | None = None) -> str:
     """What a tag points at now. Only the head is asked for: Docker Hub counts no pull for it."""
     wanted = references.parse(reference) if isinstance(reference, str) else reference
-    host = Host.of(wanted.registry, engine)
+    host = Registry.of(wanted.registry, engine)
     head = host.ask("HEAD", f"/v2/{wanted.repository}/manifests/{wanted.wanted}", (*INDEXES, *MANIFESTS))
     told = head.headers.get("Docker-Content-Digest", "") if head.status == 200 else ""
     return told if re.fullmatch(DIGEST, told) else _digest(_manifest(host, wanted, wanted.wanted).body)
@@ -111,7 +112,7 @@ def processor(engine: Engine | None = None) -> str:
     return PROCESSORS.get(name, name)
 
 
-def _manifest(host: Host, wanted: Reference, which: str) -> Answer:
+def _manifest(host: Registry, wanted: Reference, which: str) -> Answer:
     answer = _ask(host, wanted, f"manifests/{which}", (*INDEXES, *MANIFESTS))
     if which.startswith("sha256:") and _digest(answer.body) != which:
         raise WorkError(f"{wanted.registry} sent something else than {which} for {wanted.short}: is a proxy in between?")
@@ -127,7 +128,7 @@ def _for_processor(wanted: Reference, images: Sequence[Listed], processor: str) 
     raise UserError(f"{wanted.short} is not there for linux/{processor}, only for {', '.join(names) or 'nothing'}")
 
 
-def _ask(host: Host, wanted: Reference, path: str, accept: tuple[str, ...] = ()) -> Answer:
+def _ask(host: Registry, wanted: Reference, path: str, accept: tuple[str, ...] = ()) -> Answer:
     answer = host.ask("GET", f"/v2/{wanted.repository}/{path}", accept)
     if answer.status == 200:
         return answer

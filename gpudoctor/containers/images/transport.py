@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.containers.images import login
+from gpudoctor.containers.images.answer import Answer
 from gpudoctor.containers.images.reference import DOCKER_HUB
 from gpudoctor.errors import WorkError
 from gpudoctor.version import __version__
@@ -24,15 +25,8 @@ MOST_BYTES = 16 << 20  # of a manifest or a configuration: real ones have a few 
 DOCKER_HUB_ADDRESS = "registry-1.docker.io"
 
 
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 @dataclass
-class Host:
+class Registry:
     """A registry, and what was learned of it: how it is reached, and which login it takes."""
 
     registry: str
@@ -42,7 +36,7 @@ class Host:
     login: login.Header = field(init=False, default_factory=login.Header)
 
     @classmethod
-    def of(cls, registry: str, engine: Engine | None) -> Host:
+    def of(cls, registry: str, engine: Engine | None) -> Registry:
         return cls(registry, is_insecure(registry, engine), bool(engine and engine.is_podman))
 
     @property

@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import gpudoctor
-from gpudoctor import catalog
+from gpudoctor.folders import package, shipped
+from gpudoctor.version import __version__
 
 _YEAR_ZERO = (1980, 1, 1, 0, 0, 0)  # the same files make the same wheel, so that nothing is built twice
 _WHEEL = "Wheel-Version: 1.0\nGenerator: gpudoctor\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -19,9 +19,9 @@ _PROGRAM = "[console_scripts]\ngpudoctor = gpudoctor.cli:main\n"
 
 
 def write(folder: Path) -> Path:
-    path = folder / f"gpudoctor-{gpudoctor.__version__}-py3-none-any.whl"
+    path = folder / f"gpudoctor-{__version__}-py3-none-any.whl"
     files = {name: file.read_bytes() for name, file in _files()}
-    about = f"gpudoctor-{gpudoctor.__version__}.dist-info"
+    about = f"gpudoctor-{__version__}.dist-info"
     files |= {f"{about}/METADATA": _metadata(), f"{about}/WHEEL": _WHEEL.encode()}
     files |= {f"{about}/entry_points.txt": _PROGRAM.encode()}
     files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD")).encode()
@@ -35,8 +35,7 @@ def write(folder: Path) -> Path:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """Name in the wheel, and file: in a checkout the folders of checks and images lie beside the package."""
-    package = Path(gpudoctor.__file__).resolve().parent
-    for top, folder in (("", package), ("checks/", catalog.folder("checks")), ("images/", catalog.folder("images"))):
+    for top, folder in (("", package()), ("checks/", shipped("checks")), ("images/", shipped("images"))):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield f"gpudoctor/{top}{file.relative_to(folder).as_posix()}", file
@@ -49,4 +48,4 @@ def _metadata() -> bytes:
     except importlib.metadata.PackageNotFoundError:
         requires = []
     needed = [f"Requires-Dist: {requirement}" for requirement in requires if "extra ==" not in requirement]
-    return "\n".join(["Metadata-Version: 2.1", "Name: gpudoctor", f"Version: {gpudoctor.__version__}", *needed, ""]).encode()
+    return "\n".join(["Metadata-Version: 2.1", "Name: gpudoctor", f"Version: {__version__}", *needed, ""]).encode()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpudoctor import folders
 from gpudoctor.containers.engine import rlimits
 
 if TYPE_CHECKING:
@@ -64,11 +65,9 @@ def _folder() -> Path | None:
 
 
 def _cache() -> Path | None:
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    with contextlib.suppress(RuntimeError):
-        root = Path(named) if Path(named).is_absolute() else Path.home() / ".cache"
-        return root / "gpudoctor" / "containers"
-    return None
+    """None where the user has no home, or names a folder that depends on where a command is typed."""
+    cache = folders.cache()
+    return cache / "containers" if cache.is_absolute() else None
 
 
 def _name() -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpudoctor import folders
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.errors import WorkError
@@ -65,7 +66,7 @@ def _data() -> Path:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpudoctor" / "python"
+    return folders.cache() / "python"
 
 
 def put(engine: Engine, container: str, python: Path, name: str) -> str:

@@ -65,7 +65,7 @@ class DidNotStart(Exception):
 
 
 @dataclass(frozen=True)
-class Image:
+class StartPlan:
     """An image to start: options are all that stands between `run` and its name."""
 
     engine: Engine

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
 from gpudoctor.facts.docker import Docker
@@ -52,12 +50,9 @@ class Case:
 
 def driver(case: Case) -> Finding | None:
     """What the driver's own checks find: the container only says it again."""
-    for name in DRIVER_CHECKS:
-        with contextlib.suppress(Skip):
-            for finding in catalog.checks()[name].judge(case.facts):
-                if finding.problem.status is Status.FAIL and not finding.partial:
-                    return replace(HOST_DRIVER.found(finding.message), because=finding.problem.id)
-    return None
+    found = (finding for name in DRIVER_CHECKS for finding in case.facts.found.get(name, ()))
+    fault = next((finding for finding in found if finding.problem.status is Status.FAIL and not finding.partial), None)
+    return replace(HOST_DRIVER.found(fault.message), because=fault.problem.id) if fault else None
 
 
 # What only words tell of a driver or a GPU.
@@ -67,10 +62,7 @@ BY_WORDS = (
 )
 
 
-def faults_of_driver() -> tuple[str, ...]:
-    """The problems that the driver's own checks may find, and those that a text may tell of."""
-    found = (problem.id for name in DRIVER_CHECKS for problem in catalog.checks()[name].problems)
-    return tuple(dict.fromkeys((*found, *BY_WORDS)))
+FAULTS_OF_DRIVER = (*DRIVER_CHECKS, *BY_WORDS)
 
 
 def shut_off(case: Case) -> Finding | None:

@@ -113,7 +113,7 @@ def _left_open(finding: Finding, message: Message) -> Finding:
     links = tuple(sorted(found, key=lambda id: LIKELIEST.index(id) if id in LIKELIEST else len(LIKELIEST)))
     if len(links) > 1 and not any(cause.problem is finding.problem for cause in message.causes):
         finding = replace(finding, confidence=LIKELY)
-    of_driver = causes.faults_of_driver() if causes.DRIVER in message.causes else ()
+    of_driver = causes.FAULTS_OF_DRIVER if causes.DRIVER in message.causes else ()
     about = {} if finding.confidence is Confidence.CONFIRMED else {"could_be": list(links), "decide": "gpudoctor check"}
     return replace(finding, causes=(*links, *of_driver), evidence={**finding.evidence, **about})
 

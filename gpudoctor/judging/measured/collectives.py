@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.join import index_of
 from gpudoctor.facts.pcie_links import possible_width
 from gpudoctor.judging.measured import expect
 from gpudoctor.judging.measured.expect import NOTHING, Expected
-from gpudoctor.measure import index_of
 from gpudoctor.model import Skip
 
 NEAR = ("internal", "single switch", "switches")  # NVML's words for paths through which NCCL lets GPUs reach each other

@@ -11,9 +11,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from gpudoctor.files import page as snapshot_in_page
 from gpudoctor.model import Report, Result, Snapshot, Status
+from gpudoctor.plain import plain
 from gpudoctor.report import figures, findings, heading, words
-from gpudoctor.report.html import attachment
 from gpudoctor.report.html.charts import charts
 
 _UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN, Status.BLOCKED)
@@ -29,7 +30,7 @@ def render(report: Report, taken: Snapshot | None = None) -> str:
 def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
     return {
         "report": report,
-        "status": words.verdict(report),
+        "status": report.verdict,
         "headline": words.headline(report),
         "problems": findings.groups(report.diagnosis),
         "areas": list(_areas(report)),
@@ -37,8 +38,8 @@ def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
         "rows": figures.rows(report, all=True),
         "models": list(figures.models(report)),
         "facts": list(_facts(report)),
-        "snapshot": Markup(attachment.packed(taken)) if taken else "",
-        "snapshot_type": attachment.TYPE,
+        "snapshot": Markup(snapshot_in_page.packed(taken)) if taken else "",
+        "snapshot_type": snapshot_in_page.TYPE,
         "script_hash": _hash(_source("page.js")),
     }
 
@@ -118,7 +119,7 @@ def _shown(value: Any) -> Any:
     """Whatever a machine answered, the page holds no control characters."""
     if isinstance(value, Markup):
         return value
-    return words.plain(value) if isinstance(value, str) else value
+    return plain(value) if isinstance(value, str) else value
 
 
 def _source(name: str) -> Markup:

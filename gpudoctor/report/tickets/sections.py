@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpudoctor import quoting
 from gpudoctor.model import Report, Snapshot
+from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, markdown, words
 
 MOST_FINDINGS = 3
@@ -102,7 +103,7 @@ def folded(summary: str, text: str, *, file: str, is_own: bool = False) -> Part:
 def fenced(summary: str, said: str, file: str) -> Part:
     """Lines as they are, folded: in a fence longer than any in them nothing calls anybody."""
     ticks = markdown.fence(said, 3)
-    part = folded(summary, "\n".join(map(words.plain, said.splitlines())), file=file)
+    part = folded(summary, "\n".join(map(plain, said.splitlines())), file=file)
     return replace(part, before=f"{part.before}{ticks}text\n", after=f"{ticks}\n\n{part.after}")
 
 

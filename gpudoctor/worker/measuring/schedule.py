@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
 from gpudoctor.worker.measuring import bench
 from gpudoctor.worker.measuring.bench import EACH, ONCE, TOGETHER
-from gpudoctor.worker.measuring.host import RUNTIMES, Host, last_words
+from gpudoctor.worker.measuring.fork_server import RUNTIMES, ForkServer, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
 from gpudoctor.worker.measuring.task import GRACE_SECONDS, Gpu, Task
 from gpudoctor.worker.reply import Reply, Skip
@@ -78,7 +78,7 @@ class Schedule:
         self.send = send
         self.sampler = sampler
         self.cut = cut
-        self.hosts: Dict[str, Host] = {}
+        self.hosts: Dict[str, ForkServer] = {}
         self.lost: Dict[int, str] = {}  # GPU -> what still holds it, and cannot be killed
         self.told = 0.0
 
@@ -133,7 +133,7 @@ class Schedule:
             self._import_failed(importing, "timeout", detail)
         elif wanted and not importing:
             runtime = min(wanted, key=list(RUNTIMES).index)
-            self.hosts[runtime] = Host(runtime, self.folder)
+            self.hosts[runtime] = ForkServer(runtime, self.folder)
 
     def _start_ready(self, now: float) -> None:
         for task in list(self.pending):
@@ -152,7 +152,7 @@ class Schedule:
                 if task.waits() and self._is_free(task):
                     task.begin(now)
 
-    def _start(self, task: Task, host: Host) -> None:
+    def _start(self, task: Task, host: ForkServer) -> None:
         self.pending.remove(task)
         self.started[task.id] = task
         host.run(task.request(self.level))
@@ -189,7 +189,7 @@ class Schedule:
                 self._hear(hosts[source])
         return self.cut in readable and bool(os.read(self.cut, 1))
 
-    def _hear(self, host: Host) -> None:
+    def _hear(self, host: ForkServer) -> None:
         for notice in host.notices.read():
             if "ready" in notice:
                 self._imported(host, notice)
@@ -204,13 +204,13 @@ class Schedule:
         if host.notices.ended:
             self._gone(host)
 
-    def _imported(self, host: Host, notice: Dict[str, Any]) -> None:
+    def _imported(self, host: ForkServer, notice: Dict[str, Any]) -> None:
         host.ready = True
         if RUNTIMES[host.runtime].modules:
             facts = {"seconds": notice["ready"], "version": notice["version"], "file": notice["file"]}
             self.send(measured="import:" + host.runtime, reply=vars(Reply("ok", facts)))
 
-    def _import_failed(self, host: Host, status: str, detail: str) -> None:
+    def _import_failed(self, host: ForkServer, status: str, detail: str) -> None:
         prints = last_words(host.file) if status != "missing" else ""
         self.send(measured="import:" + host.runtime, reply=vars(Reply(status, {"prints": prints} if prints else None, detail)))
         if status == "missing":
@@ -218,7 +218,7 @@ class Schedule:
         else:
             self._drop(host, "skipped", "%s cannot be imported" % host.runtime)
 
-    def _gone(self, host: Host) -> None:
+    def _gone(self, host: ForkServer) -> None:
         """A server that ended unasked takes with it what it runs and what still wants it."""
         manner = self._close(host) or "it ended"
         if not host.ready:
@@ -228,14 +228,14 @@ class Schedule:
             self._finish(task, "died", "the process that forked it died: " + manner)
         self._drop(host, "skipped", "the process that imported %s is gone" % host.runtime)
 
-    def _close(self, host: Host, stack: bool = False) -> str:
+    def _close(self, host: ForkServer, stack: bool = False) -> str:
         """Ends a server with all below it; how it ended."""
         del self.hosts[host.runtime]
         manner = host.close(stack)
         sweep([self.sampler.child.pid, *(other.child.pid for other in self.hosts.values())])
         return manner
 
-    def _drop(self, host: Host, status: str, detail: str) -> None:
+    def _drop(self, host: ForkServer, status: str, detail: str) -> None:
         """What wants this host will never begin."""
         for task in [task for task in self.pending if task.workload.runtime == host.runtime]:
             self._finish(task, status, detail)

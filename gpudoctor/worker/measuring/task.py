@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from gpudoctor.worker.measuring import bench
 from gpudoctor.worker.measuring.bench import TOGETHER, Workload
-from gpudoctor.worker.measuring.host import Request, last_words
+from gpudoctor.worker.measuring.fork_server import Request, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
 from gpudoctor.worker.reply import Reply
 

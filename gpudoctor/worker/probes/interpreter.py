@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Dict, Iterator, List, Optional
 
 from gpudoctor.worker import FOLDER
+from gpudoctor.worker.paths import project_folder
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 # What the tools that manage an environment for a project keep beside it.
@@ -71,11 +72,6 @@ def _interpreter(machine: Machine) -> Dict[str, Any]:
         "project_files": [name for name in PROJECT_FILES if _is_file(machine, os.path.join(project_folder(sys.prefix), name))],
         "markers": _markers(),
     }
-
-
-def project_folder(prefix: str) -> str:
-    """The folder that holds the environment: of /work/train/.venv and of /work/train/.pixi/envs/default /work/train."""
-    return os.path.dirname(prefix.split("/.pixi/envs/")[0] + "/x" if "/.pixi/envs/" in prefix else prefix)
 
 
 def _venv_settings(machine: Machine) -> List[str]:

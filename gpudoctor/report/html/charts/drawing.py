@@ -13,7 +13,7 @@ import pygal
 from markupsafe import Markup
 from pygal.style import Style
 
-from gpudoctor.report import words
+from gpudoctor.plain import plain
 
 # pygal's finder lets its plugins be imported, of which there are none here; Python warns of its old kind at every import.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"]
@@ -120,7 +120,7 @@ def drawn(chart: Any, title: str, kinds: Sequence[str] = ()) -> Markup:
     root = chart.render_tree()
     root.attrib.pop("id", None)
     root.attrib.update(
-        {"role": "img", "aria-label": words.plain(title), "class": "chart lying" if isinstance(chart, _LyingBars) else "chart"}
+        {"role": "img", "aria-label": plain(title), "class": "chart lying" if isinstance(chart, _LyingBars) else "chart"}
     )
     for parent in list(root.iter()):
         for child in list(parent):
@@ -132,7 +132,7 @@ def drawn(chart: Any, title: str, kinds: Sequence[str] = ()) -> Markup:
     _named(root, kinds)
     root.find("title").text = title
     for node in root.iter():
-        node.text = words.plain(node.text) if node.text else node.text
+        node.text = plain(node.text) if node.text else node.text
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 

@@ -28,7 +28,7 @@ class Lines(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Host:
+class Distribution:
     """place: host, wsl2 or container. source: where the installed driver came from, "" if none is. cloud: aws, gcp, azure."""
 
     distribution: str = "linux"
@@ -76,7 +76,7 @@ class Host:
         return self.module_is_open is True or (self.module_is_open is None and branch >= OPEN_BY_DEFAULT_FROM)
 
 
-def host(facts: Facts) -> Host:
+def distribution(facts: Facts) -> Distribution:
     """What could not be read is as where nothing is installed."""
     nothing: dict[str, str] = {}
     no_device: set[int] = set()
@@ -85,7 +85,7 @@ def host(facts: Facts) -> Host:
     kernel = known(lambda: facts.system.kernel, "")
     distribution, version = named(facts)
     devices = known(lambda: {gpu.device_id for gpu in facts.pci.gpus}, no_device)
-    return Host(
+    return Distribution(
         distribution=distribution,
         version=version,
         family=known(lambda: facts.system.family, "" if facts.texts.alone else "other"),

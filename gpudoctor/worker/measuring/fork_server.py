@@ -56,7 +56,7 @@ class Request(NamedTuple):
     file: str
 
 
-class Host:
+class ForkServer:
     """The parent's side of one fork server. Its notices: first ready or failed, then ended for each task."""
 
     def __init__(self, runtime: str, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Where evidence comes from: a file, a compressed file or standard input, in pieces, as UTF-8."""
+"""Reads a file, a gzip file or standard input in pieces, as UTF-8."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ PACKED = {
 BINARY = re.compile(rb"\x7fELF|\x89PNG|%PDF|\xff\xd8\xff|GIF8")
 # What PowerShell writes into a file; with three bytes, what Windows' editors do.
 MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF8: "utf-8"}
-OURS = re.compile(rb'\s*\{\s*"schema":\s*"gpudoctor\.')
-HOLDING_OURS = re.compile(rb"gpudoctor-report/|\s*<!doctype html>[^\0]{0,2000}<title>[^<]*gpudoctor</title>")
 
 
 def chunks(path: str) -> Iterator[bytes]:
     """The bytes of a file ("-": standard input) in pieces of some MB; UserError says in one line why it cannot be read."""
     try:
-        if path == "-" and sys.stdin is None:
+        if path == "-" and (sys.stdin is None or sys.stdin.closed):
             raise UserError("- cannot be read: standard input is closed")
         if path == "-":
             yield from _decoded(_pieces(sys.stdin.buffer), path)
@@ -41,16 +39,6 @@ def chunks(path: str) -> Iterator[bytes]:
                 yield from _decoded(_pieces(file), path)
     except (OSError, zlib.error) as failure:
         raise UserError(f"{path} cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
-
-
-def is_ours(beginning: bytes) -> bool:
-    """Whether it is a snapshot or a report."""
-    return bool(OURS.match(beginning))
-
-
-def holds_ours(beginning: bytes) -> bool:
-    """Whether it is a bundle or a page, with a snapshot in it."""
-    return bool(HOLDING_OURS.match(beginning))
 
 
 def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
@@ -81,16 +69,21 @@ def _recoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Of a file that somebody cut off, or that is damaged further on, what there is."""
+    """Of a file that somebody cut off, or that is damaged further on, what there is; zlib.error where that is nothing."""
+    is_begun = False
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for piece in pieces:
         while piece:
             if unpacker.eof:  # several files in one, as rotation of logs leaves them
                 unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
             try:
-                yield unpacker.decompress(piece, MOST_UNPACKED)
+                unpacked = unpacker.decompress(piece, MOST_UNPACKED)
             except zlib.error:
-                return
+                if is_begun:
+                    return
+                raise
+            is_begun = True
+            yield unpacked
             piece = unpacker.unconsumed_tail or unpacker.unused_data
 
 

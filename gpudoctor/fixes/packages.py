@@ -1,0 +1,154 @@
+"""How packages get into the Python environment at hand: by pip, or by the tool that made it and would undo what pip did."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gpudoctor.fixes import pip
+from gpudoctor.fixes.environment import Environment
+from gpudoctor.fixes.pip import Call, joined
+from gpudoctor.fixes.projects import BEFORE, PYTORCH_INDEX, as_before, in_poetry, pipenv, poetry, uv
+from gpudoctor.model import Fix
+
+NEW = "~/gpu-env"
+IN_NEW = f"{NEW}/bin/python"
+OWN = "in an environment of its own: this Python belongs to the system, where pip must not install"
+ONLY_PIP = {"--no-deps", "--no-build-isolation", "--no-cache-dir", "--ignore-installed"}
+
+
+def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
+    """The fix in the words of the environment's own tool, with what takes it back."""
+    command = conda(fix.command, here)
+    if command is None:
+        return
+    calls = [pip.parsed(part) for part in pip.parts(command)]
+    if not any(calls) or "\n" in command:
+        yield replace(fix, command=command)
+        return
+    undo = fix.undo or restored(tuple(filter(None, calls)), here)
+    if here.kind == "system" and any(call.verb == "install" for call in calls if call):
+        yield in_new(fix, command, here)
+        return
+    said = _said(command, here)
+    back = as_before(here) if BEFORE in said else _said(undo, here).removeprefix(f"{joined(here.python)} -m ensurepip && ")
+    yield replace(fix, command=said, verify=_said(fix.verify, here), undo=back)
+
+
+def conda(command: str, here: Environment) -> str | None:
+    """Named with its folder, so that it need not be active; as it is where none is known; None where conda does not fill it."""
+    if not command.startswith(("conda install ", "conda remove ")):
+        return command
+    if here.kind == "pixi":
+        verb, packages = ("add" if "install" in command else "remove"), re.sub(r"^conda \w+ |-[cp] \S+ ", "", command)
+        return f"pixi {verb} --manifest-path {shlex.quote(here.folder)} {packages}"
+    if not here.prefix:
+        return command
+    if here.kind != "conda":
+        return None
+    return re.sub(r"^conda (install|remove) ", rf"conda \1 -p {shlex.quote(here.prefix)} ", command)
+
+
+def _said(command: str, here: Environment) -> str:
+    parts = pip.parts(command)
+    calls = [pip.parsed(part) for part in parts]
+    said = []
+    for number, (part, call) in enumerate(zip(parts, calls, strict=True)):
+        later = frozenset[str]().union(*(other.names for other in calls[number + 1 :] if other and other.verb == "install"))
+        said.append(
+            part
+            if call is None or call.python not in (here.python, shlex.quote(here.python), "python")
+            else _tool(call, here, later)
+        )
+    line = " && ".join(filter(None, said))
+    lacks_pip = here.kind == "bare" or (here.kind in (*MANAGERS, "conda") and here.installed("pip") is None)
+    return f"{joined(here.python)} -m ensurepip && {line}" if lacks_pip and " -m pip " in line else line
+
+
+def _tool(call: Call, here: Environment, later: frozenset[str]) -> str:
+    """later: what the same line installs afterwards, so that a tool with a lock file need not take it out before."""
+    if call.verb in ("check", "show"):
+        by_uv = here.kind in ("uv", "uv-project")
+        return joined("uv", "pip", call.verb, "--python", here.python, call.packages) if by_uv else _plain(call, here)
+    if here.kind in MANAGERS and ONLY_PIP.isdisjoint(call.flags) and not call.extra:
+        if call.verb == "install":
+            return MANAGERS[here.kind](call, here)
+        return _removed(call, here) if call.names.isdisjoint(later) else ""
+    if here.kind in ("uv", "uv-project"):
+        flags = [flag for flag in call.flags if flag != "-y"]
+        return joined("uv", "pip", call.verb, "--python", here.python, flags, call.packages, _index(call), _backend(call.extra))
+    return _plain(call, here)
+
+
+def _plain(call: Call, here: Environment) -> str:
+    flags = [*call.flags, *(["--break-system-packages"] if here.kind in ("image", "system") and "install" in call.verb else [])]
+    return joined(here.python, "-m", "pip", call.verb, flags, call.packages, _index(call), call.extra)
+
+
+def _index(call: Call) -> list[str]:
+    return ["--index-url", call.index] if call.index else []
+
+
+def _backend(extra: tuple[str, ...]) -> list[str]:
+    """uv takes each package from the first index that has it; PyTorch's has old copies of many others."""
+    words: list[str] = []
+    for option, value in zip(extra[::2], extra[1::2], strict=True):
+        of_torch = option == "--extra-index-url" and value.startswith(PYTORCH_INDEX)
+        words += [f"--torch-backend={value.removeprefix(PYTORCH_INDEX)}"] if of_torch else [option, value]
+    return words
+
+
+def _pixi(call: Call, here: Environment) -> str:
+    if call.index:  # pixi takes indexes from its manifest only
+        return _plain(call, here)
+    return joined("pixi", "add", "--manifest-path", here.folder, "--pypi", call.packages)
+
+
+MANAGERS: dict[str, Callable[[Call, Environment], str]] = {"uv-project": uv, "poetry": poetry, "pipenv": pipenv, "pixi": _pixi}
+
+
+def _removed(call: Call, here: Environment) -> str:
+    tools = {
+        "uv-project": ["uv", "remove", "--project", here.folder],
+        "poetry": [*in_poetry(here), "remove"],
+        "pipenv": ["pipenv", "uninstall"],
+        "pixi": ["pixi", "remove", "--manifest-path", here.folder, "--pypi"],
+    }
+    return joined(tools[here.kind], call.packages)
+
+
+def in_new(fix: Fix, command: str, here: Environment) -> Fix:
+    """An environment of its own gets everything; the system's Python stays as it is."""
+    calls = [call for call in map(pip.parsed, pip.parts(command)) if call and call.verb == "install"]
+    lines = [f"{IN_NEW} -m pip install {joined(call.packages, _index(call), call.extra)}" for call in calls]
+    made = " && ".join([f"{joined(here.python)} -m venv {NEW}", *lines])
+    verify = fix.verify.replace(joined(here.python), IN_NEW)
+    return replace(fix, title=f"{fix.title}, {OWN}", command=made, verify=verify, undo=f"rm -r {NEW}")
+
+
+def restored(calls: tuple[Call, ...], here: Environment) -> str:
+    """The calls of pip that bring back what is installed now: a build that differs in its local version alone counts as there."""
+    before: dict[str, str | None] = {}
+    how: dict[tuple[str, ...], list[str]] = {}
+    for call in calls:
+        for name in map(pip.name_of, call.packages if call.verb in ("install", "uninstall") else ()):
+            before[name] = here.installed(name)
+            if call.verb == "install" and before[name]:
+                how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
+    if any("/" in name for name in before):
+        return ""
+    named = {name for names in how.values() for name in names}
+    how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)
+    lines = [joined(here.python, "-m", "pip", "uninstall", "-y", before)] if before else []
+    for flags, names in sorted(how.items()):
+        there = [f"{name}=={before[name]}" for name in dict.fromkeys(names)]
+        lines += [joined(here.python, "-m", "pip", "install", flags, there, _index_of(there))] if there else []
+    return " && ".join(lines)
+
+
+def _index_of(requirements: list[str]) -> list[str]:
+    """Builds of PyTorch with a local version are only on its own indexes."""
+    local = re.search(r"\+(cu\d+|cpu)$", " ".join(requirements[:1]))
+    return ["--index-url", PYTORCH_INDEX + local[1]] if local else []

@@ -1,0 +1,143 @@
+"""Which finding is the root of the others: what is told as the diagnosis, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field, replace
+
+from gpudoctor import fixes
+from gpudoctor.facts import Facts
+from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Status
+
+
+def diagnosis(
+    findings: Mapping[str, tuple[Finding, ...]], results: Mapping[str, Result], facts: Facts, finders: Mapping[str, list[str]]
+) -> tuple[Diagnosis, ...]:
+    here = fixes.context(facts)
+    entries = []
+    for root in _roots(findings):
+        blocked = [result.id for result in results.values() if result.blocked_by == root.check]
+        explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
+        finding = _narrowed(_with(root.finding, root.effects), results, finders)
+        entries.append((_rank(finding, explains), _entry(root.check, finding, explains, here)))
+    return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
+
+
+def _narrowed(finding: Finding, results: Mapping[str, Result], finders: Mapping[str, list[str]]) -> Finding:
+    """What words alone say, beside what the checks of this machine found: no check that is well leaves its causes standing."""
+    if not finding.causes:
+        return finding
+
+    def is_ruled_out(id: str) -> bool:
+        return bool(finders.get(id)) and all(results[check].status is Status.PASS for check in finders[id])
+
+    evidence = dict(finding.evidence)
+    could_be = evidence.pop("could_be", [])
+    out = [id for id in could_be if is_ruled_out(id)]
+    evidence |= {name: ids for name, ids in (("could_be", [id for id in could_be if id not in out]), ("ruled_out", out)) if ids}
+    if not is_ruled_out(finding.problem.id):
+        return replace(finding, evidence=evidence)
+    evidence["not_seen_by"] = finders[finding.problem.id]
+    surest = finding.confidence is Confidence.CONFIRMED
+    return replace(finding, evidence=evidence, confidence=Confidence.LIKELY if surest else finding.confidence)
+
+
+@dataclass
+class _Root:
+    """A finding that no other one explains. effects: check -> what it found because of that, or saw of the same."""
+
+    check: str
+    finding: Finding
+    effects: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, check: str, finding: Finding) -> None:
+        """A cause is as bad as the worst that it explains."""
+        self.effects.setdefault(check, []).append(finding.message)
+        if finding.problem.status is Status.FAIL:
+            self.finding = replace(self.finding, problem=replace(self.finding.problem, status=Status.FAIL))
+
+
+def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:
+    """What is to be told: a problem of one GPU that several checks see is told once, by the first."""
+    known = [(id, finding) for id, found in findings.items() for finding in found]
+    effects = [(id, effect) for id, effect in known if _causes_of(effect, known)]
+    roots: list[_Root] = []
+    for id, finding in known:
+        if (id, finding) in effects:
+            continue
+        same = next((root for root in roots if root.check != id and _is_same(root.finding, finding)), None)
+        if same:
+            same.add(id, finding)
+        else:
+            roots.append(_Root(id, finding))
+    for id, effect in effects:
+        cause = next((root for step in _chain(effect, known) for root in _likeliest(step, roots)), None)
+        if cause:
+            cause.add(id, effect)
+        else:  # two that explain each other
+            roots.append(_Root(id, effect))
+    return [root for root in roots if root.effects or not root.finding.is_clue]
+
+
+def _chain(effect: Finding, known: list[tuple[str, Finding]]) -> Iterator[Finding]:
+    """The effect, its cause, the cause of that ..."""
+    seen: list[Finding] = []
+    while effect not in seen:
+        seen.append(effect)
+        yield effect
+        effect = next(iter(_causes_of(effect, known)), effect)
+
+
+def _causes_of(effect: Finding, known: Iterable[tuple[str, Finding]]) -> list[Finding]:
+    return [finding for _, finding in known if finding is not effect and _explains(finding, effect)]
+
+
+def _likeliest(effect: Finding, roots: Iterable[_Root]) -> list[_Root]:
+    """The roots that explain an effect, in the order in which it names its causes."""
+    order = (effect.because, *effect.causes)
+    return sorted(
+        (root for root in roots if _explains(root.finding, effect)), key=lambda root: order.index(root.finding.problem.id)
+    )
+
+
+def _explains(cause: Finding, effect: Finding) -> bool:
+    """A cause on one GPU explains nothing on another."""
+    is_cause = cause.problem.id == effect.because or cause.problem.id in effect.causes
+    return is_cause and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    return (one.problem.id, one.gpu) == (other.problem.id, other.gpu)
+
+
+def _with(finding: Finding, effects: Mapping[str, list[str]]) -> Finding:
+    """A finding with what follows from it."""
+    messages = [message for found in effects.values() for message in found]
+    return replace(finding, evidence={**finding.evidence, "effects": messages}) if messages else finding
+
+
+def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.FixContext) -> Diagnosis:
+    problem = finding.problem
+    return Diagnosis(
+        problem=problem.id,
+        title=problem.title,
+        why=problem.why,
+        message=finding.message,
+        action=problem.action,
+        status=problem.status,
+        confidence=finding.confidence,
+        check=id,
+        gpu=finding.gpu,
+        evidence=finding.evidence,
+        explains=explains,
+        fixes=fixes.fitting(problem.fixes, here, finding.evidence),
+        references=problem.references,
+    )
+
+
+def _rank(finding: Finding, explains: Sized) -> tuple[bool, bool, int, int, bool]:
+    """What stops work comes first, then what harms it now, then what may one day; within each, what explains most."""
+    problem = finding.problem
+    is_latent = problem.latent and not explains
+    action = list(Action).index(problem.action)
+    return problem.status is not Status.FAIL, is_latent, -len(explains), -action, finding.gpu is None
