@@ -81,6 +81,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(what)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", metavar="CASE", action="append", default=[], help="write the expected report of this machine")
+
+
+@pytest.fixture(scope="session")
+def updated(pytestconfig: pytest.Config) -> frozenset[str]:
+    """The cases of tests/machines whose reports are to be written, for review."""
+    return frozenset(pytestconfig.getoption("--update"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group: tests of one worker, where pytest-xdist has them in groups")
 

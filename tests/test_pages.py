@@ -182,18 +182,18 @@ def example(tmp_path: Path) -> tuple[Check, Path]:
             path = tmp_path / block.comments["file"]
             path.parent.mkdir(parents=True)
             path.write_text(block.text)
-    return catalog.load(tmp_path / "checks" / "limits" / "host_memory.py"), tmp_path
+    return catalog.load(tmp_path / "checks" / "machine" / "kernel_release.py"), tmp_path
 
 
 def test_the_example_of_a_check_finds_what_its_machine_has(example: tuple[Check, Path]) -> None:
     check, folder = example
-    case = folder / "tests" / "machines" / "small-host"
+    case = folder / "tests" / "machines" / "release-candidate"
     described = yaml.load((case / "machine.yaml").read_text(), machine.Loader)
     checks = {**doctor.select(catalog.checks(), "quick"), check.id: check}
     report = doctor.judge(machine._built(described, case), checks)
     assert [entry.problem for entry in report.diagnosis] == described["problems"]
     healthy = doctor.judge(machine.load("workstation"), checks)
-    assert next(row for row in healthy.checks if row.id == "host-memory").status is Status.PASS
+    assert next(row for row in healthy.checks if row.id == "kernel-release").status is Status.PASS
     text = terminal.render(report)
     said = text[text.index("DIAGNOSIS") : text.index("   More:")].rstrip() + "\n"
     block = next(block for block in pages.blocks(EXAMPLE.read_text()) if "finding" in block.comments)
@@ -208,6 +208,22 @@ def test_the_example_of_a_check_is_as_good_as_those_that_are_there(example: tupl
     for words in (["check"], ["format", "--check"]):
         done = subprocess.run([command[0], *command[1:3], *words, *command[3:], str(folder)], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+OF_ALL_CHECKS = ("machines", "texts", "checks", "layers", "summaries", "contract")
+
+
+def test_the_example_of_a_check_touches_nothing_else(
+    example: tuple[Check, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its two files, added to a copy of the tree: every test that judges by all checks still passes."""
+    copy = tmp_path_factory.mktemp("tree") / "gpudoctor"
+    shutil.copytree(pages.ROOT, copy, ignore=shutil.ignore_patterns(".*", "dist", "__pycache__"))
+    shutil.copytree(example[1], copy, dirs_exist_ok=True)
+    files = [f"tests/test_{name}.py" for name in OF_ALL_CHECKS]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not every_link_leads", *files]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 @pytest.fixture(scope="module")
