@@ -32,7 +32,12 @@ def verdict(report: Report) -> dict[str, Any]:
 
 
 def _entry(entry: Diagnosis, ran: set[str]) -> dict[str, Any]:
-    about = {"problem": entry.problem, "check": entry.check, "confidence": entry.confidence.value, "message": entry.message}
+    about: dict[str, Any] = {
+        "problem": entry.problem,
+        "check": entry.check,
+        "confidence": entry.confidence.value,
+        "message": entry.message,
+    }
     if about["confidence"] == "confirmed":
         del about["confidence"]
     if explains := [id for id in entry.explains if id in ran]:
