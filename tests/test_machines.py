@@ -18,7 +18,7 @@ import yaml
 
 from gpudoctor import catalog, doctor
 from gpudoctor.files import snapshot
-from gpudoctor.model import Diagnosis, Report, Skip, Snapshot, Status
+from gpudoctor.model import Confidence, Diagnosis, Report, Skip, Snapshot, Status
 
 
 def verdict(report: Report) -> dict[str, Any]:
@@ -32,14 +32,9 @@ def verdict(report: Report) -> dict[str, Any]:
 
 
 def _entry(entry: Diagnosis, ran: set[str]) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "problem": entry.problem,
-        "check": entry.check,
-        "confidence": entry.confidence.value,
-        "message": entry.message,
-    }
-    if about["confidence"] == "confirmed":
-        del about["confidence"]
+    about: dict[str, Any] = {"problem": entry.problem, "check": entry.check, "message": entry.message}
+    if entry.confidence is not Confidence.CONFIRMED:
+        about["confidence"] = entry.confidence.value
     if explains := [id for id in entry.explains if id in ran]:
         about["explains"] = explains
     return {**about, "fixes": [fix.command or fix.title for fix in entry.fixes]}
