@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3)
 DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-gpu lint docs kernels format clean
+.PHONY: help check test test-gpu lint docs wheel kernels format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: $(VENV)/installed-dev ## Check format, style and types
 
 docs: $(VENV)/installed-dev ## Write the site, with a page for every check and problem, to dist/site
 	$(BIN)/mkdocs build --quiet
+
+wheel: $(VENV)/installed-dev ## Build the wheel and the source distribution in dist/
+	$(BIN)/python -m build --outdir dist
 
 kernels: ## Write kernels.ptx from kernels.cu, with nvcc 13: PTX 6.0, which every driver since R384 compiles
 	nvcc -arch compute_75 -ptx -o - gpudoctor/worker/measuring/kernels.cu \
