@@ -21,6 +21,7 @@ from gpudoctor.model import (
     Figure,
     Finding,
     Measurements,
+    Problem,
     Recognised,
     Report,
     Result,
@@ -97,7 +98,7 @@ def _has_come_up(taken: Snapshot) -> bool:
 
 
 def _judge(taken: Snapshot, checks: Checks) -> Report:
-    facts = Facts(taken, {id: problem for id, (_, problem) in catalog.problems().items()})
+    facts = Facts(taken, _problems)
     results: dict[str, Result] = {}
     findings = facts.found
     for id, check in checks.items():
@@ -108,7 +109,7 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         else:
             results[id], found = _run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
-    diagnosis = roots.diagnosis(findings, results, facts, _finders(checks))
+    diagnosis = roots.diagnosis(findings, results, facts, lambda: _finders(checks))
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
@@ -122,6 +123,10 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
         knowledge=knowledge_version(),
     )
+
+
+def _problems() -> dict[str, Problem]:
+    return {id: problem for id, (_, problem) in catalog.problems().items()}
 
 
 def _finders(checks: Checks) -> dict[str, list[str]]:

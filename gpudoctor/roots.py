@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 
 from gpudoctor import fixes
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Status
 
+Finders = Callable[[], Mapping[str, list[str]]]
+"""Problem id -> the checks that would find it: asked only where words alone name a problem."""
+
 
 def diagnosis(
-    findings: Mapping[str, tuple[Finding, ...]], results: Mapping[str, Result], facts: Facts, finders: Mapping[str, list[str]]
+    findings: Mapping[str, tuple[Finding, ...]], results: Mapping[str, Result], facts: Facts, finders: Finders
 ) -> tuple[Diagnosis, ...]:
     here = fixes.context(facts)
     entries = []
@@ -23,10 +26,11 @@ def diagnosis(
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
 
 
-def _narrowed(finding: Finding, results: Mapping[str, Result], finders: Mapping[str, list[str]]) -> Finding:
+def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finders) -> Finding:
     """What words alone say, beside what the checks of this machine found: no check that is well leaves its causes standing."""
     if not finding.causes:
         return finding
+    finders = finders_of()
 
     def is_ruled_out(id: str) -> bool:
         return bool(finders.get(id)) and all(results[check].status is Status.PASS for check in finders[id])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from gpudoctor.facts.container import Container
@@ -35,8 +35,8 @@ class Facts:
     judged before this one found; a check that reads it names them in `after`.
     """
 
-    def __init__(self, snapshot: Snapshot, problems: Mapping[str, Problem] | None = None) -> None:
-        self.problems = problems or {}
+    def __init__(self, snapshot: Snapshot, problems: Callable[[], Mapping[str, Problem]] = dict) -> None:
+        self._problems = problems
         self.found: dict[str, tuple[Finding, ...]] = {}
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
@@ -44,6 +44,10 @@ class Facts:
         self.measured = Measured(snapshot.measured)
         self.baseline = snapshot.baseline
         self._host = snapshot.host
+
+    @cached_property
+    def problems(self) -> Mapping[str, Problem]:
+        return self._problems()
 
     @cached_property
     def host(self) -> Facts:
