@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
     checks, problems = catalog.checks(), catalog.problems()
     made = {f"checks/{id}.md": _text(_check(check)) for id, check in checks.items()}
     for id, (_, problem) in problems.items():
-        finders = [check for check in checks.values() if id in {each.id for each in check.problems}]
+        finders = [check for check in checks.values() if id in {each.id for each in catalog.found_by(check)}]
         made[f"problems/{id}.md"] = _text(_problem(problem, finders))
     lists = {"checks/index.md": _text(_checks(checks.values())), "problems/index.md": _text(_problems(problems.values()))}
     return lists | made
@@ -65,8 +65,9 @@ def _check(check: Check) -> Iterator[str]:
     yield ""
     yield "## What it can find"
     yield ""
-    yield from (f"- [{_escaped(problem.title)}](../problems/{problem.id}.md)" for problem in check.problems)
-    if not check.problems:
+    found = catalog.found_by(check)
+    yield from (f"- [{_escaped(problem.title)}](../problems/{problem.id}.md)" for problem in found)
+    if not found:
         yield "What [messages of programs](../problems/index.md#known-by-their-messages) mean."
 
 

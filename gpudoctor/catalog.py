@@ -43,10 +43,18 @@ def load(path: Path) -> Check:
     return replace(check, id=id, area=area, explanation=(module.__doc__ or "").strip())
 
 
-def problems() -> dict[str, tuple[Check, Problem]]:
-    """Problem id -> the first check that finds it and the problem; what only messages tell of belongs to the check of these."""
+def found_by(check: Check) -> tuple[Problem, ...]:
+    """All that a check can find: by its code, and by the tables of messages that it alone reads."""
     from gpudoctor.knowledge import messages
 
-    found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in check.problems}
-    teller = checks().get("messages")
+    by_messages = messages.problems(check.id) if check.id in messages.IN_ORDER else {}
+    return (*check.problems, *by_messages.values())
+
+
+def problems() -> dict[str, tuple[Check, Problem]]:
+    """Problem id -> the first check that finds it and the problem; what only texts tell of belongs to the check of these."""
+    from gpudoctor.knowledge import messages
+
+    found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in found_by(check)}
+    teller = checks().get(messages.TEXTS)
     return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found

@@ -133,7 +133,7 @@ def _finders(checks: Checks) -> dict[str, list[str]]:
     """Problem id -> the checks that would find it."""
     finders: dict[str, list[str]] = {}
     for id, check in checks.items():
-        for problem in check.problems:
+        for problem in catalog.found_by(check):
             finders.setdefault(problem.id, []).append(id)
     return finders
 
@@ -157,8 +157,8 @@ def _with_problems_of_checks(finding: Finding, checks: Checks) -> Finding:
     """With the problems of the checks that it names among its causes."""
     if not any(id in checks for id in finding.causes):
         return finding
-    problems = {id: tuple(problem.id for problem in check.problems) for id, check in checks.items()}
-    return replace(finding, causes=tuple(cause for id in finding.causes for cause in problems.get(id, (id,))))
+    named = {id: [problem.id for problem in catalog.found_by(checks[id])] for id in finding.causes if id in checks}
+    return replace(finding, causes=tuple(cause for id in finding.causes for cause in named.get(id, (id,))))
 
 
 def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:

@@ -53,7 +53,9 @@ def known(what: Sequence[str]) -> Iterable[str]:
 
 
 def _finds(check: Check) -> set[str]:
-    return {problem.id for problem in check.problems}
+    from gpudoctor import catalog
+
+    return {problem.id for problem in catalog.found_by(check)}
 
 
 def about_words(text: str) -> list[str]:

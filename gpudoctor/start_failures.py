@@ -12,9 +12,8 @@ from gpudoctor.facts.container_start import Start
 from gpudoctor.interpreter import this_interpreter
 from gpudoctor.judging.containers import failed_start
 from gpudoctor.judging.containers.causes import DRIVER_CHECKS
-from gpudoctor.judging.containers.driver_errors import PROBLEMS as OF_DRIVER
-from gpudoctor.judging.containers.hook_errors import HOOK_PROBLEMS
-from gpudoctor.judging.containers.messages import PROBLEMS as NOT_ABOUT_GPUS
+from gpudoctor.judging.containers.toolkit import RULES_REFUSED
+from gpudoctor.knowledge import messages
 from gpudoctor.model import SNAPSHOT_SCHEMA, Diagnosis, Reply, Report, Result, Skip, Snapshot, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, words
@@ -44,8 +43,7 @@ OF_PODMAN = ("driver", "CDI", "SELinux, user namespaces")  # which has neither a
 LINK_OF = {
     "container-host-driver-not-loaded": "driver",
     "container-driver-libraries-not-found": "driver",
-    **{problem.id: "driver" for problem in OF_DRIVER},
-    **{problem.id: "hook" for problem in HOOK_PROBLEMS},
+    RULES_REFUSED.id: "hook",
     "docker-daemon-unreachable": "daemon, daemon.json",
     "docker-socket-denied": "daemon, daemon.json",
     "docker-selects-no-gpu-driver": "runtime",
@@ -69,6 +67,9 @@ OF_THE_IMAGE = {
     "container-nvidia-smi-not-brought-in": "how the GPU was asked for",
     "container-no-gpus-flag": "how the GPU was asked for",
 }
+# Tables of messages whose own problems are of one link, or have nothing to do with GPUs.
+LINK_OF_TABLE = {"engine_driver": "driver", "engine_hooks": "hook"}
+NOT_ABOUT_GPUS = ("engine_daemons", "engine_networks", "engine_hosts", "engine_commands", "engine_fields")
 
 
 def explain(start: Start) -> Report:
@@ -113,8 +114,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _if_any("", findings.doubt(entry))
     yield from _if_any("Also found on this host: ", findings.value(entry.evidence.get("also_found", ())))
     meaning = failed_start.recognised(said)
-    if meaning and meaning.problem.id != entry.problem:
-        yield from _if_any("The engine's words mean: ", meaning.problem.title)
+    if meaning and meaning.problem != entry.problem:
+        yield from _if_any("The engine's words mean: ", failed_start.problems()[meaning.problem].title)
     yield from _if_any("Why: ", entry.why)
     yield from _fixes(entry)
 
@@ -127,7 +128,7 @@ def _said(report: Report, entry: Diagnosis) -> str:
 
 def _way(report: Report, entry: Diagnosis) -> Iterator[str]:
     """In the order of the chain: what is fine, what could not be looked at, and what is broken."""
-    if entry.problem in {problem.id for problem in NOT_ABOUT_GPUS} - set(LINK_OF):
+    if entry.problem not in LINK_OF and any(entry.problem == message.problem for message in _not_about_gpus()):
         yield "It has nothing to do with the GPU:"
         return
     broken = _link(entry)
@@ -143,6 +144,10 @@ def _way(report: Report, entry: Diagnosis) -> Iterator[str]:
     yield from _if_any("Fine: ", ", ".join(fine), "")
     yield from _if_any("Not seen from here: ", "; ".join(f"{name} ({why})" for name, why in hidden.items()), "")
     yield f"Broken: {broken}" if broken else "Broken: not found"
+
+
+def _not_about_gpus() -> Iterator[messages.Message]:
+    return (message for topic in NOT_ABOUT_GPUS for message in messages.table(topic).messages)
 
 
 def _is_podman(report: Report) -> bool:
@@ -174,7 +179,8 @@ def _link(entry: Diagnosis) -> str:
     for name, ids in LINKS.items():
         if entry.check in ids or any(entry.problem == problem.id for id in ids for problem in checks[id].problems):
             return name
-    return LINK_OF.get(entry.problem) or OF_THE_IMAGE.get(entry.problem, "")
+    of_tables = {problem.id: link for topic, link in LINK_OF_TABLE.items() for problem in messages.table(topic).problems}
+    return LINK_OF.get(entry.problem) or OF_THE_IMAGE.get(entry.problem) or of_tables.get(entry.problem, "")
 
 
 def _if_any(first: str, said: str, indent: str = "  ") -> Iterator[str]:

@@ -37,10 +37,11 @@ def test_area_and_needs_exist(check: Check) -> None:
 
 def test_problem_ids_are_unique() -> None:
     """Several checks may find the same problem, but no two problems have the same id."""
-    problems = {problem for check in catalog.checks().values() for problem in check.problems}
+    problems = {problem for check in catalog.checks().values() for problem in catalog.found_by(check)}
     assert len({problem.id for problem in problems}) == len(problems)
     for check in catalog.checks().values():
-        assert len({problem.id for problem in check.problems}) == len(check.problems)
+        found = catalog.found_by(check)
+        assert len({problem.id for problem in found}) == len(found)
 
 
 @checks

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import machine
 import pytest
-import yaml
 from each import each
 
 from gpudoctor import catalog, start_failures
@@ -17,13 +15,14 @@ from gpudoctor.collect import collect
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import start_of
 from gpudoctor.interpreter import this_interpreter
-from gpudoctor.judging.containers import gpu_messages, messages
+from gpudoctor.judging.containers import failed_start
+from gpudoctor.knowledge import messages
+from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Confidence, Diagnosis, Finding, Reply, Snapshot, Status
 from gpudoctor.start_failures import Start
 
 IMAGE = "gpudoctor-test:bookworm"
-MESSAGES = yaml.safe_load((Path(__file__).parent / "engine_messages.yaml").read_text())
-ALL = [(entry["message"], entry["problem"]) for entries in MESSAGES.values() for entry in entries]
+SAMPLES = [(sample, row) for row in messages.messages(failed_start.CHECK_ID) for sample in row.samples]
 DAEMON = "docker: Error response from daemon: "
 DOCKER_28 = (
     f"{DAEMON}failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
@@ -45,11 +44,13 @@ def judged(one: Start, replies: dict[str, Reply] | None = None) -> Finding:
     return finding
 
 
-@each(("message", "problem"), ALL)
-def test_what_a_message_says_by_itself(message: str, problem: str) -> None:
+@each(("sample", "row"), SAMPLES)
+def test_what_a_message_says_by_itself(sample: str, row: Message) -> None:
     """Of the host nothing is known: the daemon is on another machine."""
-    finding = judged(start(message + END), {})
-    assert finding.problem.id == problem
+    one = start(sample + END)
+    finding = judged(one, {})
+    assert failed_start.recognised(one.words) is row
+    assert finding.problem.id == row.problem
     assert finding.problem.status is Status.FAIL
     assert finding.confidence is not Confidence.UNKNOWN
     assert "docker: " not in finding.message
@@ -57,11 +58,11 @@ def test_what_a_message_says_by_itself(message: str, problem: str) -> None:
 
 @pytest.mark.parametrize("code", [1, 125, 126, 127])
 @pytest.mark.parametrize(
-    ("message", "problem"), [entry for entry in ALL if "load library" in entry[0] or "not found in" in entry[0]]
+    ("sample", "row"), [entry for entry in SAMPLES if "load library" in entry[0] or "not found in" in entry[0]]
 )
-def test_the_exit_code_says_nothing(message: str, problem: str, code: int) -> None:
-    one = Start("docker", "28.5.2", "an/image:1", "gpus", (), message, code)
-    assert judged(one, {}).problem.id == problem
+def test_the_exit_code_says_nothing(sample: str, row: Message, code: int) -> None:
+    one = Start("docker", "28.5.2", "an/image:1", "gpus", (), sample, code)
+    assert judged(one, {}).problem.id == row.problem
 
 
 def test_a_fault_of_the_command_is_no_fault_of_the_host() -> None:
@@ -96,7 +97,7 @@ def test_the_version_decides_between_an_old_engine_and_one_that_is_switched_off(
 
 
 def test_words_leave_out_who_passed_them_on() -> None:
-    one = start(MESSAGES["toolkit"][1]["message"] + END)
+    one = start(next(sample for sample, row in SAMPLES if row.id == "engine-driver-not-loaded") + END)
     assert one.words == "nvidia-container-cli: initialization error: nvml error: driver not loaded"
 
 
@@ -194,8 +195,9 @@ More: gpudoctor explain toolkit-newer-than-daemon
 
 
 def test_problems_that_a_start_can_have_are_declared() -> None:
-    declared = set(catalog.checks()["container-start"].problems)
-    assert {message.problem for message in (*gpu_messages.GPU, *messages.PLAIN)} <= declared
+    declared = catalog.found_by(catalog.checks()["container-start"])
+    assert {problem.id: problem for problem in declared} == failed_start.problems()
+    assert {row.problem for _, row in SAMPLES} <= set(failed_start.problems())
 
 
 @functools.cache

@@ -7,35 +7,46 @@ import re
 import machine
 import pytest
 from each import each
-from test_container_start import DAEMON, DOCKER_28, MESSAGES, judged, start
+from test_container_start import DAEMON, DOCKER_28, SAMPLES, judged, start
 
+from gpudoctor.evidence.readers import engine
+from gpudoctor.judging.containers import failed_start
+from gpudoctor.knowledge import messages
+from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Confidence, Reply
 from gpudoctor.start_failures import Start
 
-REPORTED = [entry for entries in MESSAGES.values() for entry in entries if "engine" in entry]
+# Row -> its problem on a host with a healthy Docker, where the host's facts decide.
+ON_DOCKER_HOST = {
+    "engine-cdi-device-unresolvable": "cdi-spec-missing",
+    "engine-device-rules-not-permitted": "container-device-rules-refused",
+}
 
 
-def reported(entry: dict[str, str]) -> Start:
-    engine, _, version = entry["engine"].partition(" ")
-    return start(entry["message"], engine, version, entry["mode"])
+def reported(sample: str) -> Start:
+    read = engine.read(sample)
+    if read and read["container-start"].value["engine"] == "podman":
+        return start(sample, "podman", "5.4.0", "podman")
+    return start(sample)
 
 
-@each("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
-def test_what_people_reported_is_understood_on_a_healthy_host(entry: dict[str, str]) -> None:
+@each(("sample", "row"), SAMPLES)
+def test_what_people_reported_is_understood_on_a_healthy_host(sample: str, row: Message) -> None:
     """Without the words of who passed it on, and with nothing quoted that nobody said."""
-    one = reported(entry)
+    one = reported(sample)
     finding = judged(one)
-    assert finding.problem.id == entry.get("on_docker_host", entry["problem"])
-    assert finding.confidence is not Confidence.UNKNOWN
+    assert finding.problem.id == ON_DOCKER_HOST.get(row.id, row.problem)
+    assert (finding.confidence is Confidence.UNKNOWN) == (row.id == "engine-selects-no-gpu-driver")
     assert one.words
     assert not re.search(r"stdout:|level=error|Cannot start service|_linux\.go|\\\\|time=\"", one.words)
-    for quoted in re.findall(r"(?<!\w)'([^']+)'(?!\w)", finding.problem.why):
-        assert quoted in one.words
+    if row.problem in messages.problems(failed_start.CHECK_ID):
+        for quoted in re.findall(r"(?<!\w)'([^']+)'(?!\w)", finding.problem.why):
+            assert quoted in one.words
 
 
-@each("entry", REPORTED, ids=lambda entry: entry["message"][-50:])
-def test_podman_gets_no_advice_for_dockers_daemon(entry: dict[str, str]) -> None:
-    finding = judged(start(entry["message"], "podman", "5.4.0", "podman"))
+@each(("sample", "row"), SAMPLES)
+def test_podman_gets_no_advice_for_dockers_daemon(sample: str, row: Message) -> None:
+    finding = judged(start(sample, "podman", "5.4.0", "podman"))
     for fix in finding.problem.fixes:
         assert "journalctl -u docker" not in fix.command
         assert not re.search(r"\bdocker (run|info|image|ps)\b", fix.command + fix.verify), fix

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
+from gpudoctor.knowledge import messages
 from gpudoctor.model import Diagnosis, Status
 
-MESSAGES = yaml.safe_load((Path(__file__).parent / "engine_messages.yaml").read_text(encoding="utf-8"))
-ALL = [(entry["message"], entry["problem"]) for entries in MESSAGES.values() for entry in entries]
+ALL = [(sample, row.problem) for row in messages.messages("container-start") for sample in row.samples]
 OF_PROGRAMS = "Failed to initialize NVML"  # what nvidia-smi says in a container, not the engine
 UNSELECTED = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
 NO_SMI = (

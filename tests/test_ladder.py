@@ -16,11 +16,13 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from waiting import until
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import compilers
+from gpudoctor.knowledge import messages
 from gpudoctor.model import Finding, Reply, Skip, Snapshot
 from gpudoctor.worker.measuring import bench, programs, square
 from gpudoctor.worker.measuring.driver import CudaError
@@ -364,103 +366,64 @@ def test_pytorch_verifies_exactly() -> None:
     assert square_torch.WORKLOAD.runtime == "torch"
 
 
-SAID = {
-    "no C compiler": (
-        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
-        "there is no C or C++ compiler",
-    ),
-    "no gcc for nvcc": (
-        "nvcc ended with 1: gcc: No such file or directory\nnvcc fatal   : Failed to preprocess host compiler properties.",
-        "there is no C or C++ compiler",
-    ),
-    "no cc1plus": (
-        "gcc: fatal error: cannot execute 'cc1plus': execvp: No such file or directory",
-        "there is no C or C++ compiler",
-    ),
-    "no c++": ("/bin/sh: 1: c++: not found", "there is no C or C++ compiler"),
-    "which c++": ("Command '['which', 'c++']' returned non-zero exit status 1.", "there is no C or C++ compiler"),
-    "gcc too new": (GCC_TOO_NEW, "the host compiler is newer than nvcc accepts"),
-    "gcc too new for torch": (
-        "RuntimeError: The current installed version of g++ (15.1.0) is greater than the maximum required version by CUDA 12.4.",
-        "the host compiler is newer than nvcc accepts",
-    ),
-    "no Python.h": (NO_PYTHON_H, "Python's header file Python.h is missing"),
-    "no header": (
-        "x/CUDAContextLight.h:6:10: fatal error: cusparse.h: No such file or directory",
-        "the header file cusparse.h is missing",
-    ),
-    "no ninja": ("RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)", "Ninja is missing"),
-    "no CUDA_HOME": (
-        "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
-        "PyTorch does not find nvcc, which is in /opt/nvcc",
-    ),
-    "mismatch": (MISMATCH, "nvcc is of CUDA 12.4, PyTorch was built with CUDA 13.0"),
-    "no libcuda": ("AssertionError: libcuda.so cannot found!", "the linker does not find libcuda"),
-    "no -lcuda": ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "the linker does not find libcuda"),
-    "no soname": ("/usr/bin/ld: cannot find -l:libcuda.so.1", "the linker does not find libcuda"),
-    "no -lcudart": ("/usr/bin/ld: cannot find -lcudart", "the linker does not find the library cudart"),
-    "nvcc too old": (
-        "nvcc fatal   : Unsupported gpu architecture 'sm_120'",
-        "the compiler does not know this GPU: it is too old, or too new for an old GPU",
-    ),
-    "NVRTC too old": (
-        "nvrtc: error: invalid value for --gpu-architecture (-arch)",
-        "the compiler does not know this GPU: it is too old, or too new for an old GPU",
-    ),
-    "ptxas too old": (
-        "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
-        "the compiler does not know this GPU: it is too old, or too new for an old GPU",
-    ),
-    "driver too old": (
-        "CudaError: cuModuleLoadDataEx: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
-        "the compiler's CUDA is newer than the driver",
-    ),
-    "no JIT": (
-        "CudaError: cuModuleLoadDataEx: CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221)",
-        "the driver's compiler (libnvidia-ptxjitcompiler.so.1) is missing",
-    ),
-    "libstdc++": (
-        "ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /tmp/x.so)",
-        "the libstdc++ that Python loads is older than the compiler's: it has no GLIBCXX_3.4.32",
-    ),
-    "noexec": (
-        "ImportError: /tmp/x.so: failed to map segment from shared object",
-        "the folder for temporary files forbids programs (noexec), so that what was compiled cannot be loaded",
-    ),
-    "full": ("OSError: [Errno 28] No space left on device", "the folder for temporary files is full"),
-    "Python": (
-        "RuntimeError: torch.compile is not supported on Python 3.14+",
-        "this PyTorch cannot compile on Python 3.14+",
-    ),
-    "no GPU": (
-        "RuntimeError: 0 active drivers ([]). There should only be one.",
-        "Triton sees no GPU, although PyTorch does",
-    ),
-    "another Triton": (
-        "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler' (/x.py)",
-        "PyTorch and Triton do not belong together: triton.compiler.compiler has no triton_key",
-    ),
-}
+NO_COMPILER = "RuntimeError: Failed to find C compiler. Please specify via CC environment variable."
+NO_NINJA = "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)"
+NO_CUDA_HOME = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root."
 
 
-@pytest.mark.parametrize(("text", "words"), SAID.values(), ids=SAID)
-def test_what_compilers_say_is_understood(text: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (NO_COMPILER, "there is no C or C++ compiler"),
+        (
+            "x/CUDAContextLight.h:6:10: fatal error: cusparse.h: No such file or directory",
+            "the header file cusparse.h is missing",
+        ),
+        (NO_CUDA_HOME, "PyTorch does not find nvcc, which is in /opt/nvcc"),
+        (MISMATCH, "nvcc is of CUDA 12.4, PyTorch was built with CUDA 13.0"),
+        ("/usr/bin/ld: cannot find -lcudart", "the linker does not find the library cudart"),
+        (
+            "ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /tmp/x.so)",
+            "the libstdc++ that Python loads is older than the compiler's: it has no GLIBCXX_3.4.32",
+        ),
+        ("RuntimeError: torch.compile is not supported on Python 3.14+", "this PyTorch cannot compile on Python 3.14+"),
+        (
+            "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler' (/x.py)",
+            "PyTorch and Triton do not belong together: triton.compiler.compiler has no triton_key",
+        ),
+    ],
+)
+def test_what_compilers_say_is_put_in_words(text: str, words: str) -> None:
     known = compilers.recognise(text, "nvcc", nvcc="/opt/nvcc")
     assert known
     assert known.words == words
-    assert known.problem.fixes
-    assert all("{" not in fix.title + fix.command for fix in known.problem.fixes)
 
 
-def test_every_part_is_tried() -> None:
-    found = {compilers.recognise(text, "nvcc") for text, _ in SAID.values()}
-    assert len({known.words for known in found if known}) >= len(compilers.PARTS) - 2
+@each("row", messages.messages(compilers.CHECK_ID), ids=lambda row: row.id)
+def test_what_compilers_say_is_understood(row: messages.Message) -> None:
+    for sample in row.samples:
+        known = compilers.recognise(sample, "nvcc", nvcc="/opt/nvcc")
+        assert known
+        assert (known.problem.id, known.because) == (row.problem, "".join(row.causes))
+        assert known.problem.fixes
+        assert all("{" not in text for fix in known.problem.fixes for text in (known.words, fix.title, fix.command))
+
+
+def test_the_cause_may_depend_on_the_rung() -> None:
+    found = {rung: compilers.recognise(NO_COMPILER, rung) for rung in ("nvcc", "Triton", "torch.compile")}
+    because = {rung: known.because for rung, known in found.items() if known}
+    assert because == {
+        "nvcc": "host-compiler-missing",
+        "Triton": "c-compiler-missing",
+        "torch.compile": "c-compiler-missing",
+    }
 
 
 def test_what_a_compiler_prints_never_becomes_a_command() -> None:
     known = compilers.recognise("fatal error: x.h;rm: No such file", "nvcc")
     assert known
     assert not any(";rm" in fix.command for fix in known.problem.fixes)
+    assert "apt-file search NAME || dnf provides '*/NAME'" in [fix.command for fix in known.problem.fixes]
 
 
 def works(gb_per_s: float = 2950.0, **more: Any) -> dict[str, Any]:
@@ -532,12 +495,12 @@ def test_a_part_that_two_rungs_lack_is_told_once_at_the_first() -> None:
 
 
 def test_two_parts_are_two_findings() -> None:
-    found = judged(rung_load_inline=breaks(SAID["no ninja"][0]), rung_triton=breaks(SAID["no C compiler"][0]))
+    found = judged(rung_load_inline=breaks(NO_NINJA), rung_triton=breaks(NO_COMPILER))
     assert [finding.because for finding in found] == ["ninja-missing", "c-compiler-missing"]
 
 
 def test_nvcc_that_pytorch_does_not_find() -> None:
-    (finding,) = judged(rung_load_inline=breaks(SAID["no CUDA_HOME"][0]))
+    (finding,) = judged(rung_load_inline=breaks(NO_CUDA_HOME))
     assert finding.problem.id == "toolchain-set-up-wrongly"
     assert "which is in /usr/local/cuda/bin/nvcc" in finding.message
     assert finding.evidence["nvcc"] == "/usr/local/cuda/bin/nvcc"

@@ -10,7 +10,11 @@ from each import try_each
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.knowledge import messages
 
-TOPICS = ("nvidia_smi", "kernel", "driver", "installers", "containers", "apptainer", "wsl", "vgpu")
+TOPICS = (
+    *("nvidia_smi", "kernel", "driver", "installers", "containers", "apptainer", "wsl", "vgpu"),
+    *messages.topics("container-start"),
+)
+IN_CONTAINER = "$ podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi\n"
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -21,8 +25,9 @@ def test_words_alone_give_a_line_to_paste(topic: str) -> None:
 
 def _gives_a_line_to_paste(row: messages.Message) -> None:
     checks = doctor.select(catalog.checks(), "quick")
+    command = IN_CONTAINER if row.id.startswith("engine-container-") else ""
     for sample in row.samples:
-        diagnosis = doctor.judge(evidence.snapshot_of(evidence.of_text(sample)), checks).diagnosis
+        diagnosis = doctor.judge(evidence.snapshot_of(evidence.of_text(command + sample)), checks).diagnosis
         assert diagnosis[0].problem in (row.problem, *row.causes)
         lines = [line for fix in diagnosis[0].fixes for line in (fix.command, fix.verify)]
         assert any(lines)

@@ -393,7 +393,7 @@ def test_what_gpudoctor_itself_says_is_not_changed() -> None:
     done = redacted(machine.load("no-gpu"))
     for id, check in catalog.checks().items():
         texts = [*explanation.of_check(check)]
-        for problem in check.problems:
+        for problem in catalog.found_by(check):
             texts += explanation.of_problem([check], problem)
         for text in texts:
             assert done.sweep(text) == text, id

@@ -46,6 +46,7 @@ FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 TELLING = re.compile(r"\berror\s*:|\bfatal\b")
 HARMLESS = (Skip.NOT_INSTALLED, Skip.UNSUPPORTED, Skip.NOT_APPLICABLE)
 
+AGAIN = "gpudoctor check --only toolchain-ladder"
 SLOW = Problem(
     id="compiled-kernel-slow",
     title="One compiler's kernel is much slower than the others'",
@@ -54,8 +55,18 @@ SLOW = Problem(
     action=Action.WATCH,
     fixes=(
         Fix("Look for options that make code slow", "env | grep -E 'NVCC|CUDA|TRITON|TORCH'"),
-        Fix("Measure once more", compilers.AGAIN),
+        Fix("Measure once more", AGAIN),
     ),
+    status=Status.WARN,
+)
+BROKEN = Problem(
+    id="toolchain-rung-broken",
+    title="A way to compile code for the GPU is installed, but fails",
+    why="The compiler was tried with the smallest useful kernel, and its error is none of the known ones. What stands above it "
+    "in the ladder mostly fails too.",
+    action=Action.WATCH,
+    fixes=(Fix("Read the whole error", AGAIN + " --format json"),),
+    references=("https://docs.pytorch.org/docs/stable/cpp_extension.html",),
     status=Status.WARN,
 )
 
@@ -128,7 +139,7 @@ def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
             seen.setdefault(known.words if known else same, []).append(each)
     for first, *rest in seen.values():
         known = compilers.recognise(first.error, first.name, nvcc=nvcc)
-        problem = known.problem if known else compilers.BROKEN
+        problem = known.problem if known else BROKEN
         words = known.words if known else (first.telling or first.error.splitlines())[0]
         names = [each.name for each in rest]
         also = f"; so {'does' if len(names) == 1 else 'do'} {' and '.join(names)}" if names else ""
@@ -203,7 +214,7 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(*compilers.PROBLEMS, SLOW, faults.WRONG),
+    problems=(BROKEN, SLOW, faults.WRONG),
     needs=("cuda-context",),
     level="full",
     workloads=(*RUNGS, OPERATIONS),

@@ -115,7 +115,7 @@ def _must_be_known(names: tuple[str, ...]) -> None:
     known, checks = catalog.problems(), catalog.checks()
     for name in names:
         if name in checks and name not in known:
-            found = words.listed([problem.id for problem in checks[name].problems], _LISTED)
+            found = words.listed([problem.id for problem in catalog.found_by(checks[name])], _LISTED)
             raise UserError(f"{name} is a check; name one of the problems that it finds: {found} (gpudoctor explain {name})")
         if name not in known:
             raise UserError(unknown("problem", name, known))

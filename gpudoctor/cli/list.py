@@ -43,6 +43,8 @@ def title(check: Check) -> str:
 
 
 def as_json(checks: Iterable[Check]) -> str:
+    from gpudoctor import catalog
+
     rows = [
         {
             "id": check.id,
@@ -50,7 +52,7 @@ def as_json(checks: Iterable[Check]) -> str:
             "level": check.level,
             "needs": check.needs,
             "title": title(check),
-            "problems": [problem.id for problem in check.problems],
+            "problems": [problem.id for problem in catalog.found_by(check)],
         }
         for check in checks
     ]

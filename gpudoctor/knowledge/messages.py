@@ -8,11 +8,25 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from gpudoctor.model import Action, Fix, Problem, Status
+from gpudoctor.model import Action, Fix, Problem, Status, fix_on
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+TEXTS = "messages"
+"""The check that searches texts for the messages of every table that no other check reads alone."""
+IN_ORDER = {
+    "container-start": (
+        *("engine_requests", "engine_hooks", "engine_driver"),  # about GPUs: the others also look for words such as cgroup
+        *("engine_daemons", "engine_networks", "engine_hosts", "engine_commands", "engine_fields"),
+    ),
+    "toolchain-ladder": ("compilers",),
+}
+"""Check -> the tables that it alone reads, in the order in which they are searched: the first row that matches counts."""
 
 _NAMED = re.compile(r"(?<!\?P)<(\w+)>")
 
@@ -20,21 +34,27 @@ _NAMED = re.compile(r"(?<!\?P)<(\w+)>")
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Words by which a program says that something is wrong.
 
-    words: that, in a sentence, with the pattern's groups in braces. confidence: how surely the words alone mean `problem`.
-    causes: problems that would explain it, the likeliest first. decide: the one command that tells them apart. samples: texts
-    that must match; never: that must not. fixes: in place of the problem's, where these words are all that is known. wraps: any
-    failure that the text tells beside it explains it, as it does the last line of a launcher. clue: alone it means nothing; it is
-    told where it explains something else. fails: who says it has stopped, so that it is no warning. over: what the text tells
-    further down where it ended well, with the pattern's groups as <name>. unless: what, anywhere in the text, makes the words
-    harmless. read: when the source was read; known: "field" where experience is the source.
+    pattern: a regular expression; in the file also a list of alternatives, and {name} for a part of its table. words: what is
+    wrong, in a sentence, with the pattern's groups in braces. confidence: how surely the words alone mean `problem`. causes:
+    problems that would explain it, the likeliest first. decide: the one command that tells them apart. samples: texts that must
+    match; never: that must not. fixes: in place of the problem's, where these words are all that is known. read: when the source
+    was read; known: "field" where experience is the source.
+
+    Of texts: wraps: any failure that the text tells beside it explains it, as it does the last line of a launcher. clue: alone it
+    means nothing; it is told where it explains something else. fails: who says it has stopped, so that it is no warning. over:
+    what the text tells further down where it ended well, with the pattern's groups as <name>. unless: what, anywhere in the text,
+    makes the words harmless. anchor: a literal in place of those of the pattern.
+    Of engines: causes are links of the chain, in the order in which they are ruled out; unknown confidence: only the host tells
+    them apart; mostly: the one that a text alone most likely means.
+    Of compilers: because_of: the cause at a rung of the ladder where it is not the first of `causes`.
     """
 
     id: str
     pattern: str
     problem: str
-    words: str
-    confidence: Literal["confirmed", "likely", "unknown"]
     samples: tuple[str, ...]
+    words: str = "{said}"
+    confidence: Literal["confirmed", "likely", "unknown"] = "confirmed"
     source: tuple[str, ...] = ()
     read: date | None = None
     known: Literal["", "field"] = ""
@@ -48,6 +68,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     over: str = ""
     unless: str = ""
     anchor: str = ""
+    mostly: str = ""
+    because_of: Mapping[str, str] = {}
 
     @property
     def regex(self) -> re.Pattern[str]:
@@ -81,13 +103,22 @@ MOST_LINES = 5
 
 
 class _Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fix. commands: one for each platform, in place of `command` and `on`."""
+
     title: str
     command: str = ""
+    commands: Mapping[str, str] = {}
     risk: str = "safe"
     needs: tuple[str, ...] = ()
     verify: str = ""
     on: tuple[str, ...] = ()
     undo: str = ""
+    recipe: str = ""
+
+    def fixes(self) -> tuple[Fix, ...]:
+        if self.commands:
+            return fix_on(self.title, self.verify, self.risk, self.needs, self.undo, self.recipe, **self.commands)
+        return (Fix(self.title, self.command, self.risk, self.needs, self.verify, self.on, self.undo, self.recipe),)
 
 
 class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,8 +131,17 @@ class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     references: tuple[str, ...] = ()
 
 
+class _Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file as it is written. parts: pieces of its patterns, which name them in braces; a list is one of several."""
+
+    sources: dict[str, str] = {}
+    parts: dict[str, str | tuple[str, ...]] = {}
+    messages: tuple[dict[str, Any], ...] = ()
+    problems: tuple[Any, ...] = ()
+
+
 class MessageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file: where its rows come from, the messages of one topic, and the problems that no check finds."""
+    """One file: where its rows come from, the messages of one topic, and the problems that no code of a check finds."""
 
     sources: dict[str, str] = {}
     messages: tuple[Message, ...] = ()
@@ -109,26 +149,52 @@ class MessageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 @cache
+def topics(check: str = TEXTS) -> tuple[str, ...]:
+    """The tables that a check reads; those of texts by name."""
+    if check != TEXTS:
+        return IN_ORDER[check]
+    alone = {topic for of_check in IN_ORDER.values() for topic in of_check}
+    return tuple(topic for topic in _files() if topic not in alone)
+
+
 def tables() -> dict[str, MessageTable]:
     """Topic -> its table, in the order of their names."""
-    folder = files(__package__).joinpath("messages")
-    found = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".yaml"): msgspec.yaml.decode(file.read_bytes(), type=MessageTable) for file in found}
+    return {topic: table(topic) for topic in _files()}
 
 
 @cache
-def messages() -> tuple[Message, ...]:
-    return tuple(message for table in tables().values() for message in table.messages)
+def table(topic: str) -> MessageTable:
+    return decoded(_files()[topic].read_bytes())
+
+
+def decoded(text: bytes) -> MessageTable:
+    """A table, with its patterns put together: alternatives are joined, and {name} stands for the part of that name."""
+    raw = msgspec.yaml.decode(text, type=_Raw)
+    parts = {name: part if isinstance(part, str) else f"(?:{'|'.join(part)})" for name, part in raw.parts.items()}
+    rows = [{**row, "pattern": _joined(row["pattern"], parts)} for row in raw.messages]
+    return msgspec.convert(
+        {"sources": raw.sources, "messages": rows, "problems": raw.problems}, MessageTable, builtin_types=(date,)
+    )
 
 
 @cache
-def problems() -> dict[str, Problem]:
-    """The problems that are known by messages only, by id."""
-    return {cause.id: _problem(cause) for table in tables().values() for cause in table.problems}
+def messages(check: str = TEXTS) -> tuple[Message, ...]:
+    return tuple(message for topic in topics(check) for message in table(topic).messages)
+
+
+def first(check: str, text: str) -> Message | None:
+    """The first row of a check's tables that matches."""
+    return next((message for message in messages(check) if message.regex.search(text)), None)
+
+
+@cache
+def problems(check: str = TEXTS) -> dict[str, Problem]:
+    """The problems that are known by the messages of a check only, by id."""
+    return {cause.id: _problem(cause) for topic in topics(check) for cause in table(topic).problems}
 
 
 def anchors() -> tuple[str, ...]:
-    """The literals of all messages, each once, and those of any error of Python."""
+    """The literals of all messages of texts, each once, and those of any error of Python."""
     return tuple(dict.fromkeys((*(literal for message in messages() for literal in message.kept), "Error: ", "Exception: ")))
 
 
@@ -151,7 +217,18 @@ def _problem(cause: _Cause) -> Problem:
 
 
 def _ways(ways: tuple[_Way, ...]) -> tuple[Fix, ...]:
-    return tuple(Fix(**msgspec.structs.asdict(way)) for way in ways)
+    return tuple(fix for way in ways for fix in way.fixes())
+
+
+@cache
+def _files() -> dict[str, Traversable]:
+    found = sorted(files(__package__).joinpath("messages").iterdir(), key=lambda file: file.name)
+    return {file.name.removesuffix(".yaml"): file for file in found if file.name.endswith(".yaml")}
+
+
+def _joined(pattern: str | list[str], parts: Mapping[str, str]) -> str:
+    whole = pattern if isinstance(pattern, str) else "|".join(pattern)
+    return re.sub(r"\{(\w+)\}", lambda name: parts.get(name[1], name[0]), whole) if parts else whole
 
 
 @cache

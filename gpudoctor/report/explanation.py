@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from gpudoctor import catalog
 from gpudoctor.fixes import undoing
 from gpudoctor.model import Check, Problem
 from gpudoctor.report import words
@@ -23,7 +24,7 @@ def of_check(check: Check) -> Iterator[str]:
     yield from _prose(check.explanation)
     yield ""
     yield f"Needs: {', '.join(check.needs) or 'no other check'}"
-    for problem in check.problems:
+    for problem in catalog.found_by(check):
         yield ""
         yield f"Problem {problem.id}"
         yield from _problem(problem)

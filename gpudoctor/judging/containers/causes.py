@@ -12,7 +12,7 @@ from gpudoctor.facts.docker import Docker
 from gpudoctor.judging.containers import cdi, runtime, toolkit
 from gpudoctor.judging.containers import daemon as daemons
 from gpudoctor.judging.containers.access import HOST_DRIVER
-from gpudoctor.model import Cause, Confidence, Finding, Problem, Skip, Status, Unavailable
+from gpudoctor.model import Cause, Confidence, Finding, Skip, Status, Unavailable
 
 # Without these on the machine itself no container can have a GPU; the first that fails is the cause.
 DRIVER_CHECKS = (
@@ -126,6 +126,14 @@ def misnamed(case: Case) -> Finding | None:
     return cdi.UNKNOWN_DEVICE.found(words, {"asked": unknown, "names": sorted(known)})
 
 
+def rules_refused(case: Case) -> Finding | None:
+    """Of a Docker that runs as root the refusal comes from outside, not from being rootless."""
+    if case.daemon.rootless:
+        return None
+    words = "Docker runs as root here"
+    return toolkit.RULES_REFUSED.found(words, {"rootless": False}, confidence=Confidence.LIKELY)
+
+
 def _of_daemon(look: Callable[[Facts, Docker], Finding | None]) -> Callable[[Case], Finding | None]:
     return lambda case: look(case.facts, case.daemon)
 
@@ -140,40 +148,38 @@ def _hook_late(case: Case) -> Finding | None:
     return runtime.hook_came_late(case.facts)
 
 
-DRIVER = Cause(HOST_DRIVER, driver)
-DESKTOP = Cause(daemons.DESKTOP_LINUX, shut_off)
-SNAP = Cause(daemons.SNAP, shut_off)
-DAEMON_JSON = Cause(daemons.INVALID, invalid_json)
-DEAD = Cause(daemons.FAILED, dead)
-CONTEXT = Cause(daemons.CONTEXT_MISSING, lambda case: daemons.context_missing(case.facts))
-NO_PROGRAM = Cause(runtime.PROGRAM_MISSING, _of_daemon(runtime.program_missing))
-NO_TOOLKIT = Cause(runtime.MISSING, _of_daemon(runtime.toolkit_missing))
-NOT_REGISTERED = Cause(runtime.NOT_CONFIGURED, _of_daemon(runtime.not_known))
-NO_HOOK = Cause(runtime.NO_HOOK, _hook_missing)
-HOOK_LATE = Cause(runtime.NEWER, _hook_late)
-WRONG_ROOT = Cause(toolkit.WRONG_ROOT, lambda case: toolkit.wrong_root(case.facts))
-OLD_ENGINE = Cause(cdi.OLD_ENGINE, old_engine)
-CDI_OFF = Cause(cdi.OFF, lambda case: cdi.switched_off(case.daemon))
-NO_SPECIFICATION = Cause(cdi.NONE, nothing_specified)
-TOO_NEW = Cause(cdi.TOO_NEW, unreadable)
-CONFLICT = Cause(cdi.CONFLICT, conflict)
-STALE = Cause(cdi.STALE, stale)
-MISNAMED = Cause(cdi.UNKNOWN_DEVICE, misnamed)
-
-# The chain, in which each link stands on those before it.
-CHAIN = (
-    *(CONTEXT, DESKTOP, SNAP, DAEMON_JSON, DRIVER, NO_PROGRAM, NO_TOOLKIT, NOT_REGISTERED, WRONG_ROOT),
-    *(TOO_NEW, CONFLICT, STALE),
+_LINKS = (
+    Cause(daemons.CONTEXT_MISSING, lambda case: daemons.context_missing(case.facts)),
+    Cause(daemons.DESKTOP_LINUX, shut_off),
+    Cause(daemons.SNAP, shut_off),
+    Cause(daemons.INVALID, invalid_json),
+    Cause(HOST_DRIVER, driver),
+    Cause(runtime.PROGRAM_MISSING, _of_daemon(runtime.program_missing)),
+    Cause(runtime.MISSING, _of_daemon(runtime.toolkit_missing)),
+    Cause(runtime.NOT_CONFIGURED, _of_daemon(runtime.not_known)),
+    Cause(toolkit.WRONG_ROOT, lambda case: toolkit.wrong_root(case.facts)),
+    Cause(cdi.TOO_NEW, unreadable),
+    Cause(cdi.CONFLICT, conflict),
+    Cause(cdi.STALE, stale),
 )
+_OF_MESSAGES = (
+    Cause(daemons.FAILED, dead),
+    Cause(runtime.NO_HOOK, _hook_missing),
+    Cause(runtime.NEWER, _hook_late),
+    Cause(cdi.OLD_ENGINE, old_engine),
+    Cause(cdi.OFF, lambda case: cdi.switched_off(case.daemon)),
+    Cause(cdi.NONE, nothing_specified),
+    Cause(cdi.UNKNOWN_DEVICE, misnamed),
+    Cause(toolkit.RULES_REFUSED, rules_refused),
+)
+CAUSES = {cause.problem.id: cause for cause in (*_LINKS, *_OF_MESSAGES)}
+"""What the messages of engines name as their causes: id -> how to look."""
 
-PODMAN_CHAIN = (DRIVER, TOO_NEW, CONFLICT, STALE)  # it has neither daemon nor runtime to choose
+CHAIN = tuple(cause.problem.id for cause in _LINKS)
+"""In which each link stands on those before it; the other causes are looked at for certain messages only."""
+PODMAN_CHAIN = (HOST_DRIVER.id, cdi.TOO_NEW.id, cdi.CONFLICT.id, cdi.STALE.id)  # it has neither daemon nor runtime to choose
 
 
 def cdi_names(message: str) -> tuple[str, ...]:
     """The devices that a message names: ("nvidia.com/gpu=0", "nvidia.com/gpu=7")."""
     return tuple(re.findall(r"[\w.]+\.com/\w+=[\w.:-]+", message))
-
-
-def problems() -> tuple[Problem, ...]:
-    every = (*CHAIN, DEAD, NO_HOOK, HOOK_LATE, OLD_ENGINE, CDI_OFF, NO_SPECIFICATION, MISNAMED)
-    return tuple(dict.fromkeys(cause.problem for cause in every))

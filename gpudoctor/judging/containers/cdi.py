@@ -36,6 +36,12 @@ STALE = Problem(
     references=(GUIDE,),
 )
 
+REWRITE_ALL = Fix(
+    "Write it again where it lies, in /etc/cdi or /var/run/cdi",
+    "for file in $(grep -ls nvidia.com/gpu /etc/cdi/* /var/run/cdi/*); do sudo nvidia-ctk cdi generate --output=$file; done",
+    verify="nvidia-ctk cdi list",
+)
+
 NONE = Problem(
     id="cdi-spec-missing",
     title="There is no CDI specification of the GPU",

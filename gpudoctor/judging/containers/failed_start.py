@@ -9,27 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
 from gpudoctor.judging.containers import causes
-from gpudoctor.judging.containers.access import NO_GPUS_FLAG, NOT_ARRIVED, PODMAN
-from gpudoctor.judging.containers.causes import Case
-from gpudoctor.judging.containers.cdi import STALE
-from gpudoctor.judging.containers.daemon import ELSEWHERE, elsewhere
-from gpudoctor.judging.containers.gpu_messages import GPU, RULES
-from gpudoctor.judging.containers.gpu_problems import ENOUGH, REQUIRES
-from gpudoctor.judging.containers.hosts import LIMITS
-from gpudoctor.judging.containers.messages import PLAIN
-from gpudoctor.judging.containers.request_errors import REWRITE_ALL
+from gpudoctor.judging.containers.access import HOST_DRIVER, LOST, NO_GPUS_FLAG, NOT_ARRIVED, PODMAN, SELINUX
+from gpudoctor.judging.containers.causes import CAUSES, Case
+from gpudoctor.judging.containers.cdi import REWRITE_ALL, STALE
+from gpudoctor.judging.containers.daemon import ELSEWHERE, NOT_PERMITTED, elsewhere
 from gpudoctor.judging.containers.runtime import NOT_CONFIGURED
-from gpudoctor.judging.containers.words import Message
-from gpudoctor.knowledge.cuda import cuda_of_branch, shipped_driver
+from gpudoctor.judging.containers.said import LEAST_BRANCH, evidence, named, said, wanted_cuda
+from gpudoctor.judging.containers.toolkit import HOOK_REFUSED, OLD_LIBRARY, ROOTLESS
+from gpudoctor.knowledge import messages
+from gpudoctor.knowledge.cuda import cuda_of_branch
+from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status, first_cause
 
-MOST_SAID = 400  # characters of a message
-LEAST_KNOWN = 525  # a branch to name where an image wants something that no table knows
+CHECK_ID = "container-start"
+REQUIRES = "container-requires-newer-driver"
 
 UNEXPLAINED = Problem(
     id="container-start-unexplained",
@@ -49,25 +48,26 @@ PODMAN_SAYS = (
     Fix("See what Podman does, step by step", "podman --log-level=debug run --rm <image> true"),
     Fix("Read what its helper wrote meanwhile", "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40"),
 )
+ENOUGH = (
+    Fix(
+        "See which driver the toolkit sees: not the one that nvidia-smi shows",
+        "nvidia-container-cli info | head -n 2; nvidia-smi",
+    ),
+    Fix("Where the driver was upgraded since: reboot, then start it again", "sudo reboot", verify="nvidia-smi"),
+)
+"""Where the driver of this machine has the CUDA that the image wants."""
 LIKELY = Confidence.LIKELY
 # Of the links that nobody can look at, those that are broken most often.
 LIKELIEST = (
     *("container-toolkit-missing", "docker-runtime-not-configured", "toolkit-newer-than-daemon", "cdi-spec-missing"),
     *("cdi-spec-stale", "container-host-driver-not-loaded", "docker-snap", "docker-desktop-linux-no-gpu", "daemon-json-invalid"),
 )
-PROBLEMS = tuple(
-    dict.fromkeys(
-        (
-            *causes.problems(),
-            RULES.problem,
-            *(message.problem for message in (*GPU, *PLAIN)),
-            ELSEWHERE,
-            NO_GPUS_FLAG,
-            NOT_ARRIVED,
-            UNEXPLAINED,
-        )
-    )
+PROBLEMS = (
+    *(cause.problem for cause in CAUSES.values()),
+    *(NOT_PERMITTED, OLD_LIBRARY, ROOTLESS, HOOK_REFUSED, LOST, SELINUX),
+    *(ELSEWHERE, NO_GPUS_FLAG, NOT_ARRIVED, UNEXPLAINED),
 )
+"""Those that do not stand in the tables of messages: code finds them, too."""
 
 
 def judge(facts: Facts, start: Start) -> Iterator[Finding]:
@@ -86,34 +86,42 @@ def judge(facts: Facts, start: Start) -> Iterator[Finding]:
 
 
 def recognised(text: str) -> Message | None:
-    """What an engine's words mean; those about GPUs go first, since the others also look for words such as cgroup."""
-    return next((message for message in (*GPU, *PLAIN) if re.search(message.pattern, text)), None)
+    """What an engine's words mean."""
+    return messages.first(CHECK_ID, text)
+
+
+@cache
+def problems() -> dict[str, Problem]:
+    """All that a start that failed can mean, by id."""
+    return messages.problems(CHECK_ID) | {problem.id: problem for problem in PROBLEMS}
 
 
 def explained(case: Case, message: Message, values: dict[str, str]) -> Finding:
     """The first broken link behind a message; where the host says nothing of the daemon, what the message says by itself."""
-    sure = Confidence.LIKELY if message.sure is Confidence.UNKNOWN else message.sure
-    by_itself = message.problem.found(message.words.format(**values), evidence(case.start, values), confidence=sure)
+    decides = message.confidence != "unknown"
+    problem = message.means(problems()[message.problem])
+    sure = Confidence(message.confidence) if decides else LIKELY
+    by_itself = problem.found(message.words.format(**values), evidence(case.start, values), confidence=sure)
     by_itself = _for_this_host(case, by_itself, values)
     if not message.causes:
         return by_itself
     if not case.is_here:
         return _another_machine(case) or (_left_open(by_itself, message) if case.start.from_text else by_itself)
-    finding = next(first_cause(message.causes, case, by_itself))
+    finding = next(first_cause((CAUSES[id] for id in message.causes), case, by_itself))
     if "ruled_out" not in finding.evidence:
         return _with_words(finding, case.start)
-    return finding if message.sure is Confidence.UNKNOWN and finding.evidence["ruled_out"] else by_itself
+    return by_itself if decides or not finding.evidence["ruled_out"] else finding
 
 
 def _left_open(finding: Finding, message: Message) -> Finding:
     """What can be behind it, where only a text is known; of the driver's faults each explains it."""
     if message.mostly:
-        finding = replace(finding, problem=message.mostly.problem)
-    found = {cause.problem.id: None for cause in message.causes if cause.problem is not finding.problem}
-    links = tuple(sorted(found, key=lambda id: LIKELIEST.index(id) if id in LIKELIEST else len(LIKELIEST)))
-    if len(links) > 1 and not any(cause.problem is finding.problem for cause in message.causes):
+        finding = replace(finding, problem=problems()[message.mostly])
+    others = [id for id in message.causes if CAUSES[id].problem is not finding.problem]  # with fixes for Podman it is another
+    links = tuple(sorted(others, key=lambda id: LIKELIEST.index(id) if id in LIKELIEST else len(LIKELIEST)))
+    if len(links) > 1 and len(links) == len(message.causes):
         finding = replace(finding, confidence=LIKELY)
-    of_driver = causes.FAULTS_OF_DRIVER if causes.DRIVER in message.causes else ()
+    of_driver = causes.FAULTS_OF_DRIVER if HOST_DRIVER.id in message.causes else ()
     about = {} if finding.confidence is Confidence.CONFIRMED else {"could_be": list(links), "decide": "gpudoctor check"}
     return replace(finding, causes=(*links, *of_driver), evidence={**finding.evidence, **about})
 
@@ -121,12 +129,13 @@ def _left_open(finding: Finding, message: Message) -> Finding:
 def _for_this_host(case: Case, finding: Finding, values: dict[str, str]) -> Finding:
     """Fixes that depend on what this host has: its driver, its specifications, its engine."""
     problem = finding.problem
-    if problem is NOT_CONFIGURED and case.start.is_podman:
+    if problem.id == NOT_CONFIGURED.id and case.start.is_podman:
         return replace(finding, problem=replace(problem, fixes=(PODMAN,)))
-    if problem is REQUIRES and _has_enough(case, values["condition"]):
+    if problem.id == REQUIRES and _has_enough(case, values["condition"]):
         words = f"{finding.message}, which is enough: the toolkit saw another driver"
-        return replace(finding, problem=replace(problem, fixes=ENOUGH), message=words, confidence=LIKELY)
-    if problem is STALE:
+        without_test = problem.fixes[-1]
+        return replace(finding, problem=replace(problem, fixes=(*ENOUGH, without_test)), message=words, confidence=LIKELY)
+    if problem.id == STALE.id:
         path = _specification(case, values["name"])
         rewrite = STALE.fixes if path else (REWRITE_ALL,)
         return replace(finding, problem=replace(problem, fixes=rewrite), evidence={**finding.evidence, "file": path})
@@ -134,7 +143,7 @@ def _for_this_host(case: Case, finding: Finding, values: dict[str, str]) -> Find
 
 
 def _has_enough(case: Case, condition: str) -> bool:
-    wanted = _wanted_cuda(condition)
+    wanted = wanted_cuda(condition)
     try:
         branch = case.facts.driver.branch if case.is_here and case.facts.driver.module_version else None
     except Skip:
@@ -165,14 +174,14 @@ def _another_machine(case: Case) -> Finding | None:
 
 def _with_words(finding: Finding, start: Start) -> Finding:
     """A link's finding, with what the engine said of it."""
-    about = {"engine": start.name, "image": start.image, "engine_said": _said(start)}
+    about = {"engine": start.name, "image": start.image, "engine_said": said(start)}
     return replace(finding, evidence={**finding.evidence, **about})
 
 
 def failed(start: Start, finding: Finding) -> Finding:
     """A container that did not start is a failure, however mild the same fault is before anybody starts one."""
-    said = _said(start)
-    message = finding.message if said in finding.message else f"{said}: {finding.message}"
+    words = said(start)
+    message = finding.message if words in finding.message else f"{words}: {finding.message}"
     problem = replace(finding.problem, status=Status.FAIL)
     if command := "podman" if start.is_podman else "nerdctl" if start.is_nerdctl else "":
         problem = replace(
@@ -181,7 +190,7 @@ def failed(start: Start, finding: Finding) -> Finding:
     return replace(finding, problem=problem, message=message, evidence=_told(finding.evidence, problem))
 
 
-UNTOLD = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME", "wanted": str(LEAST_KNOWN)}
+UNTOLD = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME", "wanted": str(LEAST_BRANCH)}
 """What stands for a word that the engine did not say, where a fix needs one."""
 
 
@@ -196,9 +205,8 @@ def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
 
 
 _GPU_OF_DOCKER = re.compile(r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all")
-_OF_DOCKER = re.compile(
-    r"\bdocker (?=(?:compose|container|image|info|inspect|login|network|ps|pull|rm|run|save|system|version)\b)"
-)
+_COMMANDS = r"(?:compose|container|image|info|inspect|login|network|ps|pull|rm|run|save|system|version)\b"
+_OF_DOCKER = re.compile(rf"\bdocker (?={_COMMANDS})")
 
 
 def _by(command: str, fix: Fix) -> Fix:
@@ -219,7 +227,7 @@ def unexplained(case: Case) -> Finding:
     values = evidence(case.start, {})
     ruled_out, found, unread = [], [], {}
     chain = causes.PODMAN_CHAIN if case.start.is_podman else causes.CHAIN
-    for cause in chain if case.is_here and case.start.asked_for_gpu else ():
+    for cause in (CAUSES[id] for id in chain) if case.is_here and case.start.asked_for_gpu else ():
         try:
             finding = cause.look(case)
         except Skip as skip:
@@ -232,69 +240,4 @@ def unexplained(case: Case) -> Finding:
     about = {"ruled_out": ruled_out, "could_not_check": unread, "also_found": found}
     values |= {key: value for key, value in about.items() if value}
     problem = replace(UNEXPLAINED, fixes=PODMAN_SAYS) if case.start.is_podman else UNEXPLAINED
-    return problem.found(_said(case.start) or "the engine said nothing", values, confidence=Confidence.UNKNOWN)
-
-
-def named(case: Case, message: Message) -> dict[str, str]:
-    """What words and fixes may name."""
-    found = re.search(message.pattern, case.start.words)
-    groups = found.groupdict() if found else {}
-    name = next((text for text in groups.values() if text), "NAME")
-    condition = re.search(r"unsatisfied condition: ([^,(]+)", case.start.words)
-    return {
-        "said": _said(case.start),
-        "engine": case.start.name,
-        "image": case.start.image or "IMAGE",
-        "name": name,
-        "file": name.rpartition("/")[2],
-        "limit": LIMITS.get(groups.get("number") or "", "this limit"),
-        "condition": condition[1].strip(" :") if condition else "another driver",
-        "driver": _driver(case),
-    }
-
-
-def _driver(case: Case) -> str:
-    try:
-        version, branch = case.facts.driver.module_version, case.facts.driver.branch
-    except Skip:
-        version = branch = None
-    if not version or not case.is_here:
-        return "the driver of the machine that the daemon runs on has less"
-    cuda = cuda_of_branch(branch) if branch else None
-    return f"driver {version} of this machine has " + (f"CUDA {cuda[0]}.{cuda[1]}" if cuda else "less")
-
-
-def evidence(start: Start, values: dict[str, str]) -> dict[str, Any]:
-    """name, path, command: the same, for fixes that call it so."""
-    name = values.get("name", "")
-    about: dict[str, Any] = {
-        "engine": start.name,
-        "image": start.image or "IMAGE",
-        "mode": start.mode,
-        "engine_said": _said(start),
-    }
-    if name:
-        about |= {"name": name, "path": name, "command": name}
-    about["file"] = values.get("file", "")
-    about["wanted"] = _branch(values.get("condition", ""))
-    return about
-
-
-def _branch(condition: str) -> str:
-    """The branch of the first driver that is enough: "570" for cuda>=12.8, "535" for driver>=535."""
-    if named_driver := re.search(r"driver\s*>=?\s*(\d+)", condition):
-        return named_driver[1]
-    wanted = _wanted_cuda(condition)
-    driver = shipped_driver(wanted) if wanted else None
-    return driver.split(".")[0] if driver else str(LEAST_KNOWN)
-
-
-def _wanted_cuda(condition: str) -> tuple[int, int] | None:
-    found = re.search(r"cuda\s*>=?\s*(\d+)\.(\d+)", condition)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def _said(start: Start) -> str:
-    """The words; of very many those at the end, too, which mostly name the reason."""
-    words = start.words
-    return words if len(words) <= MOST_SAID else f"{words[: MOST_SAID // 2]} … {words[-MOST_SAID // 2 :]}"
+    return problem.found(said(case.start) or "the engine said nothing", values, confidence=Confidence.UNKNOWN)

@@ -74,6 +74,24 @@ ROOTLESS = Problem(
     references=("https://github.com/NVIDIA-ISAAC-ROS/isaac_ros_visual_slam/issues/132",),
 )
 
+RULES_REFUSED = Problem(
+    id="container-device-rules-refused",
+    title="NVIDIA's toolkit may not write the GPU's device rules",
+    why="The kernel forbids it to change the container's cgroup, although Docker runs as root: Docker itself is in a container "
+    "(LXC, Docker in Docker) whose rights are limited.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("See whether Docker runs in a container: anything but none", "systemd-detect-virt --container; cat /proc/1/cgroup"),
+        Fix(
+            "Tell the toolkit not to write device rules: the outer container's rules count",
+            "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
+            verify=RUN,
+        ),
+        Fix("Upgrade nvidia-container-toolkit and libnvidia-container1 to the newest, as NVIDIA's guide describes", verify=RUN),
+    ),
+    references=("https://github.com/gpustack/gpustack/issues/391",),
+)
+
 NO_CGROUPS = Problem(
     id="no-cgroups-breaks-root-docker",
     title="The container toolkit gives no device rules, but this Docker needs them",
