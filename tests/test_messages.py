@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -24,6 +25,7 @@ from gpudoctor.knowledge import literals, messages
 from gpudoctor.model import Status
 
 SHORTEST_ANCHOR = 6
+LONGEST_PATTERN = 80  # of one with several alternatives, before each has a line of its own
 rows = each("row", messages.messages(), ids=lambda row: row.id)
 EVERY = {topic: table.messages for topic, table in messages.tables().items()}
 IN_ORDER = [row for check in messages.IN_ORDER for row in messages.messages(check)]
@@ -143,8 +145,23 @@ def test_a_fix_may_have_a_command_for_each_platform() -> None:
     assert (conda.on, conda.recipe) == (("conda",), "")
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_long_pattern_has_a_line_for_each_alternative(file: Path) -> None:
+    """Where they stand at its top, and not within a group."""
+    patterns = {row["id"]: row["pattern"] for row in read(file)["messages"]}
+    long = {id: pattern for id, pattern in patterns.items() if isinstance(pattern, str) and len(pattern) > LONGEST_PATTERN}
+    assert not [id for id, pattern in long.items() if has_alternatives(pattern)]
+
+
 def read(file: Path) -> Any:
     return yaml.load(file.read_bytes(), yaml.CSafeLoader)
+
+
+def has_alternatives(pattern: str) -> bool:
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "", pattern)
+    while (shorter := re.sub(r"\([^()]*\)", "", plain)) != plain:
+        plain = shorter
+    return "|" in plain
 
 
 def test_a_part_means_the_same_in_every_table() -> None:
