@@ -9,27 +9,56 @@ from typing import Any
 
 # What wraps the words that matter: by whom and at which step they were passed on.
 _WRAPPERS = re.compile(
-    r"(?m:^\S*docker(?:-current)?: |^Error: |^ERROR: (?:for \S+ +)?|^FATA\[\d+\] |^FATAL: )"
-    r"|Error response from daemon: |Unable to find image '[^']*' locally\s+|(?i:oci runtime error: )"
-    r"|Cannot (?:start|create) (?:container for )?service \S+: (?:: )?|rpc error: code = \w+ desc = "
-    r"|failed to (?:create|start) (?:containerd )?(?:shim )?task(?: for container)?: |failed to create shim: "
-    r"|OCI runtime create failed: |Failed to initialize: unable to resolve docker endpoint: "
-    r"|unable to retrieve OCI runtime error \([^)]*\): |\S* did not terminate succ?ess?fully: (?:exit status \d+: )?"
-    r"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR: )?|unable to start container \"[0-9a-f]+\": "
-    r"|\S*\b(?:runc|crun): (?=runc|crun|[A-Z])|(?:runc|crun) create failed: "
-    r"|unable to start container process: (?!exec)|error during container init: (?!exec)|(?:container|process)_linux\.go:\d+: "
-    r"|starting container process caused:?(?: \"?(?!\"?exec)|$)|container init caused:? \"?"
-    r"|(?:error running|Running|running) (?:prestart |createRuntime |createContainer |startContainer )?hook #?\d+"
-    r"(?::+ | caused:? \"?|(?= exit status))|error running hook: "
-    r"|\s*exit status \d+, stdout: ?, stderr: ?|exec command: \[[^\]]*\]\s*|Auto-detected mode as '(?:legacy|nvml|jit-cdi)'\s+"
-    r"|driver failed programming external connectivity on endpoint \S+ \(\w+\): |Error starting userland proxy: "
+    "|".join(
+        (
+            # the program that prints them
+            r"(?m:^\S*docker(?:-current)?: |^Error: |^ERROR: (?:for \S+ +)?|^FATA\[\d+\] |^FATAL: )",
+            r"Error response from daemon: ",
+            r"Unable to find image '[^']*' locally\s+",
+            r"(?i:oci runtime error: )",
+            r"Cannot (?:start|create) (?:container for )?service \S+: (?:: )?",
+            r"rpc error: code = \w+ desc = ",
+            r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR: )?",
+            # the engine's steps
+            r"failed to (?:create|start) (?:containerd )?(?:shim )?task(?: for container)?: ",
+            r"failed to create shim: ",
+            r"OCI runtime create failed: ",
+            r"Failed to initialize: unable to resolve docker endpoint: ",
+            r"unable to retrieve OCI runtime error \([^)]*\): ",
+            r"\S* did not terminate succ?ess?fully: (?:exit status \d+: )?",
+            r"unable to start container \"[0-9a-f]+\": ",
+            r"driver failed programming external connectivity on endpoint \S+ \(\w+\): ",
+            r"Error starting userland proxy: ",
+            # the runtime's
+            r"\S*\b(?:runc|crun): (?=runc|crun|[A-Z])",
+            r"(?:runc|crun) create failed: ",
+            r"unable to start container process: (?!exec)",
+            r"error during container init: (?!exec)",
+            r"(?:container|process)_linux\.go:\d+: ",
+            r"starting container process caused:?(?: \"?(?!\"?exec)|$)",
+            r"container init caused:? \"?",
+            # the hooks'
+            r"(?:error running|Running|running) (?:prestart |createRuntime |createContainer |startContainer )?hook #?\d+"
+            r"(?::+ | caused:? \"?|(?= exit status))",
+            r"error running hook: ",
+            r"\s*exit status \d+, stdout: ?, stderr: ?",
+            r"exec command: \[[^\]]*\]\s*",
+            r"Auto-detected mode as '(?:legacy|nvml|jit-cdi)'\s+",
+        )
+    )
 )
-_ENDINGS = re.compile(
-    r"(?:\s*(?:Run 'docker run --help' for more information|See 'docker run --help'\.?|(?m:^Error: failed to start "
-    r"containers: .*)"
-    r"|(?m:^ERROR: Encountered errors while bringing up the project\.)|: OCI runtime error"
-    r"|: OCI (?:permission denied|runtime attempted to invoke a command that was not found)|: unknown\.?)|\n[\s\"]*|\"{2,}\s*)$"
+_LAST_WORDS = "|".join(
+    (
+        r"Run 'docker run --help' for more information",
+        r"See 'docker run --help'\.?",
+        r"(?m:^Error: failed to start containers: .*)",
+        r"(?m:^ERROR: Encountered errors while bringing up the project\.)",
+        r": OCI runtime error",
+        r": OCI (?:permission denied|runtime attempted to invoke a command that was not found)",
+        r": unknown\.?",
+    )
 )
+_ENDINGS = re.compile(rf"(?:\s*(?:{_LAST_WORDS})|\n[\s\"]*|\"{{2,}}\s*)$")
 # What engines write in the form of their logs: with an escaped text, and remarks beside the error.
 _JSON = re.compile(r'\{[^{}]*"msg"\s*:\s*"((?:[^"\\]|\\.)*)"[^{}]*\}')
 _LOGGED = re.compile(r'time="[^"]*" level=(\w+) msg="((?:[^"\\]|\\.)*)"(?: \w+=\S+)*')

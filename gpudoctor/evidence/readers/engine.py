@@ -11,44 +11,104 @@ from gpudoctor.facts.container_start import start_of
 from gpudoctor.model import Reply
 
 COMMAND = re.compile(
-    r"(?:^|[\s$#>`])(?P<engine>docker|podman|nvidia-docker|nerdctl) (?:--?\S+ )*?(?P<verb>(?:container )?(?:run|create|start)\b"
-    r"|compose (?:-\S+ \S+ )*(?:up|run|start)\b)(?P<rest>.*)|(?:^|[\s$#>])docker-compose (?:-\S+ \S+ )*(?:up|run|start)\b"
+    r"""
+    (?:^|[\s$#>`])(?P<engine>docker|podman|nvidia-docker|nerdctl)\ (?:--?\S+\ )*?
+    (?P<verb>
+        (?:container\ )?(?:run|create|start)\b
+        |compose\ (?:-\S+\ \S+\ )*(?:up|run|start)\b
+    )
+    (?P<rest>.*)
+    |(?:^|[\s$#>])docker-compose\ (?:-\S+\ \S+\ )*(?:up|run|start)\b
+    """,
+    re.VERBOSE,
 )
 # Only a container that does not start is told so.
-SURE = (
-    r"docker(?:-current)?: Error response from daemon: |OCI runtime (?:create failed|error|exec failed|attempted)"
-    r"|nvidia-container-cli(?:\.real)?: |failed to create (?:containerd )?(?:shim )?task|setting up CDI devices: "
-    r"|CDI device injection failed|could not select device driver|failed to start container \"?[0-9a-z-]+\"?: "
+SURE = "|".join(
+    (
+        r"docker(?:-current)?: Error response from daemon: ",
+        r"OCI runtime (?:create failed|error|exec failed|attempted)",
+        r"nvidia-container-cli(?:\.real)?: ",
+        r"failed to create (?:containerd )?(?:shim )?task",
+        r"setting up CDI devices: ",
+        r"CDI device injection failed",
+        r"could not select device driver",
+        r"failed to start container \"?[0-9a-z-]+\"?: ",
+    )
+)
+# What follows "Error: " where it is an engine's.
+OF_ENGINES = "|".join(
+    (
+        *("daemon", "docker", r"nvidia\.com/", "crun", "runc", "OCI", "CDI", "image not known", "container storage"),
+        *("statfs", "stat /dev", "hostPort", "seccomp profile", "Cannot start service", "netavark", "pasta", "slirp"),
+        *("writing blob", "declared as external", "unable to start container", "is not an absolute path"),
+    )
 )
 # Which engines say of other things, too: what stands behind them decides.
-OTHERS = (
-    r"(?:Error|ERROR|error|docker)(?: \w+)?: (?=.*(?:daemon|docker|nvidia\.com/|crun|runc|OCI|CDI|image not known"
-    r"|container storage|statfs|stat /dev|hostPort|seccomp profile|Cannot start service|netavark|pasta|slirp|writing blob"
-    r"|declared as external|unable to start container|is not an absolute path))"
-    r"|Error response from daemon: (?!No such container)|Cannot connect to the Docker daemon"
-    r"|permission denied while trying to connect to the Docker|error during connect: |failed to connect to the docker API"
-    r"|(?:FATA|ERRO)\[\d+\] |time=\"[^\"]*\" level=(?:fatal|error) msg="
-    r"|container_linux\.go:\d+: |exec /\S+: (?:no such file|exec format error)|network \S+ declared as external"
-    r"|invalid argument \"[^\"]*\" for \"[^\"]*\" flag|Unable to find image '[^']*' locally|unresolvable CDI devices"
-    r"|container: failed to start|unknown or invalid runtime name|Unknown runtime specified|context \S+ not found"
+OTHERS = "|".join(
+    (
+        rf"(?:Error|ERROR|error|docker)(?: \w+)?: (?=.*(?:{OF_ENGINES}))",
+        r"Error response from daemon: (?!No such container)",
+        r"Cannot connect to the Docker daemon",
+        r"permission denied while trying to connect to the Docker",
+        r"error during connect: ",
+        r"failed to connect to the docker API",
+        r"(?:FATA|ERRO)\[\d+\] ",
+        r"time=\"[^\"]*\" level=(?:fatal|error) msg=",
+        r"container_linux\.go:\d+: ",
+        r"exec /\S+: (?:no such file|exec format error)",
+        r"network \S+ declared as external",
+        r"invalid argument \"[^\"]*\" for \"[^\"]*\" flag",
+        r"Unable to find image '[^']*' locally",
+        r"unresolvable CDI devices",
+        r"container: failed to start",
+        r"unknown or invalid runtime name",
+        r"Unknown runtime specified",
+        r"context \S+ not found",
+    )
 )
 ERROR = re.compile(f"(?P<before>(?:Error: |ERROR: (?:for \\S+ +)?)*)(?:(?P<sure>{SURE})|(?P<other>{OTHERS}))")
 OTHER_PROGRAMS = re.compile(r"\s*(?:at |File \"|Traceback|\w+(?:Error|Exception): )")
-BEGINS = re.compile(f"{COMMAND.pattern}|{ERROR.pattern}")
+BEGINS = re.compile(f"(?x:{COMMAND.pattern})|{ERROR.pattern}")
 ENDS = re.compile(
-    r"^\s*$|^(?:\(\S+\) )?(?:[\w.-]+@[\w.-]+[ :~]|\S{0,80}[$#❯](?:\s|$)|\[[^\]]{1,80}\][$#] )|^PS [A-Z]:|^[➜❯] "
-    r"|^Traceback |^```|^\s+(?:Normal|Warning) +[A-Z]\w+ "
-    r"|^(?:Run|See) 'docker|^NAME +|^Events:|^\[ *\d+\.\d{3,}\] |^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
+    "|".join(
+        (
+            r"^\s*$",
+            # prompts
+            r"^(?:\(\S+\) )?(?:[\w.-]+@[\w.-]+[ :~]|\S{0,80}[$#❯](?:\s|$)|\[[^\]]{1,80}\][$#] )",
+            r"^PS [A-Z]:",
+            r"^[➜❯] ",
+            # other texts that may follow
+            r"^Traceback ",
+            r"^```",
+            r"^\s+(?:Normal|Warning) +[A-Z]\w+ ",
+            r"^(?:Run|See) 'docker",
+            r"^NAME +",
+            r"^Events:",
+            r"^\[ *\d+\.\d{3,}\] ",
+            r"^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] ",
+        )
+    )
 )
 # What Podman says only, also where its command is called docker.
-OF_PODMAN = re.compile(r"Emulate Docker CLI using podman|Error: setting up CDI devices: |netavark: |level=\w+ msg=\"podman ")
+OF_PODMAN = re.compile(
+    "|".join(
+        (
+            r"Emulate Docker CLI using podman",
+            r"Error: setting up CDI devices: ",
+            r"netavark: ",
+            r"level=\w+ msg=\"podman ",
+        )
+    )
+)
 MOST_LINES, MOST_SAID = 40, 15  # of a block, and of the message in it
 # Options of `run` that take a value as the next word, so that it is not the image.
-TAKE_A_VALUE = re.compile(
-    r"-(?:[evpwuhlmc]|it?[evpwuh])|--(?:gpus|device|runtime|env|env-file|volume|mount|name|network|net|ipc|pid|shm-size|ulimit"
-    r"|user|workdir|entrypoint|publish|memory|cpus|security-opt|hostname|label|restart|add-host|cap-add|cap-drop|group-add"
-    r"|platform|log-driver|log-opt|tmpfs|userns|cgroupns|cgroup-parent|hooks-dir|annotation|pull|expose|dns|link|storage-opt)"
+LONG_OPTIONS = (
+    *("gpus", "device", "runtime", "env", "env-file", "volume", "mount", "name", "network", "net", "ipc", "pid", "shm-size"),
+    *("ulimit", "user", "workdir", "entrypoint", "publish", "memory", "cpus", "security-opt", "hostname", "label", "restart"),
+    *("add-host", "cap-add", "cap-drop", "group-add", "platform", "log-driver", "log-opt", "tmpfs", "userns", "cgroupns"),
+    *("cgroup-parent", "hooks-dir", "annotation", "pull", "expose", "dns", "link", "storage-opt"),
 )
+TAKE_A_VALUE = re.compile(rf"-(?:[evpwuhlmc]|it?[evpwuh])|--(?:{'|'.join(LONG_OPTIONS)})")
 
 
 def read(text: str) -> dict[str, Reply] | None:
