@@ -40,7 +40,7 @@ OF_ENGINES = "|".join(
     (
         *("daemon", "docker", r"nvidia\.com/", "crun", "runc", "OCI", "CDI", "image not known", "container storage"),
         *("statfs", "stat /dev", "hostPort", "seccomp profile", "Cannot start service", "netavark", "pasta", "slirp"),
-        *("writing blob", "declared as external", "unable to start container", "is not an absolute path"),
+        *("mount program", "writing blob", "declared as external", "unable to start container", "is not an absolute path"),
     )
 )
 # Which engines say of other things, too: what stands behind them decides.
@@ -232,6 +232,8 @@ READER = Reader(
             "Cannot start service",
             "netavark",
             "pasta failed",
+            "could not find pasta",
+            "using mount program",
             "writing blob",
             "declared as external",
             "unable to start container",
