@@ -79,7 +79,7 @@ def _problem(problem: Problem, finders: list[Check]) -> Iterator[str]:
     yield _escaped(problem.why)
     yield ""
     yield from _fixes(problem)
-    said = [message for message in messages.messages() if problem.id in (message.problem, *message.causes)]
+    said = [message for message in messages.explained() if problem.id in (message.problem, *message.causes)]
     if said:
         yield "## Messages"
         yield ""
@@ -134,7 +134,8 @@ def _lines_of(said: Iterable[Message]) -> Iterator[str]:
         if found:
             start = sample.rfind("\n", 0, found.start()) + 1
             end = sample.find("\n", found.end())
-            yield sample[start : end if end >= 0 else None].strip()[:LONGEST_MESSAGE]
+            line = sample[start : end if end >= 0 else None]
+            yield (line if len(line) <= LONGEST_MESSAGE else line[found.start() - start :]).strip()[:LONGEST_MESSAGE]
 
 
 def _checks(checks: Iterable[Check]) -> Iterator[str]:

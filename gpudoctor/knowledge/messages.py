@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -27,6 +27,8 @@ IN_ORDER = {
     "toolchain-ladder": ("compilers",),
 }
 """Check -> the tables that it alone reads, in the order in which they are searched: the first row that matches counts."""
+EXPLAINED = (TEXTS, "container-start")
+"""Whose messages `gpudoctor explain` recognises. What compilers say is in a text judged by the rows of texts."""
 
 _NAMED = re.compile(r"(?<!\?P)<(\w+)>")
 
@@ -182,6 +184,10 @@ def messages(check: str = TEXTS) -> tuple[Message, ...]:
     return tuple(message for topic in topics(check) for message in table(topic).messages)
 
 
+def explained() -> Iterator[Message]:
+    return (message for check in EXPLAINED for message in messages(check))
+
+
 def first(check: str, text: str) -> Message | None:
     """The first row of a check's tables that matches."""
     return next((message for message in messages(check) if message.regex.search(text)), None)
@@ -204,7 +210,7 @@ def with_words(text: str) -> list[tuple[str, str]]:
     if len(words) < LEAST_WORDS:
         return []
     found: dict[str, str] = {}
-    for message in messages():
+    for message in explained():
         for line in (line.strip() for sample in message.samples for line in sample.splitlines()):
             if words in line.lower() and len(line) < len(found.get(message.problem, "x" * LONGEST_LINE)):
                 found[message.problem] = line

@@ -63,6 +63,6 @@ def _words_of(problems: tuple[str, ...]) -> frozenset[str]:
         texts += [problem.id, problem.title, problem.why]
         texts += [text for fix in problem.fixes for text in (fix.title, fix.command, fix.verify)]
     texts += [gpu.name for gpu in gpus.gpus()]
-    for message in messages.messages():
+    for message in (message for table in messages.tables().values() for message in table.messages):
         texts += [_SIGNS.sub(r" \1", pattern) for pattern in (message.pattern, message.over, message.unless)]
     return frozenset(re.findall(r"[a-z0-9]+", " ".join(texts).lower()))
