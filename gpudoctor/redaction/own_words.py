@@ -10,10 +10,15 @@ from gpudoctor import folders
 from gpudoctor.errors import UserError
 
 LEAST_CHARACTERS = 2
-_NOT_SAID = re.compile(  # remarks, addresses, examples
-    r'''^\s*"""[\s\S]*?"""|(?:^|\s)# .*|^ +\S+ https?://\S+|https?://\S+'''
-    r"|^ +(?:samples|never):.*(?:\n +- .*)*|^ +(?:source|known|id): .*",
-    re.MULTILINE,
+_NOT_SAID = re.compile(
+    r'''
+    ^\s*"""(?![\s,.)])[\s\S]*?"""               # a docstring; quotes that end a text stand before one of these
+    | (?:^|\s)\#\ .*                            # a remark
+    | ^\ +\S+\ https?://\S+ | https?://\S+
+    | ^\ +(?:samples|never):.*(?:\n\ +-\ .*)*
+    | ^\ +(?:source|known|id):\ .*
+    ''',
+    re.MULTILINE | re.VERBOSE,
 )
 _SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".json")
 
