@@ -14,49 +14,112 @@ from gpudoctor.redaction.tokens import Tokens
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _V4 = re.compile(
-    r"(?:(?<![\w.])|(?<=%2F)|(?<=[a-z]_))(?<!\.-)(\d{1,3}(?:\.\d{1,3}){3})"
-    r"(?![A-Za-z0-9]|_(?![\dA-Za-z])|\.\d|\.post|-(?!\d{1,3}\.\d)\w)"
+    r"""
+    (?: (?<![\w.]) | (?<=%2F) | (?<=[a-z]_) )(?<!\.-)
+    ( \d{1,3}(?:\.\d{1,3}){3} )
+    (?! [A-Za-z0-9] | _(?![\dA-Za-z]) | \.\d | \.post | -(?!\d{1,3}\.\d)\w )
+    """,
+    re.VERBOSE,
 )
 _V6 = re.compile(
-    r"(?:(?<![\w:.])|(?<=%5B)|(?<=%5b))((?:[A-Za-z][\w.-]*:)??)((?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?)"
-    r"(?!\w|:[\w:]|\.\d)"
+    r"""
+    (?: (?<![\w:.]) | (?<=%5B) | (?<=%5b) )
+    ( (?:[A-Za-z][\w.-]*:)?? )      # a word before it: "from:fe80::1"
+    ( (?:[0-9A-Fa-f]{0,4}:){2,7} (?: [0-9A-Fa-f]{1,4} | (?:\d{1,3}\.){3}\d{1,3} )? )
+    (?! \w | :[\w:] | \.\d )
+    """,
+    re.VERBOSE,
 )
-_BYTES = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2})+(?![\w-]|:\w)")
+_BYTES = re.compile(
+    r"(?<![\w:-]) [0-9A-Fa-f]{2} (?: ([:-])[0-9A-Fa-f]{2} ) (?: \1[0-9A-Fa-f]{2} )+ (?! [\w-] | :\w )",
+    re.VERBOSE,
+)
 _MAC_IN_NAME = re.compile(r"(?<![A-Za-z0-9])enx[0-9a-f]{12}(?![A-Za-z0-9])")
 _DOTTED_MAC = re.compile(r"(?<![\w.])(?=[\d.]*[a-f])[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}(?![\w.])")
-_SAID_MAC = re.compile(r"(?i)((?<![a-z])(?:hw|mac)[_ ]?(?:addr(?:ess)?)?[\"']?(?:\s?[=:]\s?| )[\"']?)([0-9a-f]{12})(?!\w)")
+_SAID_MAC = re.compile(
+    r"""
+    ( (?<![a-z])(?:hw|mac)[_ ]?(?:addr(?:ess)?)?["']? (?: \s?[=:]\s? | [ ] )["']? )
+    ( [0-9a-f]{12} )(?!\w)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _BYTE_LENGTHS = (6, 8, 14, 20)  # Ethernet, InfiniBand's GUID, the header of a frame, IP over InfiniBand
 _GUID = re.compile(r"(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])", re.IGNORECASE)
 _SAID_GUID = re.compile(
-    r"(?i)(?<![a-z])((?:node|port|system|sys|image|s|d|ib|peer)?[_ ]?gu?id[\w ]{0,40}[=:,]?\s*\"?)"
-    r"(0x[0-9a-f]{12,16}|[0-9a-f]{16})\b"
-    r"|(\b(?:Ca|Switch|Rt)\s*:?\s+(?:\d+\s+)?\"?|\b[HSR]-)((?:0x)?[0-9a-f]{16})\b"
+    r"""
+    (?<![a-z])( (?: node | port | system | sys | image | s | d | ib | peer )?[_ ]?gu?id[\w ]{0,40}[=:,]?\s*"? )
+    ( 0x[0-9a-f]{12,16} | [0-9a-f]{16} )\b
+    | ( \b(?:Ca|Switch|Rt)\s*:?\s+(?:\d+\s+)?"? | \b[HSR]- )( (?:0x)?[0-9a-f]{16} )\b     # ibnetdiscover, iblinkinfo
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-_LID = re.compile(r"(?i)(?<![a-z])((?:base|sm|s|d|port|peer|local|remote)?[_ ]?lid\s*[=:]?\s*)(0x[0-9a-f]+|\d+)\b")
+_LID = re.compile(
+    r"""
+    (?<![a-z])( (?: base | sm | s | d | port | peer | local | remote )?[_ ]?lid\s*[=:]?\s* )
+    ( 0x[0-9a-f]+ | \d+ )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _NO_ADDRESS = re.compile(r"0|127|255")
 
 # What stands before a version, and what before an address.
 _VERSION = re.compile(
-    r"(?i)(?:version|release|firmware|\bfw|driver|toolkit|sdk|nccl|kernel|linux|python|\bv|[=<>~!]=|\.so(?:\.\d+)?\.?|[-_+~]"
-    r"|\b(?:tensorrt|trt)[\w-]*"
-    r"|\b(?:lib|nvidia(?!\d)|cuda(?!-node)|cudnn|cu(?:blas|fft|file|pti|rand|solver|sparse|tensor)|nv(?:jitlink|rtc|tx|vm))[\w-]*)"
-    r"[\"'`]?[ \t]*(?:=>|[=:(|])?[ \t]*[\"'`]?$"
+    r"""
+    (?:
+        version | release | firmware | \bfw | driver | toolkit | sdk | nccl | kernel | linux | python | \bv
+        | [=<>~!]= | \.so(?:\.\d+)?\.? | [-_+~]
+        | \b(?:tensorrt|trt)[\w-]*
+        | \b(?:
+            lib | nvidia(?!\d) | cuda(?!-node) | cudnn
+            | cu(?:blas|fft|file|pti|rand|solver|sparse|tensor) | nv(?:jitlink|rtc|tx|vm)
+        )[\w-]*
+    )
+    ["'`]?[ \t]*(?: => | [=:(|] )?[ \t]*["'`]?$
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 # Whose versions have four parts: such a name a few words before.
-_LIBRARY = re.compile(r"(?i)(?:curand|cublas|cufft|cusolver|cusparse|cudnn|tensorrt|\btrt)[\w-]*\W+(?:[\w.]+\W+){0,3}$")
+_LIBRARY = re.compile(
+    r"(?: curand | cublas | cufft | cusolver | cusparse | cudnn | tensorrt | \btrt )[\w-]*\W+(?:[\w.]+\W+){0,3}$",
+    re.IGNORECASE | re.VERBOSE,
+)
 _ADDRESS = re.compile(
-    r"(?i)(?://|@|\[|%3A%2F%2F"
-    r"|(?:(?:\baddr|_addr|\bhost|_host|\brhost|\bconnect|\blisten|\bcoordinator|\bleader)\w*|\bping|\bssh"
-    r"|(?:\bip|_ip|(?-i:[a-z]IP))s?(?:v[46])?(?:_?addr\w*)?|\b(?:master|remote)(?:_?(?:addr|ip|host|node)\w*)?)(?:\W{1,3}|:\s+)"
-    r"|\binet6?\s|\baddress(?:es)? of\W{1,3}|\blogin: .{0,30} from "
-    r"|\b(?:peer|bind|via|src|broadcast|netmask|gateway|nameserver|dns|client|endpoint|lookup|tcp|udp|clientaddr)(?:\W{1,3}|:?\s+)"
-    r"|\b(?:connect\w*|bytes|reply|packets?|route\w*|login|ssh\w*|accepted \w+ for \S+) (?:from|to)\W{1,3})$"
+    r"""
+    (?:
+        // | @ | \[ | %3A%2F%2F
+        | (?:
+            (?: \baddr | _addr | \bhost | _host | \brhost | \bconnect | \blisten | \bcoordinator | \bleader )\w*
+            | \bping | \bssh
+            | (?: \bip | _ip | (?-i:[a-z]IP) )s?(?:v[46])?(?:_?addr\w*)?
+            | \b(?:master|remote)(?:_?(?:addr|ip|host|node)\w*)?
+        )(?: \W{1,3} | :\s+ )
+        | \binet6?\s
+        | \baddress(?:es)?\ of\W{1,3}
+        | \blogin:\ .{0,30}\ from[ ]
+        | \b(?:
+            peer | bind | via | src | broadcast | netmask | gateway | nameserver | dns | client | endpoint | lookup
+            | tcp | udp | clientaddr
+        )(?: \W{1,3} | :?\s+ )
+        | \b(?:
+            connect\w* | bytes | reply | packets? | route\w* | login | ssh\w* | accepted\ \w+\ for\ \S+
+        )\ (?:from|to)\W{1,3}
+    )$
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _OF_REQUEST = re.compile(r" - \S+ \[\d|\s+\| (?:GET|HEAD|POST|PUT|DELETE)\b| port \d")  # an access log; an address and its port
 _PORT_OR_PREFIX = re.compile(r":\d{2,5}(?!\d)|/\d{1,2}(?![\d.])|<\d+>|\]:\d")
 # `pip list`, `dpkg -l`: a name, and its version.
 _LISTED = re.compile(r"^\s*(?:ii\s+[A-Za-z][\w.+:-]*\s+|[A-Za-z][\w.+-]*[A-Za-z.+-]\s{2,})$")
-_NEVER_A_VERSION = re.compile(r"192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.")
+_NEVER_A_VERSION = re.compile(
+    r"""
+    192\.168\.
+    | 172\.(?: 1[6-9] | 2\d | 3[01] )\.
+    | 169\.254\.
+    | 100\.(?: 6[4-9] | [7-9]\d | 1[01]\d | 12[0-7] )\.
+    """,
+    re.VERBOSE,
+)
 _LARGEST_MAJOR_VERSION = 20
 _AFTER = 24
 _BEFORE = 40  # characters in which an address or a version announces itself

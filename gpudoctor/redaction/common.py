@@ -11,8 +11,17 @@ from gpudoctor.redaction.vocabulary import PATH_WORDS
 SHORTEST = 3
 _SIGNS = re.compile(r"\\[A-Za-z]|\[[A-Z]?([a-z])\]|\(\?[a-zA-Z:!<=]+")  # of a pattern; [Dd]etected is detected
 _FORMS = re.compile(
-    r"(?i)\d+(?:[-_.]\d+)?|(?:gpu|cpu|node|host|server|machine|box|pc|desktop|laptop|workstation|cuda|nvidia|nv|rtx|a|h|b|l|v|p|t|card|rank|worker|job|step|core|numa"
-    r"|eth|ib|mlx|render|port|link|lane|slot|user|admin|test|guest|login|head|master|compute|cluster|vm|ct|w|n|srv|hpc)[-_]?\d*"
+    r"""
+    \d+(?:[-_.]\d+)?
+    | (?:
+        gpu | cpu | node | host | server | machine | box | pc | desktop | laptop | workstation
+        | cuda | nvidia | nv | rtx | a | h | b | l | v | p | t | card
+        | rank | worker | job | step | core | numa
+        | eth | ib | mlx | render | port | link | lane
+        | slot | user | admin | test | guest | login | head | master | compute | cluster | vm | ct | w | n | srv | hpc
+    )[-_]?\d*
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _ACCOUNTS_TEXT = """
     root admin administrator user users ubuntu debian fedora centos rocky ec2-user azureuser opc vagrant docker nvidia jovyan

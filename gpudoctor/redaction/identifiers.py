@@ -9,24 +9,59 @@ from gpudoctor.redaction.tokens import Tokens, is_token
 _HEX = r"[0-9a-fA-F]"
 _UUID = rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}"
 _GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID})(?!{_HEX})")
-_PART_OF_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-(?=[a-f-]*\d)({_HEX}{{4,8}}(?:-{_HEX}{{0,4}}){{0,4}})(?![\w-])")
+_PART_OF_GPU = re.compile(
+    rf"""
+    (?<![A-Za-z0-9])( (?:MIG-)?GPU | MIG )-
+    (?=[a-f-]*\d)( {_HEX}{{4,8}}(?:-{_HEX}{{0,4}}){{0,4}} )(?![\w-])
+    """,
+    re.VERBOSE,
+)
 _ANY_PART = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_HEX}[0-9a-fA-F-]{{0,34}})(?![\w-])")
 _PLAIN = re.compile(rf"(?<![A-Za-z0-9])({_UUID})(?![A-Za-z0-9])")
 _OF_POD = re.compile(rf"(?<=pod){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?!{_HEX})")
 _CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!sha256[:= ])(?<!Got {8})[0-9a-f]{64}(?![0-9A-Za-z]|  \S)")
-_SHORT_CONTAINER = re.compile(r"(?i)(\bcontainers?(?:[ _]id)?[\s:=/\"'-]{1,3})(?=[a-f]*\d)([0-9a-f]{12})(?![0-9a-z])")
-_MACHINE = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{32}|[0-9a-f]{56}|(?=\d*[A-F])[0-9A-F]{32})(?![0-9A-Za-z]|  \S)")
+_SHORT_CONTAINER = re.compile(
+    r"""
+    ( \bcontainers?(?:[ _]id)?[\s:=/"'-]{1,3} )
+    (?=[a-f]*\d)( [0-9a-f]{12} )(?![0-9a-z])
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_MACHINE = re.compile(
+    r"""
+    (?<![0-9A-Za-z])
+    (?: [0-9a-f]{32} | [0-9a-f]{56} | (?=\d*[A-F])[0-9A-F]{32} )
+    (?! [0-9A-Za-z] | \ \ \S )      # md5sum and sha224sum print a file's name after two spaces
+    """,
+    re.VERBOSE,
+)
 _SERIAL = re.compile(
-    r"(?i)((?<![a-z])(?:(?:id_|product_|board_|chassis_)?s(?:erial|/?n)(?:[ _-]?(?:number|num|no\.?|short))?"
-    r"|(?:service|asset|chassis)[ _]tag)[\"']?"
-    r"(?:\s*[:=]\s*|>)[\"']?)([A-Za-z0-9][\w.-]{3,})"
+    r"""
+    (
+        (?<![a-z])
+        (?:
+            (?: id_ | product_ | board_ | chassis_ )?s(?: erial | /?n )(?: [ _-]?(?: number | num | no\.? | short ) )?
+            | (?:service|asset|chassis)[ _]tag
+        )["']?
+        (?: \s*[:=]\s* | > )["']?
+    )
+    ( [A-Za-z0-9][\w.-]{3,} )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _BARE_SERIAL = re.compile(r"((?:\b|_)[Ss]erial[ #]|\bS/N )(?=[A-Z]*\d)([A-Z0-9]{8,})(?![\w-])")
 # Of disks, of instances in clouds (where an account is in the name, too), of file systems of Windows.
 _NAMED = re.compile(
-    r"(?<![\w-])((?:wwn-0x|eui\.|naa\.)[0-9a-f]{16,32}|i-(?:[0-9a-f]{8}|[0-9a-f]{17})|arn:aws[\w-]*:[\w:/.*-]+|(?<=UUID=)[0-9A-F]{4}-[0-9A-F]{4}"
-    r"|S-1-5-21(?:-\d+){3,4}|iqn\.\d{4}-\d\d\.[\w.:-]+|nqn\.\d{4}-\d\d\.[\w.:-]+)"
-    r"(?![\w-])"
+    r"""
+    (?<![\w-])(
+        (?: wwn-0x | eui\. | naa\. )[0-9a-f]{16,32}                     # disks
+        | i-(?: [0-9a-f]{8} | [0-9a-f]{17} ) | arn:aws[\w-]*:[\w:/.*-]+  # AWS
+        | (?<=UUID=)[0-9A-F]{4}-[0-9A-F]{4}                             # file systems of Windows
+        | S-1-5-21(?:-\d+){3,4}                                         # its accounts
+        | iqn\.\d{4}-\d\d\.[\w.:-]+ | nqn\.\d{4}-\d\d\.[\w.:-]+          # iSCSI, NVMe over a network
+    )(?![\w-])
+    """,
+    re.VERBOSE,
 )
 _SIGNS_OF_NAMED = ("S-1-5-", "qn.", "wwn-", "eui.", "naa.", "i-", "arn:", "UUID=")
 _IN_ROW = re.compile(r"((?:NVIDIA|GPU-\d{8}|Tesla|Quadro)[^\n]*, )(\d{13})(?=,|$)")  # of nvidia-smi --query-gpu

@@ -24,8 +24,14 @@ _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
 _LISTED = re.compile(r"(?<![^, \t])[A-Za-z0-9][\w.-]*")  # nodes of a list, with or without :ranks
 # What Kubernetes, its networks and NVIDIA's operator are made of: everybody's cluster has them.
 _PUBLIC_PODS = re.compile(
-    r"(?:nvidia|gpu-(?:operator|feature-discovery)|node-feature-discovery|k8s-device-plugin|dcgm|kube|coredns|calico|cilium|flannel"
-    r"|etcd|network-operator|istio|cert-manager|metrics-server|local-path|longhorn|rook-ceph|volcano|kubeflow|ray-system)(?:-.*)?"
+    r"""
+    (?:
+        nvidia | gpu-(?:operator|feature-discovery) | node-feature-discovery | k8s-device-plugin | dcgm
+        | kube | coredns | calico | cilium | flannel | etcd | network-operator | istio | cert-manager | metrics-server
+        | local-path | longhorn | rook-ceph | volcano | kubeflow | ray-system
+    )(?:-.*)?
+    """,
+    re.VERBOSE,
 )
 
 

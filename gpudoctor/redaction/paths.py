@@ -20,9 +20,14 @@ from gpudoctor.redaction.vocabulary import (
     SPLIT_WORDS,
 )
 
+_NO_NAME = r"/*?\s\"'():,;<>|&="
 HOMES = re.compile(
-    r"(?:^|/)(?:home\d*|homes|Users|run/media)/(?!(?:shared|Shared|Public)(?:/|$))"
-    r"([^/*?\s\"'():,;<>|&=]+(?: [A-Z][^/*?\s\"'():,;<>|&=]*(?=/| [A-Z]|$))*)"
+    rf"""
+    (?:^|/)(?: home\d* | homes | Users | run/media )/
+    (?!(?:shared|Shared|Public)(?:/|$))
+    ( [^{_NO_NAME}]+ (?:\ [A-Z][^{_NO_NAME}]*(?= / | \ [A-Z] | $ ))* )      # a user of Windows may have a first name, too
+    """,
+    re.VERBOSE,
 )
 _ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d+))+$")
 _SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # whoever built the program left them

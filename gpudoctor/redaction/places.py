@@ -12,37 +12,65 @@ _END = r"\s\"'`<>|;,(){}\\"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 # Last labels that are hardly ever the end of a name in a program; the others can be.
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
-_UNSURE = (
-    "local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab|net|io|ai|dev|cloud|tech|at|be|it|no|gr|hu|il|us"
-    "|xyz|ie|nz|mx|science|systems|arpa|priv|intern"
-)
+_UNSURE_TEXT = """
+    local lan internal corp intranet home localdomain private cluster hpc lab net io ai dev cloud tech at be it no gr hu il us
+    xyz ie nz mx science systems arpa priv intern
+"""
+_UNSURE = "|".join(_UNSURE_TEXT.split())
 _OF_PROGRAMS = frozenset(
     {"self", "cls", "threading", "model", "module", "encoder", "decoder", "trainer", "args", "cfg", "logger"}
 )
 _INSIDE = "corp|internal|lan|local|intranet"
-_REGISTRY = (
-    rf"(?:{_LABEL}\.)+(?:{_SURE}|{_INSIDE})|(?:{_LABEL}\.){{2,}}(?:{_UNSURE})|[a-z][a-z0-9-]*(?=:\d{{4,5}}/[a-z])"
-    r"|(?:docker|nvcr|ghcr|quay|gcr)\.io"
-)
-_PARTS = (
-    rf"(?P<url>\b[a-z][a-z0-9+.-]{{1,20}}://(?:<redacted:secret>@)?(?:\[[0-9A-Fa-f:.%]+\][^{_END}\]]*|[^{_END}\]]+))",
+_REGISTRY = rf"""
+    (?:{_LABEL}\.)+(?:{_SURE}|{_INSIDE})
+    | (?:{_LABEL}\.){{2,}}(?:{_UNSURE})
+    | [a-z][a-z0-9-]*(?=:\d{{4,5}}/[a-z])
+    | (?:docker|nvcr|ghcr|quay|gcr)\.io
+"""
+_PLACE = re.compile(
+    rf"""
+    (?P<url>
+        \b[a-z][a-z0-9+.-]{{1,20}}://(?:<redacted:secret>@)?
+        (?: \[[0-9A-Fa-f:.%]+\][^{_END}\]]* | [^{_END}\]]+ )
+    )
     # One path, which may have spaces, and no command line.
-    r"(?P<quote>[\"'`])(?P<quoted>(?!(?:[^\"'`\n]* )(?:--?[A-Za-z]|/|&&|\|\|))"
-    r"(?:~/|/)(?=[\w.])[^\"'`\n:;|<>{}]*/[^\"'`\n:;|<>{}]*)(?P=quote)",
-    rf"(?P<windows>(?<![A-Za-z0-9])[A-Za-z]:(?:\\\\?|/(?!/))(?:[^{_END}/:*?]+(?: [^{_END}/:*?]+)*(?:\\\\?|/))*"
-    rf"(?:(?:(?<=Users[\\/])|(?<=Users\\\\))[^{_END}/:*?]+(?: [A-Z][^{_END}/:*?]+)+|[^{_END}:*?]*))",
-    rf"(?P<share>(?<![\\\w])(?:\\\\|\\\\\\\\)[\w$.-]+(?:\\\\?[^{_END}:*?]+)+)",
-    rf"(?P<spaced>(?<![\w.])(?:/mnt/[a-z])?/Users/[^{_END}/]+(?: [A-Z][^{_END}/]*)+(?:/[^{_END}:=&\[\]]*|$))",
-    rf"(?P<path>(?:(?<![\w.~)\]}}<>/\\-])|(?<=[\s\d]>)|(?<=-[ILBF])|(?<=-isystem))(?:~[\w.-]*|\.{{1,2}}|\$\w+)?/(?![/^])[^{_END}:=&\[\]]+)",
-    rf"(?P<cut>(?<=\.\.\.)[\w.-]*/[^{_END}:=&\[\]]+)",
-    rf"(?P<image>(?<![\w/.@-])(?:{_REGISTRY})(?::\d{{2,5}})?/[\w./-]*\w(?::[\w.-]*\w)?)",
-    rf"(?<![\w./@+-])(?P<user>[A-Za-z_][\w.+-]*)@(?P<host>{_LABEL}(?:\.{_LABEL})*)(?![\w@])",
-    rf"(?P<domain>(?:(?<![\w.@/%-])|(?<=%40)|(?<=[=,\s\"'*]\.))(?:{_LABEL}\.)+(?:{_SURE}|(?P<unsure>{_UNSURE}))(?![\w(-]|\.\w))",
+    | (?P<quote>["'`])
+        (?P<quoted>
+            (?! (?:[^"'`\n]*[ ])(?: --?[A-Za-z] | / | && | \|\| ) )
+            (?: ~/ | / )(?=[\w.])[^"'`\n:;|<>{{}}]*/[^"'`\n:;|<>{{}}]*
+        )
+        (?P=quote)
+    | (?P<windows>
+        (?<![A-Za-z0-9])[A-Za-z]:(?: \\\\? | /(?!/) )
+        (?: [^{_END}/:*?]+(?:\ [^{_END}/:*?]+)*(?: \\\\? | / ) )*
+        (?: (?: (?<=Users[\\/]) | (?<=Users\\\\) )[^{_END}/:*?]+(?:\ [A-Z][^{_END}/:*?]+)+ | [^{_END}:*?]* )
+    )
+    | (?P<share> (?<![\\\w])(?: \\\\ | \\\\\\\\ )[\w$.-]+(?: \\\\?[^{_END}:*?]+ )+ )
+    | (?P<spaced> (?<![\w.])(?:/mnt/[a-z])?/Users/[^{_END}/]+(?:\ [A-Z][^{_END}/]*)+(?: /[^{_END}:=&\[\]]* | $ ) )
+    | (?P<path>
+        (?: (?<![\w.~)\]}}<>/\\-]) | (?<=[\s\d]>) | (?<=-[ILBF]) | (?<=-isystem) )
+        (?: ~[\w.-]* | \.{{1,2}} | \$\w+ )?/(?![/^])[^{_END}:=&\[\]]+
+    )
+    | (?P<cut> (?<=\.\.\.)[\w.-]*/[^{_END}:=&\[\]]+ )
+    | (?P<image> (?<![\w/.@-])(?: {_REGISTRY} )(?::\d{{2,5}})?/[\w./-]*\w(?::[\w.-]*\w)? )
+    | (?<![\w./@+-])(?P<user> [A-Za-z_][\w.+-]* )@(?P<host> {_LABEL}(?:\.{_LABEL})* )(?![\w@])
+    | (?P<domain>
+        (?: (?<![\w.@/%-]) | (?<=%40) | (?<=[=,\s"'*]\.) )
+        (?:{_LABEL}\.)+(?: {_SURE} | (?P<unsure> {_UNSURE} ) )(?! [\w(-] | \.\w )
+    )
+    """,
+    re.VERBOSE,
 )
-_PLACE = re.compile("|".join(_PARTS))
 _TELLING = re.compile(r"[/\\@]|[A-Za-z0-9]\.[a-z]{2}")
 _URL = re.compile(
-    r"(?P<scheme>[a-z0-9+.-]+://)(?P<user>[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:?#@]*)(?P<port>:\d+)?(?P<rest>.*)", re.DOTALL
+    r"""
+    (?P<scheme> [a-z0-9+.-]+:// )
+    (?P<user> [^/@]*@ )?
+    (?P<host> \[[^\]]*\] | [^/:?#@]* )
+    (?P<port> :\d+ )?
+    (?P<rest> .* )
+    """,
+    re.DOTALL | re.VERBOSE,
 )
 _BUILDERS_TEXT = """
     buildd mockbuild dvs-builder debian-kernel linux-kernel builder oe-user geeko sha256 Microsoft USER
@@ -51,13 +79,23 @@ _BUILDERS = frozenset(_BUILDERS_TEXT.split())
 _ENDS = ".,!?#$%…"  # of a sentence, or of a prompt
 # What stands behind an @ where no host does: a unit, a version, a symbol's library, a variable, a branch.
 _UNITS = re.compile(
-    r".*\.(?:service|slice|scope|socket|target|timer|mount)|sha256|v?\d+(?:\.\d+){0,2}|\d{4}-\d\d-\d\dT\d\d|lib[\w.+-]*\.so[\d.]*"
-    r"|plt|GOT\w*|0x[0-9a-f]+|(?:[A-Za-z]|self)(?:\.\w+)*"
+    r"""
+    .*\.(?: service | slice | scope | socket | target | timer | mount )     # a unit
+    | sha256 | v?\d+(?:\.\d+){0,2} | \d{4}-\d\d-\d\dT\d\d                   # a digest, a version, a time
+    | lib[\w.+-]*\.so[\d.]* | plt | GOT\w* | 0x[0-9a-f]+                    # a symbol's library or address
+    | (?:[A-Za-z]|self)(?:\.\w+)*                                           # a variable
+    """,
+    re.VERBOSE,
 )
 _BRANCHES = frozenset({"latest", "main", "master", "stable", "step", "cuda"})
 _PROMPT = re.compile(r":[~/]|[$%#]")
 _HERE = re.compile(
-    r"(?:localhost(?:\.localdomain)?|ip6-localhost|host\.docker\.internal|[\d.]+|registry-1\.docker\.io|nvidia\.com)"
+    r"""
+    (?:
+        localhost(?:\.localdomain)? | ip6-localhost | host\.docker\.internal | [\d.]+ | registry-1\.docker\.io | nvidia\.com
+    )
+    """,
+    re.VERBOSE,
 )
 _OF_ACCOUNTS = ("wandb.ai", "app.wandb.ai")  # whose paths name people and projects
 _COUNTRY = re.compile(r"(?:co|ac|com|edu|gov|go|or|ne|org|net)\.[a-z]{2}$")

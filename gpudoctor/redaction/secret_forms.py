@@ -6,88 +6,210 @@ import re
 
 # Forms that tell by themselves, by who gives them out.
 FORMS = re.compile(
-    r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|nvapi-[\w-]{16,}|sk-(?:[a-z]+-)*[A-Za-z0-9_-]{20,}|xox[abprs]-[\w-]{10,}|dckr_pat_[\w-]{16,}|pypi-[\w-]{30,}"
-    r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_[A-Za-z0-9]{30,}|wandb_v1_\w{20,}|eyJ[\w-]{8,}\.[\w-]{2,}\.[\w-]*"
-    r"|xapp-\d-[\w-]{10,}|r8_[A-Za-z0-9]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}|[srp]k_(?:live|test)_\w{10,}|tskey-[\w-]{16,}"
-    r"|AGE-SECRET-KEY-\w{10,}|MUNGE:[\w+/=]{8,}|SHA256:[A-Za-z0-9+/]{43}(?![A-Za-z0-9+/])|AAAA[A-Z][0-9A-Za-z]+[\w+/=]{20,}"
-    r"|MD5(?::[0-9a-f]{2}){16}|LS0tLS1CRUdJTi[\w+/=]+|eyJhdXRocyI6[\w+/=]+|(?:gsk|rpa|lin_api|api_org)_[A-Za-z0-9]{30,}"
-    r"|pplx-[A-Za-z0-9]{30,}|hvs\.\w{20,}|\d{8,10}:AA[\w-]{30,})"
-    r"|(?<![\w$])\$(?:[1567y]|2[aby])\$[^\s:$]+\$[^\s:]{10,}"
+    r"""
+    \b(?:
+        (?:AKIA|ASIA)[0-9A-Z]{16}                                                       # AWS
+        | hf_[A-Za-z0-9]{16,}                                                           # Hugging Face
+        | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}            # GitHub, GitLab
+        | nvapi-[\w-]{16,}                                                              # NVIDIA
+        | sk-(?:[a-z]+-)*[A-Za-z0-9_-]{20,}                                             # OpenAI, Anthropic
+        | xox[abprs]-[\w-]{10,}                                                         # Slack
+        | dckr_pat_[\w-]{16,} | pypi-[\w-]{30,}
+        | AIza[\w-]{30,} | ya29\.[\w-]{20,}                                             # Google
+        | npm_[A-Za-z0-9]{30,} | wandb_v1_\w{20,}
+        | eyJ[\w-]{8,}\.[\w-]{2,}\.[\w-]*                                               # a JSON web token
+        | xapp-\d-[\w-]{10,}                                                            # Slack
+        | r8_[A-Za-z0-9]{30,}                                                           # Replicate
+        | SG\.[\w-]{16,}\.[\w-]{16,}                                                    # SendGrid
+        | [srp]k_(?:live|test)_\w{10,}                                                  # Stripe
+        | tskey-[\w-]{16,}                                                              # Tailscale
+        | AGE-SECRET-KEY-\w{10,} | MUNGE:[\w+/=]{8,}
+        | SHA256:[A-Za-z0-9+/]{43}(?![A-Za-z0-9+/]) | AAAA[A-Z][0-9A-Za-z]+[\w+/=]{20,} # SSH
+        | MD5(?::[0-9a-f]{2}){16}
+        | LS0tLS1CRUdJTi[\w+/=]+ | eyJhdXRocyI6[\w+/=]+                                 # base64: a key in PEM, Docker's logins
+        | (?:gsk|rpa|lin_api|api_org)_[A-Za-z0-9]{30,} | pplx-[A-Za-z0-9]{30,}
+        | hvs\.\w{20,}                                                                  # Vault
+        | \d{8,10}:AA[\w-]{30,}                                                         # Telegram
+    )
+    | (?<![\w$])\$(?: [1567y] | 2[aby] )\$[^\s:$]+\$[^\s:]{10,}                         # /etc/shadow
+    """,
+    re.VERBOSE,
 )
 _STARTS_TEXT = """
     AKIA ASIA hf_ gh glpat nvapi sk- xox dckr pypi- AIza ya29 npm_ wandb_ eyJ xapp- r8_ SG. k_live k_test tskey- AGE- MUNGE:
     SHA256: AAAA MD5: LS0tLS1 gsk_ rpa_ lin_api_ api_org_ pplx- hvs. :AA $1$ $5$ $6$ $7$ $y$ $2
 """
 STARTS = tuple(_STARTS_TEXT.split())
-OF_LETTERS = r"AKIA|ASIA|hf_|gh[opsur]_|npm_|wandb_|AIza|AAAA|gsk_|rpa_|lin_api_|api_org_|_live_|_test_"
-"""Of those that may have no digit and no sign."""
-IN_URL = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]+(?=@)|(?<=://)[^/@\s:]{20,}(?=@)|(?<=:thin:)[^/@\s:]+/[^/@\s]+(?=@)")
-
-_QUOTE = r"(?:\\{0,3}[\"'`]{1,3}|&quot;|%22|[“”‘’])"
-_VALUE = r"(?:(?<=[\"'“])[^\"'“”\n]{3,}(?=[\"'”])|\"[^\"\n]{3,}\"|'[^'\n]{3,}'|[^\s\"'“”,;&<>{}()\[\]\\]{4,})"
-_KEYS = r"(?:access|private|secret|auth|license|account|api|wandb|hf|ngc|openai|anthropic)[_-]?key"
-_NAME = (
-    rf"(?:pass(?:word|wort|wd|phrase)|(?<![a-z])psk|[a-z]_pass|secret|credentials?|{_KEYS}"
-    r"|(?:api|auth|access|hf|hub|bearer|id|refresh|session|bot|git\w*|wandb|ngc|slack|registry|personal|join|bootstrap)"
-    r"[_-]?token|(?<![a-z])(?:token|auth|identitytoken))(?:_?(?:id|value))?"
-)
-_VARIABLE = r"\b[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|CREDENTIALS?|_AUTH|_PAT)(?:_[A-Z0-9_]+)?"
-_ARGUMENT = r"([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
-
-BESIDE = tuple(
-    map(
-        re.compile,
-        (
-            # URLs and headers.
-            r"(?i)(?<=[?&])((?:[\w-]*(?:token|secret|signature|key|password|sig|credential|code))=)([^&\s\"'<>]{4,})",
-            r"(?i)((?:token|secret|signature|key|password|sig|credential)%3D)([^&%\s\"'<>]{4,})",
-            r"(?i)\b((?:Bearer|Basic|Authorization[\"']?:(?: ?\w+)?|X-API-Key[\"']?:)(?: +|%20)[\"']?)([A-Za-z0-9+/=._~-]{8,})",
-            r"(?i)(\b(?:set-)?cookie:[ ]*)([^\s\"'][^\n\"']{3,})",
-            # Variables. A line of nothing else is one to its end, whatever signs are in it.
-            rf"(?i)(\bname[\"']?\s?[:=>]\s?[\"']?{_VARIABLE}(?:[\"']|</name>)?\W{{1,4}}value[\"']?\s?[:=>]\s?[\"']?)({_VALUE})",
-            rf"(?m)(^[ \t]*(?:export |- )?{_VARIABLE}=)([^\s\"']\S*)$",
-            rf"(\"{_VARIABLE}=)((?:[^\"\\\n]|\\.)+)(?=\")",
-            rf"({_VARIABLE}(?:=|: {{1,30}}(?=\S*\d)(?=\S{{8}})))(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&<>{{}}()\[\]\\]+)",
-            rf"(\b(?:setenv|ENV|ARG|set -\w+|-e|--env) {_VARIABLE} )(\S{{6,}})",
-            rf"([\"']{_VARIABLE}[\"'](?:\]\s?=|,|:)\s?[\"'])(?!value[\"'])([^\"'\n]+)(?=[\"'])",
-            # Options.
-            rf"(?i)((?<![\w-])--?(?=\w)[\w-]*(?:password|passwd|passphrase|requirepass|secret|token|credentials?|{_KEYS})"
-            rf"(?:[ =]|[\"'],\s?[\"']))(?!-)({_VALUE})",
-            rf"((?:\b(?:sshpass|mysql|mysqldump|(?:docker|podman|nerdctl|helm registry|az acr) login)\b[^|\n]{{0,400}}? -p ?"
-            rf"|\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?[^\s:\"']+:"
-            rf"|\bredis-cli\b[^|\n]{{0,400}}? -a |\bipmitool\b[^|\n]{{0,400}}? -P ))(?!\d+(?:\s|$)){_ARGUMENT}",
-            r"(?i)((?:(?:wandb|huggingface-cli|hf auth|ngc) login (?:--\S+ )*|\bapi key:?\s+|\blogin\(key=[\"']))([\w-]{16,})",
-            r"(\becho (?:-n )?[\"']?)([^\s\"'|]{4,})(?=[\"']? \| (?:sudo -S|\S+ login\b[^|\n]*--password-stdin))",
-            # Settings, code, tables, sentences.
-            r"(?im)(\blogin\s+\S+\s+password\s+|^[ \t]*password[ \t]+(?=\S+$))(\S{4,})",
-            rf"(?i)({_NAME}{_QUOTE}?(?:\s?(?:=>|[=:]|%3A|(?<=[\"']),)|\s{{2,4}}=)\s{{0,4}}\[?{_QUOTE}?)({_VALUE})",
-            rf"(?i)(<[\w:]*{_NAME}>)([^<\n]{{3,}})(?=</)",
-            rf"(?i)(\|\s*[\w ]{{0,20}}{_NAME}\s*\|\s*)([^\s|]{{4,}})(?=\s*\|)",
-            r"((?<![A-Za-z_])[Pp]wd\s?=\s?[\"']?)([^\s\"';,$~/%\\][^\s\"';,]{3,})",
-            r"(?i)(\bpass(?:word|phrase) (?:is|was):? [\"']?)((?=\S*\d)[^\s\"']{6,})",
-        ),
+OF_LETTERS = "|".join(
+    (
+        *("AKIA", "ASIA", "hf_", "gh[opsur]_", "npm_", "wandb_", "AIza", "AAAA"),
+        *("gsk_", "rpa_", "lin_api_", "api_org_", "_live_", "_test_"),
     )
 )
+"""Of those that may have no digit and no sign."""
+IN_URL = re.compile(
+    r"""
+    (?<=://)[^/@\s:]*:[^/@\s]+(?=@)
+    | (?<=://)[^/@\s:]{20,}(?=@)
+    | (?<=:thin:)[^/@\s:]+/[^/@\s]+(?=@)        # Oracle's JDBC
+    """,
+    re.VERBOSE,
+)
+
+_QUOTE = r"(?: \\{0,3}[\"'`]{1,3} | &quot; | %22 | [“”‘’] )"
+_VALUE = r"""(?:
+    (?<=["'“])[^"'“”\n]{3,}(?=["'”])
+    | "[^"\n]{3,}" | '[^'\n]{3,}'
+    | [^\s"'“”,;&<>{}()\[\]\\]{4,}
+)"""
+_KEYS = r"(?: access | private | secret | auth | license | account | api | wandb | hf | ngc | openai | anthropic )[_-]?key"
+_NAME = rf"""
+    (?:
+        pass(?:word|wort|wd|phrase) | (?<![a-z])psk | [a-z]_pass | secret | credentials? | {_KEYS}
+        | (?:
+            api | auth | access | hf | hub | bearer | id | refresh | session | bot | git\w* | wandb | ngc | slack | registry
+            | personal | join | bootstrap
+        )[_-]?token
+        | (?<![a-z])(?: token | auth | identitytoken )
+    )(?:_?(?:id|value))?
+"""
+_VARIABLE = r"""
+    \b[A-Z0-9_]*(?:
+        TOKEN | SECRET | PASSWORD | PASSWD | PASSPHRASE | _PASS | _PWD | _KEY | CREDENTIALS? | _AUTH | _PAT
+    )(?:_[A-Z0-9_]+)?
+"""
+_ARGUMENT = r"([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
+
+_BESIDE = (
+    # URLs and headers.
+    r"""(?i)
+    (?<=[?&])( (?: [\w-]*(?: token | secret | signature | key | password | sig | credential | code ) )= )
+    ( [^&\s"'<>]{4,} )
+    """,
+    r"""(?i)
+    ( (?: token | secret | signature | key | password | sig | credential )%3D )( [^&%\s"'<>]{4,} )
+    """,
+    r"""(?i)
+    \b( (?: Bearer | Basic | Authorization["']?:(?:\ ?\w+)? | X-API-Key["']?: )(?: \ + | %20 )["']? )
+    ( [A-Za-z0-9+/=._~-]{8,} )
+    """,
+    r"""(?i)
+    ( \b(?:set-)?cookie:[ ]* )( [^\s"'][^\n"']{3,} )
+    """,
+    # Variables. A line of nothing else is one to its end, whatever signs are in it.
+    rf"""(?i)
+    ( \bname["']?\s?[:=>]\s?["']?{_VARIABLE}(?: ["'] | </name> )?\W{{1,4}}value["']?\s?[:=>]\s?["']? )( {_VALUE} )
+    """,
+    rf"""(?m)
+    ( ^[ \t]*(?: export[ ] | -[ ] )?{_VARIABLE}= )( [^\s"']\S* )$
+    """,
+    rf"""
+    ( "{_VARIABLE}= )( (?: [^"\\\n] | \\. )+ )(?=")
+    """,
+    rf"""
+    ( {_VARIABLE}(?: = | :\ {{1,30}}(?=\S*\d)(?=\S{{8}}) ) )
+    ( "[^"\n]+" | '[^'\n]+' | [^\s"',;&<>{{}}()\[\]\\]+ )
+    """,
+    rf"""
+    ( \b(?: setenv | ENV | ARG | set\ -\w+ | -e | --env )\ {_VARIABLE}[ ] )( \S{{6,}} )
+    """,
+    rf"""
+    ( ["']{_VARIABLE}["'](?: \]\s?= | , | : )\s?["'] )(?!value["'])( [^"'\n]+ )(?=["'])
+    """,
+    # Options.
+    rf"""(?i)
+    (
+        (?<![\w-])--?(?=\w)
+        [\w-]*(?: password | passwd | passphrase | requirepass | secret | token | credentials? | {_KEYS} )
+        (?: [ =] | ["'],\s?["'] )
+    )(?!-)( {_VALUE} )
+    """,
+    rf"""
+    (
+        (?:
+            \b(?:
+                sshpass | mysql | mysqldump | (?: docker | podman | nerdctl | helm\ registry | az\ acr )\ login
+            )\b[^|\n]{{0,400}}?\ -p\ ?
+            | \bcurl\b[^|\n]{{0,400}}?\ (?: -u\ ? | --user[ =] )["']?[^\s:"']+:
+            | \bredis-cli\b[^|\n]{{0,400}}?\ -a[ ]
+            | \bipmitool\b[^|\n]{{0,400}}?\ -P[ ]
+        )
+    )(?!\d+(?:\s|$)){_ARGUMENT}
+    """,
+    r"""(?i)
+    (
+        (?:
+            (?: wandb | huggingface-cli | hf\ auth | ngc )\ login\ (?:--\S+\ )*
+            | \bapi\ key:?\s+
+            | \blogin\(key=["']
+        )
+    )( [\w-]{16,} )
+    """,
+    r"""
+    ( \becho\ (?:-n\ )?["']? )( [^\s"'|]{4,} )(?=["']?\ \|\ (?: sudo\ -S | \S+\ login\b[^|\n]*--password-stdin ))
+    """,
+    # Settings, code, tables, sentences.
+    r"""(?im)
+    ( \blogin\s+\S+\s+password\s+ | ^[ \t]*password[ \t]+(?=\S+$) )( \S{4,} )
+    """,
+    rf"""(?i)
+    ( {_NAME}{_QUOTE}?(?: \s?(?: => | [=:] | %3A | (?<=["']), ) | \s{{2,4}}= )\s{{0,4}}\[?{_QUOTE}? )( {_VALUE} )
+    """,
+    rf"""(?i)
+    ( <[\w:]*{_NAME}> )( [^<\n]{{3,}} )(?=</)
+    """,
+    rf"""(?i)
+    ( \|\s*[\w ]{{0,20}}{_NAME}\s*\|\s* )( [^\s|]{{4,}} )(?=\s*\|)
+    """,
+    r"""
+    ( (?<![A-Za-z_])[Pp]wd\s?=\s?["']? )( [^\s"';,$~/%\\][^\s"';,]{3,} )
+    """,
+    r"""(?i)
+    ( \bpass(?:word|phrase)\ (?:is|was):?\ ["']? )( (?=\S*\d)[^\s"']{6,} )
+    """,
+)
+BESIDE = tuple(re.compile(pattern, re.VERBOSE) for pattern in _BESIDE)
 """What stands before a secret, and the secret."""
 SIGNS = re.compile(
-    r"(?i)pass|secret|token|key|auth|credential|bearer|basic |login|_pat=|sig=|code=|cookie|pwd|psk|mysql|curl|redis|ipmi"
-    r"|sudo -s|%3d"
+    r"""
+    pass | secret | token | key | auth | credential | bearer | basic[ ] | login | _pat= | sig= | code= | cookie | pwd | psk
+    | mysql | curl | redis | ipmi | sudo\ -s | %3d
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 HARMLESS = re.compile(
-    r"(?i)[\"']?(?:\d{1,12}(?:\.\d+)?|none|null|nil|true|false|yes|no|removed|/(?:root|etc|home|run|var|usr|opt|tmp|proc|dev)/\S*"
-    r"|XID_\w+|present|required|missing|invalid|unset|empty|set|failed|errors?|<[^>]*>?|\*+|x{3,}|\.\.\.|string|optional\w*|str"
-    r"|int|unknown|type|default|denied|expired|unauthorized|authentication|authorization|information"
-    r"|(?:args|self|cfg|config|opts?|os|tokenizer|settings|ctx)\.\w+(?:\.\w+)*|<redacted:\w+>|\$(?:\{?[A-Za-z_]\w*\}?)?)[\"']?"
+    r"""
+    ["']?(?:
+        \d{1,12}(?:\.\d+)?
+        | none | null | nil | true | false | yes | no | removed
+        | /(?: root | etc | home | run | var | usr | opt | tmp | proc | dev )/\S*
+        | XID_\w+
+        | present | required | missing | invalid | unset | empty | set | failed | errors?
+        | <[^>]*>? | \*+ | x{3,} | \.\.\.                                                   # what stands for a value
+        | string | optional\w* | str | int | unknown | type | default                       # types
+        | denied | expired | unauthorized | authentication | authorization | information
+        | (?: args | self | cfg | config | opts? | os | tokenizer | settings | ctx )\.\w+(?:\.\w+)*
+        | <redacted:\w+>
+        | \$(?:\{?[A-Za-z_]\w*\}?)?
+    )["']?
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-_KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?"
-BEGIN = re.compile(rf"----[- ]BEGIN {_KEY} ?----|^Private-Lines: \d+$")
-END = re.compile(rf"----[- ]END {_KEY} ?----|^Private-MAC: ")
+_KEY = r"[A-Z0-9 ]*PRIVATE\ KEY(?:\ BLOCK)?"
+BEGIN = re.compile(rf"----[- ]BEGIN\ {_KEY}\ ?---- | ^Private-Lines:\ \d+$", re.VERBOSE)
+END = re.compile(rf"----[- ]END\ {_KEY}\ ?---- | ^Private-MAC:[ ]", re.VERBOSE)
 _BLOCK = rf"{_KEY}|CERTIFICATE"
-BLOCK = re.compile(rf"----[- ]BEGIN (?:{_BLOCK}) ?-----?(?:[^-]|-(?!---))*(?:----[- ]END (?:{_BLOCK}) ?-----?)?")
-OPENED = re.compile(rf"(?i)(?:- )?[\"']?{_NAME}[\"']?:\s*[|>][-+]?\s*$")
+BLOCK = re.compile(
+    rf"""
+    ----[- ]BEGIN\ (?:{_BLOCK})\ ?-----?
+    (?: [^-] | -(?!---) )*
+    (?: ----[- ]END\ (?:{_BLOCK})\ ?-----? )?
+    """,
+    re.VERBOSE,
+)
+OPENED = re.compile(rf"(?:-\ )?[\"']?{_NAME}[\"']?:\s*[|>][-+]?\s*$", re.IGNORECASE | re.VERBOSE)
 """In YAML: what is further to the right on the lines below is the secret."""
-NAMED = re.compile(rf"(?:- )?name:\s*[\"']?{_VARIABLE}[\"']?\s*$")
+NAMED = re.compile(rf"(?:-\ )?name:\s*[\"']?{_VARIABLE}[\"']?\s*$", re.VERBOSE)
 VALUE = re.compile(r"(value:\s*)(\S.*)")
 """In Kubernetes' manifests: the line below a name."""
 

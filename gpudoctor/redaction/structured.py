@@ -39,11 +39,27 @@ _MORE_ALLOWED = (
 )
 _NO_FILES = ("standard input", "the given text")
 _VOLUME = re.compile(
-    r"(?<![\w.])((?:root|resume|rd\.lvm\.lv|rd\.lvm\.vg|rd\.luks[\w.]*|rd\.md\.uuid|cryptdevice|luks[\w.]*|ostree|"
-    r"systemd\.machine_id|machine_id|ds|iscsi_\w+|rd\.iscsi[\w.]*|hostname|systemd\.hostname|user|username)=)(\S+)"
+    r"""
+    (?<![\w.])
+    (
+        (?:
+            root | resume | rd\.lvm\.lv | rd\.lvm\.vg | rd\.luks[\w.]* | rd\.md\.uuid | cryptdevice | luks[\w.]* | ostree
+            | systemd\.machine_id | machine_id | ds | iscsi_\w+ | rd\.iscsi[\w.]* | hostname | systemd\.hostname
+            | user | username
+        )=
+    )
+    ( \S+ )
+    """,
+    re.VERBOSE,
 )
 _NO_VOLUME = re.compile(
-    r"/dev/(?:[sv]d[a-z]\d*|xvd[a-z]\d*|nvme\d+n\d+(?:p\d+)?|mmcblk\d+p\d+|ram\d*|nfs|dxg)|nocloud\S*|live:CDLABEL|\d+"
+    r"""
+    /dev/(?:
+        [sv]d[a-z]\d* | xvd[a-z]\d* | nvme\d+n\d+(?:p\d+)? | mmcblk\d+p\d+ | ram\d* | nfs | dxg
+    )
+    | nocloud\S* | live:CDLABEL | \d+
+    """,
+    re.VERBOSE,
 )
 
 

@@ -33,7 +33,13 @@ SWEPT = (
     "volume",
 )
 _NOTHING_IN_IT = re.compile(rf"(?!.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_]{{0,40}}|[\d, ]*|\d+\.\d+|[\da-f]{{0,11}}|0x[\da-f]{{1,16}}")
-_NUMBER_IN_JSON = re.compile(r'\s*(?:"[A-Za-z_ ]{0,40}": )?(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|null|true|false|[][{}]*),?')
+_NUMBER_IN_JSON = re.compile(
+    r"""
+    \s*(?: "[A-Za-z_ ]{0,40}":[ ] )?
+    (?: -?\d+(?:\.\d+)?(?:e[+-]?\d+)? | null | true | false | [][{}]* ),?
+    """,
+    re.VERBOSE,
+)
 
 
 class Texts:
@@ -120,7 +126,11 @@ class Texts:
             forms += [rf"(?P<iface>{'|'.join(stems) or '(?!)'})(?P<number>\d[\d.]*|)"]
             words = "|".join(re.escape(name) for name in sorted(dict(self._names_of("word")), key=len, reverse=True)) or "(?!)"
             pattern = re.compile(
-                rf"(?i)(?<![A-Za-z])(?:{words})(?-i:(?![a-z]))|(?<![A-Za-z0-9])(?:{'|'.join(forms)})(?![A-Za-z0-9]|['’]t\b)"
+                rf"""
+                (?<![A-Za-z])(?:{words})(?-i:(?![a-z]))
+                | (?<![A-Za-z0-9])(?:{"|".join(forms)})(?![A-Za-z0-9]|['’]t\b)
+                """,
+                re.IGNORECASE | re.VERBOSE,
             )
             self._swept = (size, pattern)
         return self._swept[1]

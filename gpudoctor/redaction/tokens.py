@@ -10,8 +10,14 @@ from gpudoctor.redaction.kinds import DROPPED, KIND_OF
 NUMBERED = tuple(word for word in KIND_OF if word not in (*DROPPED, "gpu", "ip"))
 _WORDS = "|".join(NUMBERED)
 TOKEN = re.compile(
-    rf"(?P<word>{_WORDS})-(?P<number>\d{{1,9}})|ip-(?:private|public|link)-(?P<subnet>\d+)\.(?P<host>\d+)"
-    r"|(?P<gpu>\d{8})-0000-4000-8000-0000(?P=gpu)|<redacted:\w+>"
+    "|".join(
+        (
+            rf"(?P<word>{_WORDS})-(?P<number>\d{{1,9}})",
+            r"ip-(?:private|public|link)-(?P<subnet>\d+)\.(?P<host>\d+)",
+            r"(?P<gpu>\d{8})-0000-4000-8000-0000(?P=gpu)",
+            r"<redacted:\w+>",
+        )
+    )
 )
 PRESENT = re.compile(rf"(?<![A-Za-z0-9])(?:{TOKEN.pattern})(?![\w-])(?!\.(?:slice|scope|service))")
 _SUBNET = "subnet"

@@ -48,30 +48,57 @@ _PATH_WORDS_TEXT = """
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())
 PATH_WORD_FORMS = re.compile(
-    r"[a-z]?\d+[a-z]{0,2}|(?:cp|py|cu|sm|rc|post|amd|el|fc)\d+t?|[a-z]|(?:selfgz|ollama|torchelastic)\d*"
+    r"""
+    [a-z]?\d+[a-z]{0,2}
+    | (?: cp | py | cu | sm | rc | post | amd | el | fc )\d+t?
+    | [a-z]
+    | (?: selfgz | ollama | torchelastic )\d*
+    """,
+    re.VERBOSE,
 )
 SPLIT_WORDS = re.compile(r"[\W_]+")
 MADE_BY_TOOLS = re.compile(
-    r"\[?[*?]+\]?|\.singularity\.d|__\w+__|(?:pip-|nccl-|nvidia)[\w.+-]*|lib(?:cu|nv|nccl|torch)[\w.+-]*|lib[\w.+-]*\.(?:so|a)[\w.*]*|\$[\w{}]+|[\w.]*\[[a-z0-9-]+\][\w.*]*"
-    r"|(?:cuda|cudnn|nvidia|NVIDIA|libnv\w*|nccl)[\w.+-]*\.(?:deb|rpm|run|pin)|apt-dpkg-install-\w+"
-    r"|(?:vmlinuz|initrd\.img|initramfs|linux-headers)-[\w.+-]+|TryCompile-\w+|CMake\w*|\.cargo|index\.crates\.io-\w+|tmp[a-z0-9][a-z0-9_]{7}",
+    r"""
+    \[?[*?]+\]? | \.singularity\.d | __\w+__
+    | (?: pip- | nccl- | nvidia )[\w.+-]*
+    | lib(?: cu | nv | nccl | torch )[\w.+-]* | lib[\w.+-]*\.(?:so|a)[\w.*]*
+    | \$[\w{}]+ | [\w.]*\[[a-z0-9-]+\][\w.*]*
+    | (?: cuda | cudnn | nvidia | NVIDIA | libnv\w* | nccl )[\w.+-]*\.(?:deb|rpm|run|pin)
+    | apt-dpkg-install-\w+
+    | (?: vmlinuz | initrd\.img | initramfs | linux-headers )-[\w.+-]+
+    | TryCompile-\w+ | CMake\w* | \.cargo | index\.crates\.io-\w+
+    | tmp[a-z0-9][a-z0-9_]{7}
+    """,
+    re.VERBOSE,
 )
 
-_ROOTS = (
-    r"usr(?!/(?:local|home))|lib|lib32|lib64|libx32|bin|sbin|etc|proc|sys(?!/fs/cgroup/[^/]+/)|boot|nix|gnu|snap|init|\.\w[\w.]*",
-    r"dev(?!/(?:mapper|disk|shm)/)|run(?!/(?:media|user)/)|pytorch|aten|__w|onnxruntime_src|vllm-workspace",
-    r"var/(?:lib|cache|run|snap)(?!/(?:docker/volumes|kubelet/pods|libvirt)/)",
-    r"opt/(?:conda|nvidia|cuda|hpcx|pytorch|torch|rocm|amazon|aws|mellanox|intel|microsoft|tritonserver|gcc|google|vllm)",
-    r"usr/local/(?:cuda|nvidia|lib|lib64|bin|sbin|include|share|mpi|ucx)",
-)
-KNOWN_ROOTS = re.compile(rf"/(?:{'|'.join(_ROOTS)})(?![\w.])")
+_ROOTS = r"""
+    usr(?!/(?:local|home)) | lib | lib32 | lib64 | libx32 | bin | sbin | etc | proc | sys(?!/fs/cgroup/[^/]+/)
+    | boot | nix | gnu | snap | init | \.\w[\w.]*
+    | dev(?!/(?:mapper|disk|shm)/) | run(?!/(?:media|user)/)
+    | pytorch | aten | __w | onnxruntime_src | vllm-workspace
+    | var/(?:lib|cache|run|snap)(?!/(?:docker/volumes|kubelet/pods|libvirt)/)
+    | opt/(?:
+        conda | nvidia | cuda | hpcx | pytorch | torch | rocm | amazon | aws | mellanox | intel | microsoft | tritonserver
+        | gcc | google | vllm
+    )
+    | usr/local/(?: cuda | nvidia | lib | lib64 | bin | sbin | include | share | mpi | ucx )
+"""
+KNOWN_ROOTS = re.compile(rf"/(?: {_ROOTS} )(?![\w.])", re.VERBOSE)
 """Folders of the system, of a distribution or a public image: what lies below says nothing of its owner."""
 KNOWN_VERSIONED_ROOTS = re.compile(r"/(?:usr/local|opt)/(?:cuda|nvidia)-[\w.]+")
 RELATIVE_ROOTS = frozenset({"third_party", "aten", "c10", "torch", "csrc", "vllm", "src", "gpudoctor", "transport", "nvidia"})
 NAMED_AFTER = re.compile(r"/(?:envs|volumes|machines|venvs|virtualenvs|worktrees)/([^/]+)")
 PACKAGES = re.compile(
-    r"/(?:site-packages|dist-packages|lib/python3(?:\.\d+)?t?(?=/(?!site-packages|dist-packages))|lib-dynload"
-    r"|\.cargo/registry/src/index\.crates\.io-\w+)(?=/|$)"
+    r"""
+    /(?:
+        site-packages | dist-packages
+        | lib/python3(?:\.\d+)?t?(?=/(?!site-packages|dist-packages))
+        | lib-dynload
+        | \.cargo/registry/src/index\.crates\.io-\w+
+    )(?=/|$)
+    """,
+    re.VERBOSE,
 )
 
 _DOMAINS_TEXT = """
@@ -99,14 +126,23 @@ _IMAGES_TEXT = """
     tensorflow scratch nginx redis postgres node golang
 """
 IMAGES = frozenset(_IMAGES_TEXT.split())
-_NUMBERED = (
-    "eth|ib|bond|team|wlan|wwan|tun|tap|wg|ppp|dummy|veth|docker|podman|virbr|vmbr|lxdbr|lxcbr|br|cni|cbr|cilium|flannel|vxlan|rdma"
-    "|kube-ipvs|nodelocaldns|hsn|usb|sit|gre|ipvl|macvtap|macvlan|nerdctl|vmnet|vnet|tailscale|zt|utun|can|ifb|tunl|ip6tnl|gretap"
-    "|erspan|ip_vti|ip6_vti|ip6gre|nlmon|bridge"
-)
+_NUMBERED = r"""
+    eth | ib | bond | team | wlan | wwan | tun | tap | wg | ppp | dummy | veth | docker | podman | virbr | vmbr | lxdbr | lxcbr
+    | br | cni | cbr | cilium | flannel | vxlan | rdma | kube-ipvs | nodelocaldns | hsn | usb | sit | gre | ipvl | macvtap
+    | macvlan | nerdctl | vmnet | vnet | tailscale | zt | utun | can | ifb | tunl | ip6tnl | gretap | erspan | ip_vti | ip6_vti
+    | ip6gre | nlmon | bridge
+"""
 INTERFACES = re.compile(
-    rf"lo|bonding_masters|(?:{_NUMBERED})\d*|cilium_\w+|flannel\.\d+|vxlan\.calico|(?:mlx|ens|ocp)\w*\d"
-    r"|(?:en|eth|wl|ww|ib|sl)(?:p\d+|P\d+|o\d+|s\d+|f\d+|n\d*p?\d*|d\d+|i\d+|v\d+|u\d+|c\d+|b\d+)+"
-    r"|(?:cali|veth|lxc|br-|azv|eni|gke|enx)[0-9a-f]{6,}"
+    rf"""
+    lo | bonding_masters
+    | (?: {_NUMBERED} )\d*
+    | cilium_\w+ | flannel\.\d+ | vxlan\.calico
+    | (?: mlx | ens | ocp )\w*\d
+    | (?: en | eth | wl | ww | ib | sl )(?:
+        p\d+ | P\d+ | o\d+ | s\d+ | f\d+ | n\d*p?\d* | d\d+ | i\d+ | v\d+ | u\d+ | c\d+ | b\d+
+    )+
+    | (?: cali | veth | lxc | br- | azv | eni | gke | enx )[0-9a-f]{{6,}}
+    """,
+    re.VERBOSE,
 )
 """What kernels, drivers and engines call interfaces. Any other name somebody gave: a bond of a site."""

@@ -15,9 +15,21 @@ BESIDE = tuple((word, sign, re.compile(pattern, re.MULTILINE)) for word, sign, p
 ARGUMENTS = (
     # ps -ef, ps aux, nvidia-smi -q and -x, what calls it so.
     re.compile(r"(?m)^(\S+\s+\d+\s+\d+\s+\d+\s+\S+\s+\S+\s+\d\d:\d\d:\d\d\s+\S+)([ \t]+\S.*)$"),
-    re.compile(r"(?m)^(\S+\s+\d+\s+\d+\.\d\s+\d+\.\d\s+\d+\s+\d+\s+\S+\s+[A-Za-z]\S*\s+\S+\s+\d+:\d\d\s+\S+)([ \t]+\S.*)$"),
+    re.compile(
+        r"""
+        ^( \S+\s+\d+\s+\d+\.\d\s+\d+\.\d\s+\d+\s+\d+\s+\S+\s+[A-Za-z]\S*\s+\S+\s+\d+:\d\d\s+\S+ )
+        ( [ \t]+\S.* )$
+        """,
+        re.MULTILINE | re.VERBOSE,
+    ),
     re.compile(r"(?m)^(\s*Name\s+: \S*(?:python|bash|sh|perl|java|node|ruby)[\d.]*)( \S.*)$"),
     re.compile(r"(<process_name>[^<\s]+)( [^<]+)(?=</process_name>)"),
-    re.compile(r"(?m)^(\|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+\S+)( (?=\S)[^|\n]*\S)(?=\s+\d+MiB \|)"),
+    re.compile(
+        r"""
+        ^( \|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+\S+ )
+        ( \ (?=\S)[^|\n]*\S )(?=\s+\d+MiB\ \|)
+        """,
+        re.MULTILINE | re.VERBOSE,
+    ),
     re.compile(r"(?i)(\bcmd_?line[\"']?\s*[:=]\s*[\"']?[^\s\"',]+)([ ,][^\n]*)"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.redaction.beside.forms import (
+    ACCOUNTED,
     ALONE,
     ENGINE,
     HOST,
@@ -15,6 +16,10 @@ from gpudoctor.redaction.beside.forms import (
     SEVERAL_HOSTS,
 )
 
+OF_A_CONTAINER = (
+    *("exec", "logs", "start", "stop", "restart", "attach", "kill", "inspect"),
+    *("rm", "cp", "stats", "top", "port", "wait", "rename"),
+)
 CLUSTERS = (
     # Kubernetes.
     ("account", "serviceaccount", rf"serviceAccount(?:Name)?{SET}{NAME}"),
@@ -38,16 +43,8 @@ CLUSTERS = (
     ("job", "|", r"(?m)^\d+(?:_\d+)?\|([^|\s]+)\|(?=[^|]*\|[^|]*\|[A-Z_]+\|)"),
     ("user", "|", rf"(?m)^\d+(?:_\d+)?\|[^|]*\|[^|]*\|{NAME}(?=\|[A-Z_]+\|)"),
     ("host", "|", rf"(?m)^\d+(?:_\d+)?\|[^|]*\|[^|]*\|[^|]*\|[A-Z_]+\|{HOST}$"),
-    (
-        "job",
-        ":",
-        r"(?m)^\d+\s+([A-Za-z][\w.-]*)(?=\s+\S+\s+\S+\s+\d+\s+(?:FAILED|COMPLETED|RUNNING|CANCELLED\S*|TIMEOUT|OUT_OF_ME\S*|NODE_FAIL)\s+\d+:\d+)",
-    ),
-    (
-        "account",
-        ":",
-        r"(?m)^\d+\s+\S+\s+\S+\s+([A-Za-z][\w.-]*)(?=\s+\d+\s+(?:FAILED|COMPLETED|RUNNING|CANCELLED\S*|TIMEOUT|OUT_OF_ME\S*|NODE_FAIL)\s+\d+:\d+)",
-    ),
+    ("job", ":", rf"(?m)^\d+\s+([A-Za-z][\w.-]*)(?=\s+\S+\s+\S+{ACCOUNTED})"),
+    ("account", ":", rf"(?m)^\d+\s+\S+\s+\S+\s+([A-Za-z][\w.-]*)(?={ACCOUNTED})"),
     ("host", ":", rf"(?m)^\S+\s+(?:up|down|drain|inact)\s+\S+\s+\d+\s+[a-z]+[*~#$@+-]?\s+{SEVERAL_HOSTS}(?=\[|$)"),
     ("job", "job", r"\b[Bb]atch job (\d+)|\b(?:JOB|StepId=|JobId=) ?(\d+)(?=[. ])|(?<![a-z])srun: job (\d+)"),
     ("job", "step", r"\b(?:STEP|StepId=) ?(\d+)(?=[. ])"),
@@ -74,11 +71,7 @@ CLUSTERS = (
     ("container", "container", rf"(?i)\bcontainer(?:[_ -]name)?(?:{ALONE}|\s+[\"'])/?{NAME}(?=[\\\"'\s,;:]|$)"),
     ("container", "--name", rf"{ENGINE}[^|\n]{{0,400}}? --name[ =]{NAME}"),
     ("container", "endpoint", rf"\bon endpoint {NAME} \("),
-    (
-        "container",
-        " ",
-        rf"{ENGINE} (?:exec|logs|start|stop|restart|attach|kill|inspect|rm|cp|stats|top|port|wait|rename)(?: -\S+)* {NAME}",
-    ),
+    ("container", " ", rf"{ENGINE} (?:{'|'.join(OF_A_CONTAINER)})(?: -\S+)* {NAME}"),
     ("container", " | ", r"(?m)^([a-z0-9][\w.-]*-\d+)(?=\s+\| )"),
     ("container", "exited", r"(?m)^([a-z0-9][\w.-]*-\d+)(?= exited with code)"),
     ("container", "aliases", rf"\"(?:Aliases|DNSNames)\": ?\[\"{NAME}\""),

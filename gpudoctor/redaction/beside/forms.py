@@ -8,23 +8,36 @@ OBJECT = r"([a-z0-9][\w.-]*\w)"
 QUOTE = r"\\{0,3}[\"']"  # also in JSON that is in JSON
 SET = rf"(?:{QUOTE})?\s*[:=]\s*(?:{QUOTE})?"
 # After "user: " mostly comes a sentence; after "user=" a name.
-ALONE = (
-    rf"(?:(?:{QUOTE})?=(?:{QUOTE})?|(?:{QUOTE})?:\s*{QUOTE}(?=[^\"'\n]*[\"'])"
-    r"|[\"']?\s*:\s*(?=[\w.-]+(?:$|[,;)\]}]|\s*$|\s{2,}| \())"
-    rf"|\s+=\s+(?:{QUOTE})?(?=[\w.-]+[\"']?\s*$)|(?:\*\*|\.{{2,}})?:\s+`?(?=[\w.-]+`?$)"
-    r"|\s+\|\s+(?=[\w.-]+(?:\s+\||$))|(?:\t|\s{2,})(?=[\w.-]+$))"
+_ALONE = "|".join(
+    (
+        rf"(?:{QUOTE})?=(?:{QUOTE})?",
+        rf"(?:{QUOTE})?:\s*{QUOTE}(?=[^\"'\n]*[\"'])",
+        r"[\"']?\s*:\s*(?=[\w.-]+(?:$|[,;)\]}]|\s*$|\s{2,}| \())",
+        rf"\s+=\s+(?:{QUOTE})?(?=[\w.-]+[\"']?\s*$)",
+        r"(?:\*\*|\.{2,})?:\s+`?(?=[\w.-]+`?$)",
+        r"\s+\|\s+(?=[\w.-]+(?:\s+\||$))",
+        r"(?:\t|\s{2,})(?=[\w.-]+$)",
+    )
 )
+ALONE = rf"(?:{_ALONE})"
+_TIME = r"\d\d:\d\d:\d\d"
 DAY = (
-    r"(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]{3,4}"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"(?:<\d+>)?(?:"
+    rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME}(?:\.\d+)?"
+    rf"|[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d {_TIME} [A-Z]{{3,4}}"
+    rf"|\d{{4}}-\d\d-\d\d[T ]{_TIME}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r")"
 )
 ENGINE = r"\b(?:docker|podman|nerdctl)\b"
 
 SEVERAL_HOSTS = r"([A-Za-z][\w.-]*(?::\d+)?(?:,[A-Za-z][\w.-]*(?::\d+)?)*)"  # each is replaced
 LISTING = r"^[-dlcbps][rwxsStT-]{9}[.+@]?\s+\d+"
-KUBE_ROW = (
-    r"(?=\s+\d+/\d+\s+(?:Running|Pending|Error|Completed|Terminating|Unknown|\w*BackOff|ContainerCreating|Init:\S+|Evicted"
-    r"|OOMKilled))"
+_POD_STATES = (
+    *("Running", "Pending", "Error", "Completed", "Terminating", "Unknown"),
+    *(r"\w*BackOff", "ContainerCreating", r"Init:\S+", "Evicted", "OOMKilled"),
 )
+KUBE_ROW = rf"(?=\s+\d+/\d+\s+(?:{'|'.join(_POD_STATES)}))"
 QUEUE_HEAD = r"(?m)^[ \t]+(?:job-)?\d+(?:_\d+)?\s+"
+_JOB_STATES = r"(?:FAILED|COMPLETED|RUNNING|CANCELLED\S*|TIMEOUT|OUT_OF_ME\S*|NODE_FAIL)"
+ACCOUNTED = rf"\s+\d+\s+{_JOB_STATES}\s+\d+:\d+"  # by sacct: processors, state, exit code
 QUEUE_ROW = r"(?=\s+(?:R|PD|CG|CD|CF|F|ST?|TO|NF)\s+[\d:-]+\s+\d+\s)"
