@@ -7,11 +7,24 @@ from dataclasses import dataclass
 from functools import cache
 
 Pair = tuple[int, int]
-_NGC = re.compile(r"nvidia/(?:pytorch|tensorflow|tritonserver|nemo|modulus|physicsnemo|jax|mxnet|tensorrt|merlin-pytorch)")
+_NGC = re.compile(
+    r"nvidia/(?: pytorch | tensorflow | tritonserver | nemo | modulus | physicsnemo | jax | mxnet | tensorrt | merlin-pytorch )",
+    re.VERBOSE,
+)
 _PLAIN = re.compile(
-    r"(?:library/)?(?:python|ubuntu|debian|fedora|centos|rockylinux|almalinux|amazonlinux|oraclelinux|buildpack-deps|node|golang|rust)"
-    r"|(?:continuumio|condaforge|mambaorg)/[\w-]+|astral-sh/uv|pypy|bitnami/python|tiangolo/uvicorn-gunicorn[\w-]*"
-    r"|(?:redhat/)?ubi\d+(?:/[\w-]+)?"
+    r"""
+    (?:library/)?(?:
+        python | ubuntu | debian | fedora | centos | rockylinux | almalinux | amazonlinux | oraclelinux
+        | buildpack-deps | node | golang | rust
+    )
+    | (?:continuumio|condaforge|mambaorg)/[\w-]+
+    | astral-sh/uv
+    | pypy
+    | bitnami/python
+    | tiangolo/uvicorn-gunicorn[\w-]*
+    | (?:redhat/)?ubi\d+(?:/[\w-]+)?
+    """,
+    re.VERBOSE,
 )
 _CUDA_TAG = re.compile(r"(?:cuda|cu)-?(\d{2})[.\-]?(\d)(?!\d)")
 

@@ -10,9 +10,21 @@ from gpudoctor.lint.variables import Values
 
 _SYSTEM_FOLDER = re.compile(r"(?:/usr(?:/local)?|/opt/conda|/root/\.local)?/bin")
 _MADE = re.compile(
-    r"-m (?:venv|virtualenv)\b|\bvirtualenv |\buv (?:venv|sync|init)\b|\b(?:conda|mamba|micromamba) (?:env )?create\b"
+    r"""
+    -m\ (?:venv|virtualenv)\b
+    | \bvirtualenv[ ]
+    | \buv\ (?:venv|sync|init)\b
+    | \b(?:conda|mamba|micromamba)\ (?:env\ )?create\b
+    """,
+    re.VERBOSE,
 )
-_ENTERED = re.compile(r"(?:^|[\s;&])(?:\.|source) +\S*activate|\b(?:conda|mamba|micromamba) (?:activate|run)\b")
+_ENTERED = re.compile(
+    r"""
+    (?:^|[\s;&])(?:\.|source)\ +\S*activate
+    | \b(?:conda|mamba|micromamba)\ (?:activate|run)\b
+    """,
+    re.VERBOSE,
+)
 _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run")
 
 

@@ -17,12 +17,16 @@ from gpudoctor.lint.yaml_lines import NoYaml
 _LARGEST = 2_000_000  # bytes; a file that people write is a thousand times smaller
 _NAMES = {
     "dockerfile": re.compile(
-        r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)?|[\w.-]+\.(?:dockerfile|containerfile)", re.IGNORECASE
+        r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)? | [\w.-]+\.(?:dockerfile|containerfile)",
+        re.IGNORECASE | re.VERBOSE,
     ),
     "compose": re.compile(r"(?:[\w.-]*[.-])?compose(?:[.-][\w.-]+)?\.ya?ml", re.IGNORECASE),
     "devcontainer": re.compile(r"(?:[\w-]*\.)?devcontainer\.json", re.IGNORECASE),
 }
-_NOT_MEANT = re.compile(r".*\.(?:j2|jinja2?|tmpl|template|in|md|txt|orig|bak|swp|py|sh|dockerignore|json)|.*~", re.IGNORECASE)
+_NOT_MEANT = re.compile(
+    r".*\.(?: j2 | jinja2? | tmpl | template | in | md | txt | orig | bak | swp | py | sh | dockerignore | json ) | .*~",
+    re.IGNORECASE | re.VERBOSE,
+)
 _SKIPPED = frozenset(
     (".git", ".hg", ".svn", ".venv", "venv", "node_modules", "site-packages", "__pycache__", ".tox", ".mypy_cache")
 )

@@ -22,14 +22,30 @@ _SYSTEM = {
     "apk": "apk",
 }
 _TAKES_VALUE = re.compile(
-    r"-[rcCiftpb]|--(?:requirements?|constraints?|index-url|extra-index-url|find-links|target|prefix|root|python|platform|src|abi|proxy"
-    r"|python-version|no-binary|only-binary|config-settings?|global-option|install-option|build-option|timeout|retries|trusted-host"
-    r"|cache-dir|progress-bar|log|cert|upgrade-strategy|use-feature|implementation|index-strategy|torch-backend|index|default-index"
-    r"|overrides?|build|no-build-package|no-binary-package|group|resume-retries|report|exclude-newer|link-mode)"
+    r"""
+    -[rcCiftpb]
+    | --(?:
+        requirements? | constraints? | group | overrides? | exclude-newer
+        | index | index-url | extra-index-url | default-index | index-strategy | find-links | torch-backend
+        | target | prefix | root | python | platform | implementation | abi | python-version
+        | no-binary | only-binary | no-build-package | no-binary-package
+        | src | build | config-settings? | global-option | install-option | build-option | use-feature | upgrade-strategy
+        | proxy | cert | trusted-host | timeout | resume-retries | retries
+        | cache-dir | link-mode | progress-bar | log | report
+    )
+    """,
+    re.VERBOSE,
 )
 _INSTALLS_NOTHING = {"-d", "--download-only", "--downloadonly", "-s", "--simulate", "--dry-run"}
 _SYSTEM_TAKES_VALUE = re.compile(
-    r"-[oxXctp]|--(?:option|exclude|target-release|installroot|repo|repository|repoid|enablerepo|disablerepo|virtual|setopt)"
+    r"""
+    -[oxXctp]
+    | --(?:
+        option | exclude | target-release | installroot | repo | repository | repoid | enablerepo | disablerepo
+        | virtual | setopt
+    )
+    """,
+    re.VERBOSE,
 )
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*?)\s*(\[[^\]]*\])?\s*((?:[<>=!~]=?|===)[^;]*)?(?:;.*)?", re.DOTALL)
 _DIRECT = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*@\s*(\S.*)")

@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_NAMES = re.compile(
-    "ADD|ARG|CMD|COPY|ENTRYPOINT|ENV|EXPOSE|FROM|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|RUN|SHELL|STOPSIGNAL|USER|VOLUME|WORKDIR"
-)
+_NAMES_TEXT = """
+    ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER VOLUME WORKDIR
+"""
+_NAMES = frozenset(_NAMES_TEXT.split())
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][\w-]*)\s*=\s*(\S+)\s*$")
 _HEREDOC = re.compile(r"(?:^|(?<=[\s\d;&|(]))<<(-?)(['\"]?)([A-Za-z_]\w*)\2")
 _FLAG = re.compile(r"--([a-z][\w-]*)(?:=((?:\"[^\"]*\"|\S)*))?(\s+|$)")
@@ -75,7 +76,7 @@ def parse(text: str) -> Parsed:
     own_syntax = "docker/dockerfile" not in directives.get("syntax", "docker/dockerfile")
     found = []
     for instruction in _instructions(lines, escape if escape in "\\`" else "\\"):
-        if not _NAMES.fullmatch(instruction.name) and not own_syntax:
+        if instruction.name not in _NAMES and not own_syntax:
             raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is no instruction of a Dockerfile")
         found.append(instruction)
     if not found:

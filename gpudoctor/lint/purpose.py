@@ -14,17 +14,38 @@ _NO_GPUS = ("", "-1", "none", "nodevfiles")
 _SAID = {"JAX_PLATFORMS": "cpu", "JAX_PLATFORM_NAME": "cpu", "VLLM_TARGET_DEVICE": "cpu", "DEVICE": "cpu", "TORCH_DEVICE": "cpu"}
 _ON_PROCESSOR = re.compile(r"--(?:device|accelerator|platform)[= ]cpu\b")
 _WITHOUT_GPU = re.compile(
-    r"nvcc|cuobjdump|nvdisasm|nvprune|ptxas|fatbinary|nvlink|c?make|ninja|gcc|g\+\+|clang(?:\+\+)?|perf_analyzer|genai-perf|aiperf"
-    r"|tensorboard|mlflow|git|pip[\d.]*|apt-get|curl|wget|hf|huggingface-cli|aws|rsync|tar|cp|mv|ls|cat|echo|printf|true|cd|set|mkdir"
-    r"|chown|chmod|ldconfig|test|\[|export|uname|env|id"
+    r"""
+    # compilers, builds
+    nvcc | cuobjdump | nvdisasm | nvprune | ptxas | fatbinary | nvlink | c?make | ninja | gcc | g\+\+ | clang(?:\+\+)?
+    # clients, pages
+    | perf_analyzer | genai-perf | aiperf | tensorboard | mlflow
+    # what fetches files and packages
+    | git | pip[\d.]* | apt-get | curl | wget | hf | huggingface-cli | aws | rsync
+    # shell
+    | tar | cp | mv | ls | cat | echo | printf | true | cd | set | mkdir | chown | chmod | ldconfig | test | \[
+    | export | uname | env | id
+    """,
+    re.VERBOSE,
 )
 _CLIENT = re.compile(
-    r"\bsglang_router\b|\bvllm(?:\.\S*)? bench(?:mark\S*)? serve\b|\bpython[\d.]* (?:-m pip\b|-V\b|--version\b)|\bray status\b"
+    r"""
+    \bsglang_router\b
+    | \bvllm(?:\.\S*)?\ bench(?:mark\S*)?\ serve\b
+    | \bpython[\d.]*\ (?: -m\ pip\b | -V\b | --version\b )
+    | \bray\ status\b
+    """,
+    re.VERBOSE,
 )
 # Databases, proxies and the like, which share a block of variables with their neighbours.
 _BYSTANDER = re.compile(
-    r"(?:library/|bitnami/)?(?:postgres(?:ql)?|redis|valkey|mysql|mariadb|mongo|memcached|nginx|traefik|caddy|haproxy|rabbitmq|minio|etcd"
-    r"|elasticsearch|busybox)|prom/.+|grafana/.+|minio/.+|valkey/.+|redis/.+"
+    r"""
+    (?:library/|bitnami/)?(?:
+        postgres(?:ql)? | redis | valkey | mysql | mariadb | mongo | memcached | nginx | traefik | caddy | haproxy
+        | rabbitmq | minio | etcd | elasticsearch | busybox
+    )
+    | prom/.+ | grafana/.+ | minio/.+ | valkey/.+ | redis/.+
+    """,
+    re.VERBOSE,
 )
 
 

@@ -41,7 +41,18 @@ MEMLOCK = Rule(
 RULES = (SHM, IGNORED, MEMLOCK)
 
 _TRAINS = re.compile(
-    r"vllm/vllm-openai|lmsysorg/sglang|huggingface/text-generation-inference|pytorch/pytorch|nvidia/(?:pytorch|nemo|tensorflow)"
+    r"""
+    vllm/vllm-openai
+    | lmsysorg/sglang
+    | huggingface/text-generation-inference
+    | pytorch/pytorch
+    | nvidia/(?:pytorch|nemo|tensorflow)
+    """,
+    re.VERBOSE,
+)
+_PARALLEL = re.compile(
+    r"(?: tensor-parallel-size | -tp | --tp-size | --num-shard | --nproc[_-]per[_-]node )[= ]+( [2-9] | \d\d )",
+    re.VERBOSE,
 )
 
 
@@ -67,8 +78,7 @@ def _needs_shm(service: Service) -> str:
     ]
     command = service.node.at("command")
     words = f"{command.text} {' '.join(item.text for item in command)}"
-    parallel = re.search(r"(?:tensor-parallel-size|-tp|--tp-size|--num-shard|--nproc[_-]per[_-]node)[= ]+([2-9]|\d\d)", words)
-    if parallel or several:
+    if _PARALLEL.search(words) or several:
         return "several GPUs work together"
     # One GPU: only what trains has data loaders; servers of models do not need it.
     return service.image.text if "nvidia/" in service.base.repository or "pytorch/pytorch" in service.base.repository else ""

@@ -99,7 +99,10 @@ SPLIT = Rule(
 )
 RULES = (NOT_REQUESTED, NO_CAPABILITIES, MISPLACED, EXCLUSIVE, NO_STRINGS, GPUS_VALUE, GPUS_NEW, CDI, SPLIT)
 
-_GPU_ONLY = re.compile(r"vllm/vllm-openai|lmsysorg/sglang|nvidia/nim/.*|nim/(?:meta|nvidia|mistralai|snowflake|baai)/.*")
+_GPU_ONLY = re.compile(
+    r"vllm/vllm-openai | lmsysorg/sglang | nvidia/nim/.* | nim/(?:meta|nvidia|mistralai|snowflake|baai)/.*",
+    re.VERBOSE,
+)
 _GPU_TAG = re.compile(r"(?:^|[-_.])(?:cuda\d*|cu1[1-3]\d)(?:[-_.]|$)")
 
 

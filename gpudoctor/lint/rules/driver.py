@@ -49,17 +49,39 @@ TOOLKIT = Rule(
 RULES = (INSTALLED, METAPACKAGE, COPIED, TOOLKIT)
 
 _DRIVER = re.compile(
-    r"nvidia-(?:open-)?(?:driver(?!-assistant)|headless|dkms|kernel|utils|compute-utils|smi)(?:-.*)?|cuda-(?:open-)?drivers?(?:-(?!dev).*)?|nvidia-open(?:-\d.*)?"
-    r"|libnvidia-(?:compute|ml|decode|encode|gl|fbc1|cfg1|common|extra)(?:-?\d.*)?(?:-server)?|libcuda1|libnvcuvid1|libnvidia-encode1"
-    r"|xserver-xorg-video-nvidia.*|nvidia-legacy-.*"
+    r"""
+    nvidia-(?:open-)?(?:driver(?!-assistant)|headless|dkms|kernel|utils|compute-utils|smi)(?:-.*)?
+    | cuda-(?:open-)?drivers?(?:-(?!dev).*)?
+    | nvidia-open(?:-\d.*)?
+    | libnvidia-(?:compute|ml|decode|encode|gl|fbc1|cfg1|common|extra)(?:-?\d.*)?(?:-server)?
+    | libcuda1 | libnvcuvid1 | libnvidia-encode1
+    | xserver-xorg-video-nvidia.*
+    | nvidia-legacy-.*
+    """,
+    re.VERBOSE,
 )
 _METAPACKAGE = re.compile(r"cuda(?:-runtime)?(?:-\d+-\d+)?|cuda-demo-suite-.*")
 _RUNFILE = re.compile(r"NVIDIA-Linux-(?:x86_64|aarch64)-[\w.$*{}]+\.run")
-_LIBRARY = re.compile(r"(?:libcuda|libnvidia-(?!container|egl-)[\w-]+|libnvcuvid)\.so(?:[.\d*]*)|nvidia-smi")
+_LIBRARY = re.compile(
+    r"""
+    (?: libcuda | libnvidia-(?!container|egl-)[\w-]+ | libnvcuvid )\.so(?:[.\d*]*)
+    | nvidia-smi
+    """,
+    re.VERBOSE,
+)
 _STAND_IN = re.compile(r"stub|fake|mock|dummy")
-_CONTAINER_TOOLKIT = re.compile(r"nvidia-docker2?|nvidia-container-(?:toolkit|runtime)(?:-base)?|libnvidia-container(?:1|-tools)")
-_OF_A_HOST = re.compile(r"bootc|coreos|silverblue|kinoite|ublue|kairos|talos|nvidia/(?:driver|gpu-driver)\b")  # booted, not run
-_ENGINES = re.compile(r"docker(?:-ce|\.io|-engine)?|containerd(?:\.io)?|podman|moby-engine|cri-o|k3s|buildah")
+_CONTAINER_TOOLKIT = re.compile(
+    r"nvidia-docker2? | nvidia-container-(?:toolkit|runtime)(?:-base)? | libnvidia-container(?:1|-tools)",
+    re.VERBOSE,
+)
+_OF_A_HOST = re.compile(  # booted, not run
+    r"bootc | coreos | silverblue | kinoite | ublue | kairos | talos | nvidia/(?:driver|gpu-driver)\b",
+    re.VERBOSE,
+)
+_ENGINES = re.compile(
+    r"docker(?:-ce|\.io|-engine)? | containerd(?:\.io)? | podman | moby-engine | cri-o | k3s | buildah",
+    re.VERBOSE,
+)
 
 
 def dockerfile(file: Dockerfile) -> Iterator[Fault]:

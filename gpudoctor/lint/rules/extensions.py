@@ -38,16 +38,36 @@ RULES = (NO_COMPILER, NO_ARCHITECTURES)
 
 # Compiled by nvcc whenever pip gets the sources; those in _ASK_TORCH leave the choice of GPUs to torch.
 _ASK_TORCH = re.compile(
-    "detectron2|pytorch3d|grounding-?dino|xformers|torch-(?:scatter|sparse|cluster)|diff-gaussian-rasterization|simple-knn|nvdiffrast"
-    "|mmcv(?:-full)?|torchsparse|minkowskiengine|pointnet2-ops|kaolin"
+    r"""
+    detectron2 | pytorch3d | grounding-?dino | xformers | torch-(?:scatter|sparse|cluster)
+    | diff-gaussian-rasterization | simple-knn | nvdiffrast | mmcv(?:-full)? | torchsparse | minkowskiengine
+    | pointnet2-ops | kaolin
+    """,
+    re.VERBOSE,
 )
 _COMPILED = re.compile(
-    f"{_ASK_TORCH.pattern}|apex|flash-attn|flash-attention|tiny-cuda-nn|mamba|mamba-ssm|causal-conv1d|transformer-engine"
+    rf"""
+    {_ASK_TORCH.pattern}
+    | apex | flash-attn | flash-attention | tiny-cuda-nn | mamba | mamba-ssm | causal-conv1d | transformer-engine
+    """,
+    re.VERBOSE,
 )
 _NO_WHEEL = ("flash-attn", "mamba-ssm", "causal-conv1d")  # PyPI has their sources only
 _SKIPS = ("FLASH_ATTENTION_SKIP_CUDA_BUILD", "MAMBA_SKIP_CUDA_BUILD", "CAUSAL_CONV1D_SKIP_CUDA_BUILD")
 _TOOLKIT = re.compile(
-    r"cuda(?:-toolkit|-nvcc|-compiler|-minimal-build|-command-line-tools)?(?:-\d.*)?|nvidia-cuda-toolkit|cudatoolkit-dev"
+    r"""
+    cuda(?: -toolkit | -nvcc | -compiler | -minimal-build | -command-line-tools )?(?:-\d.*)?
+    | nvidia-cuda-toolkit
+    | cudatoolkit-dev
+    """,
+    re.VERBOSE,
+)
+_INSTALLS_FOLDER = re.compile(
+    r"""
+    pip[\d.]*\ install\ .*\.(?: / | \[[\w,]+\] )?(?:\s|$)
+    | setup\.py\ (?:install|develop|bdist_wheel|build)
+    """,
+    re.VERBOSE,
 )
 
 
@@ -102,10 +122,7 @@ def _from_source(install: PipInstall, name: str, url: str) -> bool:
 
 
 def _installs_folder(texts: tuple[str, ...]) -> bool:
-    joined = " ".join(texts)
-    return bool(
-        re.search(r"pip[\d.]* install .*\.(?:/|\[[\w,]+\])?(?:\s|$)|setup\.py (?:install|develop|bdist_wheel|build)", joined)
-    )
+    return bool(_INSTALLS_FOLDER.search(" ".join(texts)))
 
 
 def dockerfile(file: Dockerfile) -> Iterator[Fault]:

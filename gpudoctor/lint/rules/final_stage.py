@@ -23,9 +23,16 @@ RULES = (DEVEL,)
 
 # Anything that may compile, now or when it runs: then nothing is said.
 _COMPILES = re.compile(
-    r"nvcc|cmake|\bmake\b|ninja|gcc|g\+\+|clang|build-essential|cargo|bazel|meson|setup\.py|git\+|git clone|CUDA_HOME|ARCH|\.sh\b"
-    r"|deepspeed|vllm|sglang|flash|xformers|apex|bitsandbytes|cupy|numba|triton|tensorrt|llama|onnx|nsight|compute-sanitizer|gdb",
-    re.IGNORECASE,
+    r"""
+    # compilers, builds, sources
+    nvcc | cmake | \bmake\b | ninja | gcc | g\+\+ | clang | build-essential | cargo | bazel | meson | setup\.py
+    | git\+ | git\ clone | CUDA_HOME | ARCH | \.sh\b
+    # packages that compile kernels
+    | deepspeed | vllm | sglang | flash | xformers | apex | bitsandbytes | cupy | numba | triton | tensorrt | llama | onnx
+    # tools of the toolkit
+    | nsight | compute-sanitizer | gdb
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 

@@ -68,7 +68,11 @@ RULES = (REPLACED, CONDA_CPU, CPU_ONLY, TENSORFLOW_GPU, MUSL)
 _TORCH = ("torch", "torchvision", "torchaudio")
 _AGAIN = ("-U", "--upgrade", "-I", "--ignore-installed", "--force-reinstall", "--reinstall")
 _GPU_PACKAGE = re.compile(
-    r"torch|cupy-cuda\d+x?|onnxruntime-gpu|tensorflow(?:-gpu)?|jax-cuda\d+.*|nvidia-cu.*-cu\d+|flash-attn|vllm|bitsandbytes|xformers"
+    r"""
+    torch | cupy-cuda\d+x? | onnxruntime-gpu | tensorflow(?:-gpu)? | jax-cuda\d+.* | nvidia-cu.*-cu\d+
+    | flash-attn | vllm | bitsandbytes | xformers
+    """,
+    re.VERBOSE,
 )
 
 

@@ -28,7 +28,15 @@ MISSING = Rule(
 )
 RULES = (MISSING,)
 
-_TAG = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:-(cudnn\d*|tensorrt))?-(base|runtime|devel)(?:-([a-z]+[\d.]*))?")
+_TAG = re.compile(
+    r"""
+    (\d+)\.(\d+)(?:\.(\d+))?
+    (?:-( cudnn\d* | tensorrt ))?
+    -( base | runtime | devel )
+    (?:-( [a-z]+[\d.]* ))?          # the distribution
+    """,
+    re.VERBOSE,
+)
 # https://github.com/replicate/cog/blob/main/pkg/config/cuda_compatibility.json lists it beside 11.6.2.
 _ALSO_KEPT = ("11.6.1",)
 # https://github.com/OpenDroneMap/ODM/issues/1675, https://github.com/iterative/cml/pull/1405,

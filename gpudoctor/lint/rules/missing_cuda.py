@@ -34,10 +34,22 @@ RULES = (MISSING, OTHER)
 _CUPY = re.compile(r"cupy-cuda(\d\d)[x\d]*")
 # With one of these, pip brings the libraries too, or what loads them.
 _BRINGS = re.compile(
-    r"torch|nvidia-.+-cu\d+|nvidia-(?:cublas|cudnn|cuda).*|cuda-toolkit|tensorrt.*|jax.*|cudf.*|cuml.*|rapids.*|paddlepaddle-gpu"
+    r"""
+    torch
+    | nvidia-.+-cu\d+ | nvidia-(?:cublas|cudnn|cuda).*
+    | cuda-toolkit
+    | tensorrt.* | jax.* | cudf.* | cuml.* | rapids.* | paddlepaddle-gpu
+    """,
+    re.VERBOSE,
 )
 _SYSTEM = re.compile(
-    r"cuda(?!-keyring)(?:-.*)?|libcu(?:blas|dnn|da|rand|fft|sparse|solver).*|libcudart.*|nvidia-cuda-.*|tensorrt.*|cudnn.*"
+    r"""
+    cuda(?!-keyring)(?:-.*)?
+    | libcu(?:blas|dnn|da|rand|fft|sparse|solver).* | libcudart.*
+    | nvidia-cuda-.*
+    | tensorrt.* | cudnn.*
+    """,
+    re.VERBOSE,
 )
 _CONDA = re.compile(r"cuda.*|cudatoolkit.*|cudnn.*|pytorch.*|cupy.*|onnxruntime-gpu.*")
 
