@@ -40,7 +40,12 @@ _PRESENCE = ("KUBERNETES_SERVICE_HOST", "WSL_DISTRO_NAME")
 # Secrets and addresses. Kubernetes sets NAME_SERVICE_HOST and NAME_PORT for every service, also for one named "triton":
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 PRIVATE = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|CREDENTIAL|_ADDR|_SERVICE_|_PORT(_|$)|NCCL_COMM_ID|NCCL_HOSTID|TF_CONFIG$"
+    r"""
+    TOKEN | SECRET | PASSWORD | PASSWD | KEY | AUTH | CREDENTIAL
+    | _ADDR | _SERVICE_ | _PORT(_|$)                # of services of Kubernetes
+    | NCCL_COMM_ID | NCCL_HOSTID | TF_CONFIG$
+    """,
+    re.VERBOSE,
 )
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 

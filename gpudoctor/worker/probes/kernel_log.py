@@ -16,17 +16,26 @@ except ImportError:  # python3-minimal has none
     ctypes = None  # type: ignore[assignment]
 
 RELEVANT = re.compile(
-    r"NVRM|nvidia|nouveau|nova_core|\bS?Xid\b|vfio-pci|\buvm\b|\bnvswitch|gVisor"
-    r"|\bAER\b|PCIe Bus Error|\bDPC:|pciehp|available PCIe bandwidth, limited by|Hardware Error"
-    r"|BAR ?\d+.*(?:no space|failed to assign|can't assign|can't claim|bogus alignment)"
-    r"|bridge window .*(?:no space|failed to assign|can't assign)|request_free_mem_region|Bridge Firmware"
-    r"|module verification failed|Lockdown:|unsigned module|unavailable key|Key was rejected|PKCS#7|taints kernel"
-    r"|PM: (?:suspend|hibernation)|\bdxgk?\b|hv_dxg"
-    r"|avc: .*denied.*(?:nvidia|xserver_misc_device|cuda|infiniband|/dri)"
-    r"|oom-kill|Out of memory|out of memory|blocked for more than"
-    r"|(?:segfault|general protection|trap ).* in lib(?:nvidia|cuda|cu|nccl|nv|torch)"
-    r"|DMAR:.*fault|IO_PAGE_FAULT|Machine check",
-    re.IGNORECASE,
+    r"""
+    # drivers
+    NVRM | nvidia | nouveau | nova_core | \bS?Xid\b | vfio-pci | \buvm\b | \bnvswitch | gVisor
+    # the bus
+    | \bAER\b | PCIe\ Bus\ Error | \bDPC: | pciehp | available\ PCIe\ bandwidth,\ limited\ by | Hardware\ Error
+    | BAR\ ?\d+.*(?: no\ space | failed\ to\ assign | can't\ assign | can't\ claim | bogus\ alignment )
+    | bridge\ window\ .*(?: no\ space | failed\ to\ assign | can't\ assign ) | request_free_mem_region | Bridge\ Firmware
+    # whether the module may be loaded
+    | module\ verification\ failed | Lockdown: | unsigned\ module | unavailable\ key | Key\ was\ rejected | PKCS\#7
+    | taints\ kernel
+    # sleep, WSL
+    | PM:\ (?:suspend|hibernation) | \bdxgk?\b | hv_dxg
+    # what was refused, killed, or hangs
+    | avc:\ .*denied.*(?: nvidia | xserver_misc_device | cuda | infiniband | /dri )
+    | oom-kill | Out\ of\ memory | out\ of\ memory | blocked\ for\ more\ than
+    | (?: segfault | general\ protection | trap[ ] ).*\ in\ lib(?: nvidia | cuda | cu | nccl | nv | torch )
+    # memory
+    | DMAR:.*fault | IO_PAGE_FAULT | Machine\ check
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 # Messages of user space in the audit log (types 1100 to 1199) name users.
 PRIVATE = re.compile(r"audit: type=11\d\d")

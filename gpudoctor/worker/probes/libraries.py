@@ -12,9 +12,20 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 from gpudoctor.worker.reply import Reply
 
 _LIBRARY = re.compile(
-    r"lib(cuda|cuda_dlopen|cudadebugger|cudart|cudnn\w*|cublas\w*|cufft\w*|cufile\w*|cupti|curand|cusolver\w*|cusparse\w*|"
-    r"cutensor\w*|nccl[\w-]*|nvJitLink|nvcuvid|nvidia-(cfg|encode|gpucomp|ml|nvvm\w*|opencl|ptxjitcompiler)|nvinfer\w*|"
-    r"nvrtc[\w-]*|nvshmem\w*|nvvm|ibverbs|mlx5|(GLX|EGL)_nvidia)\.so(\.\d+)*"
+    r"""
+    lib(
+        # the driver's
+        cuda | cuda_dlopen | cudadebugger
+        # the toolkit's, and what is built on it
+        | cudart | cudnn\w* | cublas\w* | cufft\w* | cufile\w* | cupti | curand | cusolver\w* | cusparse\w* | cutensor\w*
+        | nccl[\w-]* | nvJitLink
+        | nvcuvid | nvidia-( cfg | encode | gpucomp | ml | nvvm\w* | opencl | ptxjitcompiler )
+        | nvinfer\w* | nvrtc[\w-]* | nvshmem\w* | nvvm
+        # of others
+        | ibverbs | mlx5 | (GLX|EGL)_nvidia
+    )\.so(\.\d+)*
+    """,
+    re.VERBOSE,
 )
 _CACHED = re.compile(r"=> (/\S.*)$", re.MULTILINE)
 _DPKG = ("dpkg-query", "-S")

@@ -30,9 +30,16 @@ RULE_OF_INTEREST = re.compile(r"0x10de.*ATTR\{remove\}")
 ASUS_SWITCH = "/sys/devices/platform/asus-nb-wmi/dgpu_disable"
 
 PACKAGE_OF_INTEREST = re.compile(
-    r"nvidia|cuda|cudnn|nccl|cublas|cusparse|tensorrt|libnvinfer|nsight|nvml|nvlink|nvlsm|datacenter-gpu-manager|nouveau"
-    r"|^libnv|^docker|^containerd|^podman|^moby|^dkms|^akmod|^kmod-|^mokutil|^(?:gcc|g\+\+|clang|cmake|ninja-build)"
-    r"|^(?:linux-headers|kernel-devel|kernel-headers)|^(?:libibverbs|rdma-core|mlnx|doca|ibverbs)|ubuntu-drivers"
+    r"""
+    nvidia | cuda | cudnn | nccl | cublas | cusparse | tensorrt | libnvinfer | nsight | nvml | nvlink | nvlsm
+    | datacenter-gpu-manager | nouveau | ^libnv
+    | ^docker | ^containerd | ^podman | ^moby
+    | ^dkms | ^akmod | ^kmod- | ^mokutil | ^(?: gcc | g\+\+ | clang | cmake | ninja-build )
+    | ^(?: linux-headers | kernel-devel | kernel-headers )
+    | ^(?: libibverbs | rdma-core | mlnx | doca | ibverbs )
+    | ubuntu-drivers
+    """,
+    re.VERBOSE,
 )
 DPKG = "/var/lib/dpkg/status"
 PACMAN = "/var/lib/pacman/local"

@@ -14,12 +14,23 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 _METADATA_FOLDER = re.compile(r"(.+?)(?:-(v?\d[^-]*))?(?:-py\d.*)?\.(?:dist-info|egg-info|egg)")
 # The packages of which requirements, installer and build are read too, by normalised name.
 _RELEVANT = re.compile(
-    r"(torch|pytorch|triton|nvidia-|cupy|numba|jax|tensorflow|tf-nightly|onnxruntime|bitsandbytes|flash-attn|flashinfer|vllm|"
-    r"transformer-engine|tensorrt|cuda-|cudf|cuml|cugraph|rmm|pylibraft|ucx).*|"
-    r"numpy|keras|xformers|ctranslate2|faster-whisper|whisperx|llvmlite|deepspeed|apex|pycuda|pynvml|warp-lang|dask-cuda|"
-    r"mamba-ssm|causal-conv1d|auto-gptq|autoawq|sglang|sgl-kernel"
+    r"""
+    (
+        torch | pytorch | triton | nvidia- | cupy | numba | jax | tensorflow | tf-nightly | onnxruntime | bitsandbytes
+        | flash-attn | flashinfer | vllm | transformer-engine | tensorrt | cuda- | cudf | cuml | cugraph | rmm | pylibraft | ucx
+    ).*
+    | numpy | keras | xformers | ctranslate2 | faster-whisper | whisperx | llvmlite | deepspeed | apex | pycuda | pynvml
+    | warp-lang | dask-cuda | mamba-ssm | causal-conv1d | auto-gptq | autoawq | sglang | sgl-kernel
+    """,
+    re.VERBOSE,
 )
-_RELEVANT_CONDA = re.compile(r"(cudatoolkit|cuda|cudnn|nccl|libcu|libnv|libtorch|libstdcxx|gcc|gxx|sysroot|ld_impl).*|python")
+_RELEVANT_CONDA = re.compile(
+    r"""
+    ( cudatoolkit | cuda | cudnn | nccl | libcu | libnv | libtorch | libstdcxx | gcc | gxx | sysroot | ld_impl ).*
+    | python
+    """,
+    re.VERBOSE,
+)
 _TORCH_LIBRARY = re.compile(r"lib(torch_cuda|c10_cuda|cu|nccl|nvrtc|nvJitLink|nvToolsExt|nvshmem).*\.so.*")
 _CHANNEL = re.compile(r'"channel"\s*:\s*"([^"]*)"')
 

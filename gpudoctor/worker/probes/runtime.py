@@ -67,9 +67,17 @@ VERSION_KEYS = ("Version", "ApiVersion", "MinAPIVersion")
 # Registries, proxies and addresses name people and networks. Only what is between quotes goes: what is wrong with a
 # file must stay wrong.
 PRIVATE_SETTING = re.compile(
-    r'(?i)(?<![\w-])("?(?:[\w-]*registr[\w-]*|[\w-]*prox[\w-]*|dns[\w-]*|hosts|labels?|bip6?|ip6?|fixed-cidr[\w-]*'
-    r"|default-gateway[\w-]*|default-address-pools|log-opts|userns-remap|username|password|\w*token|auth|endpoint)"
-    r'"?\s*[:=]\s*)(\[[^\]]*\]?|\{[^{}]*\}?|"[^"\n]*")'
+    r"""
+    (?<![\w-])(
+        "?(?:
+            [\w-]*registr[\w-]* | [\w-]*prox[\w-]* | dns[\w-]* | hosts | labels?
+            | bip6? | ip6? | fixed-cidr[\w-]* | default-gateway[\w-]* | default-address-pools
+            | log-opts | userns-remap | username | password | \w*token | auth | endpoint
+        )"?\s*[:=]\s*
+    )
+    ( \[[^\]]*\]? | \{[^{}]*\}? | "[^"\n]*" )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 STRING = re.compile(r'"([^"\n]*)"(\s*:)?')
 REGISTRY_TABLE = re.compile(r"(?m)^\s*\[[^\n]*registry[^\n]*\n(?:(?!\s*\[).*\n?)*")
