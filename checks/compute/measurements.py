@@ -29,7 +29,10 @@ AGAIN = "gpudoctor check --only <check>"
 TYPES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
 LOG = Fix("Look for the driver's words about it (Xid), on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20")
 LAST_LINES = 12
-OUT_OF_MEMORY = re.compile(r"CUDA_ERROR_OUT_OF_MEMORY|OutOfMemoryError|out of memory|cudaErrorMemoryAllocation", re.IGNORECASE)
+OUT_OF_MEMORY = re.compile(
+    r"CUDA_ERROR_OUT_OF_MEMORY | OutOfMemoryError | out\ of\ memory | cudaErrorMemoryAllocation",
+    re.IGNORECASE | re.VERBOSE,
+)
 OF_THE_HOST = re.compile(r"cuMem(?:Host|AllocHost)|cudaHostAlloc|page-locked|pin(?:ned)?[_ ]memory", re.IGNORECASE)
 ECC = re.compile(r"ECC_UNCORRECTABLE|CUDA_ERROR_CONTAINED|uncorrectable ECC error", re.IGNORECASE)
 CUDA_ERROR = re.compile(r"CUDA_ERROR_\w+")

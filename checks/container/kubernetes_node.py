@@ -29,7 +29,13 @@ from gpudoctor.judging.containers.node_restart import not_restarted
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-RUNTIME = re.compile(r"(?m)^[^#\n]*\bruntimes\.[\"']?nvidia[\"']?|^\s*default_runtime_name\s*=\s*[\"']nvidia")
+RUNTIME = re.compile(
+    r"""
+    ^[^#\n]* \bruntimes\.["']?nvidia["']?
+    | ^\s*default_runtime_name \s*=\s* ["']nvidia
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 CDI_GPU = re.compile(r'"?kind"?\s*:\s*"?nvidia\.com/gpu\b')
 
 NO_RUNTIME = Problem(

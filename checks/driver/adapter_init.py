@@ -127,8 +127,11 @@ VBIOS = Problem(
 PROBLEMS = {problem.id: problem for problem in (WPR2, FIRMWARE_MISSING, FIRMWARE, VBIOS, FAILED)}
 
 GAVE_UP = re.compile(
-    r"NVRM: (?:GPU (?P<gpu>[0-9a-f:.]+): )?RmInitAdapter failed! \((?P<code>(?P<step>0x[0-9a-f]+):(?P<status>0x[0-9a-f]+):\d+)\)",
-    re.I,
+    r"""
+    NVRM:\ (?: GPU\ (?P<gpu>[0-9a-f:.]+):[ ] )?
+    RmInitAdapter\ failed!\ \( (?P<code> (?P<step>0x[0-9a-f]+) : (?P<status>0x[0-9a-f]+) : \d+ ) \)
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 LOADED = re.compile(r"NVRM: loading NVIDIA UNIX.*? (?P<branch>\d{3})\.\d")
 DEVICE = re.compile(r"PCI ID: 10de:([0-9a-f]{4})", re.I)

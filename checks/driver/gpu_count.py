@@ -113,7 +113,13 @@ GPU_IS_LOST, RESET_REQUIRED = 15, 16
 BY_CODE = {GPU_IS_LOST: LOST, RESET_REQUIRED: RESET}
 RESERVED = ("vfio-pci", "pci-stub")
 JOB = re.compile(r"slurm|/lxc|kubepods|htcondor|pbs", re.I)
-IGNORED = r"The NVIDIA (?:NVIDIA )?(.*?) GPU installed in this system is supported through the NVIDIA (\d+)\.xx Legacy drivers"
+IGNORED = re.compile(
+    r"""
+    The\ NVIDIA\ (?:NVIDIA\ )?(.*?)\ GPU\ installed\ in\ this\ system[ ]
+    is\ supported\ through\ the\ NVIDIA\ (\d+)\.xx\ Legacy\ drivers
+    """,
+    re.VERBOSE,
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -155,7 +161,7 @@ def refusals(refused: list[Gpu], absent: list[PciFunction]) -> Iterator[Finding]
 
 def missing(facts: Facts, gpus: list[PciFunction]) -> Finding:
     first = gpus[0]
-    ignored = re.search(IGNORED, log(facts))
+    ignored = IGNORED.search(log(facts))
     words = "; ".join(
         f"{gpu.address} is not in NVML, {f'its driver is {gpu.driver}' if gpu.driver else 'no driver has it'}" for gpu in gpus
     )

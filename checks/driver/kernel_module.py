@@ -148,9 +148,14 @@ NOT_LOADED = Problem(
     fixes=(Fix("Load it on the host; the log then says what stands in its way", LOAD, verify="nvidia-smi"),),
 )
 
-REJECTED = (
-    r"Loading of (unsigned )?module.* rejected|unavailable key is rejected|PKCS#7 signature not signed"
-    r"|unsigned module loading is restricted|Key was rejected"
+REJECTED = "|".join(
+    (
+        r"Loading of (unsigned )?module.* rejected",
+        r"unavailable key is rejected",
+        r"PKCS#7 signature not signed",
+        r"unsigned module loading is restricted",
+        r"Key was rejected",
+    )
 )
 
 

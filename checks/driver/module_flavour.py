@@ -121,7 +121,9 @@ THIS_GPU = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system 
 SAYS_OPEN = THIS_GPU + "requires use of the NVIDIA open kernel modules"
 SAYS_PROPRIETARY = THIS_GPU + r"is not supported by open nvidia\.ko"
 SAYS_UNSUPPORTED = THIS_GPU + r"is not supported by the NVIDIA {version} driver release"
-SAYS_DROPPED = r"GPU installed in this system is supported through the NVIDIA (\d+)\.xx Legacy drivers"
+SAYS_DROPPED = re.compile(
+    r"GPU\ installed\ in\ this\ system\ is\ supported\ through\ the\ NVIDIA\ (\d+)\.xx\ Legacy\ drivers", re.VERBOSE
+)
 
 Kind = list[PciFunction]  # all GPUs of one model, which have one fate
 
@@ -174,7 +176,7 @@ def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
         return None
     generation = architecture_of_device(gpus[0].device_id)
     last = last_branch(generation)
-    said = {int(branch) for branch in re.findall(SAYS_DROPPED, words)}
+    said = {int(branch) for branch in SAYS_DROPPED.findall(words)}
     if words:
         return last if last in said else next(iter(said), None) if generation is None else None
     whole = facts.nvml.reaches_any or all(is_outgrown(facts, gpu) for gpu in facts.pci.gpus)

@@ -90,7 +90,13 @@ ILLEGAL = replace(
 LAST_LINES = 8
 MODULES = {"numba": "numba.cuda.cudaimpl"}  # what the kernels need, which numba.cuda alone does not import
 OF_NUMPY = re.compile(
-    r"module 'numpy[\w.]*' has no attribute|numpy\.\w+ size changed|compiled using NumPy 1|_ARRAY_API not found"
+    r"""
+    module\ 'numpy[\w.]*'\ has\ no\ attribute
+    | numpy\.\w+\ size\ changed
+    | compiled\ using\ NumPy\ 1
+    | _ARRAY_API\ not\ found
+    """,
+    re.VERBOSE,
 )
 
 

@@ -30,7 +30,10 @@ from gpudoctor.facts.libraries import Preload
 from gpudoctor.judging.python.preloads import FORGET, without
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
-TOOLKIT = re.compile(r"lib(cublas\w*|cudart|cudnn\w*|cufft\w*|curand|cusolver\w*|cusparse\w*|nvJitLink|nvrtc[\w-]*)\.so.*")
+TOOLKIT = re.compile(
+    r"lib( cublas\w* | cudart | cudnn\w* | cufft\w* | curand | cusolver\w* | cusparse\w* | nvJitLink | nvrtc[\w-]* )\.so.*",
+    re.VERBOSE,
+)
 
 DRIVER = re.compile(r"lib(cuda|nvidia-ml|nvidia-ptxjitcompiler)\.so.*")
 

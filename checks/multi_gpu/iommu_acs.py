@@ -112,9 +112,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
 
 
-FAULT = (
-    r"DMAR: .*[Rr]equest device \[?(?P<intel>[0-9a-f:.]+)|nvidia (?P<amd>[0-9a-f:.]+): .*IO_PAGE_FAULT"
-    r"|IO_PAGE_FAULT.*device=(?P<amd_before>[0-9a-f:.]+)"
+FAULT = "|".join(
+    (
+        r"DMAR: .*[Rr]equest device \[?(?P<intel>[0-9a-f:.]+)",
+        r"nvidia (?P<amd>[0-9a-f:.]+): .*IO_PAGE_FAULT",
+        r"IO_PAGE_FAULT.*device=(?P<amd_before>[0-9a-f:.]+)",
+    )
 )
 
 

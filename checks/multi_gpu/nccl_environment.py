@@ -104,7 +104,10 @@ WITHOUT_LINE = Fix(
     '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
     verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
 )
-VIRTUAL = re.compile(r"lo$|docker|br-|virbr|veth|cni|flannel|cali|tunl|podman|lxc|tailscale|wg|dummy|kube")
+VIRTUAL = re.compile(
+    r"lo$ | docker | br- | virbr | veth | cni | flannel | cali | tunl | podman | lxc | tailscale | wg | dummy | kube",
+    re.VERBOSE,
+)
 
 INTERFACE = Problem(
     id="nccl-socket-interface-missing",

@@ -36,7 +36,10 @@ SAME_BUILD = ("torchvision", "torchaudio", "torchtext")
 COMPANIONS = (*SAME_BUILD, "xformers", "vllm", "torch-tensorrt")
 TRITON = ("triton", "pytorch-triton")
 # +cu12torch2.6cxx11abiFALSE of flash-attn, causal-conv1d and mamba-ssm; +pt26cu124 of PyTorch Geometric
-TAG = re.compile(r"\+(?:cu(?P<cuda>\d{2})\d?)?torch(?P<torch>\d+\.\d+)(?:\.\d+)?(?:cxx11abi(?P<abi>TRUE|FALSE))?", re.IGNORECASE)
+TAG = re.compile(
+    r"\+ (?: cu(?P<cuda>\d{2})\d? )? torch(?P<torch>\d+\.\d+)(?:\.\d+)? (?: cxx11abi(?P<abi>TRUE|FALSE) )?",
+    re.IGNORECASE | re.VERBOSE,
+)
 PYG_TAG = re.compile(r"\+pt(?P<major>\d)(?P<minor>\d+)cu(?P<cuda>\d{2})\d$")
 
 MISMATCH = Problem(

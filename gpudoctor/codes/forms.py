@@ -40,9 +40,14 @@ _FORMS: tuple[tuple[Kind, str], ...] = (
 )
 # Codes that say in a sentence what they are. "CUDA 12" is none.
 _IN_A_SENTENCE = re.compile(
-    r"\bS?Xid[ :#=_-]*\d{1,6}\b|\b(?:CUDA|NVML) error[ :#=(]*\d{1,6}\b"
-    r"|\b(?:CUDA_ERROR|NVML_ERROR|CUDNN_STATUS|CUBLAS_STATUS|NV_ERR)_\w+|\bcudaError[A-Z]\w+|\bnccl[A-Z]\w+",
-    re.IGNORECASE,
+    r"""
+    \bS?Xid[ :#=_-]*\d{1,6}\b
+    | \b(?:CUDA|NVML)\ error[ :#=(]*\d{1,6}\b
+    | \b(?:CUDA_ERROR|NVML_ERROR|CUDNN_STATUS|CUBLAS_STATUS|NV_ERR)_\w+
+    | \bcudaError[A-Z]\w+
+    | \bnccl[A-Z]\w+
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _NUMBER_ALONE = re.compile(rf"(?:(?:error|err|code|status|number)\s*)*[:#=(]?\s*{_NUMBER}\)?", re.IGNORECASE)
 _PATTERNS = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)

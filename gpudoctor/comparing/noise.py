@@ -5,13 +5,26 @@ from __future__ import annotations
 import re
 
 _QUESTIONS = re.compile(
-    r"probe:.*|processes|nvml:processes.*|file:/proc/(uptime|self/.*|\d+/.*|stat|loadavg|meminfo)|identity|tmp|shm|container-marks"
-    r"|cuda:context\d+|runtime-(file-times|processes)|library-owners|quoted:.*|text:.*"
+    r"""
+    probe:.* | quoted:.* | text:.*
+    | file:/proc/( uptime | self/.* | \d+/.* | stat | loadavg | meminfo )
+    | processes | nvml:processes.* | runtime-(file-times|processes)
+    | identity | tmp | shm | container-marks | library-owners
+    | cuda:context\d+
+    """,
+    re.VERBOSE,
 )
 _PARTS = re.compile(
-    r"(?i).*(uuid|serial|temperature|utilization|energy|fanspeed|memoryinfo|bar1|clockinfo|powerusage|seconds|maps|timestamp"
-    r"|performancestate|pciethroughput|runningprocesses|fieldvalues|lastbbx|mtime|boardid|minornumber|moduleid|bus_?id|pciinfo"
-    r"|currentclocks(event|throttle)reasons).*"
+    r"""
+    .*(
+        uuid | serial | boardid | minornumber | moduleid | bus_?id | pciinfo
+        | temperature | utilization | energy | fanspeed | powerusage | performancestate | pciethroughput
+        | memoryinfo | bar1 | clockinfo | currentclocks(event|throttle)reasons
+        | runningprocesses | fieldvalues | lastbbx | maps
+        | seconds | timestamp | mtime
+    ).*
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -21,7 +34,10 @@ def is_noise(question: str, part: str) -> bool:
 
 # Whose parts gpudoctor chooses: one that an answer has not was not asked; what a GPU cannot say has an error in its place.
 _OF_FIELDS = re.compile(
-    r"nvml(:gpu\d+)?|cuda|interpreter|limits|cgroup-limits|uname|torch|toolchain|wsl|container-start|processor"
+    r"""
+    nvml(:gpu\d+)? | cuda | interpreter | limits | cgroup-limits | uname | torch | toolchain | wsl | container-start | processor
+    """,
+    re.VERBOSE,
 )
 
 

@@ -9,27 +9,81 @@ KIND = "documentation"
 LEAST_MARKS, LEAST_SHARE, LEAST_LINES = 5, 0.1, 8
 MOST_LOGGED = 0.12  # of the lines outside of code blocks
 _MARK = re.compile(
-    r"^\s*(?:#{2,6} [A-Z`]|[*•] [A-Z`\[\"(a-z]|- (?![^:]{1,50}: \S)(?:[A-Z`\[\"(]|\*\*)|\.\. [\w-]+::)"
-    r"|^\s*<(?:p|h[1-6]|li|ul|div|a|td|tr|section|pre|code|img)\b"
-    r"|^(?:commit [0-9a-f]{7,40}|Author: |Date: |    Signed-off-by: )|\]\(\S+\)|`[^`\s][^`]*`_"
-    r"|^\d{4}-\d\d-\d\d  .*<\S+@|^ -- .*<\S+@\S+>  |^[\w.+-]+ \(\S+\) [\w-]+; urgency=|^\.[A-Z]{2} "
+    r"""
+    # Markdown and reStructuredText
+    ^\s*(?:
+        \#{2,6}\ [A-Z`]
+        | [*•]\ [A-Z`\["(a-z]
+        | -\ (?![^:]{1,50}:\ \S) (?: [A-Z`\["(] | \*\* )    # an item of a list; "- key: value" is YAML
+        | \.\.\ [\w-]+::
+    )
+    | \]\(\S+\)
+    | `[^`\s][^`]*`_
+    # HTML
+    | ^\s*<(?:p|h[1-6]|li|ul|div|a|td|tr|section|pre|code|img)\b
+    # a log of commits, a list of changes, a manual page
+    | ^(?: commit\ [0-9a-f]{7,40} | Author:[ ] | Date:[ ] | \ {4}Signed-off-by:[ ] )
+    | ^\d{4}-\d\d-\d\d\ \ .*<\S+@
+    | ^\ --\ .*<\S+@\S+>\ [ ]
+    | ^[\w.+-]+\ \(\S+\)\ [\w-]+;\ urgency=
+    | ^\.[A-Z]{2}[ ]
+    """,
+    re.VERBOSE,
 )
 _RULE = re.compile(r"^([=~^\"*-])\1{3,}\s*$")
 _LOGGED = re.compile(
-    r"^\s*\[?\s*\d+\.\d{4,}|^\[?\d{4}-\d\d-\d\d[ T]\d\d:|^[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d |^Traceback \(|^\s+File \""
-    r"|^(?:[^\s`#]\S*)?[$#] [a-z]|^\(\w+\) |^\S+@\S+[:~]|^\[?(?:ERROR|WARNING|INFO|E|W|I)\b|^\w*(?:Error|Exception): "
-    r"|^\| +NVIDIA-SMI|^\| .*\d+W / |\S \.{3,} \S"
+    r"""
+    # times
+    ^\s*\[?\s*\d+\.\d{4,}
+    | ^\[?\d{4}-\d\d-\d\d[ T]\d\d:
+    | ^[A-Z][a-z]{2}\ +\d+\ \d\d:\d\d:\d\d[ ]
+    # tracebacks and levels
+    | ^Traceback\ \(
+    | ^\s+File\ "
+    | ^\[?(?:ERROR|WARNING|INFO|E|W|I)\b
+    | ^\w*(?:Error|Exception):[ ]
+    # prompts
+    | ^(?:[^\s`#]\S*)?[$#]\ [a-z]
+    | ^\(\w+\)[ ]
+    | ^\S+@\S+[:~]
+    # nvidia-smi, progress
+    | ^\|\ +NVIDIA-SMI
+    | ^\|\ .*\d+W\ /[ ]
+    | \S\ \.{3,}\ \S
+    """,
+    re.VERBOSE,
 )
 # The forms that people fill in when they report a fault.
-_HEADING = r"(?mi)^\s*(?:#+ *|\*\*)\S{0,4} ?"
+_HEADING = r"^\s*(?: \#+\ * | \*\* )\S{0,4}\ ?"
 _REPORT = re.compile(
     _HEADING
-    + r"(?:describe (?:the|your) |to reproduce|steps to reproduce|expected (?:behaviou?r|results?)|actual (?:behaviou?r|results?)"
-    r"|what (?:happened|i did)|bug (?:description|report)|your current environment|\S+ error report)"
+    + r"""(?:
+        describe\ (?:the|your)[ ]
+        | to\ reproduce
+        | steps\ to\ reproduce
+        | expected\ (?:behaviou?r|results?)
+        | actual\ (?:behaviou?r|results?)
+        | what\ (?:happened|i\ did)
+        | bug\ (?:description|report)
+        | your\ current\ environment
+        | \S+\ error\ report
+    )""",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
 _PART_OF_REPORT = re.compile(
-    _HEADING + r"(?:environment\b|reproduc|what version|system info|error (?:log|message|logs)|(?:relevant )?log(?:s| output)\b"
-    r"|versions?\b|(?:the )?(?:problem|issue)\b|additional context)"
+    _HEADING
+    + r"""(?:
+        environment\b
+        | reproduc
+        | what\ version
+        | system\ info
+        | error\ (?:log|message|logs)
+        | (?:relevant\ )?log(?:s|\ output)\b
+        | versions?\b
+        | (?:the\ )?(?:problem|issue)\b
+        | additional\ context
+    )""",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 

@@ -47,8 +47,16 @@ ANCHORS = (
     *("segfault", "general protection", "trap invalid", "DMAR:", "IO_PAGE_FAULT", "Machine check"),
 )
 _BY_KERNEL = re.compile(
-    r"^\s*(?:<\d+>)?\[\s*\d+\.\d+\]|^\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4}\]|\bkernel(?:\[\d*\])?: "
-    r"|^(?:kern|user)\s*:\w+\s*:|\bNVRM: |\bnvidia-nvswitch\d*: SXid|\bXid \(PCI"
+    r"""
+    ^\s*(?:<\d+>)?\[\s*\d+\.\d+\]                               # dmesg
+    | ^\[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d+\ [\d:]+\ \d{4}\]    # dmesg -T
+    | \bkernel(?:\[\d*\])?:[ ]                                  # syslog, the journal
+    | ^(?:kern|user)\s*:\w+\s*:                                 # dmesg -x
+    | \bNVRM:[ ]
+    | \bnvidia-nvswitch\d*:\ SXid
+    | \bXid\ \(PCI
+    """,
+    re.VERBOSE,
 )
 _REBOOT = "-- Reboot --"
 _BOOT = re.compile(r"Linux version \d|-- (?:Boot (?:[0-9a-f]{32}|serial-\d+)|Reboot) --")

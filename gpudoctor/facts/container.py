@@ -19,7 +19,10 @@ _NAMES = (
 CAPABILITIES = tuple(_NAMES.split())
 APPTAINER_VARIABLES = {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}
 KUBERNETES_MARKS = ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io")
-INJECTED = re.compile(r"/(dev|usr|lib\w*|etc|run|\.singularity\.d)/.*(nvidia|libcuda|libnv|dxg|/wsl(/|$))")
+INJECTED = re.compile(
+    r"/( dev | usr | lib\w* | etc | run | \.singularity\.d )/.*( nvidia | libcuda | libnv | dxg | /wsl(/|$) )",
+    re.VERBOSE,
+)
 OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
 
 

@@ -11,19 +11,21 @@ from typing import Any
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
-# What may stand before a message, again and again: "<4>" (syslog), "kern  :warn  :" (dmesg -x), an ISO date, "[Sun Feb 23
-# 16:24:18 2025]" (dmesg -T), "Feb 01 14:25:31 host kernel:" (syslog, journal), "[  130.456250]" and the thread "[   T1946]".
+# What may stand before a message, again and again.
 _PREFIX = re.compile(
-    r"\s*(?:"
-    r"<\d+>"
-    r"|(?:kern|user|daemon)\s*:[a-z]+\s*: "
-    r"|\d{4}-\d\d-\d\d[T ][\d:,.]+(?:Z|[+-]\d\d:?\d\d)?(?: \S+ kernel:)? "
-    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4}\] "
-    r"|[A-Z][a-z]{2} +\d+ [\d:]{8} \S+ kernel: "
-    r"|kernel: "
-    r"|\[\s*(?P<seconds>\d+\.\d+)\]"
-    r"|\[\s*[TC]\d+\]"
-    r")"
+    r"""
+    \s*(?:
+        <\d+>                                                   # syslog
+        | (?:kern|user|daemon)\s*:[a-z]+\s*:[ ]                 # dmesg -x: "kern  :warn  : "
+        | \d{4}-\d\d-\d\d[T ][\d:,.]+(?:Z|[+-]\d\d:?\d\d)?(?:\ \S+\ kernel:)?[ ]
+        | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d+\ [\d:]+\ \d{4}\][ ]    # dmesg -T: "[Sun Feb 23 16:24:18 2025] "
+        | [A-Z][a-z]{2}\ +\d+\ [\d:]{8}\ \S+\ kernel:[ ]        # syslog, journal: "Feb 01 14:25:31 host kernel: "
+        | kernel:[ ]
+        | \[\s*(?P<seconds>\d+\.\d+)\]
+        | \[\s*[TC]\d+\]                                        # the thread
+    )
+    """,
+    re.VERBOSE,
 )
 _PCI = r"(?:PCI:)?(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2,4}:[0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?"
 _XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d+)(?:, *(.*))?")

@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 _BEGINS = re.compile(
-    r"^=+ test session starts =+|(?:^|[$#>!] ?|python3? -m |uv run )pytest(?: |$)|^[.sxXFE]+ +\[ *\d+%\]$|^=+ PASSES =+$"
+    r"""
+    ^=+\ test\ session\ starts\ =+
+    | (?: ^ | [$#>!]\ ? | python3?\ -m[ ] | uv\ run[ ] )pytest(?:\ |$)
+    | ^[.sxXFE]+\ +\[\ *\d+%\]$
+    | ^=+\ PASSES\ =+$
+    """,
+    re.VERBOSE,
 )
 _SECTION = re.compile(r"^={3,} .+ ={3,}$")
 _WARNINGS = re.compile(r"^=+ warnings summary ")

@@ -19,8 +19,14 @@ BUSY_PERCENT = 50
 MAXIMUM_REPLAYS = 80
 MAXIMUM_REPLAYS_PER_HOUR = 10
 BUS_ERROR = re.compile(
-    r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]): (?:AER: )?"
-    r"(?:PCIe Bus Error: severity=(?P<severity>\w+(?: \([\w-]+\))?)|(?P<containment>DPC: containment event))"
+    r"""
+    ( [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f] ):\ (?: AER:[ ] )?
+    (?:
+        PCIe\ Bus\ Error:\ severity=(?P<severity> \w+(?:\ \([\w-]+\))? )
+        | (?P<containment> DPC:\ containment\ event )
+    )
+    """,
+    re.VERBOSE,
 )
 
 

@@ -15,8 +15,17 @@ from gpudoctor.model import Skip, Unavailable
 # Packages that bring a Linux driver; neither a CUDA toolkit nor the container toolkit does.
 # https://docs.nvidia.com/cuda/wsl-user-guide/index.html
 DRIVER_PACKAGE = re.compile(
-    r"(lib)?nvidia-(driver|utils|compute|dkms|kernel|headless|smi|gl|decode|encode|ml\d|ptxjitcompiler|persistenced)\b.*"
-    r"|nvidia(-open|-lts)?(-\d+)?|libcuda1|cuda|cuda-\d+-\d+|cuda-drivers.*|(xserver-xorg-video|xorg-x11-drv)-nvidia.*|(dkms|kmod|akmod)-nvidia.*"
+    r"""
+    (lib)?nvidia-(
+        driver | utils | compute | dkms | kernel | headless | smi | gl | decode | encode | ml\d | ptxjitcompiler | persistenced
+    )\b.*
+    | nvidia(-open|-lts)?(-\d+)?
+    | libcuda1
+    | cuda | cuda-\d+-\d+ | cuda-drivers.*
+    | (xserver-xorg-video|xorg-x11-drv)-nvidia.*
+    | (dkms|kmod|akmod)-nvidia.*
+    """,
+    re.VERBOSE,
 )
 NVIDIA_NAMES = ("nv", "libcuda", "libnvidia", "libnv")  # nv_dispi.inf_amd64_..., nvlti...; nvidia-smi
 DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")

@@ -14,7 +14,10 @@ from gpudoctor.errors import WorkError
 
 FIRST_SECONDS, POLL_SECONDS, LOOK_SECONDS = 0.02, 0.1, 10.0
 MOST_LOOKS = 600  # at a container that is there: it may take long to be made
-NOT_YET = re.compile(r"(?i)is not running|not in running state|can only create exec sessions on running|is restarting")
+NOT_YET = re.compile(
+    r"is\ not\ running | not\ in\ running\ state | can\ only\ create\ exec\ sessions\ on\ running | is\ restarting",
+    re.IGNORECASE | re.VERBOSE,
+)
 # NVIDIA's entrypoint looks for the same. Jetson and WSL2 have nodes of their own.
 SCRIPT = """
 device= library=

@@ -210,8 +210,8 @@ _SAID: tuple[tuple[str, type[UserError] | type[WorkError], str], ...] = (
         "sudo usermod -aG docker $USER, then log in again; or run this with sudo",
     ),
     (
-        r"(?i)unable to parse docker host|invalid (bind address|proto)|unsupported protocol scheme|context .* not found"
-        r"|context \S+: not found|invalid context",
+        r"(?i)unable to parse docker host|invalid (bind address|proto)|unsupported protocol scheme"
+        r"|context .* not found|context \S+: not found|invalid context",
         UserError,
         "that is no address of a daemon{because}",
     ),

@@ -14,7 +14,13 @@ from typing import IO
 
 DOCKER, PODMAN = b"docker: ", b"Error: "  # with which they say why nothing was started
 # A program may begin like that as well; these words it would hardly say. With 126 and 127 an engine always says one of them.
-EXACT = re.compile(r"docker: Error response from daemon|Error: .*(\bOCI |\bcrun\b|\brunc\b|\bCDI |\bcontainer-init\b)")
+EXACT = re.compile(
+    r"""
+    docker:\ Error\ response\ from\ daemon
+    | Error:\ .* ( \bOCI[ ] | \bcrun\b | \brunc\b | \bCDI[ ] | \bcontainer-init\b )
+    """,
+    re.VERBOSE,
+)
 NOT_STARTED = (125, 126, 127)  # what docker and podman say of a start that failed; a program may say so as well
 ASIDES = (b"WARNING: ", b"time=")  # lines that may come before that
 HINT = re.compile(rb"\s+(See|Run) '[^']* --help'[^\n]*\s*\Z")

@@ -21,15 +21,41 @@ BUILDX_ONLY = 23  # the first docker command whose own `build` wants buildx for 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # BuildKit: `#7 [build 2/5] RUN …`; the classic builder: `Step 2/5 : RUN …`; Podman: `STEP 2/5: RUN …`, `[1/2] STEP 2/5: RUN …`
-_STEP = re.compile(r"^(?:#\d+ \[(?!internal)[^\]]+\] |(?:\[\d+/\d+\] )?(?:Step|STEP) \d+/\d+ ?: )(?P<title>.+)")
+_STEP = re.compile(
+    r"""
+    ^(?:
+        \#\d+\ \[(?!internal)[^\]]+\][ ]                        # BuildKit: "#7 [2/3] "
+        | (?: \[\d+/\d+\][ ] )? (?:Step|STEP)\ \d+/\d+\ ?:[ ]    # "Step 2/3 : ", of Podman "[1/2] STEP 2/3: "
+    )
+    (?P<title>.+)
+    """,
+    re.VERBOSE,
+)
 _INSTRUCTION = re.compile(r"(?:RUN|COPY|ADD|WORKDIR|USER)\b")
 _NOISE = re.compile(
-    r"\s*$|sha256:| ---> |Removing intermediate container|DEPRECATED: The legacy|\s+(?:BuildKit is|environment-v)|-{5}"
+    r"""
+    \s*$
+    | sha256:
+    | [ ]--->[ ]
+    | Removing\ intermediate\ container
+    | DEPRECATED:\ The\ legacy
+    | \s+(?: BuildKit\ is | environment-v )
+    | -{5}
+    """,
+    re.VERBOSE,
 )
 _NO_DOCKERFILE = re.compile(
-    r"(?i)^.*(?:dockerfile parse error|unknown instruction|failed to read dockerfile|parse error on line|"
-    r"can't find = in|requires (?:exactly|at least) .* argument).*$",
-    re.MULTILINE,
+    r"""
+    ^.*(?:
+        dockerfile\ parse\ error
+        | unknown\ instruction
+        | failed\ to\ read\ dockerfile
+        | parse\ error\ on\ line
+        | can't\ find\ =\ in
+        | requires\ (?:exactly|at\ least)\ .*\ argument
+    ).*$
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
 

@@ -25,7 +25,14 @@ MOST_SHARED_BYTES = 16 << 30
 WIDTH = 78
 SHELLS = ("bash", "sh", "zsh", "fish", "ash", "dash", "ksh")
 BEST_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
-NO_INIT = re.compile(r'"docker-init": executable file not found|unable to find init binary|container-init binary not found')
+NO_INIT = re.compile(
+    r"""
+    "docker-init":\ executable\ file\ not\ found
+    | unable\ to\ find\ init\ binary
+    | container-init\ binary\ not\ found
+    """,
+    re.VERBOSE,
+)
 VARIABLE = re.compile(r"(?P<option>--env=|-e=?|)(?P<name>[^=]+)=.*", re.DOTALL)
 MOUNT = re.compile(r"(-v[ =]?|--volume[ =])(?P<volume>.+)|--mount[ =](?P<mount>.+)", re.DOTALL)
 TARGET = re.compile(r'(?:^|,)"?(?:target|dst|destination)=([^,"]+)')  # in a value of --mount

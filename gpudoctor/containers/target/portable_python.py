@@ -24,7 +24,12 @@ INSTALL_SECONDS = 120.0
 PATIENCE_SECONDS = 3600.0  # after an attempt that failed: without a network each costs seconds
 # What a worker never imports, and what would make the way into the container long.
 LEFT_OUT = re.compile(
-    r"/(test|tests|idlelib|tkinter|turtledemo|ensurepip|site-packages|include|share|__pycache__)(/|$)|\.a$|/lib(tcl|tk)"
+    r"""
+    /( test | tests | idlelib | tkinter | turtledemo | ensurepip | site-packages | include | share | __pycache__ )(/|$)
+    | \.a$
+    | /lib(tcl|tk)
+    """,
+    re.VERBOSE,
 )
 
 

@@ -22,7 +22,15 @@ KERNEL = tuple(f"/proc/sys/kernel/{name}" for name in ("osrelease", "arch", "ost
 PROCESS = tuple(f"/proc/self/{name}" for name in ("status", "mountinfo", "limits"))
 FILES = (*system.FILES, *system.DRIVER_FILES, *container.FILES, *PROCESS, *KERNEL, "/proc/cpuinfo", "/proc/cmdline")
 KEPT = re.compile(r"file:|glob:/proc/driver/|(container-marks|mounts|uname|processor)$")  # what needs no more than these files
-NODE = re.compile(r"^(?P<access>[01]) c\S+ +\d+ +(?P<uid>\d+) +(?P<gid>\d+) +(?P<major>\d+), +(?P<minor>\d+) .*?(?P<path>/\S+)$")
+NODE = re.compile(
+    r"""
+    ^(?P<access>[01])\ c\S+\ +\d+                 # whether this user may open it, its mode, its links
+    \ +(?P<uid>\d+)\ +(?P<gid>\d+)
+    \ +(?P<major>\d+),\ +(?P<minor>\d+)
+    \ .*?(?P<path>/\S+)$
+    """,
+    re.VERBOSE,
+)
 MODE = {"r": 4, "w": 2, "x": 1}
 
 

@@ -21,12 +21,32 @@ from gpudoctor.model import Reply
 
 EXECUTE_SECONDS = 5.0
 # Entrypoints that hand over to the command they are given. Others would take ours for arguments of their own program.
-HANDS_OVER = re.compile(r"(^|/)([\w.-]*entrypoint[\w.-]*|[\w.-]+\.sh|tini|dumb-init|docker-init|catatonit|env)$")
+HANDS_OVER = re.compile(
+    r"""
+    (^|/)
+    ( [\w.-]*entrypoint[\w.-]* | [\w.-]+\.sh | tini | dumb-init | docker-init | catatonit | env )$
+    """,
+    re.VERBOSE,
+)
 SAID_BY_ENGINE = re.compile(r"^(docker|podman|Error): |Error response from daemon|OCI runtime", re.MULTILINE)
 MISUSED = re.compile(
-    r"^(unknown (shorthand )?flag|invalid argument|flag needs an argument|Error: unknown (shorthand )?flag)", re.MULTILINE
+    r"""
+    ^(
+        unknown\ (shorthand\ )?flag
+        | invalid\ argument
+        | flag\ needs\ an\ argument
+        | Error:\ unknown\ (shorthand\ )?flag
+    )
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
-NO_SHELL = re.compile(r'exec:? "?sh"?:? executable file not found|starting container process caused.*"sh": executable', re.DOTALL)
+NO_SHELL = re.compile(
+    r"""
+    exec:?\ "?sh"?:?\ executable\ file\ not\ found
+    | starting\ container\ process\ caused.*"sh":\ executable
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)

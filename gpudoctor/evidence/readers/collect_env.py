@@ -153,8 +153,17 @@ READER = Reader(
         *("CuPy Version", "jax:   ", "jaxlib:", "bitsandbytes v"),
     ),
     begins=re.compile(
-        r"^\s*(?:Collecting environment information|(?:- )?(?:PyTorch version(?: \(GPU\?\))?\s*: |`transformers` version: )|"
-        r"pytorch\.version:|CuPy Version\s*: |jax(?:lib)?: +\d|=+ bitsandbytes v\d)"
+        r"""
+        ^\s*(?:
+            Collecting\ environment\ information
+            | (?:-\ )?(?: PyTorch\ version(?:\ \(GPU\?\))?\s*:[ ] | `transformers`\ version:[ ] )
+            | pytorch\.version:
+            | CuPy\ Version\s*:[ ]
+            | jax(?:lib)?:\ +\d
+            | =+\ bitsandbytes\ v\d
+        )
+        """,
+        re.VERBOSE,
     ),
     ends=re.compile(r"^(?:```|</details>|#{2,4} |Traceback \(most recent|\$ |>>> )"),
     read=read,

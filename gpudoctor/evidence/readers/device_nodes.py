@@ -9,7 +9,13 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
 _NODE = re.compile(
-    r"^\s*(c|d)([rwxsStT-]{9})[.+]?\s+\d+\s+(\S+)\s+(\S+)\s+(?:(\d+),\s*(\d+)|\d+)\s+.*?\s(/dev/(?:nvidia\S+|dxg)|nvidia[\w-]+)\s*$"
+    r"""
+    ^\s*(?P<kind>c|d)(?P<mode>[rwxsStT-]{9})[.+]?\s+\d+
+    \s+(?P<user>\S+)\s+(?P<group>\S+)
+    \s+(?: (?P<major>\d+),\s*(?P<minor>\d+) | \d+ )            # a folder has a size
+    \s+.*?\s(?P<path> /dev/(?:nvidia\S+|dxg) | nvidia[\w-]+ )\s*$
+    """,
+    re.VERBOSE,
 )
 _BITS = (0o400, 0o200, 0o100, 0o040, 0o020, 0o010, 0o004, 0o002, 0o001)
 

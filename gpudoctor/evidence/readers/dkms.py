@@ -8,7 +8,11 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
 _MAKE_LOG = re.compile(
-    r"^DKMS (?:\(dkms-\S+\) )?make\.log for (?P<module>nvidia[\w-]*)-(?P<version>\d[\d.]+) for kernel (?P<kernel>\S+)"
+    r"""
+    ^DKMS\ (?:\(dkms-\S+\)\ )?make\.log\ for[ ]
+    (?P<module>nvidia[\w-]*)-(?P<version>\d[\d.]+)\ for\ kernel\ (?P<kernel>\S+)
+    """,
+    re.VERBOSE,
 )
 _STATUS = re.compile(r"^nvidia[\w-]*(?:/|, )\d{3}[\d.]*(?:, \S+, \w+)?: (?:added|built|installed)")
 LOGS = "/var/lib/dkms/nvidia*/*/build/make.log"

@@ -9,9 +9,19 @@ from typing import Any
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
-_FUNCTION = re.compile(r"^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([A-Z0-9][^:\[]*?)(?: \[([0-9a-f]{4})\])?: (.+)$")
+_FUNCTION = re.compile(
+    r"""
+    ^\s*( (?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] )     # its address
+    \ ( [A-Z0-9][^:\[]*? ) (?:\ \[([0-9a-f]{4})\])?             # its class, and with -nn the number of that
+    :\ (.+)$
+    """,
+    re.VERBOSE,
+)
 _IDS = re.compile(r"\[(?:([0-9a-f]{4}):)([0-9a-f]{4})\]")
-_DETAIL = re.compile(r"^\s+(Kernel driver in use|Subsystem|NUMA node|LnkCap|LnkSta|IOMMU group):\s*(.*)$")
+_DETAIL = re.compile(
+    r"^\s+( Kernel\ driver\ in\ use | Subsystem | NUMA\ node | LnkCap | LnkSta | IOMMU\ group ):\s*(.*)$",
+    re.VERBOSE,
+)
 _LINK = re.compile(r"Speed ([\d.]+) ?GT/s.*?Width x(\d+)")
 _CLASSES = {"VGA compatible controller": 0x030000, "3D controller": 0x030200, "Display controller": 0x038000}
 _OTHERS = {"Audio device": 0x040300, "Bridge": 0x068000, "USB controller": 0x0C0330, "Serial bus controller": 0x0C8000}

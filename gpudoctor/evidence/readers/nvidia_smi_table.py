@@ -12,26 +12,53 @@ from gpudoctor.evidence.readers.nvidia_smi_fields import KINDS, compute_mode, re
 from gpudoctor.model import Reply
 
 _HEAD = re.compile(
-    r"NVIDIA-SMI\s+\S+\s+(?:KMD|Driver) Version:\s*(?P<driver>[\d.]+)(?:.*CUDA (?:UMD )?Version:\s*(?P<cuda>\S+))?"
+    r"""
+    NVIDIA-SMI\s+\S+\s+(?:KMD|Driver)\ Version:\s*(?P<driver>[\d.]+)
+    (?: .*CUDA\ (?:UMD\ )?Version:\s*(?P<cuda>\S+) )?
+    """,
+    re.VERBOSE,
 )
 _FIRST = re.compile(
-    r"\|\s*(?P<index>\d+)\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|WDDM|TCC|MCDM|ERR!|\[?Unknown Error\]?)\s*"
-    r"\|\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s+(?P<display>On|Off|N/A|ERR!)\s*"
-    r"\|\s*(?P<ecc>\d+|N/A|Off|ERR!|\S+)\s*\|"
+    r"""
+    \|\s*(?P<index>\d+)\s+(?P<name>\S.*?)
+        \s+(?P<persistence> On | Off | N/A | WDDM | TCC | MCDM | ERR! | \[?Unknown\ Error\]? )\s*
+    \|\s*(?P<bus> [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f] )
+        \s+(?P<display> On | Off | N/A | ERR! )\s*
+    \|\s*(?P<ecc> \d+ | N/A | Off | ERR! | \S+ )\s*\|
+    """,
+    re.VERBOSE,
 )
 _SECOND = re.compile(
-    r"\|\s*(?P<fan>\d+\s?%|N/A|ERR!)\s+(?P<temperature>\d+\s?C|N/A|ERR!)\s+(?P<state>P\d+|N/A|ERR!|Unknown)\s+"
-    r"(?P<power>\d+W|N/A|ERR!|Unknown Error)\s*/\s*(?P<limit>\d+W|N/A|ERR!)\s*"
-    r"\|\s*(?P<used>\d+MiB|N/A|ERR!|Unknown Error)\s*/\s*(?P<total>\d+MiB|N/A|ERR!)\s*"
-    r"\|\s*(?P<busy>\d+\s?%|N/A|ERR!|Unknown Error)\s+(?P<compute>Default|E\. Process|E\. Thread|Prohibited|Exclusive\S*"
-    r"|N/A|ERR!)"
+    r"""
+    \|\s*(?P<fan> \d+\s?% | N/A | ERR! )
+        \s+(?P<temperature> \d+\s?C | N/A | ERR! )
+        \s+(?P<state> P\d+ | N/A | ERR! | Unknown )
+        \s+(?P<power> \d+W | N/A | ERR! | Unknown\ Error )\s*/\s*(?P<limit> \d+W | N/A | ERR! )\s*
+    \|\s*(?P<used> \d+MiB | N/A | ERR! | Unknown\ Error )\s*/\s*(?P<total> \d+MiB | N/A | ERR! )\s*
+    \|\s*(?P<busy> \d+\s?% | N/A | ERR! | Unknown\ Error )
+        \s+(?P<compute> Default | E\.\ Process | E\.\ Thread | Prohibited | Exclusive\S* | N/A | ERR! )
+    """,
+    re.VERBOSE,
 )
 _THIRD = re.compile(r"\|\s+\|\s+\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A)\s*\|")
 _PROCESS = re.compile(
-    r"\|\s+(?P<gpu>\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(?P<pid>\d+)\s+(?P<type>[CGM+]+)\s+(?P<name>\S.*?)\s+"
-    r"(?P<used>\d+MiB|N/A)\s*\|"
+    r"""
+    \|\s+(?P<gpu>\d+)
+    \s+(?: (?:N/A|\d+)\s+(?:N/A|\d+)\s+ )?    # the instances of MIG: GI, CI
+    (?P<pid>\d+)
+    \s+(?P<type>[CGM+]+)
+    \s+(?P<name>\S.*?)
+    \s+(?P<used> \d+MiB | N/A )\s*\|
+    """,
+    re.VERBOSE,
 )
-_MIG = re.compile(r"\|\s+(?P<gpu>\d+)\s+(?P<gi>\d+)\s+(?P<ci>\d+)\s+(?P<mig>\d+)\s*\|\s*\d+MiB\s*/\s*(?P<total>\d+MiB)")
+_MIG = re.compile(
+    r"""
+    \|\s+(?P<gpu>\d+)\s+(?P<gi>\d+)\s+(?P<ci>\d+)\s+(?P<mig>\d+)\s*
+    \|\s*\d+MiB\s*/\s*(?P<total>\d+MiB)
+    """,
+    re.VERBOSE,
+)
 _NO_MIG = "No MIG devices found"
 _HIDDEN = "No running processes found"
 _RESERVED_APART = 510  # the first branch that does not count the driver's reserve as used

@@ -28,7 +28,13 @@ REASONS = {
     "displayclocksetting": 0x100,
     "displayclockssetting": 0x100,
 }
-_SECTION = re.compile(r"clocks(?:event|throttle)reasons(?:/(?:hwslowdown/)?(?:clocks(?:event|throttle)reason)?(\w+))?")
+_SECTION = re.compile(
+    r"""
+    clocks(?:event|throttle)reasons
+    (?: /(?:hwslowdown/)?(?:clocks(?:event|throttle)reason)?(?P<reason>\w+) )?
+    """,
+    re.VERBOSE,
+)
 _HEALTH = (("bandwidth", 0), ("routerecoveryinprogress", 2), ("routeunhealthy", 4), ("accesstimeoutrecovery", 6))
 
 Answers = dict[str, Any]

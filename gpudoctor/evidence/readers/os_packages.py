@@ -8,8 +8,16 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes.modules import PACKAGE_OF_INTEREST
 
-_DPKG = re.compile(r"^([uirph][nciUFHWt])[ R]?\s+([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s+(\d\S*)\s")
-_RPM = re.compile(r"^([A-Za-z0-9][\w.+-]*?)-((?:\d+:)?\d[\w.~^+]*-\d\S*?)\.(?:x86_64|aarch64|noarch|i686)\s*$")
+_DPKG = r"""
+    ([uirph][nciUFHWt])[ R]?                # wanted and present state
+    \s+([a-z0-9][a-z0-9.+-]*)(?::\w+)?      # name, architecture
+    \s+(\d\S*)\s                            # version
+"""
+_RPM = r"""
+    ([A-Za-z0-9][\w.+-]*?)-                 # name
+    ((?:\d+:)?\d[\w.~^+]*-\d\S*?)           # epoch, version, release
+    \.(?:x86_64|aarch64|noarch|i686)\s*$
+"""
 _STATES = {"i": "installed", "F": "half-configured", "U": "unpacked", "H": "half-installed"}
 # In these the package is not there, or only its settings are.
 _GONE = "nc"
@@ -18,11 +26,11 @@ _GONE = "nc"
 def read(text: str) -> dict[str, Reply] | None:
     packages = []
     for line in text.splitlines():
-        if match := _DPKG.match(line):
+        if match := re.match(_DPKG, line, re.VERBOSE):
             state, name, version = match.groups()
             if state[1] not in _GONE:
                 packages.append(_package("dpkg", name, version, _STATES.get(state[1], "installed")))
-        elif match := _RPM.match(line):
+        elif match := re.match(_RPM, line, re.VERBOSE):
             packages.append(_package("rpm", *match.groups()))
     packages = [package for package in packages if PACKAGE_OF_INTEREST.search(package["name"])]
     return {"os-packages": Reply("ok", packages)} if packages else None
@@ -35,8 +43,8 @@ def _package(manager: str, name: str, version: str, state: str = "installed") ->
 READER = Reader(
     kind="packages of the system",
     anchors=("nvidia-driver", "libnvidia-", "nvidia-utils", "nvidia-kernel", "cuda-drivers", "Desired=Unknown", "kmod-nvidia"),
-    begins=re.compile(rf"^Desired=Unknown|{_DPKG.pattern}|{_RPM.pattern}"),
-    ends=re.compile(rf"^(?!{_DPKG.pattern[1:]}|{_RPM.pattern[1:]}|[|+]|Desired)"),
+    begins=re.compile(rf"^(?: Desired=Unknown | {_DPKG} | {_RPM} )", re.VERBOSE),
+    ends=re.compile(rf"^(?! {_DPKG} | {_RPM} | [|+] | Desired )", re.VERBOSE),
     read=read,
     most_lines=10_000,
 )

@@ -11,11 +11,21 @@ from gpudoctor.model import Reply
 
 _RELEASE = r"\d+\.\d+\.\d+"
 _TORCH = re.compile(
-    rf"(?:\bpytorch version:|\*\*PyTorch Version:\*\*) (?P<said>{_RELEASE}(?:\+\w+)?)\s*$"
-    rf"|\btorch: (?P<shown>{_RELEASE}\+\w+)(?=\s|$)"
-    rf"|^\(?'?(?P<printed>{_RELEASE}\+(?:cu\d+|cpu))'?,? (?:\d+\.\d+ |None )?(?:True|False)\b"
+    rf"""
+    (?: \bpytorch\ version: | \*\*PyTorch\ Version:\*\* )\ (?P<said> {_RELEASE}(?:\+\w+)? )\s*$
+    | \btorch:\ (?P<shown> {_RELEASE}\+\w+ )(?=\s|$)
+    | ^\(?'?(?P<printed> {_RELEASE}\+(?:cu\d+|cpu) )'?,?\ (?: \d+\.\d+[ ] | None[ ] )?(?:True|False)\b
+    """,
+    re.VERBOSE,
 )
-_GPU = re.compile(r"(?:\bDevice:|\*\*Name:\*\*) cuda:0 (?P<name>NVIDIA \S[^:\n]*?|Tesla \S[^:\n]*?)(?: : [\w ]+)?\s*$")
+_GPU = re.compile(
+    r"""
+    (?: \bDevice: | \*\*Name:\*\* )\ cuda:0[ ]
+    (?P<name> NVIDIA\ \S[^:\n]*? | Tesla\ \S[^:\n]*? )
+    (?: \ :\ [\w ]+ )?\s*$
+    """,
+    re.VERBOSE,
+)
 
 
 def read_torch(text: str) -> dict[str, Reply] | None:

@@ -15,7 +15,8 @@ _KINDS = (
     (
         "training log",
         ("loss", "Epoch ", "epoch ", "it/s", "s/it"),
-        rf"(?i)\b(?:train_|val_|eval_|test_)?loss['\"]?{_NUMBER}|\b(?:epoch|step|iter(?:ation)?)\b[\s:=\[]*\d+\s*/\s*\d+"
+        rf"(?i)\b(?:train_|val_|eval_|test_)?loss['\"]?{_NUMBER}"
+        r"|\b(?:epoch|step|iter(?:ation)?)\b[\s:=\[]*\d+\s*/\s*\d+"
         r"|\d+%\|[^|]*\| *\d+/\d+ \[",
     ),
     (
@@ -36,7 +37,9 @@ _KINDS = (
     (
         "Kubernetes",
         ("Type     Reason", "READY   STATUS", ".go:", "kubectl "),
-        r"^ *Type +Reason +Age|^(?:NAMESPACE +)?NAME +READY +STATUS|^[IWEF]\d{4} [\d:.]+ +\d+ \S+\.go:\d+\]"
+        r"^ *Type +Reason +Age"
+        r"|^(?:NAMESPACE +)?NAME +READY +STATUS"
+        r"|^[IWEF]\d{4} [\d:.]+ +\d+ \S+\.go:\d+\]"
         r"|^\S*[$#] kubectl (?:get|describe|logs)",
     ),
     (
@@ -47,12 +50,14 @@ _KINDS = (
     (
         "output of apt, dnf or dpkg",
         ("Reading package lists...", "Setting up ", "Unpacking ", " status installed ", "Complete!"),
-        r"^(?:Reading package lists\.\.\.|Setting up \S+ \(|Unpacking \S+ \(|Complete!$|[\d-]+ [\d:]+ status installed )",
+        r"^(?:Reading package lists\.\.\.|Setting up \S+ \(|Unpacking \S+ \(|Complete!$"
+        r"|[\d-]+ [\d:]+ status installed )",
     ),
     (
         "build output",
         ("-- The C", "-- Detecting ", "-- Configuring done", "-- Found ", "ninja: ", "[1/", "make["),
-        r"^-- (?:The C\w* compiler identification|Detecting C|Configuring done|Found \w+:)|^ninja: |^\[1/\d+\] |^make\[\d\]: ",
+        r"^-- (?:The C\w* compiler identification|Detecting C|Configuring done|Found \w+:)"
+        r"|^ninja: |^\[1/\d+\] |^make\[\d\]: ",
     ),
     ("docker info", ("Storage Driver: ", "Default Runtime: "), r"^\s*(?:Storage Driver|Default Runtime): \w"),
     ("ds_report of DeepSpeed", ("DeepSpeed C++/CUDA extension op report",), r"^DeepSpeed C\+\+/CUDA extension op report"),
@@ -65,7 +70,8 @@ _KINDS = (
     (
         "log of Ollama or llama.cpp",
         (".go:", "ggml_cuda_init: ", "load_tensors: ", "llama_model_loader: ", "llm_load_tensors: "),
-        r"\blevel=[A-Z]+ source=\S+\.go:\d+ msg=|^(?:ggml_cuda_init|load_tensors|llm_load_tensors|llama_model_loader): ",
+        r"\blevel=[A-Z]+ source=\S+\.go:\d+ msg="
+        r"|^(?:ggml_cuda_init|load_tensors|llm_load_tensors|llama_model_loader): ",
     ),
     ("system log", (" systemd[",), r"\bsystemd\[\d+\]: "),
 )

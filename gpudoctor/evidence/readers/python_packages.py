@@ -101,7 +101,14 @@ READER = Reader(
     anchors=("Package ", "torch==", "# packages in environment at", "nvidia-cublas", "tensorflow==", "jax==", "cupy-cuda"),
     begins=re.compile(rf"^\s*Package\s+Version\b|^# packages in environment at|^{_BEGINS}\s*$"),
     ends=re.compile(
-        r"^(?!\s*[A-Za-z][\w.-]*\s*(?:==|@)\s*\S+\s*$|\s*[A-Za-z_][\w.-]*\s+v?\d\S*(?:\s+\S+){0,3}\s*$|\s*---|#|-e |\s*Package\s)"
+        r"""
+        ^(?!
+            \s*[A-Za-z][\w.-]*\s*(?:==|@)\s*\S+\s*$                  # pip freeze
+            | \s*[A-Za-z_][\w.-]*\s+v?\d\S*(?:\s+\S+){0,3}\s*$       # pip list, conda list
+            | \s*--- | \# | -e[ ] | \s*Package\s
+        )
+        """,
+        re.VERBOSE,
     ),
     read=read,
     most_lines=3000,

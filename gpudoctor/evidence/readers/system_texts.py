@@ -75,7 +75,13 @@ def _of_ollama(text: str) -> dict[str, Reply] | None:
     return {"environment": Reply("ok", {"CUDA_VISIBLE_DEVICES": found[1]})} if found else None
 
 
-_OLLAMA = re.compile(r"config env=\"map\[(?:[^\]]* )?CUDA_VISIBLE_DEVICES:(\d+(?:,\d+)*|(?:GPU|MIG)-[\w,-]+) ")
+_OLLAMA = re.compile(
+    r"""
+    config\ env="map\[(?: [^\]]*[ ] )?
+    CUDA_VISIBLE_DEVICES:( \d+(?:,\d+)* | (?:GPU|MIG)-[\w,-]+ )[ ]
+    """,
+    re.VERBOSE,
+)
 
 
 def _of_nixos(text: str) -> dict[str, Reply]:
@@ -83,7 +89,15 @@ def _of_nixos(text: str) -> dict[str, Reply]:
 
 
 _NIXOS = re.compile(
-    r"\bnixos-(?:rebuild|version|system)\b|@nixos\b|/etc/nixos/|/run/current-system/sw/|\bhardware\.nvidia\.\w+ *=|\(nixbld@"
+    r"""
+    \bnixos-(?:rebuild|version|system)\b
+    | @nixos\b
+    | /etc/nixos/
+    | /run/current-system/sw/
+    | \bhardware\.nvidia\.\w+\ *=
+    | \(nixbld@
+    """,
+    re.VERBOSE,
 )
 
 

@@ -11,7 +11,14 @@ from gpudoctor.facts.kernel_log import LogLine
 from gpudoctor.judging.containers.access import DOCKER, PODMAN, SELINUX, SMI
 from gpudoctor.model import Finding, Fix, Problem, Skip
 
-DENIAL = re.compile(r"avc: +denied +\{[^}]*\}.*?\bname=\"(?P<node>nvidia[\w-]*)\".*?\bscontext=\S*?:(?P<label>\w+):s0")
+DENIAL = re.compile(
+    r"""
+    avc:\ +denied\ +\{[^}]*\}
+    .*?\bname="(?P<node>nvidia[\w-]*)"
+    .*?\bscontext=\S*?:(?P<label>\w+):s0
+    """,
+    re.VERBOSE,
+)
 WITHOUT_LABELS = Fix(
     PODMAN.title,
     DOCKER.command.replace("docker run", "docker run --security-opt label=disable"),

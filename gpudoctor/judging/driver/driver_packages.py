@@ -10,13 +10,36 @@ from gpudoctor.facts.driver import OsPackage
 from gpudoctor.model import Action, Finding, Fix, Problem, Skip
 
 MODULE = re.compile(
-    r"nvidia-dkms-\d|nvidia-(current-)?kernel-(dkms|source|open)|nvidia-open-kernel-dkms|linux-(modules|objects)-nvidia-\d|"
-    r"(kmod|akmod|dkms)-nvidia|nvidia(-open)?(-driver)?-G\d+(-signed)?(-cuda)?-kmp|nvidia(-open)?-driver-G\d+|"
-    r"nvidia(-open)?(-lts|-dkms)?$|nvidia-\d+xx-dkms"
+    r"""
+    # Debian, Ubuntu
+    nvidia-dkms-\d
+    | nvidia-(current-)?kernel-(dkms|source|open)
+    | nvidia-open-kernel-dkms
+    | linux-(modules|objects)-nvidia-\d
+    # RHEL, Fedora, SUSE
+    | (kmod|akmod|dkms)-nvidia
+    | nvidia(-open)?(-driver)?-G\d+(-signed)?(-cuda)?-kmp
+    | nvidia(-open)?-driver-G\d+
+    # Arch
+    | nvidia(-open)?(-lts|-dkms)?$
+    | nvidia-\d+xx-dkms
+    """,
+    re.VERBOSE,
 )
 LIBRARIES = re.compile(
-    r"libnvidia-(compute|ml|gl|cfg1)|libcuda1|nvidia-driver(-cuda)?-libs|nvidia-driver-cuda$|nvidia-compute-(utils-)?G\d+|"
-    r"xorg-x11-drv-nvidia(-\d+xx)?(-cuda)?(-libs)?$|nvidia(-\d+xx)?-utils"
+    r"""
+    # Debian, Ubuntu
+    libnvidia-(compute|ml|gl|cfg1)
+    | libcuda1
+    # RHEL, Fedora, SUSE
+    | nvidia-driver(-cuda)?-libs
+    | nvidia-driver-cuda$
+    | nvidia-compute-(utils-)?G\d+
+    | xorg-x11-drv-nvidia(-\d+xx)?(-cuda)?(-libs)?$
+    # Arch
+    | nvidia(-\d+xx)?-utils
+    """,
+    re.VERBOSE,
 )
 # Of the modules that Canonical compiles, the package's version is the kernel's; their name has the branch.
 READY_MADE = re.compile(r"linux-(?:modules|objects)-nvidia-(\d+)")

@@ -10,7 +10,13 @@ from typing import TypeVar
 from gpudoctor.facts import Facts
 from gpudoctor.model import NEW_INITRAMFS, Action, Finding, Fix, Problem, Skip
 
-NOT_LOADED = r"^\s*(?:blacklist\s+nvidia|alias\s+nvidia\s+off|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false))\s*$"
+KEEPS_OUT = re.compile(
+    r"""
+    ^\s*( blacklist\s+nvidia | alias\s+nvidia\s+off | install\s+nvidia\s+(?:/usr)?/bin/(?:true|false) )\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+"""In modprobe.d, of the module nvidia."""
 REMOVES = r'^[^#\n]*ATTRS?\{vendor\}=="0x10de"[^\n]*ATTR\{remove\}="1"'
 Seen = TypeVar("Seen")
 BBSWITCH = "echo ON | sudo tee /proc/acpi/bbswitch && sudo systemctl disable --now bumblebeed"
@@ -104,7 +110,7 @@ def _kept_out(facts: Facts) -> list[tuple[str, str]]:
     if not facts.driver.installed_modules:
         return []
     files = facts.driver.modprobe_options.items()
-    return [(file, text) for file, text in files if re.search(NOT_LOADED, text, re.M) and tool_of(file, text)]
+    return [(file, text) for file, text in files if KEEPS_OUT.search(text) and tool_of(file, text)]
 
 
 def _effect(text: str) -> str:

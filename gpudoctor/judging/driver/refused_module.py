@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.driver.driver_packages import has_builder
-from gpudoctor.judging.driver.graphics_modes import ways_of
+from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT, ways_of
 from gpudoctor.model import Action, Finding, Fix, Problem, Skip, fix_on
 
 VERIFY = "modinfo -F vermagic nvidia; uname -r; nvidia-smi"
@@ -56,10 +56,12 @@ OF_ANOTHER_KERNEL = Problem(
     fixes=(*BUILD, UPGRADED, INSTALLER),
 )
 
-LOGGED = (
-    r"nvidia[\w-]*: (?:disagrees about version of symbol|version magic '|Unknown symbol )"
-    r"|module nvidia\w*: \.gnu\.linkonce\.this_module section size must match"
-    r"|nvidia[\w.-]*['’\"]?: (?:Exec format error|Invalid module format)"
+LOGGED = "|".join(
+    (
+        r"nvidia[\w-]*: (?:disagrees about version of symbol|version magic '|Unknown symbol )",
+        r"module nvidia\w*: \.gnu\.linkonce\.this_module section size must match",
+        r"nvidia[\w.-]*['’\"]?: (?:Exec format error|Invalid module format)",
+    )
 )
 
 
@@ -100,18 +102,20 @@ BLACKLISTED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(Fix("Take the rule out, then load the module", f"{TAKE_OUT} <file> && sudo modprobe nvidia", verify="nvidia-smi"),),
 )
-BLACKLIST_RULE = r"^\s*(blacklist\s+nvidia|install\s+nvidia\s+(?:/usr)?/bin/(?:true|false)|alias\s+nvidia\s+off)\s*$"
 
 
 def blacklisted(facts: Facts) -> Finding | None:
     for path, text in facts.driver.modprobe_options.items():
-        if rule := re.search(BLACKLIST_RULE, text, re.M):
+        if rule := KEEPS_OUT.search(text):
             problem = replace(BLACKLISTED, fixes=(*ways_of(path, text), *BLACKLISTED.fixes))
             return problem.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
     return shut_out(facts)
 
 
-SHUT_OUT = re.compile(r"(?:^|\s)((?:module_blacklist|modprobe\.blacklist)=(?:\S*,)?nvidia(?:,\S*)?)(?=\s|$)")
+SHUT_OUT = re.compile(
+    r"(?:^|\s)( (?: module_blacklist | modprobe\.blacklist )=(?:\S*,)?nvidia(?:,\S*)? )(?=\s|$)",
+    re.VERBOSE,
+)
 IN_GRUB = "sudo sed -i.bak 's/ *<parameter>//g' /etc/default/grub && "
 ON_COMMAND_LINE = fix_on(
     "Take the parameter out, then reboot",

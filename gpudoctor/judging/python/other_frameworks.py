@@ -10,7 +10,16 @@ from gpudoctor.model import Skip
 
 # Packages whose names say that they were built for CUDA; RAPIDS comes with CuPy and Numba.
 BUILT_FOR_CUDA = re.compile(
-    r"cupy-cuda\d+x?|jax-cuda\d+-plugin|numba-cuda|(?:cudf|cuml|cugraph)-cu\d+|paddlepaddle-gpu|mxnet-cu\d+|nvidia-dali-cuda\d+"
+    r"""
+    cupy-cuda\d+x?
+    | jax-cuda\d+-plugin
+    | numba-cuda
+    | (?:cudf|cuml|cugraph)-cu\d+
+    | paddlepaddle-gpu
+    | mxnet-cu\d+
+    | nvidia-dali-cuda\d+
+    """,
+    re.VERBOSE,
 )
 # Are of no use with a PyTorch for the CPU; Triton comes with those for a GPU only.
 NEED_TORCH_WITH_CUDA = (

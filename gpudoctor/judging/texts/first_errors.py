@@ -16,33 +16,75 @@ MOST_TOLD = 160  # characters of the error
 
 # What stands before a line: the rank, the process of Ray or vLLM, the time and place of a logger.
 _BEFORE = re.compile(
-    r"(?:\[?[Rr]ank ?(?P<rank>\d+)\]?:? ?|\(\w[^\n]{0,120}? ?pid=\d+[^)\n]*\) ?|(?:ERROR|CRITICAL) [^\]\n]{0,60}\] ?"
-    r"|\d{4}-\d\d-\d\d[T ][\d:.,]+Z? ?(?:ERROR )?)*"
+    r"""
+    (?:
+        \[?[Rr]ank\ ?(?P<rank>\d+)\]?:?\ ?
+        | \(\w[^\n]{0,120}?\ ?pid=\d+[^)\n]*\)\ ?                     # Ray, vLLM
+        | (?:ERROR|CRITICAL)\ [^\]\n]{0,60}\]\ ?                      # the level and place of a logger
+        | \d{4}-\d\d-\d\d[T ][\d:.,]+Z?\ ?(?:ERROR\ )?
+    )*
+    """,
+    re.VERBOSE,
 )
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S[^\n]{2,}")
 _NOT_STARTED = re.compile(
-    r"\S*python[\d.]*: (?P<words>Error while finding module specification for \S[^\n]*|can't open file [^\n]+)"
+    r"""
+    \S*python[\d.]*:[ ]
+    (?P<words> Error\ while\ finding\ module\ specification\ for\ \S[^\n]* | can't\ open\ file\ [^\n]+ )
+    """,
+    re.VERBOSE,
 )
 # What a process says of another one, or of its end.
 _ECHO = re.compile(
-    r"\b(?:ChildFailed|DistBackend|DistStore|DistNetwork|CalledProcess|EngineDead|ActorDied|RayActor|RayTask|BrokenPipe|Timeout"
-    r"|Connection(?:Reset|Refused|Aborted)?|EOF|WorkerCrashed)Error\b|\b(?:Signal|ProcessRaised|ProcessExited)Exception\b|NCCL|nccl"
-    r"|CUDA error|Engine core init|[Ee]ngine process|Broken pipe|[Cc]onnection (?:reset|closed|refused)|gloo/"
+    r"""
+    \b(?:
+        ChildFailed | DistBackend | DistStore | DistNetwork | CalledProcess | EngineDead | ActorDied | RayActor | RayTask
+        | BrokenPipe | Timeout | Connection(?:Reset|Refused|Aborted)? | EOF | WorkerCrashed
+    )Error\b
+    | \b(?:Signal|ProcessRaised|ProcessExited)Exception\b
+    | NCCL | nccl | gloo/ | CUDA\ error
+    | Engine\ core\ init | [Ee]ngine\ process
+    | Broken\ pipe | [Cc]onnection\ (?:reset|closed|refused)
+    """,
+    re.VERBOSE,
 )
 
 
 # What is no end of a program: what Python could not raise, tests that provoke an error, what a server tells of one request.
 _NO_END = re.compile(
-    r"Exception ignored in|Exception in ASGI application|During task with name|Task exception was never retrieved"
+    r"""
+    Exception\ ignored\ in
+    | Exception\ in\ ASGI\ application
+    | During\ task\ with\ name
+    | Task\ exception\ was\ never\ retrieved
+    """,
+    re.VERBOSE,
 )
 _GOES_ON = re.compile(
-    r"(?i)\b(?:loss|epoch|step|iter\w*)\b[ =:]|\bit/s|\d%\||skipp|retry|continu|\bsaved\b|finished|success\b|succeeded|passed"
-    r"|complete|\b200\b"
+    r"""
+    \b(?:loss|epoch|step|iter\w*)\b[ =:]
+    | \bit/s | \d%\|
+    | skipp | retry | continu | \bsaved\b | finished | success\b | succeeded | passed | complete
+    | \b200\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-_OF_GPU = re.compile(r"(?i)cuda|gpu|nccl|nvidia|nvml|cudnn|cublas|device|driver|memory|libnv|triton|kernel")
+_OF_GPU = re.compile(
+    r"cuda | gpu | nccl | nvidia | nvml | cudnn | cublas | device | driver | memory | libnv | triton | kernel",
+    re.IGNORECASE | re.VERBOSE,
+)
 MOST_UNSEEN = 20  # lines behind it, of which a long text may not have kept half
 MOST_FRAME_LINES = 12  # above an error, among which a frame of its traceback stands
-_FRAME = re.compile(r"Traceback \(most recent call last\)|\bFile \"[^\"]+\", line \d+|^-+> ?\d+ |^\S+ in \S+\(|^File \S+:\d+")
+_FRAME = re.compile(
+    r"""
+    Traceback\ \(most\ recent\ call\ last\)
+    | \bFile\ "[^"]+",\ line\ \d+
+    | ^-+>\ ?\d+[ ]        # IPython
+    | ^\S+\ in\ \S+\(
+    | ^File\ \S+:\d+
+    """,
+    re.VERBOSE,
+)
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
 MOST_CONTINUED = 4  # lines in which an error goes on
 MOST_BEHIND = 3  # lines that a program prints behind its last error, beside the rest of the message
