@@ -1,0 +1,94 @@
+"""How the sources are written, where no linter asks: expressions that can be read, and no text that does nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+import pytest
+
+from gpudoctor import catalog, folders
+
+LONGEST = 80  # characters of a regular expression that is not VERBOSE
+PACKAGE = folders.package()
+# Their expressions are being moved to tables.
+NOT_YET = {
+    PACKAGE / "evidence/readers/engine.py",
+    PACKAGE / "facts/container_start.py",
+    PACKAGE / "fixes/pip.py",
+    PACKAGE / "fixes/undoing.py",
+    PACKAGE / "judging/containers/engines.py",
+    PACKAGE / "judging/containers/failed_start.py",
+    PACKAGE / "repair/phases.py",
+}
+FILES = [path for path in (*PACKAGE.rglob("*.py"), *catalog.files()) if path not in NOT_YET]
+FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
+
+
+parsed = cache(ast.parse)
+
+
+def length(node: ast.expr, constants: Mapping[str, ast.expr]) -> int:
+    """Characters of an expression that are written in one text, here or in a constant of the module."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return len(text)
+        case ast.JoinedStr(values=parts):
+            return sum(length(part, {}) for part in parts)
+        case ast.BinOp(left=left, right=right):
+            return length(left, constants) + length(right, constants)
+        case ast.Name(id=name) if name in constants:
+            return length(constants[name], {})
+    return 0
+
+
+def long_expressions(source: str) -> Iterator[int]:
+    """The lines in which a function of re is given one."""
+    module = parsed(source)
+    assignments = [node for node in module.body if isinstance(node, ast.Assign)]
+    constants = {target.id: node.value for node in assignments for target in node.targets if isinstance(target, ast.Name)}
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=function), args=[pattern, *_]) if (
+                function in FUNCTIONS
+            ):
+                if length(pattern, constants) > LONGEST and "VERBOSE" not in ast.unparse(node):
+                    yield node.lineno
+
+
+def dead_texts(source: str) -> Iterator[int]:
+    """The lines of texts that are neither a docstring nor part of anything: mostly the second half of one above."""
+    for node in ast.walk(parsed(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp(left=ast.Constant(value=str())) as text):
+                if not source.splitlines()[text.lineno - 1].lstrip().startswith('"""'):
+                    yield node.lineno
+
+
+def test_a_long_regular_expression_is_verbose() -> None:
+    assert [f"{path}:{line}" for path in FILES for line in long_expressions(path.read_text(encoding="utf-8"))] == []
+
+
+def test_no_text_stands_alone() -> None:
+    assert [f"{path}:{line}" for path in FILES for line in dead_texts(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f're.compile(r"{"a" * 81}")',
+        f're.search("{"a" * 41}" f"{{b}}{"c" * 40}", text)',
+        f're.match("{"a" * 41}" + "{"a" * 40}", text)',
+        f'LONG = "{"a" * 81}"\nre.match(LONG, text)',
+    ],
+)
+def test_a_long_expression_is_found(source: str) -> None:
+    assert len(list(long_expressions(source))) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ['A = r"a"\nr"|b"', 'def f():\n    """Does."""\n    "not"', 'A = 1\nf"{A}"', 'A = 1\n"a" + "b"']
+)
+def test_a_text_alone_is_found(source: str) -> None:
+    assert list(dead_texts(source)) == [source.count("\n") + 1]
