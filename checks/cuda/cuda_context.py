@@ -27,6 +27,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import needs_recovery
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Status, first_cause, for_each
 
@@ -168,10 +169,7 @@ def gpu_of(facts: Facts, device: CudaDevice) -> Gpu:
 
 def is_told(facts: Facts, device: CudaDevice) -> bool:
     """Whether a GPU gave no context, and another check says what is wrong with it."""
-    try:
-        return bool(device.context_code) and needs_recovery(facts, gpu_of(facts, device))
-    except Skip:
-        return False
+    return known(lambda: bool(device.context_code) and needs_recovery(facts, gpu_of(facts, device)), False)
 
 
 def skip_told(indices: list[int]) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.address_space import LIMITED, limited
 from gpudoctor.model import NEW_INITRAMFS, Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
 
@@ -211,10 +212,7 @@ def skip_explained(facts: Facts) -> None:
 
 
 def mode_of(gpu: Gpu) -> str | None:
-    try:
-        return gpu.compute_mode
-    except Skip:
-        return None
+    return known(lambda: gpu.compute_mode)
 
 
 def said(facts: Facts) -> str:

@@ -30,6 +30,7 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import is_compat, release_of
+from gpudoctor.facts.known import known
 from gpudoctor.judging.python.driver_libraries import IMAGE
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on
 
@@ -188,10 +189,7 @@ def of_another_release(facts: Facts, library: str) -> Iterator[Finding]:
 
 
 def _init_code(facts: Facts) -> int | None:
-    try:
-        return facts.cuda.init_code
-    except Unavailable:
-        return None
+    return known(lambda: facts.cuda.init_code)
 
 
 def _evidence(facts: Facts, library: str, part: str) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from typing import Any
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 DAEMON = "nvidia-cuda-mps-control"
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
@@ -112,10 +113,7 @@ def evidence(facts: Facts) -> dict[str, Any]:
 
 
 def running(facts: Facts) -> bool | None:
-    try:
-        return facts.services.is_running(DAEMON)
-    except Unavailable:
-        return None
+    return known(lambda: facts.services.is_running(DAEMON))
 
 
 def summary(facts: Facts) -> str:

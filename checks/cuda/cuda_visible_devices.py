@@ -28,6 +28,7 @@ from typing import NamedTuple
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import MigDevice
+from gpudoctor.facts.known import known, supported
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
@@ -138,10 +139,7 @@ def skip_lost_instance(facts: Facts, value: str) -> None:
 
 
 def is_without_instances(gpu: Gpu) -> bool:
-    try:
-        return gpu.mig_mode.current and not gpu.mig_devices
-    except Skip:
-        return False
+    return known(lambda: gpu.mig_mode.current and not gpu.mig_devices, False)
 
 
 def example(value: str, facts: Facts) -> str:
@@ -193,20 +191,12 @@ def uuids(facts: Facts) -> list[str]:
 
 
 def instances(gpu: Gpu) -> tuple[MigDevice, ...]:
-    try:
-        return gpu.mig_devices
-    except Skip as skip:
-        if skip.kind == Skip.UNSUPPORTED:
-            return ()
-        raise
+    return supported(lambda: gpu.mig_devices, ())
 
 
 def cuda_count(facts: Facts) -> int | None:
     """None where CUDA does not initialise, which it does not without a device either."""
-    try:
-        return facts.cuda.count
-    except Skip:
-        return None
+    return known(lambda: facts.cuda.count)
 
 
 def is_contradicted(facts: Facts, count: int) -> bool:

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import MigDevice
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -80,7 +79,7 @@ SINGLE = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     gpus = facts.nvml.reachable.values()
-    in_mig_mode = [gpu for gpu in gpus if is_in_mig_mode(gpu)]
+    in_mig_mode = [gpu for gpu in gpus if gpu.is_in_mig_mode]
     if not in_mig_mode:
         raise Skip("no GPU is in MIG mode")
     empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_devices]
@@ -108,19 +107,10 @@ def gone_instance(facts: Facts) -> str | None:
         first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
     except Skip:  # what nvidia-smi printed does not tell it
         return None
-    here = (device.uuid for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu) for device in gpu.mig_devices)
+    here = (device.uuid for gpu in facts.nvml.reachable.values() if gpu.is_in_mig_mode for device in gpu.mig_devices)
     if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
         return None
     return first
-
-
-def is_in_mig_mode(gpu: Gpu) -> bool:
-    try:
-        return gpu.mig_mode.current
-    except Skip as skip:
-        if skip.kind == Skip.UNSUPPORTED:
-            return False
-        raise
 
 
 def names_one(facts: Facts) -> bool:
@@ -137,7 +127,7 @@ def single(facts: Facts, instances: list[MigDevice]) -> Finding:
 
 
 def summary(facts: Facts) -> str:
-    counts = [len(gpu.mig_devices) for gpu in facts.nvml.reachable.values() if is_in_mig_mode(gpu)]
+    counts = [len(gpu.mig_devices) for gpu in facts.nvml.reachable.values() if gpu.is_in_mig_mode]
     return f"{sum(counts)} instances on {len(counts)} GPUs in MIG mode"
 
 

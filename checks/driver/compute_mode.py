@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Process
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, Unavailable, for_each
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, for_each
 
 OPEN_IT = Fix(
     "Let every program in",
@@ -113,10 +114,9 @@ def held_by_mps(facts: Facts, gpu: Gpu, server: Process) -> Finding:
 
 def is_refused(facts: Facts, gpu: Gpu) -> bool:
     """Whether CUDA has just refused us this GPU: then it matters who has it, even if it is us."""
-    try:
-        return any(device.context_code == UNAVAILABLE for device in facts.cuda.devices if device.bus_id == gpu.bus_id)
-    except Unavailable:
-        return False
+    return known(
+        lambda: any(device.context_code == UNAVAILABLE for device in facts.cuda.devices if device.bus_id == gpu.bus_id), False
+    )
 
 
 def busy(gpu: Gpu, mode: str, holders: list[Process]) -> Iterator[Finding]:
@@ -134,10 +134,7 @@ def summary(facts: Facts) -> str:
 
 
 def mode_of(gpu: Gpu) -> str:
-    try:
-        return gpu.compute_mode
-    except Unavailable:
-        return "not supported"
+    return known(lambda: gpu.compute_mode, "not supported")
 
 
 CHECK = Check(

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Identity, Node
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
 
 LIST = "ls -l /dev/nvidia*"
@@ -151,10 +152,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def works(facts: Facts) -> bool:
     """NVML lists a GPU: then all nodes but CUDA's are there and open, even if they were not when they were looked at."""
-    try:
-        return bool(facts.nvml.reachable)
-    except Unavailable:
-        return False
+    return known(lambda: bool(facts.nvml.reachable), False)
 
 
 def missing(facts: Facts) -> Finding | None:
@@ -221,10 +219,7 @@ def allows(node: Node, identity: Identity) -> bool:
 
 
 def answers(facts: Facts) -> bool:
-    try:
-        return facts.nvml.init_code is not None
-    except Unavailable:
-        return False
+    return known(lambda: facts.nvml.init_code is not None, False)
 
 
 def denied(facts: Facts, path: str, node: Node) -> Finding:
@@ -246,12 +241,10 @@ def no_uvm(facts: Facts) -> Finding | None:
     wrong = uvm_fault(facts)
     if wrong is None:
         return None
-    try:
-        initialises, sure = facts.cuda.init_code == 0, Confidence.CONFIRMED
-    except Unavailable:
-        initialises, sure = False, Confidence.LIKELY
-    if initialises:
+    code = known(lambda: facts.cuda.init_code)
+    if code == 0:
         return None
+    sure = Confidence.LIKELY if code is None else Confidence.CONFIRMED
     loaded = "nvidia_uvm" in facts.driver.loaded_modules
     return replace(UVM, fixes=ways_to_uvm(facts, loaded)).found(
         f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded", {"loaded": loaded}, confidence=sure

@@ -28,9 +28,10 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.driver_packages import MIXED_PACKAGES, mixed_packages
 from gpudoctor.judging.driver.next_boot import is_same_on_disk, next_kernel, on_disk, stays, waits_for_boot
-from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause, fix_on
 
 PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
 IN_IMAGE = Problem(
@@ -178,10 +179,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def agree(facts: Facts, module: str) -> bool:
     """What NVML says; where it cannot say, the name of the file that the loader takes."""
-    try:
-        code = facts.nvml.init_code
-    except Unavailable:
-        code = None
+    code = known(lambda: facts.nvml.init_code)
     if code in (0, VERSION_MISMATCH):
         return code == 0
     library = facts.driver.library_version
@@ -216,10 +214,7 @@ def reload_of(facts: Facts) -> dict[str, object]:
 
 
 def is_running(facts: Facts, process: str) -> bool:
-    try:
-        return facts.services.is_running(process)
-    except Unavailable:
-        return False
+    return known(lambda: facts.services.is_running(process), False)
 
 
 def in_image(facts: Facts) -> Problem:
@@ -235,10 +230,7 @@ def is_older(facts: Facts, module: str) -> bool:
 
 def incomplete(facts: Facts) -> Problem:
     """Where there is no DKMS, packages bring the module ready-made."""
-    try:
-        has_dkms = facts.driver.has_dkms
-    except Skip:
-        has_dkms = True
+    has_dkms = known(lambda: facts.driver.has_dkms, True)
     return INCOMPLETE if has_dkms else replace(INCOMPLETE, fixes=INSTALL_READY_MADE)
 
 

@@ -25,9 +25,10 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.facts.pci import PciFunction
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Unavailable
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem
 
 LIST = "nvidia-smi -L"
 COLD_START = Fix("Switch the machine off and on", risk="disruptive", needs=("reboot",), verify=LIST, on=("host",))
@@ -182,10 +183,7 @@ def slot(address: str | None) -> str:
 
 
 def log(facts: Facts) -> str:
-    try:
-        return facts.kernel_log.nvrm
-    except Unavailable:
-        return ""
+    return known(lambda: facts.kernel_log.nvrm, "")
 
 
 def compare(facts: Facts) -> Iterator[Finding]:
@@ -202,10 +200,7 @@ def compare(facts: Facts) -> Iterator[Finding]:
 
 def cuda_count(facts: Facts) -> int | None:
     """None where CUDA does not initialise, which is judged elsewhere."""
-    try:
-        return facts.cuda.count
-    except Unavailable:
-        return None
+    return known(lambda: facts.cuda.count)
 
 
 def has_mig(facts: Facts) -> bool:
@@ -218,10 +213,7 @@ def is_closed(facts: Facts) -> bool:
 
 
 def said(gpu: Gpu, name: str) -> object:
-    try:
-        return gpu.get(name)
-    except Unavailable:
-        return None
+    return known(lambda: gpu.get(name))
 
 
 def summary(facts: Facts) -> str:

@@ -25,11 +25,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.driver_packages import FINISH, has_builder, unfinished
 from gpudoctor.judging.driver.refused_module import BLACKLISTED, OF_ANOTHER_KERNEL, blacklisted, of_another_kernel
 from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import table
-from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause, fix_on
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause, fix_on
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
@@ -238,10 +239,7 @@ def not_built(facts: Facts) -> Finding | None:
 
 def is_found_by_modprobe(facts: Facts) -> bool:
     """Some systems (NixOS) keep modules elsewhere; without modinfo only the usual places count."""
-    try:
-        return bool(facts.driver.modinfo)
-    except Unavailable:
-        return False
+    return known(lambda: bool(facts.driver.modinfo), False)
 
 
 CAUSES = (

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import cuda_of_branch, table
@@ -144,10 +145,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def log(facts: Facts) -> str:
     """What the driver itself says; nothing where the log is closed to us."""
-    try:
-        return facts.kernel_log.nvrm
-    except Unavailable:
-        return ""
+    return known(lambda: facts.kernel_log.nvrm, "")
 
 
 def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
@@ -203,10 +201,7 @@ def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
 
 
 def on_disk(facts: Facts) -> str | None:
-    try:
-        return facts.driver.modinfo.get("version")
-    except Unavailable:
-        return None
+    return known(lambda: facts.driver.modinfo.get("version"))
 
 
 def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:

@@ -18,17 +18,16 @@ https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.system import known
+from gpudoctor.facts.known import known
 from gpudoctor.judging.python.driver_libraries import ELSEWHERE, in_operator, misfit
 from gpudoctor.knowledge import nvml_error
 from gpudoctor.knowledge.xids import breaking_problems
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
 
 SMI = "nvidia-smi -L"
 READ_LOG = Fix("Read what the driver says", "sudo dmesg | grep -iE 'nvrm|nvidia' | tail -n 30", on=("host",))
@@ -239,17 +238,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def starts(facts: Facts) -> bool:
-    try:
-        return facts.nvml.init_code == 0
-    except Unavailable:
-        return False
+    return known(lambda: facts.nvml.init_code == 0, False)
 
 
 def hangs(facts: Facts) -> Finding:
     words = facts.nvml.died or "no answer in time"
-    silent = []
-    with contextlib.suppress(Unavailable):
-        silent = [xid for xid in facts.kernel_log.xids if xid.code in SILENT]
+    silent = [xid for xid in known(lambda: facts.kernel_log.xids, ()) if xid.code in SILENT]
     if silent:
         words += f"; the kernel log shows Xid {silent[-1].code} on {silent[-1].pci}"
     sure = Confidence.CONFIRMED if silent or "state D" in words else Confidence.LIKELY

@@ -23,7 +23,8 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 SLOW_START = Problem(
     id="persistence-mode-off-slow-init",
@@ -70,10 +71,7 @@ def is_held(facts: Facts) -> bool:
 
 
 def shows_picture(gpu: Gpu) -> bool:
-    try:
-        return gpu.display_active
-    except Unavailable:
-        return False
+    return known(lambda: gpu.display_active, False)
 
 
 def summary(facts: Facts) -> str:

@@ -22,10 +22,10 @@ https://github.com/NVIDIA/NVSentinel/issues/155
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
@@ -128,7 +128,6 @@ ALL_VFIO = Problem(
     fixes=FREE,
 )
 
-Value = TypeVar("Value")
 JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
 STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
@@ -178,13 +177,6 @@ def no_gpu(facts: Facts) -> Iterator[Finding]:
     yield off or NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
 
 
-def known(read: Callable[[], Value]) -> Value | None:
-    try:
-        return read()
-    except Skip:
-        return None
-
-
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     others = facts.nvml.reaches_any
     if is_reserved(gpu):
@@ -215,18 +207,12 @@ def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
 
 
 def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:
-    try:
-        return any(xid.code == 79 and gpu.address.startswith(xid.pci) for xid in facts.kernel_log.xids)
-    except Unavailable:
-        return False
+    return known(lambda: any(xid.code == 79 and gpu.address.startswith(xid.pci) for xid in facts.kernel_log.xids), False)
 
 
 def said_by_driver(facts: Facts, pattern: str) -> set[str]:
     """The addresses of which the log says so; the log is evidence beside /sys, so that it may be closed to us."""
-    try:
-        return {address.lower() for address in re.findall(pattern, facts.kernel_log.nvrm)}
-    except Unavailable:
-        return set()
+    return known(lambda: {address.lower() for address in re.findall(pattern, facts.kernel_log.nvrm)}, set())
 
 
 def summary(facts: Facts) -> str:

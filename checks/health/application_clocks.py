@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 TOLERANCE = 0.05
 
@@ -57,10 +58,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 def graphics_mhz(gpu: Gpu) -> int | None:
     """None where NVML does not tell it of this GPU."""
-    try:
-        return gpu.application_clocks_mhz.get("graphics")
-    except Skip:
-        return None
+    return known(lambda: gpu.application_clocks_mhz.get("graphics"))
 
 
 def summary(facts: Facts) -> str:

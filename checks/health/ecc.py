@@ -28,6 +28,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
@@ -145,18 +146,12 @@ def judge_uncorrected(gpu: Gpu) -> Iterator[Finding]:
 
 def waits_for_row(gpu: Gpu) -> bool:
     """False where the GPU does not tell."""
-    try:
-        return gpu.remapped_rows.pending
-    except Skip:
-        return False
+    return known(lambda: gpu.remapped_rows.pending, False)
 
 
 def corrected(gpu: Gpu) -> dict[str, int]:
     """What stands beside it, where that is told."""
-    try:
-        return {"corrected": gpu.ecc_volatile_corrected}
-    except Skip:
-        return {}
+    return known(lambda: {"corrected": gpu.ecc_volatile_corrected}, {})
 
 
 def judge_sram(gpu: Gpu) -> Iterator[Finding]:

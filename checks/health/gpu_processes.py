@@ -25,7 +25,8 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Process
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, for_each
 
 MEMORY_SHARE = 0.25
 BUSY_PERCENT = 50
@@ -98,10 +99,7 @@ def describe(process: Process) -> str:
 
 def utilization(gpu: Gpu) -> int | None:
     """Per cent of the time in which a kernel ran; None where NVML does not say (MIG)."""
-    try:
-        return gpu.utilization.gpu_percent
-    except Skip:
-        return None
+    return known(lambda: gpu.utilization.gpu_percent)
 
 
 def summary(facts: Facts) -> str:

@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import (
     FALLEN_OFF,
     MEMORY_ERRORS,
@@ -186,10 +187,7 @@ def is_activated(gpu: Gpu) -> bool:
         return not gpu.remapped_rows.pending
     except Skip:  # before Ampere
         pass
-    try:
-        return not gpu.retired_pages_pending
-    except Skip:
-        return False
+    return known(lambda: not gpu.retired_pages_pending, False)
 
 
 def summary(facts: Facts) -> str:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes, xids_by_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
@@ -100,11 +101,9 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 def judge_log(facts: Facts) -> Iterator[Finding]:
     """GPUs of which only the log tells, and of which it does not tell why."""
-    try:
-        gpus = [gpu for gpu in xids_by_gpu(facts) if gpu.gpu is None and gpu.recovery not in (None, "none")]
-    except Skip:
-        return
-    for gpu in gpus:
+    for gpu in known(lambda: xids_by_gpu(facts), ()):
+        if gpu.gpu is not None or gpu.recovery in (None, "none"):
+            continue
         if set(gpu.codes).isdisjoint(MEMORY_ERRORS) and not any(map(is_fatal, gpu.codes)):
             message = f"{gpu.name}: the driver's recovery action is {gpu.recovery}, and the log does not say why"
             yield PROBLEMS.get(gpu.recovery or "", RESET).found(message, {"address": f"{gpu.pci}.0", "action": gpu.recovery})

@@ -26,6 +26,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import Sxid
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import is_in_windows, log_span, xids_by_gpu
 from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
@@ -87,10 +88,7 @@ def read(facts: Facts) -> tuple[Sxid, ...]:
 
 
 def has_past(facts: Facts) -> bool:
-    try:
-        return any(facts.kernel_log.earlier_sxids)
-    except Skip:
-        return False
+    return known(lambda: any(facts.kernel_log.earlier_sxids), False)
 
 
 def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known, supported
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
@@ -95,19 +96,11 @@ def found(problem: Problem, gpu: Gpu, words: str, evidence: dict[str, int]) -> F
 
 
 def limit(gpu: Gpu, kind: str) -> int | None:
-    try:
-        return gpu.temperature_limit_c(kind)
-    except Skip as skip:
-        if skip.kind == Skip.UNSUPPORTED:
-            return None
-        raise
+    return supported(lambda: gpu.temperature_limit_c(kind), None)
 
 
 def is_slowed_by_heat(gpu: Gpu) -> bool:
-    try:
-        return bool(gpu.clock_reasons & THERMAL_SLOWDOWN)
-    except Skip:
-        return False
+    return known(lambda: bool(gpu.clock_reasons & THERMAL_SLOWDOWN), False)
 
 
 def summary(facts: Facts) -> str:

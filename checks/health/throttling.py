@@ -28,6 +28,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
@@ -134,7 +135,7 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     evidence = {
         "address": gpu.bus_id,
         "reasons": [reason.name for reason in knowledge.clock_reasons(gpu.clock_reasons)],
-        **known(gpu),
+        **beside(gpu),
     }
     fans = own_fans(gpu)
     if fans and problem is not BRAKE:  # its own fans cool it: those of the case are not on the BMC's list
@@ -151,10 +152,7 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
 
 def is_passive(gpu: Gpu) -> bool:
     """A card for servers. Those on a board of their own (SXM) and in laptops are never without the machine's fans."""
-    try:
-        return gpu.get("NumFans") == 0 and not NEVER_ALONE.search(gpu.name)
-    except Skip:
-        return False
+    return known(lambda: gpu.get("NumFans") == 0 and not NEVER_ALONE.search(gpu.name), False)
 
 
 def own_fans(gpu: Gpu) -> int:
@@ -166,7 +164,7 @@ def own_fans(gpu: Gpu) -> int:
         return 0
 
 
-def known(gpu: Gpu) -> dict[str, object]:
+def beside(gpu: Gpu) -> dict[str, object]:
     """What else helps to judge, as far as NVML tells it."""
     questions: dict[str, Callable[[], object]] = {
         "sm_mhz": lambda: gpu.clocks_mhz.get("sm"),

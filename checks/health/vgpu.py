@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 VERIFY = "nvidia-smi -q | grep -i 'license status'"
@@ -74,10 +75,7 @@ def why(facts: Facts) -> tuple[str, tuple[Fix, ...]]:
     """What keeps the client from a licence, as far as it shows; the licence client of a container is its host's."""
     if facts.container.engine or facts.system.wsl:
         return "", CLOSED_TOKEN
-    try:
-        client = facts.services.unit("nvidia-gridd")
-    except Skip:
-        client = None
+    client = known(lambda: facts.services.unit("nvidia-gridd"))
     if client and client.active != "active":
         return f"the licence client nvidia-gridd is {client.active}", NOT_RUNNING
     try:

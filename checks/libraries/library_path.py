@@ -26,9 +26,10 @@ from itertools import groupby
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import release_of
+from gpudoctor.facts.known import known
 from gpudoctor.facts.libraries import Preload
 from gpudoctor.judging.python.preloads import FORGET, without
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 TOOLKIT = re.compile(
     r"lib( cublas\w* | cudart | cudnn\w* | cufft\w* | curand | cusolver\w* | cusparse\w* | nvJitLink | nvrtc[\w-]* )\.so.*",
@@ -117,10 +118,8 @@ def _release(facts: Facts, preload: Preload) -> str | None:
     """Of a library in no usual place: of the file that was really loaded from there."""
     if preload.library:
         return "stub" if preload.library.is_stub else preload.library.version
-    try:
-        loaded = [path for path in facts.cuda.maps if posixpath.dirname(path) == posixpath.dirname(preload.entry)]
-    except Skip:
-        return None
+    folder = posixpath.dirname(preload.entry)
+    loaded = (path for path in known(lambda: facts.cuda.maps, ()) if posixpath.dirname(path) == folder)
     return next(filter(None, map(release_of, loaded)), None)
 
 

@@ -30,6 +30,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
+from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
 from gpudoctor.model import (
@@ -43,7 +44,6 @@ from gpudoctor.model import (
     Problem,
     Skip,
     Status,
-    Unavailable,
     first_cause,
     fix_on,
 )
@@ -203,14 +203,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def fabrics_of(facts: Facts) -> list[tuple[Gpu, Fabric]]:
     """The GPUs that are in a fabric; drivers know nothing of those of an A100."""
-    found = []
-    for gpu in facts.nvml.gpus:
-        try:
-            found.append((gpu, gpu.fabric))
-        except Unavailable as reason:
-            if reason.kind != Skip.UNSUPPORTED:
-                raise
-    return [(gpu, fabric) for gpu, fabric in found if fabric.state != "not supported"]
+    found = [(gpu, fabric_of(gpu)) for gpu in facts.nvml.gpus]
+    return [(gpu, fabric) for gpu, fabric in found if fabric and fabric.state != "not supported"]
+
+
+def fabric_of(gpu: Gpu) -> Fabric | None:
+    return supported(lambda: gpu.fabric, None)
 
 
 def not_ready(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> bool:

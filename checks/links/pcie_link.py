@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.pcie_links import (
     function_of,
     has_lost_lanes,
@@ -174,10 +175,7 @@ def card_lanes(facts: Facts, gpu: Gpu) -> int:
 
 def kernel_line(facts: Facts, address: str) -> dict[str, str]:
     """What the kernel said about this device's bandwidth, if the log may be read: it only explains."""
-    try:
-        lines = facts.kernel_log.matching(rf"{re.escape(address)}: .*available PCIe bandwidth, limited by")
-    except Skip:
-        return {}
+    lines = known(lambda: facts.kernel_log.matching(rf"{re.escape(address)}: .*available PCIe bandwidth, limited by"))
     return {"kernel": lines[-1].text} if lines else {}
 
 

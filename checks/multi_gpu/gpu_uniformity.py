@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
+from gpudoctor.facts.known import supported
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 FIELDS: dict[str, Callable[[Gpu], str]] = {
     "video BIOS": lambda gpu: gpu.vbios,
@@ -84,11 +86,9 @@ def values(gpus: list[Gpu], field: str) -> dict[str, list[int]]:
     """Value -> the GPUs that have it; nothing where NVML does not tell this of such a GPU."""
     by_value: dict[str, list[int]] = defaultdict(list)
     for gpu in gpus:
-        try:
-            by_value[FIELDS[field](gpu)].append(gpu.index)
-        except Unavailable as reason:
-            if reason.kind != Skip.UNSUPPORTED:
-                raise
+        value = supported(partial(FIELDS[field], gpu), None)
+        if value is not None:
+            by_value[value].append(gpu.index)
     return by_value
 
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.system import InfinibandPort
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
 
@@ -140,10 +141,9 @@ def missing(facts: Facts) -> list[str]:
 
 def has_package(facts: Facts) -> bool:
     """Whether the distribution's package of the library is installed, wherever it puts its files."""
-    try:
-        return any(package.name in PACKAGES and package.state == "installed" for package in facts.driver.packages)
-    except Skip:
-        return False
+    return known(
+        lambda: any(package.name in PACKAGES and package.state == "installed" for package in facts.driver.packages), False
+    )
 
 
 def names(ports: list[InfinibandPort]) -> str:

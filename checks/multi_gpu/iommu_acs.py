@@ -27,6 +27,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import supported
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 REDIRECT = 0x1C  # request redirect, completion redirect, upstream forwarding
@@ -133,12 +134,7 @@ def stopped(facts: Facts) -> list[str]:
 
 
 def has_nvlink(gpu: Gpu) -> bool:
-    try:
-        return any(link.active for link in gpu.nvlinks)
-    except Unavailable as reason:
-        if reason.kind != Skip.UNSUPPORTED:
-            raise
-        return False
+    return any(link.active for link in supported(lambda: gpu.nvlinks, ()))
 
 
 def redirecting(facts: Facts) -> list[str]:

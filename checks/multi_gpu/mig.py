@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, Unavailable, for_each
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 WORDS = {True: "on", False: "off"}
 LOOK = "nvidia-smi --query-gpu=index,mig.mode.current,mig.mode.pending --format=csv"
@@ -64,10 +65,7 @@ def summary(facts: Facts) -> str:
 
 
 def is_on(gpu: Gpu) -> bool:
-    try:
-        return gpu.mig_mode.current
-    except Unavailable:
-        return False
+    return known(lambda: gpu.mig_mode.current, False)
 
 
 CHECK = Check(

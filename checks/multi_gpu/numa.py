@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LOOK = "nvidia-smi topo -m"
@@ -90,10 +91,7 @@ def judge_near(facts: Facts) -> Iterator[Finding]:
 
 def visible(facts: Facts) -> list[Gpu]:
     """The GPUs that CUDA shows; all where it shows none."""
-    try:
-        shown = {device.bus_id for device in facts.cuda.devices}
-    except Skip:
-        shown = set()
+    shown = known(lambda: {device.bus_id for device in facts.cuda.devices}, set())
     return [gpu for gpu in facts.nvml.gpus if gpu.bus_id in shown or not shown]
 
 

@@ -26,6 +26,7 @@ from packaging.version import Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.known import supported
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 MATRIX = "nvidia-smi topo -p2p r"
@@ -115,25 +116,7 @@ def linked(one: Gpu, other: Gpu) -> bool:
 
 def active_links(gpu: Gpu) -> tuple[NvLink, ...]:
     """None with MIG on, where NVLink is not used."""
-    return () if has_mig(gpu) else tuple(link for link in supported_links(gpu) if link.active)
-
-
-def supported_links(gpu: Gpu) -> tuple[NvLink, ...]:
-    try:
-        return gpu.nvlinks
-    except Unavailable as reason:
-        if reason.kind != Skip.UNSUPPORTED:
-            raise
-        return ()
-
-
-def has_mig(gpu: Gpu) -> bool:
-    try:
-        return gpu.mig_mode.current
-    except Unavailable as reason:
-        if reason.kind != Skip.UNSUPPORTED:
-            raise
-        return False
+    return () if gpu.is_in_mig_mode else tuple(link for link in supported(lambda: gpu.nvlinks, ()) if link.active)
 
 
 def summary(facts: Facts) -> str:

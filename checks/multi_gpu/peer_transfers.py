@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.join import index_of
+from gpudoctor.facts.known import known
 from gpudoctor.judging.measured import expect, faults, slowness
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.shortfalls import between
@@ -170,10 +170,7 @@ def way(facts: Facts, pair: Pair) -> Expected:
         rate, shares = knowledge.nvlink_gb_per_s(versions[0], len(links)), knowledge.nvlink_shares(versions[0])
         if rate and shares:
             return Expected(rate * shares[0], f"{shares[0]:.0%} of NVLink {versions[0]} × {len(links)} links: {rate:g}")
-    try:
-        path = facts.nvml.topology.get((min(pair[:2]), max(pair[:2])))
-    except Skip:
-        return NOTHING
+    path = known(lambda: facts.nvml.topology.get((min(pair[:2]), max(pair[:2]))))
     links_to_host = [expect.pcie_gb_per_s(facts, index) for index in pair[:2]]
     rates = [link.value for link in links_to_host if link.value]
     if links or path not in SWITCHED or len(rates) < 2:
@@ -186,17 +183,10 @@ def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
     one, other = expect.gpu(facts, pair.one), expect.gpu(facts, pair.other)
     if one is None or other is None:
         return []
-    ours, theirs = active(one), active(other)
+    ours, theirs = (expect.active_links(facts, index) for index in (pair.one, pair.other))
     direct = [link for link in ours if link.remote_bus_id == other.bus_id]
     through = [[link for link in links if link.remote == "switch"] for links in (ours, theirs)]
     return direct or min(through, key=len)
-
-
-def active(gpu: Gpu) -> list[NvLink]:
-    try:
-        return [link for link in gpu.nvlinks if link.active]
-    except Skip:
-        return []
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import Package
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 CUPY = re.compile(r"cupy(-cuda\d+x?|-rocm[\d-]+)?")
 CUDA_13 = 13
@@ -79,10 +80,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def wanted_cupy(facts: Facts) -> str:
     """For the newest CUDA that the driver can run; without a driver, the one that most drivers can."""
-    try:
-        newest = facts.nvml.cuda_version
-    except Skip:
-        newest = None
+    newest = known(lambda: facts.nvml.cuda_version)
     return "cupy-cuda13x" if newest and newest[0] >= CUDA_13 else "cupy-cuda12x"
 
 

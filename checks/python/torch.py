@@ -22,7 +22,7 @@ https://github.com/pytorch/pytorch/blob/main/RELEASE.md
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from packaging.version import InvalidVersion, Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.judging.python import other_frameworks, other_torch
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
@@ -133,11 +134,8 @@ def _first_capability(facts: Facts) -> tuple[int, int] | None:
 
 def _of_boards(facts: Facts) -> tuple[int, int] | None:
     """By the PCI ids, where NVML does not answer: the oldest."""
-    try:
-        known = [row.compute_capability for gpu in facts.pci.gpus for row in knowledge.gpus_by_device_id(gpu.device_id)]
-    except Skip:
-        return None
-    return min(known, default=None)
+    gpus = known(lambda: facts.pci.gpus, ())
+    return min((row.compute_capability for gpu in gpus for row in knowledge.gpus_by_device_id(gpu.device_id)), default=None)
 
 
 def wheel_variant(facts: Facts) -> str:
@@ -189,14 +187,14 @@ def _release(version: str) -> str:
 
 def _newest_first(facts: Facts) -> Iterator[str]:
     """The known releases for this Python of which the indexes are known too."""
-    python = _known(lambda: ".".join(map(str, facts.python.version)))  # a text may not tell it
+    python = known(lambda: ".".join(map(str, facts.python.version)))  # a text may not tell it
     for row in wheels.table().torch:
         if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
             yield row.version
 
 
 def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
-    driver, machine = _known(lambda: _driver(facts)), _known(lambda: facts.system.architecture) or "x86_64"
+    driver, machine = known(lambda: _driver(facts)), known(lambda: facts.system.architecture) or "x86_64"
     if capability and not driver and capability >= BLACKWELL:  # any driver of it runs what its first one runs
         driver = FIRST_FOR_BLACKWELL
     return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
@@ -207,13 +205,6 @@ def _driver(facts: Facts) -> str | None:
         return facts.nvml.driver_version
     except Skip:
         return facts.driver.module_version or facts.driver.library_version
-
-
-def _known(ask: Callable[[], str | None]) -> str | None:
-    try:
-        return ask()
-    except Skip:
-        return None
 
 
 def summary(facts: Facts) -> str:

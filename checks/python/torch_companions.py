@@ -28,8 +28,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import Package, normalized
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 INDEX = "https://download.pytorch.org/whl/"
 SAME_BUILD = ("torchvision", "torchaudio", "torchtext")
@@ -134,10 +135,7 @@ def _why_not(facts: Facts, package: Package) -> str | None:
 
 
 def _requirements(facts: Facts, package: Package) -> tuple[Requirement, ...]:
-    try:
-        return facts.python.requirements(package)
-    except Unavailable:  # an editable checkout, a package of the distribution
-        return ()
+    return known(lambda: facts.python.requirements(package), ())
 
 
 def _torch_version(facts: Facts) -> str:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
@@ -133,10 +134,7 @@ def ways_to(facts: Facts, newest: int) -> tuple[tuple[Fix, ...], str]:
 
 
 def is_installed(facts: Facts, name: str) -> bool:
-    try:
-        return any(package.name == name and package.state == "installed" for package in facts.driver.packages)
-    except Skip:
-        return False
+    return known(lambda: any(package.name == name and package.state == "installed" for package in facts.driver.packages), False)
 
 
 def chosen(facts: Facts) -> tuple[str, str] | None:

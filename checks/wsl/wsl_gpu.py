@@ -24,7 +24,8 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause
 
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 FIRST_KERNEL = (5, 10, 16)
@@ -201,10 +202,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def _nvml(facts: Facts) -> int | None:
     """NVML that cannot be loaded or does not answer has a check of its own."""
-    try:
-        return facts.nvml.init_code
-    except Unavailable:
-        return None
+    return known(lambda: facts.nvml.init_code)
 
 
 def summary(facts: Facts) -> str:

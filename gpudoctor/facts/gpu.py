@@ -18,6 +18,7 @@ from gpudoctor.facts.gpu_records import (
     SramErrors,
     Utilization,
 )
+from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import (
     ARCHITECTURES,
     BRANDS,
@@ -253,6 +254,10 @@ class Gpu:
     def nvlinks(self) -> tuple[NvLink, ...]:
         """The links of this GPU, in use or not; Unavailable where it has none that this machine may see."""
         return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
+
+    @property
+    def is_in_mig_mode(self) -> bool:
+        return supported(lambda: self.mig_mode.current, False)
 
     @cached_property
     def mig_devices(self) -> tuple[MigDevice, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.container import Container
+from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
@@ -254,11 +255,3 @@ def number_list(text: str) -> tuple[int, ...]:
     """The kernel's list format: "0-1,4" is 0, 1, 4."""
     ranges = (part.split("-") for part in text.strip().split(",") if part)
     return tuple(number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1))
-
-
-def known(read: Callable[[], Any]) -> Any:
-    """What was read, or None where it could not be: the tags are a help, which must not cost a finding."""
-    try:
-        return read()
-    except Unavailable:
-        return None

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
 from gpudoctor.fixes import driver, environment, packages, undoing
-from gpudoctor.fixes.distribution import Distribution, distribution, known
+from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.engines import for_engine
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.knowledge import architecture, architecture_of_device, gpus_by_device_id
-from gpudoctor.model import Skip
 
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
@@ -17,7 +17,6 @@ ONLY_OPEN_FROM = 590  # from here on every GPU that is still supported runs with
 OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # between them the open module is for data centre boards, and on trial on others
 CLOUDS = {"amazon": "aws", "google": "gcp"}
 UBUNTU_CODENAMES = {"focal": "20.04", "jammy": "22.04", "noble": "24.04", "questing": "25.10", "resolute": "26.04"}
-Value = TypeVar("Value")
 
 
 class Lines(NamedTuple):
@@ -164,11 +163,3 @@ def is_server(packages: Mapping[str, str], devices: set[int]) -> bool:
 def is_for_servers(device_id: int) -> bool:
     """A board without an output for a screen."""
     return any(gpu.segment == "data centre" for gpu in gpus_by_device_id(device_id))
-
-
-def known(read: Callable[[], Value], otherwise: Value) -> Value:
-    """What was read, or something else where it could not be: the lines of a fix must not cost a finding."""
-    try:
-        return read()
-    except Skip:
-        return otherwise

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.python import Python
-from gpudoctor.fixes.distribution import known
 from gpudoctor.worker.paths import project_folder
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.model import Check, Confidence, Diagnosis, Difference, Report, Skip, Status
 
 # What a container shares with its host. Of the rest (Python, limits, environment) it has its own.
@@ -82,18 +84,11 @@ def comparison(facts: Facts) -> list[Difference]:
     """What the host and the container see, side by side; what neither could tell is left out."""
     rows = []
     for what, read in _ROWS.items():
-        host, container = _read(read, facts.host), _read(read, facts)
+        host, container = (known(partial(read, side)) for side in (facts.host, facts))
         if host is not None or container is not None:
             differs = host is not None and container is not None and host != container
             rows.append(Difference(what, _said(host), _said(container), differs))
     return rows
-
-
-def _read(read: Callable[[Facts], Any], facts: Facts) -> Any:
-    try:
-        return read(facts)
-    except Skip:
-        return None
 
 
 def _said(value: Any) -> str:

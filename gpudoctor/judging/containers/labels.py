@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.kernel_log import LogLine
+from gpudoctor.facts.known import known
 from gpudoctor.judging.containers.access import DOCKER, PODMAN, SELINUX, SMI
-from gpudoctor.model import Finding, Fix, Problem, Skip
+from gpudoctor.model import Finding, Fix, Problem
 
 DENIAL = re.compile(
     r"""
@@ -32,9 +32,9 @@ def selinux(facts: Facts, engine: str, words: str, evidence: Mapping[str, object
     if denial := denial_of(facts):
         told = f"{words}; the kernel log: SELinux denied {denial['node']} to {denial['label']}"
         return problem.found(told, {**evidence, "label": denial["label"]})
-    if _is(lambda: facts.system.selinux_enforcing):
+    if known(lambda: facts.system.selinux_enforcing):
         return problem.found(words, evidence)
-    if _is(lambda: facts.host.system.selinux_enforcing and not facts.host.engines.containers_may_use_devices):
+    if known(lambda: facts.host.system.selinux_enforcing and not facts.host.engines.containers_may_use_devices):
         told = f"{words}; on the host SELinux enforces, and container_use_devices is off"
         return problem.found(told, {**evidence, "container_use_devices": "off"})
     return None
@@ -50,19 +50,5 @@ def for_engine(engine: str) -> Problem:
 def denial_of(facts: Facts) -> re.Match[str] | None:
     """The last denial of a node of the driver, in the log of the host or in what of it is seen from inside."""
     logs = (lambda: facts.host.kernel_log.lines, lambda: facts.kernel_log.lines)
-    lines = [line.text for read in logs for line in _read(read)]
+    lines = [line.text for read in logs for line in known(read, ())]
     return next((found for line in reversed(lines) if (found := DENIAL.search(line))), None)
-
-
-def _read(read: Callable[[], Sequence[LogLine]]) -> Sequence[LogLine]:
-    try:
-        return read()
-    except Skip:
-        return ()
-
-
-def _is(read: Callable[[], bool]) -> bool:
-    try:
-        return read()
-    except Skip:
-        return False

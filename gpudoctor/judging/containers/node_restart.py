@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Confidence, Finding, Fix, Problem, Skip, Status
+from gpudoctor.facts.known import known
+from gpudoctor.model import Confidence, Finding, Fix, Problem, Status
 
 OF_K3S = "/rancher/k3s/"
 SERVICES = {"containerd": "sudo systemctl restart containerd", "crio": "sudo systemctl restart crio"}
@@ -32,11 +33,7 @@ def not_restarted(
 ) -> Finding | None:
     """Told as a failure where the toolkit came after the start, too: else the runtime may have been there before."""
     named = sorted(path for path, text in files.items() if runtime.search(text))
-    try:
-        came_late = facts.engines.written_after_start(named, daemon)
-    except Skip:
-        return None
-    if not came_late:
+    if not known(lambda: facts.engines.written_after_start(named, daemon)):
         return None
     status = Status.FAIL if facts.engines.toolkit_newer_than(daemon) else Status.WARN
     restart = K3S if any(OF_K3S in path for path in named) else SERVICES[daemon]

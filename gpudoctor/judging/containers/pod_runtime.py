@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Confidence, Finding, Fix, Problem, Skip
+from gpudoctor.facts.known import known
+from gpudoctor.model import Confidence, Finding, Fix, Problem
 
 LOOK = "kubectl exec POD -- nvidia-smi -L"
 # What the device plugin writes: the UUID of a GPU or a MIG device, its number, or the folder of its mounts.
@@ -70,8 +71,5 @@ def of_pods(not_arrived: Problem, *for_all: Fix) -> Problem:
 
 def node_config(facts: Facts) -> dict[str, str] | None:
     """The files of the node's containerd, where one has NVIDIA's runtime; None where they are not known, or none has."""
-    try:
-        files = facts.host.engines.containerd_config
-    except Skip:
-        return None
+    files = known(lambda: facts.host.engines.containerd_config, {})
     return files if any(RUNTIME.search(text) for text in files.values()) else None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.driver import OsPackage
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Finding, Fix, Problem, Skip
 
 MODULE = re.compile(
@@ -73,10 +74,8 @@ FINISH = Fix(
 
 def unfinished(facts: Facts) -> list[str]:
     """The driver's packages that dpkg has unpacked and not set up."""
-    try:
-        driver = [package for package in facts.driver.packages if "nvidia" in package.name and package.state != "installed"]
-    except Skip:
-        return []
+    packages = known(lambda: facts.driver.packages, ())
+    driver = (package for package in packages if "nvidia" in package.name and package.state != "installed")
     return [f"{package.name} is {package.state}" for package in driver]
 
 

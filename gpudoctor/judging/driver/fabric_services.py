@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.services import Unit
-from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, Skip, fix_on
+from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, fix_on
 
 LOOK = "systemctl is-active nvidia-fabricmanager && nvidia-smi -q | grep -A 3 Fabric"
 LOG = Fix("See why it does not stay up", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",))
@@ -92,10 +93,7 @@ def has_subnets(facts: Facts) -> bool:
 
 
 def said_by_manager(facts: Facts) -> str:
-    try:
-        lines = (facts.services.fabric_manager_log or "").splitlines()
-    except Skip:
-        return ""
+    lines = (known(lambda: facts.services.fabric_manager_log) or "").splitlines()
     return next((line for line in reversed(lines) if "nvlsm" in line.lower()), "")
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import NEW_INITRAMFS, Action, Finding, Fix, Problem, Skip
+from gpudoctor.facts.known import known
+from gpudoctor.model import NEW_INITRAMFS, Action, Finding, Fix, Problem
 
 KEEPS_OUT = re.compile(
     r"""
@@ -18,7 +17,6 @@ KEEPS_OUT = re.compile(
 )
 """In modprobe.d, of the module nvidia."""
 REMOVES = r'^[^#\n]*ATTRS?\{vendor\}=="0x10de"[^\n]*ATTR\{remove\}="1"'
-Seen = TypeVar("Seen")
 BBSWITCH = "echo ON | sudo tee /proc/acpi/bbswitch && sudo systemctl disable --now bumblebeed"
 
 
@@ -67,12 +65,12 @@ BY_HAND = Fix(
 
 def switched_off(facts: Facts) -> Finding | None:
     """Why no GPU is on the bus, where a file or the firmware says so."""
-    for file, text in (*_read(lambda: _removing(facts)), *_read(lambda: _kept_out(facts))):
+    for file, text in (*known(lambda: _removing(facts), ()), *known(lambda: _kept_out(facts), ())):
         tool = tool_of(file, text)
         problem = replace(SWITCHED_OFF, fixes=(*_ways(tool), BY_HAND))
         by = f"{tool.name} wrote {file}, which" if tool else file
         return problem.found(f"no NVIDIA GPU is on the PCI bus; {by} {_effect(text)}", {"file": file, "tool": tool and tool.name})
-    if _read(lambda: ["off"] if facts.driver.is_off_in_asus_firmware else []):
+    if known(lambda: facts.driver.is_off_in_asus_firmware):
         words = "no NVIDIA GPU is on the PCI bus; dgpu_disable of asus-nb-wmi says 1"
         return replace(SWITCHED_OFF, fixes=(FIRMWARE,)).found(words)
     return None
@@ -80,7 +78,7 @@ def switched_off(facts: Facts) -> Finding | None:
 
 def without_power(facts: Facts, address: str) -> Finding | None:
     """A GPU that is listed and does not answer, because bbswitch cut its power."""
-    if not _read(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.driver.module_version is not None:
+    if not known(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.driver.module_version is not None:
         return None
     return replace(SWITCHED_OFF, fixes=(AWAKE,)).found(f"{address} does not answer; bbswitch is loaded", {"gpu": address})
 
@@ -115,11 +113,3 @@ def _kept_out(facts: Facts) -> list[tuple[str, str]]:
 
 def _effect(text: str) -> str:
     return "removes it" if re.search(REMOVES, text, re.M) else "switches its driver off"
-
-
-def _read(what: Callable[[], Collection[Seen]]) -> Collection[Seen]:
-    """This is evidence beside the bus itself, so that it may be closed to us."""
-    try:
-        return what()
-    except Skip:
-        return ()

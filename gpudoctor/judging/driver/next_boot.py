@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Skip, Unavailable
+from gpudoctor.facts.known import known
 
 
 def on_disk(facts: Facts) -> str | None:
     """The version of the running kernel's module on disk; None where that is not visible."""
-    try:
-        return facts.driver.modinfo.get("version")
-    except Unavailable:
-        return None
+    return known(lambda: facts.driver.modinfo.get("version"))
 
 
 def waits_for_boot(facts: Facts) -> bool:
@@ -41,10 +38,10 @@ def next_kernel(facts: Facts) -> str | None:
 
 def _built_for(facts: Facts, kernel: str) -> set[str]:
     """The releases that DKMS built for a kernel."""
-    try:
-        return {entry.version for entry in facts.driver.dkms if entry.kernel == kernel and entry.module.startswith("nvidia")}
-    except Skip:
-        return set()
+    return known(
+        lambda: {entry.version for entry in facts.driver.dkms if entry.kernel == kernel and entry.module.startswith("nvidia")},
+        set(),
+    )
 
 
 def _numbers(kernel: str) -> list[int]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import LINK_ERRORS, GpuXids
-from gpudoctor.model import Action, Fix, Problem, Skip
+from gpudoctor.model import Action, Fix, Problem
 
 LINK = re.compile(r"\blink (\d+)", re.IGNORECASE)
 LOOK = "nvidia-smi nvlink -s"
@@ -41,9 +42,9 @@ HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a co
 
 def has_bridge(gpu: Gpu) -> bool:
     """Whether its links go over a bridge that somebody plugs in, as on all cards that are not on a board of their own."""
-    known = knowledge.gpu_by_name(gpu.name)
-    if known and known.nvlink:
-        return "bridge" in known.nvlink.form
+    board = knowledge.gpu_by_name(gpu.name)
+    if board and board.nvlink:
+        return "bridge" in board.nvlink.form
     return not any(link.remote == "switch" for link in gpu.nvlinks)
 
 
@@ -79,10 +80,7 @@ def twin_of(facts: Facts, gpu: Gpu) -> Gpu | None:
 
 def down(gpu: Gpu) -> tuple[int, ...]:
     """The links that are down, where others are up; none also where that is not known."""
-    try:
-        links = gpu.nvlinks
-    except Skip:
-        return ()
+    links = known(lambda: gpu.nvlinks, ())
     return tuple(link.link for link in links if not link.active) if any(link.active for link in links) else ()
 
 
@@ -92,17 +90,15 @@ def links_of(gpu: GpuXids) -> frozenset[int]:
 
 
 def _is_bridged(gpu: Gpu | None) -> bool:
-    try:
-        return gpu is not None and has_bridge(gpu)
-    except Skip:
-        return False
+    return known(lambda: gpu is not None and has_bridge(gpu), False)
 
 
 def numbers(links: Iterable[int]) -> str:
     """link 3, or links 8 to 11, or links 0, 2 and 5."""
-    known = sorted(links)
-    if len(known) == 1:
-        return f"link {known[0]}"
-    if len(known) > 2 and known == list(range(known[0], known[-1] + 1)):
-        return f"links {known[0]} to {known[-1]}"
-    return f"links {', '.join(map(str, known[:-1]))} and {known[-1]}"
+    first, *others = sorted(links)
+    if not others:
+        return f"link {first}"
+    *between, last = others
+    if between and others == list(range(first + 1, last + 1)):
+        return f"links {first} to {last}"
+    return f"links {', '.join(map(str, (first, *between)))} and {last}"

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.driver_packages import has_builder
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT, ways_of
-from gpudoctor.model import Action, Finding, Fix, Problem, Skip, fix_on
+from gpudoctor.model import Action, Finding, Fix, Problem, fix_on
 
 VERIFY = "modinfo -F vermagic nvidia; uname -r; nvidia-smi"
 ANEW = (
@@ -80,10 +81,7 @@ def of_another_kernel(facts: Facts) -> Finding | None:
 
 def _built_for(facts: Facts) -> str | None:
     """The kernel in the module's vermagic, if it is another one."""
-    try:
-        built_for = facts.driver.modinfo.get("vermagic", "").split(" ")[0]
-    except Skip:
-        return None
+    built_for = known(lambda: facts.driver.modinfo.get("vermagic", ""), "").split(" ")[0]
     return built_for if built_for and built_for != facts.system.kernel else None
 
 

@@ -10,6 +10,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.join import index_of
+from gpudoctor.facts.known import known
 from gpudoctor.facts.pcie_links import possible_width
 from gpudoctor.judging.measured import expect
 from gpudoctor.judging.measured.expect import NOTHING, Expected
@@ -88,31 +89,22 @@ class Session(NamedTuple):
     def settings(self) -> dict[str, tuple[str, str]]:
         """NCCL's variables -> value, and the problem of nccl-environment that tells of it; also those in its log alone."""
         logged = {name: (value, "") for name, value in self.values.get("nccl", {}).get("settings", {}).items()}
-        known = self.facts.environment.nccl
         files = "nccl-conf-leftovers"
         return logged | {
             name: (setting.value, "nccl-env-leftovers" if setting.source == "environment" else files)
-            for name, setting in known.items()
+            for name, setting in self.facts.environment.nccl.items()
         }
 
 
 def links_to(facts: Facts, index: int, others: Sequence[int]) -> list[NvLink]:
     """The active NVLinks of a GPU that lead to one of the others, directly or through a switch."""
-    known = [found for other in others if (found := expect.gpu(facts, other))]
-    addresses = {gpu.bus_id for gpu in known}
-    through = all(any(link.remote == "switch" for link in active_links(facts, other)) for other in others)
+    addresses = {gpu.bus_id for other in others if (gpu := expect.gpu(facts, other))}
+    through = all(any(link.remote == "switch" for link in expect.active_links(facts, other)) for other in others)
     return [
-        link for link in active_links(facts, index) if link.remote_bus_id in addresses or (through and link.remote == "switch")
+        link
+        for link in expect.active_links(facts, index)
+        if link.remote_bus_id in addresses or (through and link.remote == "switch")
     ]
-
-
-def active_links(facts: Facts, index: int) -> list[NvLink]:
-    """None where NVML has no answer."""
-    gpu = expect.gpu(facts, index)
-    try:
-        return [link for link in gpu.nvlinks if link.active] if gpu else []
-    except Skip:
-        return []
 
 
 def is_linked(facts: Facts, indices: Sequence[int]) -> bool | None:
@@ -143,12 +135,10 @@ def _over_nvlink(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
 
 def _over_pcie(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
     host = expect.pcie_gb_per_s(facts, index)
-    if host.value is None:
+    paths = known(lambda: (facts.nvml.topology, facts.nvml.p2p))
+    if host.value is None or paths is None:
         return NOTHING
-    try:
-        topology, p2p = facts.nvml.topology, facts.nvml.p2p
-    except Skip:
-        return NOTHING
+    topology, p2p = paths
     pairs = list(permutations(indices, 2))
     direct = all(p2p.get(pair) == "ok" and topology.get((min(pair), max(pair))) in NEAR for pair in pairs)
     share, way = (DIRECT_SHARE, "directly") if direct else (THROUGH_HOST_SHARE, "through host memory")

@@ -8,6 +8,8 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.known import known
 from gpudoctor.knowledge.gpus import Gpu as Board
 from gpudoctor.model import Skip
 
@@ -32,14 +34,20 @@ def gpu(facts: Facts, index: int) -> Gpu | None:
 
 def device(facts: Facts, index: int) -> CudaDevice | None:
     """The same GPU as CUDA knows it."""
-    known = gpu(facts, index)
+    named = gpu(facts, index)
     try:
-        if known:
-            return facts.cuda.by_bus_id.get(known.bus_id)
+        if named:
+            return facts.cuda.by_bus_id.get(named.bus_id)
         devices = facts.cuda.devices
     except Skip:
         return None
     return devices[index] if index < len(devices) else None
+
+
+def active_links(facts: Facts, index: int) -> list[NvLink]:
+    """None also where NVML has no answer."""
+    found = gpu(facts, index)
+    return known(lambda: [link for link in found.nvlinks if link.active], []) if found else []
 
 
 def board(facts: Facts, index: int) -> Board | None:
@@ -110,23 +118,15 @@ def _why_own(found: CudaDevice) -> str:
 
 
 def _architecture(facts: Facts, index: int) -> str | None:
-    known = gpu(facts, index)
-    try:
-        return known.architecture if known else None
-    except Skip:
-        return None
+    found = gpu(facts, index)
+    return known(lambda: found.architecture) if found else None
 
 
 def pcie_gb_per_s(facts: Facts, index: int) -> Expected:
     """One direction of page-locked memory over the fastest link that card and slot can do together."""
-    known = gpu(facts, index)
-    if known is None:
-        return NOTHING
-    try:
-        generation, width = known.maximum_pcie_generation, known.maximum_pcie_width
-    except Skip:
-        return NOTHING
-    return pcie(generation, width)
+    found = gpu(facts, index)
+    link = known(lambda: (found.maximum_pcie_generation, found.maximum_pcie_width)) if found else None
+    return pcie(*link) if link else NOTHING
 
 
 def pcie(generation: int, width: int) -> Expected:
@@ -139,11 +139,7 @@ def pcie(generation: int, width: int) -> Expected:
 
 def nvlink(facts: Facts, index: int, all_reduce: bool = False) -> Expected:
     """One direction over all of a GPU's active NVLinks: a copy to another GPU, or the bus bandwidth of an all-reduce."""
-    known = gpu(facts, index)
-    try:
-        links = [link for link in known.nvlinks if link.active] if known else []
-    except Skip:
-        return NOTHING
+    links = active_links(facts, index)
     versions = [int(float(link.version)) for link in links if link.version]
     if not versions:
         return NOTHING

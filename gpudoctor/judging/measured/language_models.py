@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.measured import expect
-from gpudoctor.model import Figure, Model, Skip
+from gpudoctor.model import Figure, Model
 
 PARAMETERS = {"7B": 7e9, "13B": 13e9, "34B": 34e9, "70B": 70e9, "405B": 405e9}
 BYTES = {"fp16": 2.0, "fp8": 1.0, "int4": 0.5}
@@ -36,10 +37,7 @@ def measured(facts: Facts, figures: Iterable[Figure]) -> Machine | None:
     if not speeds:
         return None
     devices = [expect.device(facts, index) for index in speeds]
-    try:
-        sizes = [device.memory_mib * (1 << 20) / 1e9 for device in devices if device]
-    except Skip:
-        return None
+    sizes = known(lambda: [device.memory_mib * (1 << 20) / 1e9 for device in devices if device], [])
     return Machine(len(speeds), min(sizes), min(speeds.values())) if sizes else None
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.measured.shortfalls import Shortfall
 from gpudoctor.judging.measured.slowness import CAUSES, Slow
-from gpudoctor.model import Cause, Confidence, Finding, Problem, Skip, first_cause
+from gpudoctor.model import Cause, Confidence, Finding, Problem, first_cause
 
 # Variable -> the problem of cuda-environment that explains it.
 VARIABLES = {
@@ -36,10 +37,8 @@ def judge(facts: Facts, shortfalls: Iterable[Shortfall], problem: Problem, cause
 
 def host_cause(slow: Slow, problem: Problem) -> Finding | None:
     for look in (variable, few_processors):
-        with contextlib.suppress(Skip):
-            finding = look(slow, problem)
-            if finding:
-                return finding
+        if finding := known(partial(look, slow, problem)):
+            return finding
     return None
 
 
@@ -62,9 +61,7 @@ def few_processors(slow: Slow, problem: Problem) -> Finding | None:
 
 def virtual(facts: Facts, finding: Finding) -> Finding:
     """Where no cause was found: that this is a virtual machine."""
-    hypervisor = None
-    with contextlib.suppress(Skip):
-        hypervisor = facts.system.hypervisor
+    hypervisor = known(lambda: facts.system.hypervisor)
     if not hypervisor or finding.confidence is not Confidence.UNKNOWN:
         return finding
     kind = "" if hypervisor == "unknown" else f" ({hypervisor})"

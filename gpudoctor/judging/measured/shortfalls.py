@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.measured import expect
-from gpudoctor.model import Figure, Skip
+from gpudoctor.model import Figure
 
 WARN = 0.85  # of what a healthy GPU of this kind reaches; the tables' shares are not sharper
 FAIL = 0.6
@@ -83,8 +84,5 @@ def _kind(facts: Facts, gpu: int | None) -> str:
 
 def baseline(facts: Facts, figure: Figure) -> float | None:
     """What this very GPU reached when its baseline was saved."""
-    known = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
-    try:
-        return facts.baseline.get(known.uuid, {}).get(figure.what) if known else None
-    except Skip:
-        return None
+    gpu = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
+    return known(lambda: facts.baseline.get(gpu.uuid, {}).get(figure.what)) if gpu else None

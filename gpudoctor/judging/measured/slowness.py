@@ -10,6 +10,7 @@ from typing import Any
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.judging.measured import expect, faults
 from gpudoctor.judging.measured.shortfalls import Shortfall, shortfalls
 from gpudoctor.model import Cause, Confidence, Figure, Finding, Problem, Skip, Status, first_cause
@@ -107,10 +108,7 @@ def hot(slow: Slow) -> Finding | None:
 
 def was_hot(slow: Slow) -> bool:
     """Whether the hardware held it down already before the measurements."""
-    try:
-        return slow.gpu is not None and bool(slow.gpu.clock_reasons & HARDWARE_THERMAL)
-    except Skip:
-        return False
+    return known(lambda: slow.gpu is not None and bool(slow.gpu.clock_reasons & HARDWARE_THERMAL), False)
 
 
 def low_clocks(slow: Slow) -> Finding | None:
@@ -201,10 +199,8 @@ def wrong_results(facts: Facts, figures: Iterable[Figure]) -> Iterator[Finding]:
 
 def has_wrong_memory(facts: Facts, gpu: int | None) -> bool:
     """Whether the check memory-pattern found that this GPU's memory does not hold what is written to it."""
-    try:
-        patterns = [result for run in facts.measured.runs("memory-pattern") if run.gpu == gpu for result in run.values.values()]
-    except Skip:
-        return False
+    runs = known(lambda: facts.measured.runs("memory-pattern"), ())
+    patterns = (result for run in runs if run.gpu == gpu for result in run.values.values())
     return any(isinstance(result, dict) and result.get("wrong_words") for result in patterns)
 
 

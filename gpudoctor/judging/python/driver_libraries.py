@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Finding, Fix, Problem, Skip, Status
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Finding, Fix, Problem, Status
 
 ROOT = "/run/nvidia/driver"
 
@@ -26,10 +27,7 @@ IN_OPERATOR = Problem(
 
 def in_operator(facts: Facts) -> Finding | None:
     """Where the operator's container mounted its root on this host."""
-    try:
-        is_there = facts.container.engine is None and ROOT in facts.container.mount_points
-    except Skip:
-        return None
+    is_there = known(lambda: facts.container.engine is None and ROOT in facts.container.mount_points)
     return IN_OPERATOR.found(f"the driver's files are under {ROOT}, and none are on the node itself", {}) if is_there else None
 
 

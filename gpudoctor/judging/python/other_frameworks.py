@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import CondaPackage
-from gpudoctor.model import Skip
 
 # Packages whose names say that they were built for CUDA; RAPIDS comes with CuPy and Numba.
 BUILT_FOR_CUDA = re.compile(
@@ -47,10 +47,7 @@ def on_gpu(facts: Facts) -> str | None:
 
 
 def _conda(facts: Facts) -> dict[str, CondaPackage]:
-    try:
-        return facts.python.conda_packages
-    except Skip:
-        return {}
+    return known(lambda: facts.python.conda_packages, {})
 
 
 def _is_tensorflow_with_cuda(facts: Facts) -> bool:

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import Package
-from gpudoctor.model import Finding, Skip
+from gpudoctor.model import Finding
 
 PROBLEM = "python-path-shadows-environment"
 
@@ -45,10 +46,7 @@ def _outside(facts: Facts) -> set[str]:
 
 def with_cause(finding: Finding, facts: Facts) -> Finding:
     """A finding about a copy from outside is an effect of its being there: the environment has its own."""
-    try:
-        pairs = shadowed(facts)
-    except Skip:
-        return finding
+    pairs = known(lambda: shadowed(facts), ())
     if finding.problem.id == PROBLEM or not any(_is_about(finding.message, pair.imported) for pair in pairs):
         return finding
     return replace(finding, causes=(PROBLEM, *finding.causes))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status
 
@@ -44,11 +45,11 @@ TOO_OLD = Problem(
 def assembler(facts: Facts, triton: str) -> Iterator[Finding]:
     """One finding for all GPUs of the same kind."""
     for capability, name in _models(facts).items():
-        taken, known = _taken(facts, triton, capability), knowledge.architecture(capability)
-        if taken is None or known is None or taken[1] >= known.first_cuda:
+        taken, architecture = _taken(facts, triton, capability), knowledge.architecture(capability)
+        if taken is None or architecture is None or taken[1] >= architecture.first_cuda:
             continue
-        sm, needed = "sm_{}{}".format(*capability), "{}.{}".format(*known.first_cuda)
-        other = _newer(facts, known.first_cuda)
+        sm, needed = "sm_{}{}".format(*capability), "{}.{}".format(*architecture.first_cuda)
+        other = _newer(facts, architecture.first_cuda)
         evidence = {"triton": triton, "sm": sm, "needs": needed, "ptxas": other, "index": _index(facts, capability)}
         fixes = ((USE,) if other else ()) + ((NEWER,) if evidence["index"] else ()) + (WITHOUT,)
         words = f"{taken[0]} is of CUDA {taken[1][0]}.{taken[1][1]}; {name} ({sm}) needs {needed} or newer"
@@ -59,10 +60,7 @@ def assembler(facts: Facts, triton: str) -> Iterator[Finding]:
 
 
 def _models(facts: Facts) -> dict[tuple[int, int], str]:
-    try:
-        return {gpu.compute_capability: gpu.name for gpu in facts.nvml.reachable.values()}
-    except Skip:
-        return {}
+    return known(lambda: {gpu.compute_capability: gpu.name for gpu in facts.nvml.reachable.values()}, {})
 
 
 def other_than_bundled(facts: Facts) -> str | None:
