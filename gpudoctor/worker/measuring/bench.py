@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import statistics
 import time
@@ -135,6 +136,11 @@ def _lines(path: str) -> Iterator[Dict[str, Any]]:
     for line in data.splitlines():
         with contextlib.suppress(ValueError):
             yield json.loads(line)
+
+
+def finite(number: float) -> Optional[float]:
+    """None for what is no number, which JSON does not know."""
+    return number if math.isfinite(number) else None
 
 
 def summary(values: Sequence[float]) -> Dict[str, float]:

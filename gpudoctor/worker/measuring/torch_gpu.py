@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from gpudoctor.worker.measuring.bench import Bench, summary
+from gpudoctor.worker.measuring.bench import Bench, finite, summary
 from gpudoctor.worker.measuring.square import cuda_torch
 
 WARM_UP_MS, REPEATS_MS = 25.0, 100.0
@@ -122,7 +122,7 @@ def relative_error(found: Any, exact: Any) -> Optional[float]:
     exact = exact.double()
     scale = exact.square().mean(dim=-1, keepdim=True).sqrt()
     error = float(((found.double() - exact).abs() / scale).max().item())
-    return error if math.isfinite(error) else None
+    return finite(error)
 
 
 def loaded(name: str) -> List[str]:

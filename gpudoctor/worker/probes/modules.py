@@ -157,13 +157,13 @@ def _dpkg(machine: Machine) -> List[Dict[str, str]]:
                 fields = dict(re.findall(r"^(Status|Version): (.*)$", block, re.MULTILINE))
                 packages.append(("dpkg", name, fields.get("Version", ""), fields.get("Status", "").split(" ")[-1]))
     absent = ("not-installed", "config-files")
-    return [_package(*package) for package in packages if package[3] not in absent]
+    return [package(*found) for found in packages if found[3] not in absent]
 
 
 def _pacman(machine: Machine) -> List[Dict[str, str]]:
     """Each installed package is a folder name-version-release."""
     folders = [name.rsplit("-", 2) for name in sorted(os.listdir(machine.path(PACMAN)))]
-    return [_package("pacman", f[0], f[1] + "-" + f[2]) for f in folders if len(f) == 3 and _is_of_interest(f[0])]
+    return [package("pacman", f[0], f[1] + "-" + f[2]) for f in folders if len(f) == 3 and _is_of_interest(f[0])]
 
 
 def _rpm(machine: Machine) -> List[Dict[str, str]]:
@@ -171,12 +171,12 @@ def _rpm(machine: Machine) -> List[Dict[str, str]]:
     if done["code"]:
         raise RuntimeError(done["err"].strip()[-200:] or "rpm failed")
     lines = [line.partition(" ") for line in sorted(done["out"].splitlines())]
-    return [_package("rpm", name, version) for name, _, version in lines if _is_of_interest(name)]
+    return [package("rpm", name, version) for name, _, version in lines if _is_of_interest(name)]
 
 
 def _is_of_interest(name: str) -> bool:
     return PACKAGE_OF_INTEREST.search(name) is not None
 
 
-def _package(manager: str, name: str, version: str, state: str = "installed") -> Dict[str, str]:
+def package(manager: str, name: str, version: str, state: str = "installed") -> Dict[str, str]:
     return {"manager": manager, "name": name, "version": version, "state": state}

@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Dict
 
 from gpudoctor.worker.measuring import matrices
-from gpudoctor.worker.measuring.bench import Bench, Workload, summary
+from gpudoctor.worker.measuring.bench import Bench, Workload, finite, summary
 
 REPEATS, WARM_UP = 10, 2
 SIDE, SMALL_SIDE = 4096, 1024
@@ -104,7 +104,7 @@ def relative(found: Any, expected: Any) -> Any:
     import numpy
 
     error = float(numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected))
-    return error if math.isfinite(error) else None
+    return finite(error)
 
 
 def timed(cupy: Any, work: Callable[[], Any], amount: float) -> Dict[str, Any]:

@@ -1,6 +1,6 @@
 """All GPUs as one job: a torchrun session of one rank per GPU all-reduces over NCCL, then trains with DistributedDataParallel.
 
-What the ranks do is in measuring/ranks.py.
+What the ranks do is in measuring/all_reduce.py and measuring/data_parallel.py, which measuring/ranks.py calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_IMPORT = re.compile(r"^(?:ImportError|ModuleNotFoundError|OSError): .*", re.M
 
 
 def run(bench: Bench) -> None:
-    """See the functions in measuring/ranks.py for what each result holds."""
+    """See measuring/all_reduce.py and measuring/data_parallel.py for what each result holds."""
     session(bench, "nccl")
 
 

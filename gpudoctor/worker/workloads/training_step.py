@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from gpudoctor.worker.measuring import torch_gpu
-from gpudoctor.worker.measuring.bench import Bench, Workload
+from gpudoctor.worker.measuring.bench import Bench, Workload, finite
 
 STEPS = 40
 WARM_UP = 5  # steps whose time does not count
@@ -97,10 +97,6 @@ def judged(losses: List[float], first_fp32: float) -> Dict[str, Any]:
         "allowed_error": ALLOWED_ERROR,
         "wrong": not error <= ALLOWED_ERROR,
     }
-
-
-def finite(number: float) -> Any:
-    return number if math.isfinite(number) else None
 
 
 def skipped(first_scale: float, scaler: Any) -> int:
