@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.versions import dotted
 from gpudoctor.judging.containers.daemon import docker_here, running
 from gpudoctor.judging.containers.runtime import gives_gpus
 from gpudoctor.judging.containers.toolkit import engine_makes_rules, writes_no_rules
@@ -64,7 +65,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("this Docker gives no GPU to containers")
     if daemon.cgroup_driver != "systemd" or daemon.rootless or writes_no_rules(facts) or engine_makes_rules(facts, daemon):
         return
-    version = ".".join(map(str, facts.engines.toolkit_version or facts.engines.container_cli_version or ()))
+    version = dotted(facts.engines.toolkit_version or facts.engines.container_cli_version or ())
     if not version:
         raise Unavailable("which version of NVIDIA's container toolkit this is cannot be seen")
     words = f"Docker's cgroup driver is systemd, and GPUs come by the hook of toolkit {version}"

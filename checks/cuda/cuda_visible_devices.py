@@ -194,14 +194,9 @@ def instances(gpu: Gpu) -> tuple[MigDevice, ...]:
     return supported(lambda: gpu.mig_devices, ())
 
 
-def cuda_count(facts: Facts) -> int | None:
-    """None where CUDA does not initialise, which it does not without a device either."""
-    return known(lambda: facts.cuda.count)
-
-
 def is_contradicted(facts: Facts, count: int) -> bool:
     """Whether CUDA sees more GPUs than the value leaves by our reading."""
-    seen = cuda_count(facts)
+    seen = known(lambda: facts.cuda.count)  # without a device CUDA does not initialise either
     return seen is not None and seen > count
 
 

@@ -31,6 +31,7 @@ from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
+from gpudoctor.facts.versions import dotted
 from gpudoctor.judging.python import numba_compiler, other_torch
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
@@ -267,10 +268,6 @@ def capabilities(facts: Facts) -> set[tuple[int, int]]:
 
 def supports(facts: Facts) -> str:
     return f"CUDA {dotted(facts.cuda.driver_version)}"
-
-
-def dotted(version: tuple[int, ...] | None) -> str:
-    return ".".join(map(str, version or ()))
 
 
 def summary(facts: Facts) -> str:

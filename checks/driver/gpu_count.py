@@ -162,7 +162,7 @@ def refusals(refused: list[Gpu], absent: list[PciFunction]) -> Iterator[Finding]
 
 def missing(facts: Facts, gpus: list[PciFunction]) -> Finding:
     first = gpus[0]
-    ignored = IGNORED.search(log(facts))
+    ignored = IGNORED.search(known(lambda: facts.kernel_log.nvrm, ""))
     words = "; ".join(
         f"{gpu.address} is not in NVML, {f'its driver is {gpu.driver}' if gpu.driver else 'no driver has it'}" for gpu in gpus
     )
@@ -182,13 +182,10 @@ def slot(address: str | None) -> str:
     return (address or "NVRM").rpartition(".")[0] or "NVRM"
 
 
-def log(facts: Facts) -> str:
-    return known(lambda: facts.kernel_log.nvrm, "")
-
-
 def compare(facts: Facts) -> Iterator[Finding]:
     """NVML, CUDA and what was expected."""
-    listed, in_cuda, expected = len(facts.nvml.reachable), cuda_count(facts), facts.expected.get("gpus")
+    listed, expected = len(facts.nvml.reachable), facts.expected.get("gpus")
+    in_cuda = known(lambda: facts.cuda.count)  # that CUDA does not initialise is judged elsewhere
     limit = facts.environment.get("CUDA_VISIBLE_DEVICES")
     usable = listed if in_cuda is None or has_mig(facts) else in_cuda
     if expected is not None and usable < expected:
@@ -196,11 +193,6 @@ def compare(facts: Facts) -> Iterator[Finding]:
         yield FEWER.found(f"{usable} of {expected} expected{why}", {"expected": expected, "usable": usable, "nvml": listed})
     elif in_cuda is not None and usable < listed and limit is None and not is_closed(facts):
         yield NOT_IN_CUDA.found(f"{in_cuda} in CUDA, {listed} in NVML", {"cuda": in_cuda, "nvml": listed})
-
-
-def cuda_count(facts: Facts) -> int | None:
-    """None where CUDA does not initialise, which is judged elsewhere."""
-    return known(lambda: facts.cuda.count)
 
 
 def has_mig(facts: Facts) -> bool:

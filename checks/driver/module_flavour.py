@@ -27,6 +27,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.judging.driver.next_boot import on_disk
 from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import cuda_of_branch, table
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on, for_each
@@ -137,15 +138,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
         if gpu.driver in (None, "nvidia"):
             kinds.setdefault(gpu.device_id, []).append(gpu)
     if kinds and not (facts.container.engine and facts.nvml.reaches_any):
-        words = log(facts)
+        words = known(lambda: facts.kernel_log.nvrm, "")
         yield from for_each(kinds.values(), lambda gpus: judge_kind(facts, gpus, words))
     if facts.driver.module_version is None:
         raise Skip("no NVIDIA kernel module is loaded here")
-
-
-def log(facts: Facts) -> str:
-    """What the driver itself says; nothing where the log is closed to us."""
-    return known(lambda: facts.kernel_log.nvrm, "")
 
 
 def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
@@ -198,10 +194,6 @@ def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
     addresses = {gpu.address for gpu in gpus}
     said = (problem for pattern, problem in patterns for address in re.findall(pattern, words) if address.lower() in addresses)
     return next(said, None)
-
-
-def on_disk(facts: Facts) -> str | None:
-    return known(lambda: facts.driver.modinfo.get("version"))
 
 
 def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:

@@ -29,7 +29,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
-from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
+from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 DEBUG = "https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md"
@@ -140,13 +140,8 @@ def judge_uncorrected(gpu: Gpu) -> Iterator[Finding]:
     if count:
         evidence = {**address(gpu), "uncorrected": count, **corrected(gpu)}
         words = f"GPU {gpu.index}: uncorrectable errors since the driver was loaded: {count}"
-        words += "; a bad row waits for its replacement, which the reset brings" * waits_for_row(gpu)
+        words += "; a bad row waits for its replacement, which the reset brings" * is_row_pending(gpu)
         yield UNCORRECTED.found(words, evidence, gpu.index)
-
-
-def waits_for_row(gpu: Gpu) -> bool:
-    """False where the GPU does not tell."""
-    return known(lambda: gpu.remapped_rows.pending, False)
 
 
 def corrected(gpu: Gpu) -> dict[str, int]:

@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
-from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes, xids_by_gpu
+from gpudoctor.facts.xids import MEMORY_ERRORS, is_fatal, is_row_pending, xid_codes, xids_by_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
 ROW_MARKED = 63
@@ -115,11 +114,6 @@ def is_told(facts: Facts, gpu: Gpu) -> bool:
     if ROW_MARKED in codes and is_row_pending(gpu):
         return True
     return not codes.isdisjoint(set(MEMORY_ERRORS) - {ROW_MARKED}) or any(map(is_fatal, codes))
-
-
-def is_fatal(code: int) -> bool:
-    known = knowledge.xid(code)
-    return known is not None and known.severity == "fatal"
 
 
 def summary(facts: Facts) -> str:

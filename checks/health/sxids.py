@@ -136,8 +136,8 @@ def down(facts: Facts) -> dict[str, list[int]]:
 
 
 def is_risky(code: int) -> bool:
-    known = knowledge.sxid(code)
-    return known is not None and known.is_risky
+    row = knowledge.sxid(code)
+    return row is not None and row.is_risky
 
 
 def words(sxids: list[Sxid]) -> str:

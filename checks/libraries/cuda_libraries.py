@@ -104,14 +104,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def _stale(facts: Facts, library: Library) -> Finding | None:
-    package, version = _wheel(facts, library), _version(library)
+    package, version = _wheel(facts, library), library.release
     if package is None or version is None or version >= Version(package.version):
         return None
     return STALE.found(
         f"{library.path} is {version}; torch {facts.python.torch_version} came with {package.name} {package.version}",
         {
             "library": library.path,
-            "without_it": ":".join(_other_entries(facts, library)),
+            "without_it": facts.environment.library_path_without(library.index),
             "wheel": next((one.directory for one in facts.libraries.named(library.name) if one.via == "wheel"), package.location),
         },
         confidence=Confidence.LIKELY,
@@ -132,7 +132,7 @@ def _wheel(facts: Facts, library: Library) -> Package | None:
 
 def _before_wheel(facts: Facts, library: Library) -> Finding | None:
     """A toolkit's library, older than the wheel that some package of this environment wants."""
-    version, name = _version(library), ALL_WHEELS.get(library.name)
+    version, name = library.release, ALL_WHEELS.get(library.name)
     if name is None:
         return None
     of_cuda_12 = facts.python.package(f"nvidia-{name}-cu{library.soname.rpartition('.so.')[2]}")
@@ -141,27 +141,18 @@ def _before_wheel(facts: Facts, library: Library) -> Finding | None:
         return None
     return BEFORE_WHEELS.found(
         f"{library.path} is {version} and goes before {package.name} {package.version}",
-        {"library": library.path, "without_it": ":".join(_other_entries(facts, library))},
+        {"library": library.path, "without_it": facts.environment.library_path_without(library.index)},
     )
 
 
 def _hides(facts: Facts, first: Library, later: Library) -> Finding | None:
-    ours, theirs = _version(first), _version(later)
+    ours, theirs = first.release, later.release
     if not TOOLKIT.fullmatch(first.name) or ours is None or theirs is None or ours >= theirs:
         return None
     return HIDDEN.found(
         f"{first.path} is {ours} and goes before {later.path}, which is {theirs}",
-        {"library": first.path, "hidden": later.path, "without_it": ":".join(_other_entries(facts, first))},
+        {"library": first.path, "hidden": later.path, "without_it": facts.environment.library_path_without(first.index)},
     )
-
-
-def _version(library: Library) -> Version | None:
-    """Of a toolkit's file (libcublas.so.12.1.3.1); a wheel's libcublas.so.12 only says 12, which tells nothing."""
-    return Version(library.version) if library.version and "." in library.version else None
-
-
-def _other_entries(facts: Facts, library: Library) -> list[str]:
-    return [entry for index, entry in enumerate(facts.environment.library_path) if index != library.index]
 
 
 def summary(facts: Facts) -> str:

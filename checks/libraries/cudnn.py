@@ -31,7 +31,7 @@ from packaging.version import Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.libraries import Library
-from gpudoctor.facts.packages import Package
+from gpudoctor.facts.packages import Package, oldest_of
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 SHOW = "<python> -c 'import torch; print(torch.backends.cudnn.version())'"
@@ -131,7 +131,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("this PyTorch brings no cuDNN wheel")
     package = facts.python.package(pin.name)
     yield from wheel(facts, torch, pin, package)
-    yield from library_path(facts, _pinned(pin), package)
+    yield from library_path(facts, oldest_of(pin), package)
 
 
 def ctranslate2(facts: Facts) -> Iterator[Finding]:
@@ -148,7 +148,7 @@ def ctranslate2(facts: Facts) -> Iterator[Finding]:
 
 
 def wheel(facts: Facts, torch: Package, pin: Requirement, package: Package | None) -> Iterator[Finding]:
-    wanted, evidence = _pinned(pin), {"requirement": f"{pin.name}{pin.specifier}"}
+    wanted, evidence = oldest_of(pin), {"requirement": f"{pin.name}{pin.specifier}"}
     what = f"torch {torch.version} needs {pin.name} {wanted}"
     if package is None:
         if not _system_has(facts, wanted):
@@ -172,14 +172,9 @@ def too_new(gpu: Gpu, installed: Version, evidence: dict[str, str]) -> Iterator[
         yield TOO_NEW_FOR_GPU.found(message, {**evidence, "capability": capability}, gpu=gpu.index)
 
 
-def _pinned(pin: Requirement) -> Version:
-    """The version in "==9.19.0.56"; the least of a range."""
-    return min((Version(part.version.removesuffix(".*")) for part in pin.specifier), default=Version("0"))
-
-
 def _system_has(facts: Facts, wanted: Version) -> bool:
     library = facts.libraries.resolved(f"libcudnn.so.{wanted.major}")
-    return library is not None and (_version(library) or Version("0")) >= Version(f"{wanted.major}.{wanted.minor}")
+    return library is not None and (library.release or Version("0")) >= Version(f"{wanted.major}.{wanted.minor}")
 
 
 def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iterator[Finding]:
@@ -191,7 +186,7 @@ def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iter
     library = next(found, None)
     if library is None or library.size is None or _is_the_wheels(facts, library, package):
         return
-    version = _version(library)
+    version = library.release
     if version and version.release[:2] == wanted.release[:2]:
         return
     problem = SHADOWED if version and version.release[:2] < wanted.release[:2] else MIXED
@@ -199,7 +194,7 @@ def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iter
         f"LD_LIBRARY_PATH has cuDNN {version or 'of another release'} in {library.directory}; PyTorch's is {package.version}",
         {
             "library": library.path,
-            "without_it": ":".join(_other_entries(facts, library)),
+            "without_it": facts.environment.library_path_without(library.index),
             "wheel": posixpath.join(package.location, "nvidia/cudnn/lib"),
         },
         confidence=Confidence.CONFIRMED if version else Confidence.LIKELY,
@@ -209,17 +204,8 @@ def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iter
 def _is_the_wheels(facts: Facts, library: Library, package: Package) -> bool:
     """The wheel's own file, or a wheel's of another environment that is as long."""
     own = (one for one in facts.libraries.all if one.via == "wheel" and one.soname == library.soname)
-    is_like_it = _version(library) is None and library.size in {one.size for one in own}
+    is_like_it = library.release is None and library.size in {one.size for one in own}
     return library.real_path.startswith(package.location + "/") or is_like_it
-
-
-def _version(library: Library) -> Version | None:
-    """Of the file's name: a wheel's libcudnn.so.9 only says 9, which tells nothing."""
-    return Version(library.version) if library.version and "." in library.version else None
-
-
-def _other_entries(facts: Facts, library: Library) -> list[str]:
-    return [entry for index, entry in enumerate(facts.environment.library_path) if index != library.index]
 
 
 def summary(facts: Facts) -> str:

@@ -26,7 +26,7 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.libraries import Preload
-from gpudoctor.facts.packages import Package
+from gpudoctor.facts.packages import Package, oldest_of
 from gpudoctor.judging.python.preloads import FORGET, without
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Unavailable
 
@@ -66,11 +66,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if pin is None:
         raise Skip("this PyTorch brings no NCCL wheel")
     yield from wheel(facts, torch, pin)
-    yield from preloaded(facts, _pinned(pin))
+    yield from preloaded(facts, oldest_of(pin))
 
 
 def wheel(facts: Facts, torch: Package, pin: Requirement) -> Iterator[Finding]:
-    wanted, package = _pinned(pin), facts.python.package(pin.name)
+    wanted, package = oldest_of(pin), facts.python.package(pin.name)
     if package is not None and Version(package.version) >= wanted:
         return
     if package is None and _system_has(facts, wanted):
@@ -80,11 +80,6 @@ def wheel(facts: Facts, torch: Package, pin: Requirement) -> Iterator[Finding]:
         f"torch {torch.version} needs {pin.name} {wanted}; {found}",
         {"requirement": f"{pin.name}{pin.specifier}", "installed": package.version if package else None},
     )
-
-
-def _pinned(pin: Requirement) -> Version:
-    """The version in "==2.28.9"; the least of a range."""
-    return min((Version(part.version.removesuffix(".*")) for part in pin.specifier), default=Version("0"))
 
 
 def _system_has(facts: Facts, wanted: Version) -> bool:

@@ -23,10 +23,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 SAME_FOLDER = frozenset({"cudnn", "nccl", "nvshmem", "cusparselt"})
@@ -150,7 +151,7 @@ def wheel_of(facts: Facts, name: str) -> Wheel | None:
 
 def _library(name: str) -> str:
     """cublas of nvidia-cublas-cu12 and nvidia-cublas."""
-    return re.sub(r"-cu\d+$", "", normalized(name).removeprefix("nvidia-"))
+    return re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
 
 
 def _major_without_suffix(facts: Facts) -> int:
@@ -178,7 +179,7 @@ def wanted_by_frameworks(facts: Facts) -> set[str]:
 def _names(package: Package) -> Iterator[str]:
     for line in package.stated_requires or ():
         try:
-            yield normalized(Requirement(line).name)
+            yield canonicalize_name(Requirement(line).name)
         except InvalidRequirement:
             continue
 

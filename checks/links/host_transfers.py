@@ -32,7 +32,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.join import index_of
 from gpudoctor.facts.measured import Run
 from gpudoctor.facts.pcie_links import possible_width
-from gpudoctor.judging.measured import expect, faults, launching, slowness
+from gpudoctor.judging.measured import expect, faults, launching, slowness, watched_link
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.slowness import Slow
 from gpudoctor.model import Action, Cause, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
@@ -195,16 +195,10 @@ def link_only(figure: Figure) -> dict[str, Any]:
 
 
 def low_link(slow: Slow) -> Finding | None:
-    gpu = slow.gpu
-    width, generation = slow.during.get("pcie_width"), slow.during.get("pcie_generation")
-    if gpu is None or not width or not generation:
-        raise Skip("the link was not watched", Skip.NO_ANSWER)
-    possible, fastest = possible_width(slow.facts, gpu), gpu.maximum_pcie_generation
-    if width >= possible and generation >= fastest:
+    low = watched_link.low(slow.facts, slow.gpu, slow.during)
+    if low is None:
         return None
-    because = "pcie-width-downgraded" if width < possible else "pcie-gen-low-under-load"
-    words = f"its link ran at generation {generation} x{width} of {fastest} x{possible}"
-    return slow.found(LOW_LINK, words, because)
+    return slow.found(LOW_LINK, f"its link {low.words}", "pcie-width-downgraded" if low.is_narrow else "pcie-gen-low-under-load")
 
 
 def explained(facts: Facts, finding: Finding) -> Finding:

@@ -169,8 +169,8 @@ def card_lanes(facts: Facts, gpu: Gpu) -> int:
     function = function_of(facts, gpu)
     if function is None or function.maximum_link_width is None:
         raise Skip(f"GPU {gpu.index} does not tell how many lanes it has", Skip.UNSUPPORTED)
-    known = knowledge.gpu_by_name(gpu.name)
-    return min(function.maximum_link_width, known.pcie_width or 16) if known else function.maximum_link_width
+    board = knowledge.gpu_by_name(gpu.name)
+    return min(function.maximum_link_width, board.pcie_width or 16) if board else function.maximum_link_width
 
 
 def kernel_line(facts: Facts, address: str) -> dict[str, str]:

@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         missing.pop("libcudnn", None)
     if not missing:
         return
-    words = " and ".join(f"{name}.so.{major}{_instead(facts, name)}" for name, major in missing.items())
+    words = " and ".join(f"{name}.so.{major} (here: {facts.libraries.here(name)})" for name, major in missing.items())
     wheels = wheels_of(facts, needed, missing)
     asks = next((name for name in TAKE_THE_GPU if facts.python.package(name)), None)
     problem = LIBRARY_MISSING if asks else replace(LIBRARY_MISSING, status=Status.WARN)
@@ -96,11 +96,6 @@ def wheels_of(facts: Facts, needed: dict[str, int], missing: dict[str, int]) -> 
     cublas, cudnn = f"nvidia-cublas-cu{cuda}", f"nvidia-cudnn-cu{cuda}=={needed['libcudnn']}.*"
     has_other = any(facts.python.package(f"nvidia-cudnn-cu{other}") for other in (11, 12, 13) if other != cuda)
     return [cublas] * ("libcublas" in missing) + [cudnn] * (not has_other)
-
-
-def _instead(facts: Facts, name: str) -> str:
-    others = sorted(facts.libraries.majors(name))
-    return f" (here: {', '.join(f'{name}.so.{major}' for major in others)})" if others else " (here: none)"
 
 
 def summary(facts: Facts) -> str:

@@ -27,11 +27,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.libraries import Library
-from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.facts.packages import Package
 from gpudoctor.judging.python.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
@@ -207,13 +208,13 @@ def nvrtc_version(facts: Facts, major: int) -> tuple[int, int] | None:
 def _evidence(facts: Facts, package: Package, right: int, **more: object) -> dict[str, object]:
     """right: the CUDA release of the wheel to install, with CUDA's own wheels only where its libraries are not here yet."""
     if right < OLDEST_WHEEL:
-        return {"package": normalized(package.name), **more}
+        return {"package": canonicalize_name(package.name), **more}
     extra = "[ctk]" if right >= 12 and right not in facts.libraries.majors("libcublas") else ""
-    return {"package": normalized(package.name), "right": f"cupy-cuda{right}x{extra}", **more}
+    return {"package": canonicalize_name(package.name), "right": f"cupy-cuda{right}x{extra}", **more}
 
 
 def _words(package: Package) -> str:
-    return f"{normalized(package.name)} {package.version}"
+    return f"{canonicalize_name(package.name)} {package.version}"
 
 
 def summary(facts: Facts) -> str:

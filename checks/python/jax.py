@@ -24,11 +24,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.packages import Package
+from gpudoctor.facts.packages import Package, oldest_of
 from gpudoctor.judging.python.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -173,14 +172,14 @@ def old_driver(facts: Facts, major: int) -> Finding:
 
 def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
     asked = plugin.requirement("nvidia-cudnn")
-    soname = f"libcudnn.so.{least_of(asked).major if asked else 9}"
+    soname = f"libcudnn.so.{oldest_of(asked).major if asked else 9}"
     package = f"jax[cuda{major}]=={Version(plugin.version).public}"
     found = cudnn_of(facts, major, soname)
     missing = [soname] * (not found) + [f"libcublas.so.{major}"] * (major not in facts.libraries.majors("libcublas"))
     if missing:
         yield NO_LIBRARIES.found(f"jax-cuda{major}-plugin needs {' and '.join(missing)}; there is none", {"package": package})
-    elif asked and found and Version(found[0]).release[:2] < least_of(asked).release[:2]:
-        message = f"jax-cuda{major}-plugin {plugin.version} needs cuDNN {least_of(asked)} or newer; {found[1]} is {found[0]}"
+    elif asked and found and Version(found[0]).release[:2] < oldest_of(asked).release[:2]:
+        message = f"jax-cuda{major}-plugin {plugin.version} needs cuDNN {oldest_of(asked)} or newer; {found[1]} is {found[0]}"
         requirement = f"{asked.name}{asked.specifier}"
         yield OLD_CUDNN.found(message, {"requirement": requirement, "cudnn": found[0], "found": found[1], "package": package})
 
@@ -192,11 +191,6 @@ def cudnn_of(facts: Facts, major: int, soname: str) -> tuple[str, str] | None:
         return wheel.version, "NVIDIA's wheel"
     library = facts.libraries.resolved(soname) or facts.libraries.majors("libcudnn").get(int(soname.rsplit(".", 1)[-1]))
     return (library.version, library.path) if library and library.version else None
-
-
-def least_of(requirement: Requirement) -> Version:
-    """The oldest version that a requirement names: 9.8 of <10.0,>=9.8."""
-    return min(Version(part.version.rstrip(".*")) for part in requirement.specifier if part.operator in (">=", "==", "~="))
 
 
 def _digits(version: str) -> str:

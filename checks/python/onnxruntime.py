@@ -123,7 +123,7 @@ def libraries(facts: Facts, package: Package, needed: dict[str, tuple[int, ...]]
     missing = [(name, majors) for name, majors in needed.items() if not set(majors) & set(facts.libraries.majors(name))]
     if not missing:
         return
-    words = " and ".join(f"{name}.so.{majors[-1]}{_instead(facts, name)}" for name, majors in missing)
+    words = " and ".join(f"{name}.so.{majors[-1]} (here: {facts.libraries.here(name)})" for name, majors in missing)
     yield LIBRARY_MISSING.found(f"onnxruntime-gpu {package.version} needs {words}", {"package": fitting(facts)})
 
 
@@ -135,11 +135,6 @@ def fitting(facts: Facts) -> str:
     absent = ["cuda"] * (not here) + ["cudnn"] * (9 not in facts.libraries.majors("libcudnn"))
     extras = f"[{','.join(absent)}]" if absent and cuda > min(RELEASES) else ""
     return f"onnxruntime-gpu{extras}{RELEASES.get(cuda, '')}"
-
-
-def _instead(facts: Facts, name: str) -> str:
-    others = sorted(facts.libraries.majors(name))
-    return f" (here: {', '.join(f'{name}.so.{major}' for major in others)})" if others else " (here: none)"
 
 
 def summary(facts: Facts) -> str:

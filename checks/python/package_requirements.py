@@ -26,10 +26,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
 # Who refuses to start without what, or with it in a version outside the range.
@@ -90,7 +91,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         for line in facts.python.requirements(package):
             try:
                 if not _is_other_checks(package, line, facts) and not _met(facts, package, line):
-                    unmet[normalized(line.name)].append(Unmet(package, line))
+                    unmet[canonicalize_name(line.name)].append(Unmet(package, line))
             except InvalidVersion as error:
                 unread.append(str(error))
     for problem in (UNMET, UNSUPPORTED):
@@ -102,7 +103,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_other_checks(package: Package, line: Requirement, facts: Facts) -> bool:
-    name, wanted = normalized(package.name), normalized(line.name)
+    name, wanted = canonicalize_name(package.name), canonicalize_name(line.name)
     if name.startswith("nvidia-") and wanted in BUILD_TOOLS:
         return True
     if name == "torch":
@@ -123,7 +124,7 @@ def _is_of_another_cuda(facts: Facts, wanted: str) -> bool:
 
 
 def _met(facts: Facts, package: Package, line: Requirement) -> bool:
-    wanted = normalized(line.name)
+    wanted = canonicalize_name(line.name)
     names = (wanted, *SAME_CONTENT.get(wanted, ()))
     installed = next((found for name in names if (found := facts.python.package(name))), None)
     if installed is None:
@@ -149,7 +150,7 @@ def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Fin
             "needed_by": list(dict.fromkeys(one.by.name for name in told for one in unmet[name])),
         },
     )
-    of_torch = all(name in COMPANIONS and normalized(one.by.name) in COMPANIONS for name in unmet for one in unmet[name])
+    of_torch = all(name in COMPANIONS and canonicalize_name(one.by.name) in COMPANIONS for name in unmet for one in unmet[name])
     return replace(finding, causes=("torch-companion-mismatch",)) if of_torch else finding
 
 
@@ -163,7 +164,7 @@ def _told(lines: list[Unmet], installed: Package | None) -> str:
 
 
 def _is_fatal(unmet: Unmet, installed: Package | None) -> bool:
-    name, wanted = normalized(unmet.by.name), normalized(unmet.line.name)
+    name, wanted = canonicalize_name(unmet.by.name), canonicalize_name(unmet.line.name)
     if wanted == "numpy" and name.startswith(COMPILED_FOR_NUMPY):
         return installed is None or (Version(installed.version).major > 1 and not unmet.line.specifier.contains("2.0"))
     checked = wanted.startswith(CHECKED_AT_IMPORT.get(name, ("-",)))

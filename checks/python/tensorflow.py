@@ -22,13 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.libraries import Library
-from gpudoctor.facts.packages import CondaPackage, Package
+from gpudoctor.facts.packages import CondaPackage, Package, oldest_of
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 DEVICES = "<python> -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'"
@@ -118,16 +117,11 @@ def built_with(package: Package) -> tuple[int, Version]:
     """The major release of CUDA and the release of cuDNN that this TensorFlow was built with."""
     cublas, cudnn = package.requirement("nvidia-cublas-cu"), package.requirement("nvidia-cudnn-cu")
     if cublas and cudnn:
-        return int(cublas.name.rsplit("cu", 1)[1]), least_of(cudnn)
+        return int(cublas.name.rsplit("cu", 1)[1]), oldest_of(cudnn)
     for row in knowledge.packages("tensorflow"):
         if row.cudnn and Version(row.version).release[:2] == Version(package.version).release[:2]:
             return int(row.cuda.split(".")[0]), Version(row.cudnn)
     raise Skip(f"which CUDA TensorFlow {package.version} was built with is not known", Skip.NO_ANSWER)
-
-
-def least_of(requirement: Requirement) -> Version:
-    """The oldest version that a requirement names: 9.3.0.75 of <10.0,>=9.3.0.75."""
-    return min(Version(part.version.rstrip(".*")) for part in requirement.specifier if part.operator in (">=", "==", "~="))
 
 
 def library(facts: Facts, package: Package, name: str, soname: str) -> Library | None:

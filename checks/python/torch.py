@@ -33,6 +33,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.facts.versions import dotted
 from gpudoctor.judging.python import other_frameworks, other_torch
 from gpudoctor.knowledge import wheels
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
@@ -187,7 +188,7 @@ def _release(version: str) -> str:
 
 def _newest_first(facts: Facts) -> Iterator[str]:
     """The known releases for this Python of which the indexes are known too."""
-    python = known(lambda: ".".join(map(str, facts.python.version)))  # a text may not tell it
+    python = known(lambda: dotted(facts.python.version))  # a text may not tell it
     for row in wheels.table().torch:
         if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
             yield row.version

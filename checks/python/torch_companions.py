@@ -25,11 +25,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 INDEX = "https://download.pytorch.org/whl/"
@@ -123,13 +124,13 @@ def companions(facts: Facts) -> Iterator[Finding]:
 
 
 def _names(packages: Iterable[Package]) -> dict[str, Any]:
-    names = [normalized(package.name) for package in packages]
+    names = [canonicalize_name(package.name) for package in packages]
     return {"packages": names, "module": names[0].replace("-", "_")}
 
 
 def _why_not(facts: Facts, package: Package) -> str | None:
     version = _torch_version(facts)
-    wanted = [line for line in _requirements(facts, package) if normalized(line.name) == "torch"]
+    wanted = [line for line in _requirements(facts, package) if canonicalize_name(line.name) == "torch"]
     unmet = next((line for line in wanted if not _meets(line, version)), None)
     return f"needs {unmet}" if unmet else _other_cuda(facts, package)
 
@@ -155,7 +156,7 @@ def _variant(facts: Facts) -> str:
 def _other_cuda(facts: Facts, package: Package) -> str | None:
     """What is wrong with the CUDA release in the version of a package that is built together with PyTorch."""
     cuda, local = facts.python.torch_cuda, Version(package.version).local or ""
-    if normalized(package.name) not in SAME_BUILD or cuda is None:
+    if canonicalize_name(package.name) not in SAME_BUILD or cuda is None:
         return None
     if local == "cpu":
         return "has no CUDA in it"
@@ -167,7 +168,7 @@ def _other_cuda(facts: Facts, package: Package) -> str | None:
 
 def triton(facts: Facts, torch: Package) -> Iterator[Finding]:
     for line in _requirements(facts, torch):
-        if normalized(line.name) not in TRITON:
+        if canonicalize_name(line.name) not in TRITON:
             continue
         package = facts.python.package(line.name)
         if package is None or not line.specifier.contains(package.version, prereleases=True):

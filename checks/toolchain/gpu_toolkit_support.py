@@ -24,6 +24,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.toolchain import Tool, Version
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
 
 MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
@@ -104,10 +105,6 @@ def evidence(sm: str, cuda: tuple[int, int]) -> dict[str, str]:
         "dashed": dotted(cuda).replace(".", "-"),
         "toolkit": f"/usr/local/cuda-{dotted(cuda)}",
     }
-
-
-def dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def summary(facts: Facts) -> str:

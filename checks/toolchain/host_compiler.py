@@ -28,6 +28,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.known import known
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
 
 GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
@@ -105,7 +106,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:
-    cuda = ".".join(map(str, version))
+    cuda = dotted(version)
     limits = knowledge.host_compiler((version[0], version[1]))
     if limits is None:
         raise Skip(f"which compilers nvcc {cuda} accepts is not known", Skip.NO_ANSWER)

@@ -26,6 +26,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.toolchain import Version
+from gpudoctor.facts.versions import dotted
 from gpudoctor.judging.python import run_time_builds
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
 
@@ -86,10 +87,6 @@ def toolkit(facts: Facts) -> tuple[str, Version]:
     if not nvcc.on_path and facts.toolchain.default_toolkit is None:
         raise Skip(f"no build finds {nvcc.path}: it is neither on PATH nor in /usr/local/cuda")
     return nvcc.path, nvcc.version
-
-
-def dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def summary(facts: Facts) -> str:

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import DEFAULT, Conflict, conflict, homes, toolkit_version
-from gpudoctor.facts.toolchain import Version
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 PACKAGED = "/usr/bin/nvcc"
@@ -99,10 +99,6 @@ def disagree(found: Conflict) -> Finding:
 
 def has_nvcc(facts: Facts, root: str) -> bool:
     return any(tool.real_path.startswith(root + "/") for tool in facts.toolchain.nvccs)
-
-
-def dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def summary(facts: Facts) -> str:

@@ -6,39 +6,15 @@ import re
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.driver_library import DriverLibrary
 from gpudoctor.facts.nvml_values import MIB, answered, bus_id
-from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
 
-class Cuda:
+class Cuda(DriverLibrary):
     """What libcuda said; nothing beyond the library, its version and its init code is there unless it initialised."""
 
-    def __init__(self, replies: Replies) -> None:
-        self._replies = replies
-
-    @cached_property
-    def _start(self) -> dict[str, Any]:
-        start: dict[str, Any] = self._replies.value("cuda")
-        return start
-
-    @cached_property
-    def died(self) -> str | None:
-        """What CUDA did not survive: a step that crashed it or never came back, in words."""
-        return crash(self._replies, "cuda")
-
-    @cached_property
-    def timed_out(self) -> bool:
-        """Whether CUDA was killed because it gave no answer in time, rather than that it crashed."""
-        replies = self._replies.starting_with("probe:cuda") | self._replies.starting_with("cuda")
-        return any(reply.status == "timeout" for reply in replies.values())
-
-    @cached_property
-    def library(self) -> str | None:
-        """The libcuda that was really loaded; None if there is none."""
-        path: str | None = self._start["library"]
-        return path
+    TOPIC, NAME, FILE = "cuda", "CUDA", "libcuda"
 
     @property
     def library_version(self) -> str | None:
@@ -49,11 +25,6 @@ class Cuda:
     def is_compat(self) -> bool:
         """Whether that libcuda is a forward-compatibility package's (cuda-compat)."""
         return is_compat(self.library or "")
-
-    @cached_property
-    def load_error(self) -> str | None:
-        """The loader's message, if it found no library or could not load it."""
-        return self._start.get("load_error") or None
 
     @cached_property
     def maps(self) -> tuple[str, ...]:
@@ -74,10 +45,6 @@ class Cuda:
     def init_error(self) -> str:
         """The init code's name, such as CUDA_ERROR_NO_DEVICE; CUDA_SUCCESS if all is well."""
         return self.error_name(self.init_code)
-
-    @cached_property
-    def init_seconds(self) -> float:
-        return float(self._loaded("init_seconds"))
 
     @cached_property
     def count(self) -> int:
@@ -105,13 +72,6 @@ class Cuda:
         """The raw answer of one device to the request for a context."""
         answer: dict[str, Any] = self._replies.value(f"cuda:context{ordinal}")
         return answer
-
-    def _loaded(self, name: str) -> Any:
-        if self.library is None:
-            raise Unavailable(f"libcuda cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
-        if name not in self._start:
-            raise Unavailable(f"{name} of CUDA was not told")
-        return self._start[name]
 
 
 class CudaDevice:

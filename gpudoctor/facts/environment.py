@@ -43,6 +43,10 @@ class Environment:
         """The entries of LD_LIBRARY_PATH, in the order in which the loader looks."""
         return _entries(self.variables.get("LD_LIBRARY_PATH", ""), "[:;]")
 
+    def library_path_without(self, place: int | None) -> str:
+        """LD_LIBRARY_PATH as it would be without one of its entries."""
+        return ":".join(entry for index, entry in enumerate(self.library_path) if index != place)
+
     @cached_property
     def interfaces(self) -> tuple[str, ...]:
         """The network interfaces of this machine or container."""

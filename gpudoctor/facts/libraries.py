@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from packaging.version import Version
+
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -41,6 +43,11 @@ class Library:
     via: str
     owner: str
     index: int | None = None  # of the entry in LD_LIBRARY_PATH
+
+    @property
+    def release(self) -> Version | None:
+        """The version, where the file's name tells more of it than libcublas.so.12 does."""
+        return Version(self.version) if self.version and "." in self.version else None
 
     @property
     def directory(self) -> str:
@@ -99,6 +106,10 @@ class Libraries:
         for library in (library for library in loadable if not library.is_stub):
             found.setdefault(int((library.version or "").split(".")[0]), library)
         return found
+
+    def here(self, name: str) -> str:
+        """The sonames of a library that can be loaded, "libcudnn.so.8, libcudnn.so.9", or "none"."""
+        return ", ".join(f"{name}.so.{major}" for major in sorted(self.majors(name))) or "none"
 
     def resolved(self, soname: str) -> Library | None:
         """What the loader would take for a program without a path of its own: ld.so(8)."""

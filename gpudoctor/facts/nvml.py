@@ -5,48 +5,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.driver_library import DriverLibrary
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.nvml_values import P2P, TOPOLOGY, answered, checked, error_name
-from gpudoctor.facts.replies import Replies
-from gpudoctor.model import Skip, Unavailable
+from gpudoctor.model import Unavailable
 
 Pair = tuple[int, int]
 LIBRARY_NOT_FOUND = 12
 
 
-class Nvml:
+class Nvml(DriverLibrary):
     """What NVML said; nothing beyond the library and its init code is there unless it initialised."""
 
-    def __init__(self, replies: Replies) -> None:
-        self._replies = replies
-
-    @cached_property
-    def _start(self) -> dict[str, Any]:
-        start: dict[str, Any] = self._replies.value("nvml")
-        return start
-
-    @cached_property
-    def died(self) -> str | None:
-        """What NVML did not survive: a step that crashed it or never came back, in words."""
-        return crash(self._replies, "nvml")
-
-    @cached_property
-    def timed_out(self) -> bool:
-        """Whether NVML was killed because it gave no answer in time, rather than that it crashed."""
-        replies = self._replies.starting_with("probe:nvml") | self._replies.starting_with("nvml")
-        return any(reply.status == "timeout" for reply in replies.values())
-
-    @cached_property
-    def library(self) -> str | None:
-        """The libnvidia-ml that the loader took; None if there is none."""
-        path: str | None = self._start["library"]
-        return path
-
-    @cached_property
-    def load_error(self) -> str | None:
-        """The loader's message, if it found no library or could not load it."""
-        return self._start.get("load_error") or None
+    TOPIC, NAME, FILE = "nvml", "NVML", "NVML"
 
     @cached_property
     def init_code(self) -> int:
@@ -57,24 +28,10 @@ class Nvml:
         """The init code's name, such as NVML_ERROR_DRIVER_NOT_LOADED; NVML_SUCCESS if all is well."""
         return error_name(self.init_code)
 
-    @cached_property
-    def init_seconds(self) -> float:
-        return float(self._loaded("init_seconds"))
-
-    def _loaded(self, name: str) -> Any:
-        if self.library is None:
-            raise Unavailable(f"NVML cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
-        return self._told(name)
-
     def _initialised(self, name: str) -> Any:
         if self.init_code:
             raise Unavailable(f"NVML does not initialise: {self.init_error} ({self.init_code})")
-        return self._told(name)
-
-    def _told(self, name: str) -> Any:
-        if name not in self._start:
-            raise Unavailable(f"{name} of NVML was not told")
-        return self._start[name]
+        return self._loaded(name)
 
     def _system(self, name: str) -> Any:
         return checked(self._initialised("system").get(name, {"absent": True}), name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Skip
 
 
@@ -25,7 +26,7 @@ def target(facts: Facts) -> dict[str, Any]:
             "host_not_asked": lambda: facts.replies.value("host-not-asked"),
             "reduced": lambda: facts.replies.value("reduced"),
             "python": lambda: facts.python.executable,
-            "python_version": lambda: ".".join(map(str, facts.python.version)),
+            "python_version": lambda: dotted(facts.python.version),
             "platform": lambda: list(facts.system.platform),
             "distribution": lambda: facts.system.distribution_name,
             "kernel": lambda: facts.system.kernel,
@@ -89,7 +90,7 @@ def _packages(facts: Facts) -> dict[str, str]:
 
 
 def _dotted(version: tuple[int, ...] | None) -> str | None:
-    return ".".join(map(str, version)) if version else None
+    return dotted(version) if version else None
 
 
 def readable(fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:

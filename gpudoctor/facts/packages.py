@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from gpudoctor.model import Unavailable
 
@@ -37,7 +39,7 @@ class Package:
     def requirement(self, beginning: str) -> Requirement | None:
         """The first requirement on a package whose name begins so, of whatever extra; None where it states none."""
         wanted = (parsed for line in self.requires if (parsed := requirement(line)))
-        return next((parsed for parsed in wanted if normalized(parsed.name).startswith(beginning)), None)
+        return next((parsed for parsed in wanted if canonicalize_name(parsed.name).startswith(beginning)), None)
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,17 @@ def requirement(line: str) -> Requirement | None:
         return None
 
 
-def normalized(name: str) -> str:
-    """https://packaging.python.org/en/latest/specifications/name-normalization/"""
-    return re.sub(r"[-_.]+", "-", name).lower()
+def oldest_of(requirement: Requirement) -> Version:
+    """The oldest version that a requirement names: 9.8 of <10.0,>=9.8 and of ==9.8.*; 0 where it names none."""
+    named = (part.version for part in requirement.specifier if part.operator in (">=", "==", "~="))
+    return min((Version(version.removesuffix(".*")) for version in named), default=Version("0"))
 
 
 def by_name(records: list[Mapping[str, Any]]) -> dict[str, tuple[Package, ...]]:
     """Normalised name -> packages, in the order of sys.path: the first is the one that is imported."""
     packages: dict[str, tuple[Package, ...]] = {}
     for record in records:
-        name = normalized(record["name"])
+        name = canonicalize_name(record["name"])
         packages[name] = (*packages.get(name, ()), _package(record))
     return packages
 

@@ -7,8 +7,9 @@ from functools import cache, cached_property
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, normalized, requirement
+from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, requirement
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -124,7 +125,7 @@ class Python:
 
     def package(self, name: str) -> Package | None:
         """The copy that is imported."""
-        return self.packages.get(normalized(name), (None,))[0]
+        return self.packages.get(canonicalize_name(name), (None,))[0]
 
     def requirements(self, package: Package) -> tuple[Requirement, ...]:
         """What a package needs in this Python, without extras; a line that is no requirement (old eggs) is left out."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor import knowledge
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.kernel_log import Xid
+from gpudoctor.facts.known import known
 from gpudoctor.facts.nvml_values import RECOVERY_ACTIONS
 from gpudoctor.model import Skip
 
@@ -154,7 +155,7 @@ def needs_recovery(facts: Facts, gpu: Gpu) -> bool:
     recovery, codes = _recovery(gpu), xid_codes(facts, gpu)
     if recovery not in (None, "none"):
         return True
-    return any(map(_is_fatal, codes)) and not (RECOVERY_CHANGED in codes and recovery == "none")
+    return any(map(is_fatal, codes)) and not (RECOVERY_CHANGED in codes and recovery == "none")
 
 
 def xid_codes(facts: Facts, gpu: Gpu) -> frozenset[int]:
@@ -177,14 +178,14 @@ def has_lost_link(facts: Facts, gpu: Gpu) -> bool:
     return needs_recovery(facts, gpu) and not xid_codes(facts, gpu).isdisjoint(LINK_ERRORS)
 
 
-def _is_fatal(code: int) -> bool:
-    known = knowledge.xid(code)
-    return known is not None and known.severity == "fatal"
+def is_fatal(code: int) -> bool:
+    row = knowledge.xid(code)
+    return row is not None and row.severity == "fatal"
 
 
 def _follows(code: int) -> str:
-    known = knowledge.xid(code)
-    return known.follows if known else ""
+    row = knowledge.xid(code)
+    return row.follows if row else ""
 
 
 def _of(facts: Facts, slot: str) -> GpuXids:
@@ -222,15 +223,9 @@ def _bus_id(gpu: Gpu) -> str:
 
 
 def _recovery(gpu: Gpu) -> str | None:
-    try:
-        return gpu.recovery_action
-    except Skip:
-        return None
+    return known(lambda: gpu.recovery_action)
 
 
 def is_row_pending(gpu: Gpu) -> bool:
     """A bad row of memory waits for a reset to be replaced; False also where NVML does not say."""
-    try:
-        return gpu.remapped_rows.pending
-    except Skip:
-        return False
+    return known(lambda: gpu.remapped_rows.pending, False)

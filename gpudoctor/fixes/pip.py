@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
-
-from gpudoctor.facts.packages import normalized
+from packaging.utils import canonicalize_name
 
 _WITH_VALUE = ("--index-url", "-i", "--extra-index-url", "-f", "--find-links", "-c", "-r")
 _ANY_PIP = re.compile(r"^(?:(?P<python>\S+) -m )?pip3? (?P<verb>install|uninstall|check|show)\b(?P<rest>.*)$")
@@ -75,6 +74,6 @@ def joined(*words: str | Iterable[str]) -> str:
 
 def name_of(requirement: str) -> str:
     try:
-        return normalized(Requirement(requirement).name)
+        return canonicalize_name(Requirement(requirement).name)
     except InvalidRequirement:
-        return normalized(requirement)
+        return canonicalize_name(requirement)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from packaging.utils import canonicalize_name
+
 from gpudoctor.lint.dockerfile import Stage, Step
 from gpudoctor.lint.shell import Command, Word
 
@@ -203,23 +205,19 @@ def _requirement(word: Word) -> Requirement | None:
     text = word.text.strip()
     direct = _DIRECT.fullmatch(text)
     if direct:
-        return Requirement(normal(direct[1]), "", "", word.line, direct[2])
+        return Requirement(canonicalize_name(direct[1]), "", "", word.line, direct[2])
     if "://" in text or text.endswith((".whl", ".tar.gz")):
         return Requirement(_name_of(text), "", "", word.line, text)
     found = _REQUIREMENT.fullmatch(text)
     if not found or "/" in text or text.startswith("."):
         return None
-    return Requirement(normal(found[1]), (found[3] or "").strip(), found[2] or "", word.line)
+    return Requirement(canonicalize_name(found[1]), (found[3] or "").strip(), found[2] or "", word.line)
 
 
 def _name_of(url: str) -> str:
     """The package that an address most likely holds: its egg, its repository or its file."""
     egg = re.search(r"[#&]egg=([\w.-]+)", url)
     if egg:
-        return normal(egg[1])
+        return canonicalize_name(egg[1])
     last = re.sub(r"@[^/]*$", "", url.partition("#")[0]).rstrip("/").rpartition("/")[2]
-    return normal(re.sub(r"(\.git|-\d.*|\.zip|\.tar\.gz)$", "", last))
-
-
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return canonicalize_name(re.sub(r"(\.git|-\d.*|\.zip|\.tar\.gz)$", "", last))

@@ -17,11 +17,10 @@ from gpudoctor.comparing.parts import STATUS, WHOLE
 from gpudoctor.model import Diagnosis, Opened, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
-from gpudoctor.report.layout import Lines, Page, cut, signed
+from gpudoctor.report.layout import Lines, Page, cut, printed, signed
 
 SCHEMA = "gpudoctor.diff/1"
 LETTERS = ("A", "B")
-_NARROWEST, _WIDEST = 60, 100
 _SHOWN, _FIGURES, _ALIKE = 12, 10, 3  # -v shows all
 _INDENT = " " * 5
 _LABELS = (
@@ -40,8 +39,7 @@ _LABELS = (
 def render(
     one: Opened, other: Opened, comparison: Comparison, width: int = 80, colours: bool = False, verbose: bool = False
 ) -> str:
-    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    return page.printed(_Lines(page, one, other, comparison).all(), colours)
+    return printed(lambda page: _Lines(page, one, other, comparison).all(), width, colours, verbose)
 
 
 def as_json(one: Opened, other: Opened, comparison: Comparison) -> str:

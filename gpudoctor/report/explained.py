@@ -10,17 +10,15 @@ from gpudoctor.facts.overview import FRAMEWORKS
 from gpudoctor.model import Report
 from gpudoctor.report import heading
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import Lines, Page
+from gpudoctor.report.layout import Lines, Page, printed
 
 _PACKAGES = 6
-_NARROWEST, _WIDEST = 60, 100
 _LIVE = "On the machine itself, gpudoctor check looks at all that this text cannot tell; add the text with --log FILE."
 
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows all of the evidence."""
-    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    return page.printed(_lines(page, report), colours)
+    return printed(lambda page: _lines(page, report), width, colours, verbose)
 
 
 def _lines(page: Page, report: Report) -> Lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +25,7 @@ COLOURS = {
 }
 _PASTE = " " * 7
 _SHORT = 3  # lines
+_NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
 
 Lines = Iterator[Text]
 
@@ -69,6 +70,12 @@ class Page:
         for line in lines:
             console.print(line, soft_wrap=True)
         return text.getvalue()
+
+
+def printed(lines: Callable[[Page], Lines], width: int, colours: bool, verbose: bool) -> str:
+    """On a page as wide as the terminal, within what can be read."""
+    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
+    return page.printed(lines(page), colours)
 
 
 def cut(text: str, room: int) -> str:

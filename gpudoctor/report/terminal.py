@@ -11,9 +11,8 @@ from rich.text import Text
 from gpudoctor.model import Report, Result, Status
 from gpudoctor.report import figures, heading, words
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
+from gpudoctor.report.layout import COLOURS, Lines, Page, cut, printed, signed
 
-_NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
 _DETAIL = " " * 4
 _LISTED = 3  # names of blocked checks in an area's line; -v shows all
 _STATUS, _AREA = 10, 22  # where the columns of an area's line end
@@ -29,8 +28,7 @@ def look() -> tuple[int, bool]:
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows every check and all of the evidence."""
-    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    return page.printed(_lines(page, report), colours)
+    return printed(lambda page: _lines(page, report), width, colours, verbose)
 
 
 def _lines(page: Page, report: Report) -> Lines:

@@ -10,9 +10,8 @@ from rich.text import Text
 from gpudoctor.model import Report, Result, Skip, Status
 from gpudoctor.report import heading, markdown, words
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import Lines, Page, signed
+from gpudoctor.report.layout import Lines, Page, printed, signed
 
-_NARROWEST, _WIDEST = 60, 100
 _UNSEEN = (Status.SKIP, Status.BLOCKED, Status.ERROR)
 
 
@@ -58,8 +57,7 @@ def plain(id: str) -> str:
 
 
 def render(verified: Verified, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
-    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    return page.printed(_lines(page, verified), colours)
+    return printed(lambda page: _lines(page, verified), width, colours, verbose)
 
 
 def _lines(page: Page, verified: Verified) -> Lines:

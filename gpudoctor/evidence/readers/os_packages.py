@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
-from gpudoctor.worker.probes.modules import PACKAGE_OF_INTEREST
+from gpudoctor.worker.probes.modules import PACKAGE_OF_INTEREST, package
 
 _DPKG = r"""
     ([uirph][nciUFHWt])[ R]?                # wanted and present state
@@ -29,15 +29,11 @@ def read(text: str) -> dict[str, Reply] | None:
         if match := re.match(_DPKG, line, re.VERBOSE):
             state, name, version = match.groups()
             if state[1] not in _GONE:
-                packages.append(_package("dpkg", name, version, _STATES.get(state[1], "installed")))
+                packages.append(package("dpkg", name, version, _STATES.get(state[1], "installed")))
         elif match := re.match(_RPM, line, re.VERBOSE):
-            packages.append(_package("rpm", *match.groups()))
-    packages = [package for package in packages if PACKAGE_OF_INTEREST.search(package["name"])]
+            packages.append(package("rpm", *match.groups()))
+    packages = [one for one in packages if PACKAGE_OF_INTEREST.search(one["name"])]
     return {"os-packages": Reply("ok", packages)} if packages else None
-
-
-def _package(manager: str, name: str, version: str, state: str = "installed") -> dict[str, str]:
-    return {"manager": manager, "name": name, "version": version, "state": state}
 
 
 READER = Reader(

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.facts.packages import normalized
 from gpudoctor.model import Reply
 
 _FROZEN = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:==|@)\s*(\S+)\s*$")
@@ -53,10 +54,10 @@ def _version_in(url: str) -> str:
 def replies(listed: Iterable[Installed], cuda: str | None = "") -> dict[str, Reply]:
     """cuda: what torch was built with, "" where nobody said, None of a build for the CPU."""
     every = list(listed)
-    of_pip = {normalized(one.name): one for one in every if one.channel in ("", "pypi")}
+    of_pip: dict[str, Installed] = {canonicalize_name(one.name): one for one in every if one.channel in ("", "pypi")}
     of_conda = [one for one in every if one.channel not in ("", "pypi")]
     for one in of_conda:  # conda's packages of Python are in its site-packages, too
-        name = {"pytorch": "torch"}.get(one.name, normalized(one.name))
+        name = {"pytorch": "torch"}.get(one.name, canonicalize_name(one.name))
         of_pip.setdefault(name, one._replace(name=name))
     records = [{"name": one.name, "version": one.version, "location": ""} for one in of_pip.values()]
     found = {"packages": Reply("ok", records)}

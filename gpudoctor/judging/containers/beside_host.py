@@ -9,6 +9,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Check, Confidence, Diagnosis, Difference, Report, Skip, Status
 
 # What a container shares with its host. Of the rest (Python, limits, environment) it has its own.
@@ -113,7 +114,7 @@ def _libcuda(facts: Facts) -> str | None:
 
 
 def _cuda(facts: Facts) -> str:
-    return ".".join(map(str, facts.cuda.driver_version)) + (" (forward compatibility)" if facts.cuda.is_compat else "")
+    return dotted(facts.cuda.driver_version) + (" (forward compatibility)" if facts.cuda.is_compat else "")
 
 
 def _compat(facts: Facts) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, fix_on
 
 RELEASES = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/release-notes.html"
@@ -178,10 +179,6 @@ def unreadable(specifications: Mapping[str, str], engine: str, numbers: tuple[in
                 evidence = {"file": path, "version": dotted(version), "engine": engine, "needs": f"{engine} {dotted(least)}"}
                 return TOO_NEW.found(words, evidence)
     return None
-
-
-def dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))
 
 
 def in_conflict(specifications: Mapping[str, str]) -> Finding | None:

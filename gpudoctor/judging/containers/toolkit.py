@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
+from gpudoctor.facts.versions import dotted
 from gpudoctor.judging.containers.cdi import effective
 from gpudoctor.judging.containers.runtime import GPUS_BY_CDI, has_cdi_devices
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
@@ -142,7 +143,7 @@ def old_library(facts: Facts) -> Finding | None:
     version = facts.engines.container_cli_version
     if version is None or version >= KNOWS_CGROUP_2 or facts.container.cgroup_version < 2:
         return None
-    words = ".".join(map(str, version))
+    words = dotted(version)
     return OLD_LIBRARY.found(f"libnvidia-container {words} on a host with cgroup v2", {"version": words})
 
 

@@ -11,8 +11,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.join import index_of
 from gpudoctor.facts.known import known
-from gpudoctor.facts.pcie_links import possible_width
-from gpudoctor.judging.measured import expect
+from gpudoctor.judging.measured import expect, watched_link
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.model import Skip
 
@@ -155,15 +154,11 @@ class LowLink(NamedTuple):
 
 def low_link(facts: Facts, index: int, during: Mapping[str, Any]) -> LowLink | None:
     """during: what the sampler saw; Skip where it did not see the link."""
-    gpu = expect.gpu(facts, index)
-    width, generation = during.get("pcie_width"), during.get("pcie_generation")
-    if gpu is None or not width or not generation:
-        raise Skip("the link was not watched", Skip.NO_ANSWER)
-    possible, fastest = possible_width(facts, gpu), gpu.maximum_pcie_generation
-    if width >= possible and generation >= fastest:
+    low = watched_link.low(facts, expect.gpu(facts, index), during)
+    if low is None:
         return None
-    because = "pcie-width-downgraded" if width < possible else "pcie-link-low-while-copying"
-    return LowLink(index, f"GPU {index}'s link ran at generation {generation} x{width} of {fastest} x{possible}", because)
+    because = "pcie-width-downgraded" if low.is_narrow else "pcie-link-low-while-copying"
+    return LowLink(index, f"GPU {index}'s link {low.words}", because)
 
 
 class SlowPair(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Fix, Problem
 
 NVVM_WHEELS = ("nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11")
@@ -50,7 +51,7 @@ def of_toolkit(facts: Facts, numba: str) -> Nvvm | None:
     kit = next((kit for kit in found if any(path.startswith(f"{kit.root}/") for path in facts.toolchain.libnvvm)), None)
     if kit is None:
         return None
-    version = ".".join(map(str, (kit.version or ())[:2]))
+    version = dotted((kit.version or ())[:2])
     return Nvvm(f"libNVVM {version} in {kit.root} for {numba}", version)
 
 
