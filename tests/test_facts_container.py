@@ -101,28 +101,6 @@ def test_capability_names(mask: int, some: set[str], count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "privileged"),
-    [
-        ("CapEff:\t000001ffffffffff\nSeccomp:\t0\n", True),
-        ("CapEff:\t000001ffffffffff\nSeccomp:\t2\n", False),
-        ("CapEff:\t000001fffeffffff\nSeccomp:\t0\n", False),
-        ("CapEff:\t00000000a80425fb\nSeccomp:\t2\n", False),
-    ],
-)
-def test_privileged(status: str, privileged: bool) -> None:
-    assert container(DOCKER, {"file:/proc/self/status": status}).is_privileged is privileged
-    assert not container({"file:/proc/self/status": status}).is_privileged  # on a host
-
-
-def test_every_capability_is_what_this_kernel_knows() -> None:
-    old_kernel = {
-        "file:/proc/sys/kernel/cap_last_cap": "37\n",
-        "file:/proc/self/status": "CapEff:\t0000003fffffffff\nSeccomp:\t0\n",
-    }
-    assert container(DOCKER, old_kernel).is_privileged
-
-
-@pytest.mark.parametrize(
     ("uid_map", "remapped"),
     [
         ("         0          0 4294967295\n", False),
@@ -132,39 +110,6 @@ def test_every_capability_is_what_this_kernel_knows() -> None:
 )
 def test_user_namespace(uid_map: str, remapped: bool) -> None:
     assert container({"file:/proc/self/uid_map": uid_map}).user_namespace is remapped
-
-
-def test_seccomp_of_a_kernel_without_it_is_not_known() -> None:
-    assert container(DOCKER).seccomp == 2
-    assert container({"file:/proc/self/status": "CapEff:\t0\n"}).seccomp is None
-
-
-@pytest.mark.parametrize(
-    ("point", "injected"),
-    [
-        ("/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06", True),
-        ("/usr/lib64/libnvidia-ml.so.550.90.07", True),
-        ("/usr/lib/x86_64-linux-gnu/libnvcuvid.so.580.65.06", True),
-        ("/usr/bin/nvidia-smi", True),
-        ("/dev/nvidiactl", True),
-        ("/dev/dxg", True),
-        ("/usr/lib/wsl/drivers", True),
-        ("/.singularity.d/libs/libcuda.so.1", True),
-        ("/proc/driver/nvidia", False),
-        ("/workspace/nvidia-samples", False),
-        ("/usr/local/cuda", False),
-        ("/dev/shm", False),
-    ],
-)
-def test_injected(point: str, injected: bool) -> None:
-    mounts = [OVERLAY, {"point": point, "type": "ext4", "options": "ro,nosuid,nodev,relatime"}]
-    assert container(DOCKER, {"mounts": mounts}).injected == ((point,) if injected else ())
-
-
-def test_the_last_mount_on_the_root_counts() -> None:
-    read_only = dict(OVERLAY, options="ro,relatime")
-    assert container({"mounts": [ROOT, read_only]}).read_only_root
-    assert not container({"mounts": [read_only, ROOT]}).read_only_root
 
 
 def test_cgroup_version() -> None:

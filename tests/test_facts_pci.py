@@ -92,14 +92,6 @@ def test_acs_that_only_root_may_read() -> None:
     assert caught.value.kind == Skip.NOT_PERMITTED
 
 
-@pytest.mark.parametrize(
-    ("group_type", "iommu", "expected"),
-    [(None, [], False), ("DMA-FQ", [], True), (None, ["/sys/class/iommu/dmar0"], True)],
-)
-def test_iommu(group_type: str | None, iommu: list[str], expected: bool) -> None:
-    assert pci({"0000:01:00.0": {**GPU, "iommu_group_type": group_type}}, iommu=iommu).iommu_enabled is expected
-
-
 def test_a_machine_without_a_bus_has_no_gpu() -> None:
     assert Pci(Replies({"pci": Reply("missing")})).gpus == ()
 

@@ -18,7 +18,6 @@ HOST: dict[str, Any] = {
     "file:/proc/2/comm": "kthreadd\n",
     "file:/proc/filesystems": "nodev\tsysfs\n",
     "file:/run/systemd/container": MISSING,
-    "file:/sys/kernel/security/lockdown": "none [integrity] confidentiality\n",
     "file:/sys/fs/selinux/enforce": MISSING,
     "uname": {"release": "6.8.0-40-generic", "machine": "x86_64", "sysname": "Linux"},
     "mounts": [{"point": "/", "type": "ext4", "options": "rw"}],
@@ -126,12 +125,11 @@ def test_secure_boot(value: Any, expected: bool | None) -> None:
     assert system({"secure-boot": value}).secure_boot is expected
 
 
-@pytest.mark.parametrize("field", ["secure_boot", "lockdown", "selinux_enforcing"])
+@pytest.mark.parametrize("field", ["secure_boot", "selinux_enforcing"])
 def test_what_a_container_does_not_show_is_not_off(field: str) -> None:
     hidden = {
         **DOCKER,
         "secure-boot": MISSING,
-        "file:/sys/kernel/security/lockdown": MISSING,
         "file:/proc/filesystems": "nodev\tselinuxfs\n",
     }
     with pytest.raises(Unavailable) as caught:
@@ -142,11 +140,6 @@ def test_what_a_container_does_not_show_is_not_off(field: str) -> None:
 @pytest.mark.parametrize(("text", "expected"), [("1", True), ("0\n", False), (MISSING, False)])
 def test_selinux(text: Any, expected: bool) -> None:
     assert system({"file:/sys/fs/selinux/enforce": text}).selinux_enforcing is expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("none [integrity] confidentiality\n", "integrity"), (MISSING, "none")])
-def test_lockdown(text: Any, expected: str) -> None:
-    assert system({"file:/sys/kernel/security/lockdown": text}).lockdown == expected
 
 
 def test_infiniband_ports() -> None:

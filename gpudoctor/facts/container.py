@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -19,10 +18,6 @@ _NAMES = (
 CAPABILITIES = tuple(_NAMES.split())
 APPTAINER_VARIABLES = {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}
 KUBERNETES_MARKS = ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io")
-INJECTED = re.compile(
-    r"/( dev | usr | lib\w* | etc | run | \.singularity\.d )/.*( nvidia | libcuda | libnv | dxg | /wsl(/|$) )",
-    re.VERBOSE,
-)
 OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
 
 
@@ -119,23 +114,10 @@ class Container:
         return capability_names(int(self._status["CapEff"], 16))
 
     @cached_property
-    def seccomp(self) -> int | None:
-        """0 off, 1 strict, 2 filtered; None where the kernel was built without it."""
-        mode = self._status.get("Seccomp")
-        return None if mode is None else int(mode)
-
-    @cached_property
     def user_namespace(self) -> bool:
         """User ids in here are not those of the host, whose device nodes then belong to nobody."""
         text = self._replies.file("/proc/self/uid_map")
         return text is not None and text.split() != ["0", "0", "4294967295"]
-
-    @cached_property
-    def is_privileged(self) -> bool:
-        """In a container with every capability of this kernel, and no system call filtered."""
-        last = int(self._replies.file("/proc/sys/kernel/cap_last_cap") or len(CAPABILITIES) - 1)
-        every = capability_names((2 << last) - 1)
-        return self.engine is not None and self.capabilities >= every and not self.seccomp
 
     @cached_property
     def _mounts(self) -> tuple[Mapping[str, Any], ...]:
@@ -148,19 +130,9 @@ class Container:
         return next((mount for mount in reversed(mounts) if mount["point"] == "/"), {})
 
     @cached_property
-    def read_only_root(self) -> bool:
-        return "ro" in self._root.get("options", "").split(",")
-
-    @cached_property
     def mount_points(self) -> frozenset[str]:
         """Those that have to do with the driver."""
         return frozenset(mount["point"] for mount in self._mounts)
-
-    @cached_property
-    def injected(self) -> tuple[str, ...]:
-        """Where files and devices of the driver are mounted one by one; on a WSL2 host also what Windows lends."""
-        points = [mount["point"] for mount in self._mounts]
-        return tuple(dict.fromkeys(point for point in points if INJECTED.match(point)))
 
 
 def status_fields(text: str) -> dict[str, str]:

@@ -23,7 +23,6 @@ class Node:
     minor: int
     is_device: bool  # a bind mount of a node that does not exist makes a directory
     readable_writable: bool
-    was_opened: bool
     open_error: str | None  # EPERM, ENODEV, EIO ...; None for a success, and where it was not opened
 
 
@@ -90,6 +89,5 @@ class Devices:
             minor=raw["minor"],
             is_device=raw["type"] == "character",
             readable_writable=raw["access"],
-            was_opened=raw["opened"],
             open_error=raw["open_error"],
         )

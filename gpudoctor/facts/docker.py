@@ -17,7 +17,6 @@ class Docker:
     error: str | None = None
     endpoint: str = ""
     version: str = ""
-    api_version: str = ""
     runtimes: tuple[str, ...] = ()
     runtime_programs: Mapping[str, str] = field(default_factory=dict)  # runtime -> its program, as the daemon was told
     default_runtime: str = ""
@@ -67,7 +66,6 @@ def docker_of(value: Mapping[str, Any]) -> Docker:
         reachable=True,
         endpoint=value.get("endpoint", ""),
         version=info.get("ServerVersion") or version.get("Version", ""),
-        api_version=version.get("ApiVersion", ""),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         runtime_programs=dict(info.get("Runtimes") or {}),
         default_runtime=info.get("DefaultRuntime") or "",

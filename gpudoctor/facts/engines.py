@@ -206,11 +206,6 @@ class Engines:
         return {spec["path"]: spec["text"] for spec in self._replies.value("cdi")}
 
     @cached_property
-    def cdi_written(self) -> dict[str, float]:
-        """Path -> when the specification was written, in seconds since 1970."""
-        return {spec["path"]: spec["mtime"] for spec in self._replies.value("cdi")}
-
-    @cached_property
     def containerd_config(self) -> dict[str, str]:
         """Path -> text of containerd's configuration as it is read, k3s' own too."""
         unread = self.containerd_not_imported
@@ -262,11 +257,6 @@ class Engines:
         started = self.daemon_started(daemon)
         installed = [self._programs[name]["changed"] for name in HOOKS if "changed" in self._programs.get(name, {})]
         return max(installed) > started if installed and started is not None else None
-
-    @cached_property
-    def daemon_json_newer_than_daemon(self) -> bool | None:
-        """Whether the configuration was written after dockerd had read it; None where either is unknown."""
-        return self.written_after_start([self.daemon_json_path], "dockerd")
 
     def written_after_start(self, paths: Iterable[str], daemon: str) -> bool | None:
         """Whether all these files were written after the daemon had read them; None where that is unknown."""

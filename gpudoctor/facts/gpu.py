@@ -84,7 +84,6 @@ class Gpu:
     architecture = Answer(word(ARCHITECTURES), "Architecture")
     compute_capability: Answer[tuple[int, int]] = Answer(lambda pair: (pair[0], pair[1]), "CudaComputeCapability")
     cores = Answer(int, "NumGpuCores")
-    board_part_number = Answer(str, "BoardPartNumber")
     vbios = Answer(str, "VbiosVersion")
     inforom = Answer(str, "InforomImageVersion")
     gsp_firmware = Answer(str, "GspFirmwareVersion")
@@ -107,9 +106,7 @@ class Gpu:
     pcie_width = Answer(int, "CurrPcieLinkWidth")
     maximum_pcie_generation = Answer(int, "MaxPcieLinkGeneration")  # of GPU and slot together
     maximum_pcie_width = Answer(int, "MaxPcieLinkWidth")
-    gpu_maximum_pcie_generation = Answer(int, "GpuMaxPcieLinkGeneration")
     pcie_replays = Answer(int, "PcieReplayCounter", "FieldValues.PCIE_REPLAY_COUNTER")
-    pcie_replay_rollovers = Answer(int, "FieldValues.PCIE_REPLAY_ROLLOVER_COUNTER")
 
     persistence_mode = Answer(bool, "PersistenceMode")
     compute_mode = Answer(word(COMPUTE_MODES), "ComputeMode")
@@ -132,9 +129,7 @@ class Gpu:
     memory_free_mib = Answer(mib, "MemoryInfo.free")
     memory_used_mib = Answer(mib, "MemoryInfo_v2.used", "MemoryInfo.used")  # the second version leaves out the reserve
     bar1_total_mib = Answer(mib, "BAR1MemoryInfo.bar1Total")
-    bar1_used_mib = Answer(mib, "BAR1MemoryInfo.bar1Used")
     numa_node = Answer(int, "NumaNodeId")
-    numa_affinity = Answer(bits, "MemoryAffinity.words")
     cpu_affinity = Answer(bits, "CpuAffinity.words")
 
     @cached_property
@@ -215,13 +210,6 @@ class Gpu:
         names = {reason: f"CLOCKS_EVENT_REASON_{name}" for reason, name in THROTTLE_COUNTERS.items()}
         nanoseconds = self._known("FieldValues", tuple(names.values()))
         return {reason: nanoseconds[name] / 1e9 for reason, name in names.items() if name in nanoseconds}
-
-    @cached_property
-    def pcie_errors(self) -> dict[str, int]:
-        """PCIe error counters by NVML's name: FATAL_ERROR, LCRC_ERROR, BAD_TLP ..."""
-        prefix = "PCIE_COUNT_"
-        names = tuple(name for name in self.get("FieldValues") if name.startswith(prefix))
-        return {name[len(prefix) :]: count for name, count in self._known("FieldValues", names).items()}
 
     def _known(self, getter: str, names: tuple[str, ...] = ()) -> dict[str, int]:
         """The parts of an answer that are there; Unavailable if none is."""

@@ -9,7 +9,6 @@ from gpudoctor.facts.nvml_values import (
     FABRIC_HEALTH,
     FABRIC_STATES,
     FABRIC_SUMMARIES,
-    LICENCE_EXPIRIES,
     LINK_ERROR_FIELDS,
     MIB,
     NVLINK_REMOTES,
@@ -58,8 +57,6 @@ class SramErrors:
     """ECC errors of caches and registers; sources: the aggregate uncorrected ones by unit."""
 
     volatile_corrected: int
-    volatile_uncorrected: int
-    aggregate_corrected: int
     aggregate_uncorrected: int
     threshold_exceeded: bool
     sources: dict[str, int]
@@ -69,8 +66,6 @@ class SramErrors:
         units = ("L2", "Sm", "Pcie", "Mcu", "Other")
         return cls(
             volatile_corrected=answer["volatileCor"],
-            volatile_uncorrected=answer["volatileUncParity"] + answer["volatileUncSecDed"],
-            aggregate_corrected=answer["aggregateCor"],
             aggregate_uncorrected=answer["aggregateUncParity"] + answer["aggregateUncSecDed"],
             threshold_exceeded=bool(answer["bThresholdExceeded"]),
             sources={unit.lower(): answer[f"aggregateUncBucket{unit}"] for unit in units},
@@ -166,7 +161,6 @@ class Fabric:
     state: str
     status: int
     clique: int
-    health_mask: int
     summary: str | None
     problems: tuple[str, ...]
 
@@ -178,7 +172,6 @@ class Fabric:
             state=FABRIC_STATES.get(answer["state"], f"state {answer['state']}"),
             status=answer["status"],
             clique=answer["cliqueId"],
-            health_mask=mask,
             summary=FABRIC_SUMMARIES.get(answer.get("healthSummary", 0)),
             problems=tuple(problem for problem in problems if problem),
         )
@@ -191,7 +184,6 @@ class Licence:
     product: str
     enabled: bool
     licensed: bool
-    expiry: str | None
 
     @classmethod
     def of(cls, feature: dict[str, Any]) -> Licence:
@@ -199,5 +191,4 @@ class Licence:
             feature["productName"],
             bool(feature["featureEnabled"]),
             bool(feature["featureState"]),
-            LICENCE_EXPIRIES.get(feature.get("licenseExpiry", {}).get("status", 0)),
         )

@@ -41,10 +41,6 @@ class Nvml(DriverLibrary):
         return str(self._system("DriverVersion"))
 
     @cached_property
-    def nvml_version(self) -> str:
-        return str(self._system("NVMLVersion"))
-
-    @cached_property
     def cuda_version(self) -> tuple[int, int] | None:
         """The newest CUDA that this driver runs; None where NVML finds no libcuda to ask."""
         system = self._initialised("system")

@@ -72,7 +72,6 @@ FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "com
 FABRIC_SUMMARIES = {0: None, 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 NVLINK_REMOTES = {0: "gpu", 1: "npu", 2: "switch"}
-LICENCE_EXPIRIES = {1: "invalid", 2: "valid", 3: "not applicable", 4: "permanent"}
 
 # Of the health mask: shift, width, and what a bad value means.
 FABRIC_HEALTH: tuple[tuple[int, int, dict[int, str]], ...] = (

@@ -24,9 +24,7 @@ class Package:
     location: str
     installer: str | None = None
     build: str | None = None
-    tags: tuple[str, ...] = ()
     file: str | None = None
-    is_editable: bool = False
     stated_requires: tuple[str, ...] | None = None
 
     @property
@@ -85,9 +83,7 @@ def _package(record: Mapping[str, Any]) -> Package:
         location=record["location"],
         installer=record.get("installer"),
         build=record.get("build"),
-        tags=tuple(record.get("tags") or ()),
         file=origin.get("file"),
-        is_editable=bool(origin.get("editable")),
         stated_requires=None if requires is None else tuple(requires),
     )
 

@@ -56,7 +56,6 @@ class PciFunction:
     framebuffer_bar: tuple[int, int]  # what NVIDIA calls BAR1, wherever it lies: (start, size), as in bars
     bars: tuple[tuple[int, int], ...]  # six times (start, size); size 0 is unused, start 0 with a size is unassigned
     config_all_ones: bool | None
-    iommu_group: str | None
     iommu_group_type: str | None  # identity, DMA, DMA-FQ
     is_virtual_function: bool
     parents: tuple[str, ...]  # bridges, the root port first
@@ -110,12 +109,6 @@ class Pci:
         """ "vendor:device" of the display devices of others."""
         return tuple(self._answer["other_display"])
 
-    @cached_property
-    def iommu_enabled(self) -> bool:
-        """Whether there is an IOMMU in use; iommu_group_type says whether it translates (identity: it does not)."""
-        groups = any(function.iommu_group or function.iommu_group_type for function in self.functions)
-        return groups or bool(self._replies.value("glob:/sys/class/iommu/*"))
-
 
 def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:
     numa_node = number(raw["numa_node"])
@@ -130,7 +123,6 @@ def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:
         framebuffer_bar=framebuffer_bar(raw["resource"]),
         bars=bars(raw["resource"]),
         config_all_ones=raw["all_ones"],
-        iommu_group=raw["iommu_group"],
         iommu_group_type=raw["iommu_group_type"],
         is_virtual_function=raw["virtual_function"],
         parents=tuple(raw["parents"]),

@@ -80,10 +80,6 @@ class Python:
         return tuple(self._interpreter.get("project_files", ()))
 
     @property
-    def is_free_threaded(self) -> bool:
-        return bool(self._told("free_threaded"))
-
-    @property
     def has_ctypes(self) -> bool:
         return bool(self._told("has_ctypes"))
 
@@ -155,18 +151,6 @@ class Python:
         return assigned(self._replies.value("torch")["version_py"], "cuda")
 
     @property
-    def torch_libraries(self) -> tuple[str, ...]:
-        """The CUDA libraries in torch/lib."""
-        libraries = self._replies.value("torch").get("libraries")
-        if libraries is None:
-            raise Unavailable("the libraries of torch were not told")
-        return tuple(libraries)
-
-    @property
-    def torch_has_cuda_library(self) -> bool:
-        return any(name.startswith("libtorch_cuda") for name in self.torch_libraries)
-
-    @property
     def bitsandbytes_libraries(self) -> tuple[str, ...]:
         """Such as libbitsandbytes_cpu.so and libbitsandbytes_cuda126.so."""
         return tuple(self._replies.value("bitsandbytes"))
@@ -187,10 +171,6 @@ class Python:
         """The CUDA version that ONNX Runtime was built with; None in a build without CUDA."""
         text = self._replies.value("onnxruntime")["build_info"]
         return assigned(text, "cuda_version") if self.onnxruntime_package and "cuda_version" in text else None
-
-    @property
-    def onnxruntime_has_cuda_provider(self) -> bool:
-        return "libonnxruntime_providers_cuda.so" in self._replies.value("onnxruntime")["providers"]
 
 
 @cache

@@ -151,15 +151,6 @@ class System:
         return int(text) if text is not None else None
 
     @cached_property
-    def lockdown(self) -> str:
-        """none, integrity or confidentiality: https://man7.org/linux/man-pages/man7/kernel_lockdown.7.html"""
-        text = self._replies.file("/sys/kernel/security/lockdown")
-        if text is None:
-            self._host_only("the kernel's lockdown")
-        selected = re.search(r"\[(\w+)\]", text or "")
-        return selected[1] if selected else "none"
-
-    @cached_property
     def secure_boot(self) -> bool | None:
         """None where the machine did not boot through EFI."""
         value = self._replies.optional("secure-boot")

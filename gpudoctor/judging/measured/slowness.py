@@ -15,7 +15,7 @@ from gpudoctor.judging.measured import expect, faults
 from gpudoctor.judging.measured.shortfalls import Shortfall, shortfalls
 from gpudoctor.model import Cause, Confidence, Figure, Finding, Problem, Skip, Status, first_cause
 
-IDLE, CLOCK_SETTING, POWER_CAP, HARDWARE, SYNC_BOOST, THERMAL, HARDWARE_THERMAL, POWER_BRAKE = (1 << bit for bit in range(8))
+POWER_CAP, HARDWARE, THERMAL, HARDWARE_THERMAL, POWER_BRAKE = (1 << bit for bit in (2, 3, 5, 6, 7))
 OFTEN = 0.2  # of the samples: what was seen less often does not slow a measurement down
 MOSTLY = 0.5
 SHOWN = 3  # wrong results that a message names

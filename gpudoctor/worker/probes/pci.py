@@ -11,7 +11,6 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
 DISPLAY = 0x03
-NUMBERS = ("vendor", "device", "subsystem_vendor", "subsystem_device", "class")
 LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 
 # The PCIe extended capability list: https://docs.kernel.org/PCI/ and include/uapi/linux/pci_regs.h
