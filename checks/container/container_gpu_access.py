@@ -21,12 +21,13 @@ https://github.com/apptainer/singularity/issues/5966
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Node
-from gpudoctor.judging.containers import labels
+from gpudoctor.facts.known import known
 from gpudoctor.judging.containers.access import (
     COMPOSE,
     DOCKER,
@@ -112,6 +113,20 @@ DENIED = Problem(
 
 REFUSALS = (LOST, LXC_RULES, SELINUX, USERNS, DENIED)
 
+DENIAL = re.compile(
+    r"""
+    avc:\ +denied\ +\{[^}]*\}
+    .*?\bname="(?P<node>nvidia[\w-]*)"
+    .*?\bscontext=\S*?:(?P<label>\w+):s0
+    """,
+    re.VERBOSE,
+)
+WITHOUT_LABELS = Fix(
+    PODMAN.title,
+    DOCKER.command.replace("docker run", "docker run --security-opt label=disable"),
+    verify=SMI,
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
     engine = facts.container.engine
@@ -136,8 +151,8 @@ def refused(facts: Facts, engine: str, paths: str, node: Node) -> Iterator[Findi
         lost = LOST.found(words, evidence, confidence=Confidence.LIKELY)
         yield LXC_RULES.found(words, evidence) if engine == "lxc" else lost
     elif node.mode & 0o006 == 0o006:
-        selinux = Cause(SELINUX, lambda facts: labels.selinux(facts, engine, words, evidence))
-        yield from first_cause((selinux,), facts, DENIED.found(words, evidence))
+        labels = Cause(SELINUX, lambda facts: selinux(facts, engine, words, evidence))
+        yield from first_cause((labels,), facts, DENIED.found(words, evidence))
     elif facts.container.user_namespace:
         yield USERNS.found(f"{words}, and users are mapped in a user namespace", evidence)
 
@@ -175,6 +190,34 @@ def _left_out(missing: list[str], capabilities: str) -> bool:
     asked = set(capabilities.replace(" ", "").split(","))
     needed = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
     return "all" not in asked and all(needed[name] not in asked for name in missing)
+
+
+def selinux(facts: Facts, engine: str, words: str, evidence: Mapping[str, object]) -> Finding | None:
+    """The policy of this container's host: its log says so, or it enforces and does not let containers use devices."""
+    problem = of_labels(engine)
+    if denial := denial_of(facts):
+        told = f"{words}; the kernel log: SELinux denied {denial['node']} to {denial['label']}"
+        return problem.found(told, {**evidence, "label": denial["label"]})
+    if known(lambda: facts.system.selinux_enforcing):
+        return problem.found(words, evidence)
+    if known(lambda: facts.host.system.selinux_enforcing and not facts.host.engines.containers_may_use_devices):
+        told = f"{words}; on the host SELinux enforces, and container_use_devices is off"
+        return problem.found(told, {**evidence, "container_use_devices": "off"})
+    return None
+
+
+def of_labels(engine: str) -> Problem:
+    """A pod has no such option: there only the host's switch helps."""
+    of_podman, of_host = SELINUX.fixes
+    of_engine = {"docker": (WITHOUT_LABELS,), "kubernetes": (), "enroot": ()}.get(engine, (of_podman,))
+    return replace(SELINUX, fixes=(*of_engine, of_host))
+
+
+def denial_of(facts: Facts) -> re.Match[str] | None:
+    """The last denial of a node of the driver, in the log of the host or in what of it is seen from inside."""
+    logs = (lambda: facts.host.kernel_log.lines, lambda: facts.kernel_log.lines)
+    lines = [line.text for read in logs for line in known(read, ())]
+    return next((found for line in reversed(lines) if (found := DENIAL.search(line))), None)
 
 
 def summary(facts: Facts) -> str:

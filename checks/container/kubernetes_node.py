@@ -21,12 +21,12 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.containers.node_restart import not_restarted
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
+from gpudoctor.facts.known import known
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 RUNTIME = re.compile(
@@ -37,6 +37,8 @@ RUNTIME = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 CDI_GPU = re.compile(r'"?kind"?\s*:\s*"?nvidia\.com/gpu\b')
+
+ALLOCATABLE = "kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'"
 
 NO_RUNTIME = Problem(
     id="k8s-device-plugin-no-nvml",
@@ -49,7 +51,7 @@ NO_RUNTIME = Problem(
             "Register the runtime with containerd as the default one, and restart it",
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
             risk="disruptive",
-            verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
+            verify=ALLOCATABLE,
         ),
         Fix("k3s finds an installed toolkit by itself when it starts", "sudo systemctl restart k3s", risk="disruptive"),
     ),
@@ -63,6 +65,22 @@ IMPORT = Fix(
     "/etc/containerd/config.toml && sudo systemctl restart containerd",
     risk="disruptive",
     verify="containerd config dump | grep -A3 nvidia",
+)
+
+OF_K3S = "/rancher/k3s/"
+SERVICES = {"containerd": "sudo systemctl restart containerd", "crio": "sudo systemctl restart crio"}
+K3S = "sudo systemctl restart k3s || sudo systemctl restart k3s-agent"
+NAMES = {"containerd": "containerd", "crio": "CRI-O"}
+PLUGIN = Fix(
+    "Then let the device plugin start anew, which looks for the driver only at its start",
+    "for label in name=nvidia-device-plugin-ds app=nvidia-device-plugin-daemonset app.kubernetes.io/name=nvidia-device-plugin; "
+    "do kubectl delete pod -A -l $label; done",
+    risk="disruptive",
+    verify=ALLOCATABLE,
+)
+WHY = (
+    "containerd and CRI-O read their configuration only when they start. Until then pods get the old runtime: the device plugin "
+    "starts without the driver's libraries, and the node offers no nvidia.com/gpu."
 )
 
 
@@ -79,7 +97,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if any(CDI_GPU.search(text) for text in facts.engines.cdi_specs.values()):
         return
     if of_crio or any(RUNTIME.search(text) for text in texts.values()):
-        finding = not_restarted(facts, NO_RUNTIME, "crio" if of_crio else "containerd", of_crio or texts, RUNTIME)
+        finding = not_restarted(facts, "crio" if of_crio else "containerd", of_crio or texts)
         yield from [finding] if finding else []
         return
     if finding := not_imported(facts):
@@ -88,6 +106,20 @@ def judge(facts: Facts) -> Iterator[Finding]:
     files = sorted(texts)
     words = f"no runtime named nvidia in {', '.join(files)}, and no CDI specification"
     yield NO_RUNTIME.found(words, {"files": files}, confidence=Confidence.LIKELY)
+
+
+def not_restarted(facts: Facts, daemon: str, files: Mapping[str, str]) -> Finding | None:
+    """Told as a failure where the toolkit came after the start, too: else the runtime may have been there before."""
+    named = sorted(path for path, text in files.items() if RUNTIME.search(text))
+    if not known(lambda: facts.engines.written_after_start(named, daemon)):
+        return None
+    status = Status.FAIL if facts.engines.toolkit_newer_than(daemon) else Status.WARN
+    restart = K3S if any(OF_K3S in path for path in named) else SERVICES[daemon]
+    fixes = (Fix("Restart it (running pods go on)", restart, risk="disruptive", verify=ALLOCATABLE), PLUGIN)
+    title = f"Kubernetes' {NAMES[daemon]} was not restarted since it was told of NVIDIA's runtime"
+    told = f"{', '.join(named)} has NVIDIA's runtime, and was written after {NAMES[daemon]} had started, which reads it only then"
+    about = replace(NO_RUNTIME, title=title, why=WHY, status=status, fixes=fixes)
+    return about.found(told, {"files": named, "daemon": daemon}, confidence=Confidence.LIKELY)
 
 
 def not_imported(facts: Facts) -> Finding | None:
