@@ -11,7 +11,10 @@ import pytest
 from gpudoctor import catalog, folders
 
 LONGEST = 80  # characters of a regular expression that is not VERBOSE
+MOST_LINES = 300
 PACKAGE = folders.package()
+VOCABULARY = PACKAGE / "model.py"
+SOURCES = (*PACKAGE.rglob("*.py"), *catalog.files())
 # Their expressions are being moved to tables.
 NOT_YET = {
     PACKAGE / "evidence/readers/engine.py",
@@ -22,7 +25,7 @@ NOT_YET = {
     PACKAGE / "judging/containers/failed_start.py",
     PACKAGE / "repair/phases.py",
 }
-FILES = [path for path in (*PACKAGE.rglob("*.py"), *catalog.files()) if path not in NOT_YET]
+FILES = [path for path in SOURCES if path not in NOT_YET]
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
 
 
@@ -72,6 +75,11 @@ def test_a_long_regular_expression_is_verbose() -> None:
 
 def test_no_text_stands_alone() -> None:
     assert [f"{path}:{line}" for path in FILES for line in dead_texts(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_file_can_be_read_at_once() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES if path != VOCABULARY}
+    assert {str(path): count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.containers.engine import gpus, rlimits
-from gpudoctor.containers.run import caches, profiles, users
+from gpudoctor.containers.run import caches, mounts, profiles, users
+from gpudoctor.containers.run.options import Options as Options
+from gpudoctor.containers.run.words import each, pairs
 
 if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
     from gpudoctor.containers.engine.gpus import Access
     from gpudoctor.containers.run.caller import Place
 
-WORKSPACE = "/workspace/host"  # beside what NVIDIA's images have in /workspace
 MOST_SHARED_BYTES = 16 << 30
 WIDTH = 78
 SHELLS = ("bash", "sh", "zsh", "fish", "ash", "dash", "ksh")
@@ -34,31 +35,7 @@ NO_INIT = re.compile(
     re.VERBOSE,
 )
 VARIABLE = re.compile(r"(?P<option>--env=|-e=?|)(?P<name>[^=]+)=.*", re.DOTALL)
-MOUNT = re.compile(r"(-v[ =]?|--volume[ =])(?P<volume>.+)|--mount[ =](?P<mount>.+)", re.DOTALL)
-TARGET = re.compile(r'(?:^|,)"?(?:target|dst|destination)=([^,"]+)')  # in a value of --mount
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What was asked for. Each list holds words as `docker run` takes them; docker_options: any others of its options."""
-
-    command: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    ports: tuple[str, ...] = ()
-    ulimits: tuple[str, ...] = ()
-    docker_options: tuple[str, ...] = ()
-    workdir: str = ""
-    name: str = ""
-    network: str = ""
-    user: str = ""
-    shm_size: str = ""
-    ipc: str = ""
-    mount: bool = True
-    cache: bool = True
-    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,14 +77,14 @@ class Command:
 
     def less(self, other: Command) -> str:
         """Which options the other one lacks."""
-        return " ".join(shlex.join(pair) for pair in _pairs(self.options) if pair not in [*_pairs(other.options)])
+        return " ".join(shlex.join(pair) for pair in pairs(self.options) if pair not in [*pairs(other.options)])
 
     def shown(self, less_private: bool = False) -> str:
         """To be pasted into a shell: an option and its value stay together, lines end where they would be too long.
 
         less_private: of variables that look like a secret only the name, which docker takes from the environment.
         """
-        pieces = [shlex.join(_nameless(piece) if less_private else piece) for piece in _pairs(self.options)]
+        pieces = [shlex.join(_nameless(piece) if less_private else piece) for piece in pairs(self.options)]
         last = shlex.join([self.image, *self.command])
         lines = [f"{self.program} run"]
         for piece in pieces:
@@ -118,18 +95,6 @@ class Command:
             lines.append("   ")
         lines[-1] += " " + last
         return " \\\n".join(lines)
-
-
-def _pairs(words: Sequence[str]) -> Iterator[list[str]]:
-    """Each option with the word after it, where that is its value."""
-    piece: list[str] = []
-    for word in words:
-        if piece and (word.startswith("-") or len(piece) == 2):
-            yield piece
-            piece = []
-        piece.append(word)
-    if piece:
-        yield piece
 
 
 def _nameless(piece: list[str]) -> list[str]:
@@ -146,7 +111,7 @@ def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, 
     config = about.get("Config") or {}
     profile = profiles.of(options.profiles)
     user = users.of(options.user, engine, place)
-    kept = _caches(engine, about, options, place, user.name) if options.cache else None
+    kept = mounts.kept(engine, about, place, user.name) if options.cache else None
     has_entrypoint = any(word.partition("=")[0] == "--entrypoint" for word in options.docker_options)
     entrypoint, command = ((), options.command) if has_entrypoint else _started(config, options.command)
     given = {pair.partition("=")[0] for pair in options.env}
@@ -159,12 +124,12 @@ def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, 
         *access.arguments,
         *_shared_memory(engine, options, profile),
         *_ulimits(options, place),
-        *_each("--cap-add", (*profile.capabilities, *(profile.device_capabilities if place.devices else ()))),
-        *_each("--device", place.devices),
+        *each("--cap-add", (*profile.capabilities, *(profile.device_capabilities if place.devices else ()))),
+        *each("--device", place.devices),
         *user.arguments,
-        *_mounts(engine, options, place, kept),
-        *_each("-e", (f"{name}={value}" for name, value in ours.items() if name not in given | set_by_image)),
-        *_each("-p", (*_unless_published(profile.ports, options.ports), *options.ports)),
+        *mounts.arguments(engine, options, place, kept),
+        *each("-e", (f"{name}={value}" for name, value in ours.items() if name not in given | set_by_image)),
+        *each("-p", (*_unless_published(profile.ports, options.ports), *options.ports)),
         *_labels(engine, access),
         *entrypoint,
         *_given(options),
@@ -184,13 +149,7 @@ def ulimits(engine: Engine) -> tuple[str, ...]:
 
 
 def _default_ulimits(less: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_each("--ulimit", (f"{name}={value}" for name, value in rlimits.WANTED.items() if name not in less)))
-
-
-def _each(option: str, values: Iterable[str]) -> Iterator[str]:
-    for value in values:
-        yield option
-        yield value
+    return tuple(each("--ulimit", (f"{name}={value}" for name, value in rlimits.WANTED.items() if name not in less)))
 
 
 def _streams(place: Place) -> tuple[str, ...]:
@@ -209,54 +168,12 @@ def _ulimits(options: Options, place: Place) -> tuple[str, ...]:
     if "none" in options.ulimits:
         return ()
     given = {limit.partition("=")[0] for limit in options.ulimits}
-    return _default_ulimits(given | set(place.refused_ulimits)) + tuple(_each("--ulimit", options.ulimits))
+    return _default_ulimits(given | set(place.refused_ulimits)) + tuple(each("--ulimit", options.ulimits))
 
 
 def _capabilities(access: Access) -> dict[str, str]:
     """What of the driver is brought in, for an image that does not say; by CDI it is everything."""
     return {CAPABILITIES: "compute,utility"} if access.mode in ("runtime", "gpus") else {}
-
-
-def _caches(engine: Engine, about: Mapping[str, Any], options: Options, place: Place, user: str) -> caches.Caches | None:
-    if not (engine.is_local and place.cache and about.get("Id")):
-        return None
-    user = user or str((about.get("Config") or {}).get("User") or "root").partition(":")[0]
-    user = "root" if user == "0" else user
-    root_is_another = not engine.is_podman and not engine.is_rootless and place.uid != 0
-    return caches.of(place.cache, about["Id"], user, user == "root" and root_is_another)
-
-
-def _mounts(engine: Engine, options: Options, place: Place, kept: caches.Caches | None) -> Iterator[str]:
-    taken_places = set(_taken(options))
-    taken = WORKSPACE in taken_places
-    folder = place.folder if options.mount and engine.is_local and not taken else None
-    if folder and folder != Path("/"):
-        yield from _bind(folder, WORKSPACE)
-    workdir = options.workdir or (WORKSPACE if taken or (folder and folder != Path("/")) else "")
-    if workdir:
-        yield from ("-w", workdir)
-    for source, target in kept.mounts if kept else ():
-        if target not in taken_places:
-            yield from _bind(source, target)
-
-
-def _taken(options: Options) -> Iterator[str]:
-    """Where something of the user's is mounted; an engine accepts no second mount there."""
-    for piece in (*(("-v", volume) for volume in options.volumes), *_pairs(options.docker_options)):
-        found = MOUNT.fullmatch(" ".join(piece))
-        if found and found["volume"]:
-            source, _, rest = found["volume"].partition(":")
-            yield (rest.partition(":")[0] or source).rstrip("/")
-        elif found and (target := TARGET.search(found["mount"])):
-            yield target[1].rstrip("/")
-
-
-def _bind(source: Path, target: str) -> tuple[str, str]:
-    """-v takes the path apart at each colon; --mount is a line of CSV."""
-    if ":" not in str(source):
-        return "-v", f"{source}:{target}"
-    path = str(source).replace('"', '""')
-    return "--mount", f'type=bind,"source={path}",target={target}'
 
 
 def _unless_published(ports: Iterable[str], given: Iterable[str]) -> tuple[str, ...]:
@@ -270,8 +187,8 @@ def _labels(engine: Engine, access: Access) -> tuple[str, ...]:
 
 
 def _given(options: Options) -> Iterator[str]:
-    yield from _each("-v", (re.sub(r"^\.{1,2}(?=[/:])", lambda dots: str(Path(dots[0]).resolve()), it) for it in options.volumes))
-    yield from _each("-e", options.env)
+    yield from each("-v", (re.sub(r"^\.{1,2}(?=[/:])", lambda dots: str(Path(dots[0]).resolve()), it) for it in options.volumes))
+    yield from each("-e", options.env)
     for option, value in (("--name", options.name), ("--network", options.network)):
         yield from (option, value) if value else ()
     yield from options.docker_options

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import http.client
 import json
 import os
 import re
@@ -15,6 +13,7 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import urlsplit
 
+from gpudoctor.worker.probes import docker_http
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 DOCKER_SECONDS = 2.0
@@ -231,8 +230,8 @@ def _docker(machine: Machine) -> Dict[str, Any]:
     if _has_key(machine, scheme):
         return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon behind {scheme}:// with a key is not asked"}
     try:
-        info = _get(machine, endpoint, "/info", deadline)
-        version = _get(machine, endpoint, "/version", deadline)
+        info = docker_http.get(machine, endpoint, "/info", deadline)
+        version = docker_http.get(machine, endpoint, "/version", deadline)
     except socket.timeout:
         raise subprocess.TimeoutExpired("GET", DOCKER_SECONDS) from None  # what Machine.call knows as a timeout
     return {"endpoint": _shown(endpoint), "info": _reduced_info(info), "version": _reduced_version(version)}
@@ -255,39 +254,6 @@ def _has_key(machine: Machine, scheme: str) -> bool:
     """Whether only the docker command can speak to this daemon, with keys that are not ours."""
     keys = _variable(machine, "DOCKER_TLS_VERIFY") or machine.matching(_docker_file(machine, "contexts", "tls", "*"))
     return scheme == "ssh" or (scheme == "tcp" and bool(keys))
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("docker", timeout=timeout)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
-def _connection(machine: Machine, endpoint: str, seconds: float) -> http.client.HTTPConnection:
-    url = urlsplit(endpoint)
-    if url.scheme == "unix":
-        return _UnixConnection(machine.path(url.path), seconds)
-    return http.client.HTTPConnection(url.hostname or "", url.port or 2375, timeout=seconds)
-
-
-def _get(machine: Machine, endpoint: str, path: str, deadline: float) -> Dict[str, Any]:
-    connection = _connection(machine, endpoint, max(0.05, deadline - time.monotonic()))
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        if response.status != 200:  # a proxy in front of the socket may refuse
-            number = errno.EACCES if response.status in (401, 403) else errno.EPROTO
-            raise OSError(number, f"GET {path}: HTTP {response.status} {response.reason}")
-        return dict(json.loads(response.read()))
-    finally:
-        connection.close()
 
 
 def _reduced_info(info: Dict[str, Any]) -> Dict[str, Any]:

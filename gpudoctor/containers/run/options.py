@@ -1,0 +1,27 @@
+"""What a person asks of a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for. Each list holds words as `docker run` takes them; docker_options: any others of its options."""
+
+    command: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    ulimits: tuple[str, ...] = ()
+    docker_options: tuple[str, ...] = ()
+    workdir: str = ""
+    name: str = ""
+    network: str = ""
+    user: str = ""
+    shm_size: str = ""
+    ipc: str = ""
+    mount: bool = True
+    cache: bool = True
+    keep: bool = False
