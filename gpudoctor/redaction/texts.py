@@ -32,7 +32,10 @@ SWEPT = (
     "serial",
     "volume",
 )
-_NOTHING_IN_IT = re.compile(rf"(?!.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_]{{0,40}}|[\d, ]*|\d+\.\d+|[\da-f]{{0,11}}|0x[\da-f]{{1,16}}")
+_NOTHING_IN_IT = re.compile(
+    rf"(?!.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_]{{0,40}} | [\d, ]* | \d+\.\d+ | [\da-f]{{0,11}} | 0x[\da-f]{{1,16}}",
+    re.VERBOSE,
+)
 _NUMBER_IN_JSON = re.compile(
     r"""
     \s*(?: "[A-Za-z_ ]{0,40}":[ ] )?
