@@ -35,7 +35,6 @@ the driver that CUDA and nvidia-smi need (others: the same with -e).
 
 Where SELinux is on, and for GPUs by Podman: --security-opt=label=disable, since SELinux keeps a container from the GPUs and
 from mounted folders.
-from gpudoctor.model import WAYS
 
 What --for adds:
 
