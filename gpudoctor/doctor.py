@@ -207,7 +207,7 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     for id, check in checks.items():
         if results[id].status in (Status.PASS, Status.WARN, Status.FAIL):
             with contextlib.suppress(Skip):
-                found[id] = tuple(check.figures(facts))
+                found[id] = facts.once(check.figures)
     figures = {id: figures for id, figures in found.items() if figures}
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
     table = models(facts, [figure for each in figures.values() for figure in each])

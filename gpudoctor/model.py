@@ -253,8 +253,8 @@ class Check:
 
     needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
     this one would only say again. after: checks whose findings this one reads. workloads: what it wants measured.
-    figures: the numbers of that, for the report. of_gpus: it looks at each GPU that NVML reaches, and says of the others that it
-    could not.
+    figures: the numbers of that, for the report; judge and summary read them by `facts.once(figures)`. of_gpus: it looks at each
+    GPU that NVML reaches, and says of the others that it could not.
     """
 
     judge: Callable[[Any], Iterable[Finding]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import machine
@@ -10,6 +12,7 @@ import pytest
 
 from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
+from gpudoctor.facts import Facts
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
 from gpudoctor.fixes import ON_THE_HOST, FixContext, fitting
@@ -18,6 +21,7 @@ from gpudoctor.model import (
     Cause,
     Check,
     Confidence,
+    Figure,
     Finding,
     Fix,
     Problem,
@@ -231,3 +235,51 @@ def test_what_each_gpu_is_asked_says_which_does_not_answer() -> None:
     assert passed
     assert [result.message for result in passed if not result.message.endswith("; GPU 7 does not answer")] == []
     assert not any("does not answer" in result.message for result in healthy)
+
+
+MEASURED = {id: check for id, check in catalog.checks().items() if check.figures is not Check.figures}
+
+
+@pytest.mark.parametrize("case", ["h200-x2-full", "all-reduce-crawls"])
+def test_the_figures_of_a_check_are_made_once(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one judgement, whoever reads them: its judge, its summary or the report."""
+    made: Counter[str] = Counter()
+
+    def counted(id: str, figures: Callable[[Any], Iterable[Figure]]) -> Callable[[Any], Iterable[Figure]]:
+        def count(facts: Any) -> Iterator[Figure]:
+            made[id] += 1
+            yield from figures(facts)
+
+        return count
+
+    checks = doctor.select(catalog.checks(), "full")
+    for id, check in MEASURED.items():
+        own = check.judge.__globals__
+        assert own["figures"] is check.figures
+        checks[id] = replace(check, figures=counted(id, check.figures))
+        monkeypatch.setitem(own, "figures", checks[id].figures)
+    report = doctor.judge(machine.load(case), checks)
+    judged = {row.id for row in report.checks if row.status in (Status.PASS, Status.WARN, Status.FAIL)}
+    assert {id for id in judged if made[id] != 1} & set(MEASURED) == set()
+    assert set(made.values()) == {1}
+    assert set(report.measured.figures) <= set(made)
+
+
+def test_every_check_with_figures_is_in_one_of_these_machines() -> None:
+    reports = (doctor.judge_at_its_level(machine.load(case), "full") for case in ("h200-x2-full", "all-reduce-crawls"))
+    assert {id for report in reports for id in report.measured.figures} == set(MEASURED)
+
+
+def test_what_facts_cannot_be_made_of_is_tried_once() -> None:
+    tried: list[int] = []
+
+    def make(facts: Any) -> Iterator[int]:
+        tried.append(1)
+        yield 1
+        raise Skip("no more")
+
+    facts = Facts(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}))
+    for _ in range(2):
+        with pytest.raises(Skip, match="no more"):
+            facts.once(make)
+    assert tried == [1]

@@ -55,7 +55,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    found = tuple(figures(facts))
+    found = facts.once(figures)
     yield from slowness.wrong_results(facts, found)
     yield from launching.judge(facts, [shortfall for figure in found for shortfall in too_long(figure)], SLOW)
 
@@ -68,7 +68,7 @@ def too_long(figure: Figure) -> Iterator[Shortfall]:
 
 def summary(facts: Facts) -> str:
     worst: dict[str, float] = {}
-    for figure in figures(facts):
+    for figure in facts.once(figures):
         worst[figure.what] = max(worst.get(figure.what, 0.0), figure.value)
     return ", ".join(f"{name}: {value:.1f} µs" for name, value in worst.items())
 

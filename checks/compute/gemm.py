@@ -67,8 +67,8 @@ def is_tf32(facts: Facts, run: Run) -> bool:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from slowness.judge(facts, figures(facts), (Cause(faults.SLOW, tf32_is_off),))
-    if not any(figures(facts)):
+    yield from slowness.judge(facts, facts.once(figures), (Cause(faults.SLOW, tf32_is_off),))
+    if not facts.once(figures):
         raise Skip("no product came to its end", Skip.NO_ANSWER)
 
 
@@ -83,7 +83,7 @@ def tf32_is_off(slow: Slow) -> Finding | None:
 
 def summary(facts: Facts) -> str:
     best: dict[str, float] = {}
-    for figure in figures(facts):
+    for figure in facts.once(figures):
         name = figure.what.removeprefix("GEMM ").partition(" ")[0]
         best[name] = min(best.get(name, figure.value), figure.value)
     return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; every result right"

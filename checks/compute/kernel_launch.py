@@ -23,15 +23,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.measured import Run
 from gpudoctor.judging.measured import faults, launching
 from gpudoctor.judging.measured.shortfalls import Shortfall
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Status
 
 WORKLOAD = "kernel-launch"
 AGAIN = "gpudoctor check --only kernel-launch --gpus <index>"
-NAMES = {"single": "kernel launched and waited for", "back to back": "kernels back to back", "graph": "kernels in a CUDA graph"}
-MOST = {"single": 50.0, "back to back": 25.0, "graph": 10.0}  # microseconds each
+ALONE, EACH, GRAPH = "kernel launched and waited for", "kernels back to back", "kernels in a CUDA graph"
+NAMES = {"single": ALONE, "back to back": EACH, "graph": GRAPH}
+MOST = {ALONE: 50.0, EACH: 25.0, GRAPH: 10.0}  # microseconds each
 WSL_FACTOR = 4
 WAITS = 0.6  # of a launch with waiting: launches back to back that take as long wait too
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -58,25 +58,20 @@ SLOW = Problem(
 
 def figures(facts: Facts) -> Iterator[Figure]:
     for run in facts.measured.runs(WORKLOAD):
-        yield from figures_of(run).values()
-
-
-def figures_of(run: Run) -> dict[str, Figure]:
-    results = {name: run.values[name] for name in NAMES if "microseconds" in run.values.get(name, {})}
-    return {
-        name: Figure(NAMES[name], result["microseconds"], "µs", run.gpu, less_is_better=True, during=result.get("during", {}))
-        for name, result in results.items()
-    }
+        for name, what in NAMES.items():
+            result = run.values.get(name, {})
+            if "microseconds" in result:
+                yield Figure(what, result["microseconds"], "µs", run.gpu, less_is_better=True, during=result.get("during", {}))
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     factor = WSL_FACTOR if facts.system.wsl else 1
     for run in facts.measured.runs(WORKLOAD):
-        found = figures_of(run)
+        found = {figure.what: figure for figure in facts.once(figures) if figure.gpu == run.gpu}
         slow = [
-            Shortfall(figure, factor * MOST[name] / figure.value, 1.0, f"the pace of {factor * MOST[name]:g} µs that is enough")
-            for name, figure in found.items()
-            if figure.value > factor * MOST[name]
+            Shortfall(figure, factor * MOST[what] / figure.value, 1.0, f"the pace of {factor * MOST[what]:g} µs that is enough")
+            for what, figure in found.items()
+            if figure.value > factor * MOST[what]
         ]
         yield from launching.judge(facts, slow, SLOW) if slow else waiting(facts, found)
 
@@ -84,9 +79,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def waiting(facts: Facts, found: dict[str, Figure]) -> Iterator[Finding]:
     """What CUDA_LAUNCH_BLOCKING costs, where it is set."""
     value = facts.environment.get(BLOCKING)
-    if not value or value.strip() == "0" or not {"single", "back to back"} <= set(found):
+    if not value or value.strip() == "0" or not {ALONE, EACH} <= set(found):
         return
-    alone, each = found["single"], found["back to back"]
+    alone, each = found[ALONE], found[EACH]
     if each.value > WAITS * alone.value:
         words = f"GPU {each.gpu}: each of many kernels takes {each.value:.1f} µs, one alone {alone.value:.1f} µs: launches wait"
         yield replace(SLOW.found(words, {"index": each.gpu}, each.gpu, partial=True), because="cuda-launch-blocking-left-on")
@@ -94,10 +89,9 @@ def waiting(facts: Facts, found: dict[str, Figure]) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     worst: dict[str, float] = {}
-    for run in facts.measured.runs(WORKLOAD):
-        for name, figure in figures_of(run).items():
-            worst[name] = max(worst.get(name, 0.0), figure.value)
-    return ", ".join(f"{NAMES[name]}: {value:.1f} µs" for name, value in worst.items())
+    for figure in facts.once(figures):
+        worst[figure.what] = max(worst.get(figure.what, 0.0), figure.value)
+    return ", ".join(f"{what}: {value:.1f} µs" for what, value in worst.items())
 
 
 CHECK = Check(

@@ -34,6 +34,7 @@ WORKLOAD = "stream-overlap"
 GUIDE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html"
 AGAIN = "gpudoctor check --only stream-overlap --gpus <index>"
 WAYS = ("to GPU", "from GPU")
+SHARE, RATIO = "%", "× one"  # units: what of a copy is hidden, the time of all kernels by that of one
 LEAST, LEAST_UNDER_WSL = 0.7, 0.3
 SERIAL = 0.5  # of the time of all kernels one after the other
 CAUSES = (Cause(faults.SHARED, slowness.shared),)  # low clocks make all parts slower alike
@@ -81,7 +82,7 @@ def overlap(run: Run) -> Iterator[Figure]:
             count = result.get("wrong_words", 0)
             words = f"{count} wrong 8-byte words" if count else ""
             hidden = min(100.0, max(0.0, 100 * result["hidden"]))
-            yield Figure(f"copy {way} hidden", hidden, "%", run.gpu, wrong=words, during=result.get("during", {}))
+            yield Figure(f"copy {way} hidden", hidden, SHARE, run.gpu, wrong=words, during=result.get("during", {}))
 
 
 def side_by_side(run: Run) -> Iterator[Figure]:
@@ -89,34 +90,34 @@ def side_by_side(run: Run) -> Iterator[Figure]:
     if result:
         ratio = result["all_milliseconds"] / result["one_milliseconds"]
         name, during = f"{result['kernels']} kernels side by side", result.get("during", {})
-        yield Figure(name, ratio, "× one", run.gpu, less_is_better=True, during=during)
+        yield Figure(name, ratio, RATIO, run.gpu, less_is_better=True, during=during)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    runs = facts.measured.runs(WORKLOAD)
-    yield from slowness.wrong_results(facts, figures(facts))
-    able = [run for run in runs if run.values.get("engines", {}).get("copy") != 0]
+    runs = {run.gpu: run for run in facts.measured.runs(WORKLOAD)}
+    yield from slowness.wrong_results(facts, facts.once(figures))
+    able = [gpu for gpu, run in runs.items() if run.values.get("engines", {}).get("copy") != 0]
     least = LEAST_UNDER_WSL if facts.system.wsl else LEAST
-    turns = [shortfall for run in able for shortfall in taking_turns(run, least)]
+    shares = [figure for figure in facts.once(figures) if figure.unit == SHARE and figure.gpu in able]
+    turns = [shortfall for figure in shares for shortfall in taking_turns(figure, least)]
     yield from launching.judge(facts, turns, NO_OVERLAP, CAUSES)
     waiting = {shortfall.figure.gpu for shortfall in turns}
-    rest = [shortfall for run in runs if run.gpu not in waiting for shortfall in one_by_one(run)]
+    ratios = [figure for figure in facts.once(figures) if figure.unit == RATIO and figure.gpu not in waiting]
+    rest = [shortfall for figure in ratios for shortfall in one_by_one(figure, runs[figure.gpu])]
     yield from launching.judge(facts, rest, ONE_BY_ONE, (Cause(ONE_BY_ONE, one_queue), *CAUSES))
     if not able:
         raise Skip("this GPU has no copy engine of its own", Skip.UNSUPPORTED)
 
 
-def taking_turns(run: Run, least: float) -> Iterator[Shortfall]:
-    for figure in overlap(run):
-        if figure.value < 100 * least:
-            yield Shortfall(figure, figure.value / 100, least, "what a healthy GPU hides")
+def taking_turns(figure: Figure, least: float) -> Iterator[Shortfall]:
+    if figure.value < 100 * least:
+        yield Shortfall(figure, figure.value / 100, least, "what a healthy GPU hides")
 
 
-def one_by_one(run: Run) -> Iterator[Shortfall]:
-    for figure in side_by_side(run):
-        count = run.values["concurrent kernels"]["kernels"]
-        if figure.value > SERIAL * count:
-            yield Shortfall(figure, 1 / figure.value, 1 / (SERIAL * count), "the speed of a healthy GPU")
+def one_by_one(figure: Figure, run: Run) -> Iterator[Shortfall]:
+    count = run.values["concurrent kernels"]["kernels"]
+    if figure.value > SERIAL * count:
+        yield Shortfall(figure, 1 / figure.value, 1 / (SERIAL * count), "the speed of a healthy GPU")
 
 
 def one_queue(slow: Slow) -> Finding | None:
@@ -127,7 +128,7 @@ def one_queue(slow: Slow) -> Finding | None:
 
 
 def summary(facts: Facts) -> str:
-    shares = [figure.value for run in facts.measured.runs(WORKLOAD) for figure in overlap(run)]
+    shares = [figure.value for figure in facts.once(figures) if figure.unit == SHARE]
     return f"at least {min(shares):.0f} % of a copy is hidden behind computing" if shares else "no copy was measured"
 
 

@@ -62,10 +62,10 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from slowness.judge(facts, figures(facts))
+    yield from slowness.judge(facts, facts.once(figures))
     for run in facts.measured.runs(WORKLOAD):
         yield from judge_choice(facts, run)
-    if not any(figures(facts)):
+    if not facts.once(figures):
         raise Skip("no implementation came to its end", Skip.NO_ANSWER)
 
 
@@ -79,7 +79,7 @@ def judge_choice(facts: Facts, run: Run) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     chosen = {run.values["choice"]["implementation"] for run in facts.measured.runs(WORKLOAD) if "choice" in run.values}
-    speeds = [figure.value for figure in figures(facts) if figure.what == "attention, default"]
+    speeds = [figure.value for figure in facts.once(figures) if figure.what == "attention, default"]
     said = f", {min(speeds):.0f} TFLOP/s" if speeds else ""
     return f"torch chooses {', '.join(sorted(map(str, chosen)))}{said}, every result right"
 

@@ -81,7 +81,7 @@ def figures_of(run: Run) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from (slowness.wrong(figure) for figure in figures(facts) if figure.wrong)
+    yield from (slowness.wrong(figure) for figure in facts.once(figures) if figure.wrong)
     for run in facts.measured.runs(WORKLOAD):
         yield from judge_memory(run, run.values.get("fragmentation", {}))
         yield from judge_end(facts, run, run.values.get("too large", {}))
@@ -111,7 +111,7 @@ def judge_end(facts: Facts, run: Run, end: Mapping[str, Any]) -> Iterator[Findin
 
 
 def summary(facts: Facts) -> str:
-    found = {figure.what: figure.value for figure in figures(facts)}
+    found = {figure.what: figure.value for figure in facts.once(figures)}
     cached, driver = found.get("allocation from torch's cache", 0), found.get("allocation from the driver", 0)
     return f"torch gives all memory back; {cached:.1f} µs an allocation, {driver:.0f} µs from the driver"
 

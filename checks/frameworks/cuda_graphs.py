@@ -55,7 +55,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from (slowness.wrong(figure) for figure in figures(facts) if figure.wrong)
+    yield from (slowness.wrong(figure) for figure in facts.once(figures) if figure.wrong)
     runs = facts.measured.runs(WORKLOAD)
     for run in runs:
         yield from judge_gain(facts, run)
@@ -75,7 +75,7 @@ def judge_gain(facts: Facts, run: Run) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    values = {figure.what: figure.value for figure in figures(facts)}
+    values = {figure.what: figure.value for figure in facts.once(figures)}
     graph, eager = values.get("small kernels in a graph", 0), values.get("small kernels one by one", 0)
     return f"{graph:.1f} µs a kernel in a CUDA graph, {eager:.1f} µs one by one"
 

@@ -75,7 +75,7 @@ def wrong(values: dict[str, Any]) -> str:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from slowness.judge(facts, figures(facts))
+    yield from slowness.judge(facts, facts.once(figures))
     for run in facts.measured.runs(WORKLOAD):
         missing = [words for name, words, *_ in PARTS if name not in run.values]
         if missing:
@@ -84,7 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     cold = [run.values[name]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) for name, *_ in PARTS if name in run.values]
-    speeds = [figure.value for figure in figures(facts) if figure.unit == "TFLOP/s"]
+    speeds = [figure.value for figure in facts.once(figures) if figure.unit == "TFLOP/s"]
     said = [f"{between(speeds, 1)} TFLOP/s in fp32"] if speeds else []
     return "CuPy: " + ", ".join([*said, f"compiles within {max(cold, default=0):.1f} s", "every result right"])
 

@@ -86,14 +86,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
             )
             yield NO_GPU.found(words, {"package": package, "refusal": backend["refusal"]})
             return
-    yield from slowness.judge(facts, figures(facts))
+    yield from slowness.judge(facts, facts.once(figures))
     if any("matmul" not in run.values for run in facts.measured.runs(WORKLOAD)):
         raise Skip("JAX's product did not come to its end: see measurements", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     cold = [run.values["matmul"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "matmul" in run.values]
-    speeds = [figure.value for figure in figures(facts)]
+    speeds = [figure.value for figure in facts.once(figures)]
     said = [f"{between(speeds)} TFLOP/s"] if speeds else []
     return "JAX: " + ", ".join([*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every row right"])
 

@@ -37,14 +37,14 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from slowness.judge(facts, figures(facts))
+    yield from slowness.judge(facts, facts.once(figures))
     if any("saxpy" not in run.values for run in facts.measured.runs(WORKLOAD)):
         raise Skip("Numba's kernel did not come to its end: see measurements", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     cold = [run.values["saxpy"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "saxpy" in run.values]
-    speeds = [figure.value for figure in figures(facts)]
+    speeds = [figure.value for figure in facts.once(figures)]
     said = [f"{between(speeds)} GB/s"] if speeds else []
     return "Numba: " + ", ".join(
         [*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every element right"]

@@ -88,7 +88,7 @@ def wrong_with(loss: dict[str, float | None], scaler: dict[str, float]) -> Itera
 
 
 def summary(facts: Facts) -> str:
-    speeds = [figure.value for figure in figures(facts)]
+    speeds = [figure.value for figure in facts.once(figures)]
     losses = [run.values["loss"] for run in facts.measured.runs(WORKLOAD) if "loss" in run.values]
     return f"the loss falls from {losses[0]['first']:.2f} to {losses[0]['last']:.2f}, {max(speeds):.1f} ms a step"
 

@@ -169,7 +169,7 @@ def at_once(facts: Facts) -> Iterator[Figure]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    found = tuple(figures(facts))
+    found = facts.once(figures)
     yield from judge_data(facts, found)
     judged = [replace(figure, wrong="", during=link_only(figure)) for figure in found if figure.what in JUDGED]
     for finding in slowness.judge(facts, judged, (Cause(LOW_LINK, low_link),), SLOW):
@@ -230,7 +230,7 @@ def judge_sharing(speeds: dict[tuple[str, int | None], float]) -> Iterator[Findi
 
 def summary(facts: Facts) -> str:
     with contextlib.suppress(ValueError):
-        slowest = min((figure for figure in figures(facts) if figure.what in JUDGED), key=lambda figure: figure.value)
+        slowest = min((figure for figure in facts.once(figures) if figure.what in JUDGED), key=lambda figure: figure.value)
         return f"at least {slowest.value:.1f} GB/s each way ({slowest.rule or 'nothing to compare with'}), all data right"
     return "all data right"
 

@@ -239,7 +239,7 @@ def by_pair(finding: Finding, session: Session) -> Finding | None:
 
 
 def judge_bandwidth(session: Session) -> Iterator[Finding]:
-    for shortfall in shortfalls.shortfalls(session.facts, list(figures(session.facts))):
+    for shortfall in shortfalls.shortfalls(session.facts, session.facts.once(figures)):
         problem = replace(SLOW, status=Status.FAIL) if shortfall.is_failure else SLOW
         way = f", by {session.way}" if session.way else ""
         unknown = problem.found(shortfall.words + way, {"connections": session.connections})

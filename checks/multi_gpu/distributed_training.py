@@ -128,7 +128,7 @@ def trained_ranks(facts: Facts, run: Run) -> dict[int, dict[str, Any]]:
 
 def summary(facts: Facts) -> str:
     run = trained(facts)
-    steps = [f"{figure.value:.1f} ms a step" for figure in figures(facts) if figure.what == STEPS["training"]]
+    steps = [f"{figure.value:.1f} ms a step" for figure in facts.once(figures) if figure.what == STEPS["training"]]
     return ", ".join([f"gradients right and the same on {len(ranks(run))} GPUs", *steps])
 
 

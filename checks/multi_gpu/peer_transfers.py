@@ -190,7 +190,7 @@ def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    found = tuple(figures(facts))
+    found = facts.once(figures)
     yield from judge_data(facts)
     yield from judge_access(facts)
     judged = [replace(figure, wrong="") for figure in found if figure.expected]

@@ -119,7 +119,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     found = rungs(facts)
     if all(each.missing for each in found):
         raise next(each.missing for each in found if each.missing)
-    all_figures = tuple(figures(facts))
+    all_figures = facts.once(figures)
     yield from slowness.wrong_results(facts, all_figures)
     yield from broken(found)
     yield from slow(facts, all_figures)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
+from typing import Any, TypeVar
 
 from gpudoctor.facts.container import Container
 from gpudoctor.facts.cuda import Cuda
@@ -27,6 +28,8 @@ from gpudoctor.facts.toolchain import Toolchain
 from gpudoctor.facts.wsl import Wsl
 from gpudoctor.model import Finding, Problem, Skip, Snapshot
 
+Made = TypeVar("Made")
+
 
 class Facts:
     """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP.
@@ -44,6 +47,22 @@ class Facts:
         self.measured = Measured(snapshot.measured)
         self.baseline = snapshot.baseline
         self._host = snapshot.host
+        self._made: dict[Hashable, tuple[Any, ...] | Skip] = {}
+
+    def once(self, make: Callable[[Facts], Iterable[Made]]) -> tuple[Made, ...]:
+        """What `make` makes of these facts, made when it is first asked for. A Skip of it is raised each time.
+
+        So that a check's `figures` are those that it judges, that its summary tells and that the report shows.
+        """
+        if make not in self._made:
+            try:
+                self._made[make] = tuple(make(self))
+            except Skip as skip:
+                self._made[make] = skip
+        made = self._made[make]
+        if isinstance(made, Skip):
+            raise made
+        return made
 
     @cached_property
     def problems(self) -> Mapping[str, Problem]:
