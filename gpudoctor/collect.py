@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from gpudoctor import protocol
 from gpudoctor.errors import WorkError
 from gpudoctor.interpreter import Target
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -29,7 +30,7 @@ def collect(
 
     def hear(message: dict[str, Any]) -> None:
         if "question" in message:
-            replies[message["question"]] = Reply(**message["reply"])
+            replies[message["question"]] = protocol.reply(message)
         if "asking" in message:
             progress(tuple(message["asking"]))
 

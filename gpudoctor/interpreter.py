@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from gpudoctor import protocol
 from gpudoctor.errors import UserError
 
 Hear = Callable[[dict[str, Any]], None]
@@ -113,7 +114,7 @@ class Interpreter:
             finally:
                 ending.is_over = True
                 end(process)
-                remove(heard.get("folder") or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
+                remove(folder_of(heard, marker) or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
             ending.heed_late()
             if "hello" not in heard and not ending.signal:
                 stderr.seek(0)
@@ -129,6 +130,12 @@ class Interpreter:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
         widen(process)
         return process
+
+
+def folder_of(heard: dict[str, Any], marker: str) -> str:
+    """The folder of a job, which is removed in the end; "" where it named none, or one that is not its own."""
+    folder = str(heard.get("folder", ""))
+    return folder if Path(folder).name == f"gpudoctor-{marker}" else ""
 
 
 def refusal(path: str, code: int | None, stderr: str) -> str:
@@ -210,31 +217,41 @@ def _is_free(handler: Any) -> bool:
 
 
 def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last: str) -> Iterator[dict[str, Any]]:
-    """The JSON behind the marker of every line that the process writes, until the one with `last`, or until it has to be over."""
+    """What stands behind the marker of every line that the process writes, until the one with `last`, or until it is over.
+
+    As protocol.message gives it: what is no message is left out.
+    """
     prefix = marker.encode()
     for line in lines(process, ending):
-        if line.startswith(prefix):
-            with contextlib.suppress(ValueError):  # one that a kill cut off
-                message: dict[str, Any] = json.loads(line[len(prefix) :])
-                yield message
-                if last in message:
-                    return
+        if line.startswith(prefix) and (message := protocol.message(line[len(prefix) :])):
+            yield message
+            if last in message:
+                return
 
 
 def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
-    """Every line that the process writes, until it ends or has to be over."""
+    """Every line that the process writes, until it ends or has to be over; without those of more than MOST_LINE_BYTES."""
     assert process.stdout
-    rest = b""
+    begun: list[bytes] = []  # of a line that has not ended
+    size = 0
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := ending.deadline - time.monotonic()) > 0:
             if not selector.select(min(left, POLL_SECONDS)):
                 continue
             data = os.read(process.stdout.fileno(), 1 << 16)
-            *whole, rest = (rest + data).split(b"\n")
-            yield from whole
             if not data:
                 return
+            *ends, rest = data.split(b"\n")
+            for end in ends:
+                if size + len(end) <= protocol.MOST_LINE_BYTES:
+                    yield b"".join((*begun, end))
+                begun, size = [], 0
+            size += len(rest)
+            if size <= protocol.MOST_LINE_BYTES:
+                begun.append(rest)
+            else:
+                begun.clear()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gpudoctor import protocol
 from gpudoctor.interpreter import Target
 from gpudoctor.model import Reply
 from gpudoctor.planning import Plan
@@ -27,9 +28,9 @@ def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Pro
     def hear(message: dict[str, Any]) -> None:
         heard.update(message)
         if "measured" in message:
-            measured[message["measured"]] = Reply(**message["reply"])
+            measured[message["measured"]] = protocol.reply(message)
         if "running" in message:
-            progress(tuple(message["running"]), message["left"])
+            progress(tuple(message["running"]), message.get("left", 0.0))
 
     start = time.monotonic()
     job = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}

@@ -19,7 +19,7 @@ FLOORS = (
     "model knowledge facts",
     "judging fixes",
     "checks catalog planning coverage roots doctor",
-    "redaction lint source programs interpreter quoting containers",
+    "redaction lint source programs protocol interpreter quoting containers",
     "collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
     "examining explaining checkup",

@@ -15,6 +15,7 @@ import click
 from gpudoctor.errors import WorkError
 from gpudoctor.files import writing
 from gpudoctor.files.writing import make_folder, must_be_writable
+from gpudoctor.plain import plain
 
 __all__ = ["make_folder", "must_be_writable", "progress", "show", "write"]
 
@@ -68,7 +69,7 @@ def progress() -> Iterator[Callable[[str], None]]:
     started = time.monotonic()
 
     def tell(doing: str) -> None:
-        line = f"{time.monotonic() - started:.0f} s  {doing}" if doing else ""
+        line = f"{time.monotonic() - started:.0f} s  {plain(doing)}" if doing else ""
         room = shutil.get_terminal_size().columns - 1
         line = line if len(line) <= room else line[: room - 1] + "…"
         stream.write(_ERASE_LINE + _encodable(line, stream.encoding))

@@ -16,9 +16,9 @@ from gpudoctor.errors import UserError
 from gpudoctor.files import bundle, page, snapshot
 from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Opened, Reply, Report, Snapshot
 from gpudoctor.plain import plain
+from gpudoctor.protocol import MOST_LEVELS, unkept
 
 MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
-MOST_LEVELS = 100  # of lists and tables in one another
 READABLE = "what can be read back is a snapshot, a report as JSON or HTML, or a bundle"
 _LONGEST_REASON = 300
 _REPORT = "report"  # the question that a report without a snapshot answers
@@ -131,16 +131,9 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
 
 
 def _must_be_shallow(values: list[Any]) -> None:
-    """RecursionError where they are not, as of a deeper one: what reads answers goes into them level by level."""
-    for _ in range(MOST_LEVELS):
-        values = [part for value in values if isinstance(value, (dict, list)) for part in _parts(value)]
-        if not values:
-            return
-    raise RecursionError
-
-
-def _parts(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value
+    """RecursionError where they are not, as of deeper ones."""
+    if unkept(values):
+        raise RecursionError
 
 
 def _must_be_a_time(said: Any, path: str) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import select
+import shlex
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import BOOTSTRAP, OUTER_SECONDS, Ending, Hear, end, lines, messages, travelling_sources, widen
+from gpudoctor.interpreter import (
+    BOOTSTRAP,
+    OUTER_SECONDS,
+    Ending,
+    Hear,
+    end,
+    folder_of,
+    lines,
+    messages,
+    travelling_sources,
+    widen,
+)
 
 START_SECONDS = 180.0  # an entrypoint may do much before it comes to our command
 LOOK_SECONDS = 20.0
@@ -31,7 +43,7 @@ CLEAN = """
 for process in /proc/[0-9]*; do
   case $(tr '\\0' ' ' 2>/dev/null <"$process/environ") in *GPUDOCTOR_JOB={marker}*) kill -KILL "${{process#/proc/}}" ;; esac
 done
-rm -rf /tmp/gpudoctor-{marker} /var/tmp/gpudoctor-{marker} /dev/shm/gpudoctor-{marker} "{folder}"
+rm -rf /tmp/gpudoctor-{marker} /var/tmp/gpudoctor-{marker} /dev/shm/gpudoctor-{marker} {folder}
 """
 
 Execute = Callable[[str], None]  # runs a script by a shell of its own in the container
@@ -72,7 +84,7 @@ class Inside:
             for message in messages(self.process, self.marker, ending, "ended"):
                 heard.update(message)
                 hear(message)
-                self._folder = heard.get("folder", self._folder)
+                self._folder = folder_of(heard, self.marker) or self._folder
             ending.is_over = True
         if "ended" in heard:
             self._folder = ""
@@ -85,7 +97,7 @@ class Inside:
     def clean(self) -> None:
         """After a job that did not end by itself: nothing of it stays in the container."""
         if self._folder:
-            self._execute(CLEAN.format(marker=self.marker, folder=self._folder))
+            self._execute(CLEAN.format(marker=self.marker, folder=shlex.quote(self._folder)))
 
     def look(self, files: Sequence[str]) -> list[bytes]:
         """The lines in which the shell itself shows files and a few more things, without any Python: see serve.sh."""
@@ -100,7 +112,8 @@ class Inside:
     def greet(self) -> None:
         """Waits for the shell to say which Python it will use."""
         for message in messages(self.process, self.marker, Ending(START_SECONDS, 0), "python"):
-            self.python, self.has_ctypes, self.broken = message["python"], bool(message["ctypes"]), message["broken"]
+            self.python, self.has_ctypes = message["python"], bool(message.get("ctypes"))
+            self.broken = message.get("broken", "")
             return
         code = self.process.poll()
         with contextlib.suppress(subprocess.TimeoutExpired):

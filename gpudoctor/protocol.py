@@ -1,0 +1,102 @@
+"""What a worker says, checked as it arrives: it may run inside somebody else's image, whose Python says what it likes.
+
+A message is a line with a JSON object. A field of another type than its own is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from gpudoctor.model import Reply
+
+MOST_LINE_BYTES = 64 << 20  # of a whole snapshot 128 MiB are read back
+MOST_LEVELS = 100  # of lists and objects in one another
+LARGEST = 1e15  # of seconds and the like; infinity and what is no number are not below it
+STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut")
+_MEASURED = re.compile(r"sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
+_REPLY = frozenset(field.name for field in fields(Reply))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and _is_encodable(value)
+
+
+def _is_encodable(text: str) -> bool:
+    """JSON can name half of a character, which no file can hold."""
+    return text.isascii() or not re.search("[\ud800-\udfff]", text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "hello": lambda value: isinstance(value, list),
+    "folder": _is_text,
+    "pid": lambda value: isinstance(value, int) and value > 1,
+    "asking": _are_names,
+    "running": _are_names,
+    "left": _is_number,
+    "question": _is_text,
+    "measured": lambda value: isinstance(value, str) and bool(_MEASURED.fullmatch(value)),
+    "reply": lambda value: isinstance(value, dict),
+    "end": lambda value: value is True,
+    # Of the shell in a container.
+    "python": _is_text,
+    "ctypes": _is_text,
+    "broken": _is_text,
+    "ended": lambda value: isinstance(value, int),
+}
+
+
+def message(line: bytes) -> dict[str, Any]:
+    """The fields of a message that are known and of their type; none of what is no message, as of a line that a kill cut off."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    found = said.items() if isinstance(said, dict) else ()
+    return {name: value for name, value in found if name in _FIELDS and _FIELDS[name](value)}
+
+
+def reply(said: dict[str, Any]) -> Reply:
+    """The reply in a message; where it is none, an error that says why, so that only this question is lost."""
+    given = said.get("reply")
+    wrong = _wrong(given) if given is not None else "there is none in the message"
+    return Reply("error", None, f"what came back is no reply: {wrong}") if wrong or given is None else Reply(**given)
+
+
+def _wrong(given: dict[str, Any]) -> str:
+    """What a reply cannot be kept for, "" if it can."""
+    if given.keys() != _REPLY:
+        return f"its fields are not {', '.join(sorted(_REPLY))}"
+    if given["status"] not in STATUSES:
+        return "its status is none that there is"
+    if not _is_text(given["detail"]):
+        return "its detail is no text"
+    if not _is_number(given["seconds"]):
+        return "its seconds are no number"
+    return unkept([given["value"]])
+
+
+def unkept(values: list[Any]) -> str:
+    """Why values cannot be kept in a snapshot, "" if they can. Level by level, since what reads them goes into them like that."""
+    for _ in range(MOST_LEVELS):
+        if not all(_is_encodable(part) for part in values if isinstance(part, str)):
+            return "its value holds half a character"
+        values = [part for value in values if isinstance(value, (dict, list)) for part in _parts(value)]
+        if not values:
+            return ""
+    return f"its value is more than {MOST_LEVELS} levels deep"
+
+
+def _parts(value: dict[str, Any] | list[Any]) -> list[Any]:
+    return [*value, *value.values()] if isinstance(value, dict) else value
