@@ -12,9 +12,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Union
+from typing import TYPE_CHECKING, Union
 
 from gpudoctor.checkup import Checkup, Compared, Explanation
+from gpudoctor.choices import LEVELS, Level
 from gpudoctor.errors import UserError
 from gpudoctor.files import writing
 from gpudoctor.spelling import unknown
@@ -22,7 +23,6 @@ from gpudoctor.spelling import unknown
 if TYPE_CHECKING:
     from gpudoctor.evidence import Evidence
 
-Level = Literal["quick", "standard", "full"]
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str], None]
 
@@ -140,10 +140,8 @@ def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
 
 
 def _must_be_a_level(level: str) -> None:
-    from gpudoctor import doctor
-
-    if level not in doctor.LEVELS:
-        raise UserError(unknown("level", level, doctor.LEVELS))
+    if level not in LEVELS:
+        raise UserError(unknown("level", level, LEVELS))
 
 
 def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:

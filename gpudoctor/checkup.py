@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Union
 
+from gpudoctor.choices import FORMATS, PROJECTS, Format, Project
 from gpudoctor.errors import UserError
 from gpudoctor.files import writing
 from gpudoctor.model import Coverage, Diagnosis, Measurements, Report, Result, Snapshot, Status
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from gpudoctor.comparing import Change, Comparison
     from gpudoctor.model import Opened
 
-Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus"]
-Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
 PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -69,8 +68,8 @@ class Checkup:
     def render(self, form: Format = "text") -> str:
         from gpudoctor.report import formats
 
-        if form not in formats.FORMATS:
-            raise UserError(f"no format is called {form!r}: there are {', '.join(formats.FORMATS)}")
+        if form not in FORMATS:
+            raise UserError(f"no format is called {form!r}: there are {', '.join(FORMATS)}")
         return formats.render(form, self.report, self.snapshot)
 
     def to_json(self) -> str:
@@ -89,8 +88,8 @@ class Checkup:
         """Markdown with the sections that this project's form asks for."""
         from gpudoctor.report import tickets
 
-        if project not in tickets.FORMS:
-            raise UserError(f"there is no ticket for {project!r}, only for {', '.join(tickets.FORMS)}")
+        if project not in PROJECTS:
+            raise UserError(f"there is no ticket for {project!r}, only for {', '.join(PROJECTS)}")
         made, attachment = f'report.ticket("{project}")', 'report.write("report.tar.gz")'
         return tickets.render(project, self.report, self.snapshot, made, attachment)
 
@@ -108,7 +107,7 @@ class Checkup:
 
             writing.write(path, bundle.packed(shared.report, shared.snapshot, sweep))
         else:
-            writing.write(path, sweep(shared.render(chosen)).encode("utf-8", "replace"))  # type: ignore[arg-type]
+            writing.write(path, sweep(shared.render(chosen)).encode("utf-8", "replace"))
 
     def save(self, path: PathLike, *, redact: bool = True) -> None:
         """Writes the snapshot, from which this report can be made again."""

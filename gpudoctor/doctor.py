@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gpudoctor import catalog, roots
+from gpudoctor.choices import LEVELS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
@@ -34,7 +35,6 @@ from gpudoctor.version import __version__
 
 # A log that was given tells of GPUs that the driver, or the bus, no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
-LEVELS = ("quick", "standard", "full")
 
 Checks = dict[str, Check]
 

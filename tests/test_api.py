@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import machine
 import pytest
@@ -25,9 +25,9 @@ from waiting import until
 
 import gpudoctor
 from gpudoctor import catalog, collect, doctor, measure, planning
-from gpudoctor.checkup import Checkup, Format, Project
+from gpudoctor.checkup import Checkup
+from gpudoctor.choices import FORMATS, PROJECTS
 from gpudoctor.cli import sharing
-from gpudoctor.cli.check_options import FORMATS
 from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot, Status
 from gpudoctor.report import formats, tickets
@@ -352,8 +352,8 @@ def test_a_report_without_its_snapshot(tmp_path: Path) -> None:
 
 
 def test_type_checkers_know_every_format_and_project() -> None:
-    assert get_args(Format) == tuple(formats.FORMATS) == FORMATS
-    assert get_args(Project) == tuple(tickets.FORMS)
+    assert tuple(formats.FORMATS) == FORMATS
+    assert tuple(tickets.FORMS) == PROJECTS
 
 
 def test_a_file_of_a_name_that_is_no_format(tmp_path: Path) -> None:

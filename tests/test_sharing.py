@@ -18,7 +18,7 @@ from gpudoctor import redaction
 from gpudoctor.cli import sharing
 from gpudoctor.files import snapshot
 from gpudoctor.model import Reply
-from gpudoctor.redaction import KEPT_ON_REQUEST, private_map
+from gpudoctor.redaction import private_map
 
 USER, HOST = "zorvik", "qbel-n7"
 PROMPT = f"{USER}@{HOST}:~$ nvidia-smi\nNVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n"
@@ -45,10 +45,6 @@ def saved(tmp_path: Path) -> Path:
     path = tmp_path / "machine.json"
     path.write_bytes(snapshot.dump(replace(taken, replies={**taken.replies, "interpreter": Reply("ok", python)})))
     return path
-
-
-def test_the_kinds_of_the_options_are_those_of_the_redaction() -> None:
-    assert sharing.KEEP == KEPT_ON_REQUEST
 
 
 def test_what_goes_into_a_pipe_is_judged_redacted(stub: Doctor, saved: Path) -> None:

@@ -16,8 +16,8 @@ from test_formats import HOSTILE
 from test_report import REPORT
 
 from gpudoctor import doctor, quoting
+from gpudoctor.choices import PROJECTS, Project
 from gpudoctor.cli import check
-from gpudoctor.cli.report import PROJECTS
 from gpudoctor.files import opening, snapshot
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.report import tickets
@@ -45,7 +45,7 @@ def test_every_project_has_a_form() -> None:
 
 
 @EVERY
-def test_a_ticket_has_the_sections_of_its_form_in_their_order(project: str) -> None:
+def test_a_ticket_has_the_sections_of_its_form_in_their_order(project: Project) -> None:
     lines = tickets.render(project, REPORT, TAKEN).splitlines()
     places = [lines.index(f"### {title}") for title in HEADINGS[project]]
     assert places == sorted(places)
@@ -80,7 +80,7 @@ BOXES = {
 
 
 @pytest.mark.parametrize("project", BOXES)
-def test_every_heading_has_a_box_in_the_projects_form_or_is_told_where_to_go(project: str) -> None:
+def test_every_heading_has_a_box_in_the_projects_form_or_is_told_where_to_go(project: Project) -> None:
     first, _, rest = tickets.render(project, REPORT, TAKEN).partition("\n")
     where, goes_to = re.findall('"([^"]+)"', first)
     titles = re.findall("^### (.+)$", rest, re.MULTILINE)
@@ -100,19 +100,19 @@ def test_what_has_a_box_of_one_line_is_one_line() -> None:
 
 
 @EVERY
-def test_without_a_snapshot_it_says_what_to_paste(project: str) -> None:
+def test_without_a_snapshot_it_says_what_to_paste(project: Project) -> None:
     assert "Not asked when this was saved. Please paste the output of `" in tickets.render(project, REPORT, None)
 
 
 @pytest.mark.parametrize("project", ["pytorch", "vllm"])
-def test_collect_env_is_quoted_unchanged(project: str) -> None:
+def test_collect_env_is_quoted_unchanged(project: Project) -> None:
     said = "PyTorch version: 2.9.1+cu128\nIs debug build: False\n\n[pip3] numpy==2.3.5 # @numpy #12\n```\n<b>|x|"
     rendered = tickets.render(project, REPORT, quoting_(torch=said))
     assert f"````text\n{said}\n````" in rendered
 
 
 @EVERY
-def test_a_log_calls_nobody_and_breaks_out_of_nothing(project: str) -> None:
+def test_a_log_calls_nobody_and_breaks_out_of_nothing(project: Project) -> None:
     evil = "```\n</details>\n@root #1 <script>alert(1)</script>\n```sh"
     rendered = tickets.render(project, HOSTILE, quoting_(**dict.fromkeys(quoting.commands("python"), evil)))
     outside = [token for token in MarkdownIt().parse(rendered) if token.type not in ("fence", "code_block")]
@@ -127,7 +127,7 @@ LINES = "\n".join(f"line {number}: it said this and that" for number in range(40
 
 
 @EVERY
-def test_what_is_too_long_is_cut_at_a_line_and_the_rest_is_in_the_attachment(project: str) -> None:
+def test_what_is_too_long_is_cut_at_a_line_and_the_rest_is_in_the_attachment(project: Project) -> None:
     rendered = tickets.render(project, REPORT, quoting_(**dict.fromkeys(quoting.COMMANDS, LINES)))
     assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS
     assert re.search(r"it said this and that\n```\n\n</details>\n\n_[\d,]+ characters are left out here", rendered)
@@ -149,7 +149,7 @@ def test_gpudoctors_own_report_goes_before_what_the_project_wants_to_read() -> N
 
 
 @EVERY
-def test_a_long_message_is_cut_between_two_words(project: str) -> None:
+def test_a_long_message_is_cut_between_two_words(project: Project) -> None:
     long = replace(REPORT.diagnosis[0], message="what it said " * 16_000)
     rendered = tickets.render(project, replace(REPORT, diagnosis=(long,)), TAKEN)
     assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS

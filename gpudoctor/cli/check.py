@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import examining
+from gpudoctor.choices import FORMATS
 from gpudoctor.cli import COMMANDS, completion, container_options, sharing
-from gpudoctor.cli.check_options import FORMATS, Options, forbid_contradictions, names, options_of
+from gpudoctor.cli.check_options import Options, forbid_contradictions, names, options_of
 from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError
 from gpudoctor.examining import Wanted

@@ -10,8 +10,6 @@ import click
 
 from gpudoctor.cli import sharing
 
-FORMATS = ("text", "html", "markdown", "json", "junit", "sarif", "prometheus")
-
 
 @dataclass(frozen=True)
 class Options:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor.choices import FORMATS, PROJECTS, Project
 from gpudoctor.cli import COMMANDS, sharing
-from gpudoctor.cli.check_options import FORMATS
 from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
     from gpudoctor.cli.sharing import Sharing
     from gpudoctor.model import Opened, Report, Snapshot
 
-PROJECTS = ("github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver")
 _EPILOG = """\
 \b
 Examples:
@@ -79,7 +78,7 @@ def command(context: click.Context, /, **given: Any) -> None:
 def _forbid_contradictions(
     file: str | None,
     form: str | None,
-    project: str | None,
+    project: Project | None,
     bundle: Path | None,
     copy: bool,
     destination: Path | None,
@@ -119,7 +118,7 @@ def _again(file: str | None, level: str | None, python: str | None, how: Sharing
 
 
 def _found(
-    file: str | None, level: str | None, python: str | None, project: str | None, is_bundle: bool
+    file: str | None, level: str | None, python: str | None, project: Project | None, is_bundle: bool
 ) -> tuple[Report | Snapshot, int]:
     """And the signal (0: none) that cut the measuring off."""
     from gpudoctor.files import opening
@@ -135,7 +134,7 @@ def _found(
     return _with_quotes(taken, project) if project or is_bundle else taken, cut_off_by
 
 
-def _with_quotes(taken: Snapshot, project: str | None) -> Snapshot:
+def _with_quotes(taken: Snapshot, project: Project | None) -> Snapshot:
     """And what other tools say, which that project, or without one any, wants to read unchanged."""
     from gpudoctor import quoting
     from gpudoctor.cli import output
@@ -153,7 +152,7 @@ def _with_quotes(taken: Snapshot, project: str | None) -> Snapshot:
     return replace(taken, replies={**taken.replies, **said})
 
 
-def _text(opened: Opened, form: str | None, project: str | None, destination: Path | None, again: str) -> str:
+def _text(opened: Opened, form: str | None, project: Project | None, destination: Path | None, again: str) -> str:
     from gpudoctor.report import formats
 
     if project:

@@ -13,12 +13,6 @@ import click
 if TYPE_CHECKING:
     from gpudoctor.model import Opened, Report, Snapshot
 
-# As gpudoctor.redaction.KEPT_ON_REQUEST, which is imported when it is used.
-KEEP = (
-    *("environment", "users", "hostname", "domains", "paths", "addresses", "hardware-addresses", "gpu-uuids", "serials"),
-    *("containers", "pods", "jobs", "processes", "interfaces"),
-)
-
 
 @dataclass(frozen=True)
 class Sharing:
@@ -42,11 +36,15 @@ class Shared:
 def kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """`--keep hostname,paths --keep users` is hostname, paths, users."""
     found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    if not found:
+        return ()
+    from gpudoctor.redaction.kinds import KEPT_ON_REQUEST
+
     for name in found:
         if name == "secrets":
             raise click.BadParameter("secrets are never kept; --no-redact changes nothing at all.")
-        if name not in KEEP:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(KEEP)}.")
+        if name not in KEPT_ON_REQUEST:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(KEPT_ON_REQUEST)}.")
     return found
 
 

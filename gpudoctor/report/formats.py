@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from gpudoctor import choices
 from gpudoctor.errors import UserError
 from gpudoctor.model import Report, Snapshot
 
@@ -20,7 +21,7 @@ class Format:
     about: str
 
 
-FORMATS = {
+FORMATS: dict[choices.Format, Format] = {
     "text": Format((".txt",), "people"),
     "html": Format((".html", ".htm"), "a browser"),
     "markdown": Format((".md", ".markdown"), "a ticket"),
@@ -34,13 +35,13 @@ PACKED = (".tar.gz", ".tgz")  # how the name of a bundle ends
 _MODULES = {"text": "terminal"}
 
 
-def of(path: Path) -> str | None:
+def of(path: Path) -> choices.Format | None:
     """The format that a file of this name would hold."""
     suffix = path.suffix.lower()
     return next((name for name, form in FORMATS.items() if suffix in form.suffixes), None)
 
 
-def named(path: Path | None, among: Iterable[str] = FORMATS) -> str | None:
+def named(path: Path | None, among: Iterable[choices.Format] = FORMATS) -> choices.Format | None:
     """The format that the name of a file asks for; None where it asks for none, UserError for an ending of something else."""
     form = of(path) if path else None
     if path and path.suffix and not form and path.suffix.lower() not in OF_TEXTS:

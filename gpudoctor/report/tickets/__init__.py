@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpudoctor.choices import Project
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.report.tickets import fitting, forms, sections
 from gpudoctor.report.tickets.sections import DIAGNOSIS, Section
@@ -25,7 +26,7 @@ class Form:
     rest: str = ""
 
 
-FORMS = {
+FORMS: dict[Project, Form] = {
     "github": Form(forms.github, ("nvidia-smi",), "any project"),
     "pytorch": Form(
         forms.pytorch, ("torch",), "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml", forms.DESCRIBE
@@ -56,7 +57,7 @@ FORMS = {
 
 
 def render(
-    project: str,
+    project: Project,
     report: Report,
     taken: Snapshot | None,
     made: str = "",

@@ -1,0 +1,13 @@
+"""What is chosen by name: types for type checkers, tuples for the command line, keys for the tables of those who do the work."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Level = Literal["quick", "standard", "full"]
+Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus"]
+Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+FORMATS: tuple[Format, ...] = get_args(Format)
+PROJECTS: tuple[Project, ...] = get_args(Project)
