@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import examining
-from gpudoctor.choices import FORMATS
-from gpudoctor.cli import COMMANDS, completion, container_options, sharing
+from gpudoctor.cli import COMMANDS, completion, options, sharing
 from gpudoctor.cli.check_options import Options, forbid_contradictions, names, options_of
-from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError
 from gpudoctor.examining import Wanted
 
@@ -42,11 +41,9 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 
 
 @click.command(help=COMMANDS["check"], epilog=_EPILOG)
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "standard", "full"]),
-    help="quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.  "
-    "[default: standard; with --replay, the level it was taken at]",
+@options.level(
+    "quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.  "
+    "[default: standard; with --replay, the level it was taken at]"
 )
 @click.option(
     "--only",
@@ -59,44 +56,21 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @click.option(
     "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
 )
-@click.option("--python", metavar="PATH", type=NAME, help="Examine this interpreter or environment.")
-@click.option(
-    "--image", metavar="NAME", shell_complete=container_options.complete, help="Examine a container of this image, and its host."
-)
+@options.python()
+@options.image("Examine a container of this image, and its host.")
 @click.option("--container", metavar="ID", help="Examine this running container, and its host.")
 @click.option("--gpus", metavar="N,…", help="Measure these GPUs only, as nvidia-smi numbers them; with --image, give it these.")
 @click.option(
     "--force", is_flag=True, help="Measure GPUs that others are using, too; start an image that this driver cannot run."
 )
 @click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="How many GPUs there should be.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="What to write.  [default: by the name of -o, else text]",
-)
-@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the report here.")
-@click.option("--save", metavar="FILE", type=PATH, help="Write the snapshot here, to be judged again.")
-@click.option("--replay", metavar="FILE", type=PATH, help="Judge a saved snapshot; this machine is not touched.")
-@click.option(
-    "--log",
-    "logs",
-    metavar="FILE",
-    type=NAME,
-    multiple=True,
-    help="Judge this evidence too: a log, a traceback … (- is standard input).",
-)
-@click.option(
-    "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
-)
-@click.option(
-    "--timeout",
-    metavar="S",
-    type=click.FloatRange(1, 3600),
-    default=20,
-    show_default=True,
-    help="Seconds for all questions together.",
-)
+@options.report_format("text")
+@options.output("Write the report here.")
+@options.save("Write the snapshot here, to be judged again.")
+@options.replay("Judge a saved snapshot; this machine is not touched.")
+@options.logs("Judge this evidence too: a log, a traceback … (- is standard input).")
+@options.fail_on
+@options.timeout
 @click.option(
     "--measure-timeout",
     metavar="S",
@@ -104,47 +78,41 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
     help="Seconds for all measurements together.  [default: 240; with --level full 1200]",
 )
 @click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see: gpudoctor baseline).")
-@container_options.engine
-@container_options.docker_option
-@click.option(
-    "--gpu-mode",
-    type=click.Choice(["auto", "cdi", "runtime", "gpus", "none"]),
-    default="auto",
-    show_default=True,
-    help="How --image gets its GPUs.",
-)
-@container_options.registry
-@click.option("--locked", is_flag=True, help="Take the --image that gpudoctor.lock names.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every check and all of the evidence.")
-@sharing.options
+@options.engine
+@options.docker_option
+@options.gpu_mode("How --image gets its GPUs.")
+@options.registry
+@options.locked("Take the --image that gpudoctor.lock names.")
+@options.verbose("Show every check and all of the evidence.")
+@options.sharing
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.cli import output
     from gpudoctor.files import snapshot
 
-    options = options_of(given)
-    forbid_contradictions(options)
-    wanted = _wanted(options)
-    if options.only or options.skip:  # a misspelt name is said before the machine is asked
+    asked_for = options_of(given)
+    forbid_contradictions(asked_for)
+    wanted = _wanted(asked_for)
+    if asked_for.only or asked_for.skip:  # a misspelt name is said before the machine is asked
         wanted.checks()
-    for path in filter(None, (options.destination, options.save)):
+    for path in filter(None, (asked_for.destination, asked_for.save)):
         output.must_be_writable(path)
-    told = _evidence(options)
-    taken, cut_off_by = (_replayed(options), 0) if options.replay else asked(wanted)
+    told = _evidence(asked_for)
+    taken, cut_off_by = (_replayed(asked_for), 0) if asked_for.replay else asked(wanted)
     if told:
         from gpudoctor import evidence
 
         taken = evidence.added(taken, told)
-    to_terminal = sharing.goes_to_terminal(options.destination)
-    leaving = sharing.shared(taken, options.sharing, to_terminal=to_terminal and not options.save)
-    if options.save:
-        output.write(options.save, snapshot.dump(leaving.snapshot))
+    to_terminal = sharing.goes_to_terminal(asked_for.destination)
+    leaving = sharing.shared(taken, asked_for.sharing, to_terminal=to_terminal and not asked_for.save)
+    if asked_for.save:
+        output.write(asked_for.save, snapshot.dump(leaving.snapshot))
     shown = sharing.as_it_is(taken) if to_terminal else leaving
     report = examining.judged(shown.snapshot, wanted)
-    _deliver(report, shown, options)
+    _deliver(report, shown, asked_for)
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
-    context.exit(128 + cut_off_by if cut_off_by else exit_code(report, options.fail_on))
+    context.exit(128 + cut_off_by if cut_off_by else exit_code(report, asked_for.fail_on))
 
 
 def checked(words: Sequence[str]) -> tuple[Report, Snapshot, int]:
@@ -163,79 +131,79 @@ def asked(wanted: Wanted) -> tuple[Snapshot, int]:
         return examining.taken(wanted, tell, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
-def _evidence(options: Options) -> Evidence | None:
+def _evidence(given: Options) -> Evidence | None:
     """Read before the machine is asked, so that a wrong name costs no time."""
-    if not options.logs:
+    if not given.logs:
         return None
     from gpudoctor import explaining
 
-    told = explaining.gather(options.logs)
+    told = explaining.gather(given.logs)
     if told.snapshot:
         raise UserError("--log takes texts; a snapshot is judged with --replay FILE")
     return told
 
 
-def _replayed(options: Options) -> Snapshot:
+def _replayed(given: Options) -> Snapshot:
     from gpudoctor.files import baseline, opening
 
-    taken = opening.at(opening.taken_in(str(options.replay)), options.level)
-    saved = baseline.load(options.baseline) if options.baseline else taken.baseline
-    return replace(taken, expected={**taken.expected, **options.expected}, baseline=saved)
+    taken = opening.at(opening.taken_in(str(given.replay)), given.level)
+    saved = baseline.load(given.baseline) if given.baseline else taken.baseline
+    return replace(taken, expected={**taken.expected, **given.expected}, baseline=saved)
 
 
-def _wanted(options: Options) -> Wanted:
+def _wanted(given: Options) -> Wanted:
     return Wanted(
-        level=options.level or "standard",
-        only=options.only,
-        skip=options.skip,
-        python=options.python or "",
-        container=_request(options) if options.in_container else None,
-        expected=options.expected,
-        gpus=options.measured_gpus,
-        force=options.force,
-        timeout=options.timeout,
-        measure_timeout=options.measure_timeout,
-        baseline=options.baseline,
+        level=given.level or "standard",
+        only=given.only,
+        skip=given.skip,
+        python=given.python or "",
+        container=_request(given) if given.in_container else None,
+        expected=given.expected,
+        gpus=given.measured_gpus,
+        force=given.force,
+        timeout=given.timeout,
+        measure_timeout=given.measure_timeout,
+        baseline=given.baseline,
     )
 
 
-def _request(options: Options) -> Request:
+def _request(given: Options) -> Request:
     from gpudoctor.collect_container import Request
 
     return Request(
-        image=options.image or "",
-        container=options.container or "",
-        engine=options.engine,
-        registry=options.registry,
-        locked=options.locked,
-        force=options.force,
-        gpus=options.gpus or "auto",
-        mode=options.gpu_mode,
-        arguments=options.docker_options,
-        python=options.python or "",
+        image=given.image or "",
+        container=given.container or "",
+        engine=given.engine,
+        registry=given.registry,
+        locked=given.locked,
+        force=given.force,
+        gpus=given.gpus or "auto",
+        mode=given.gpu_mode,
+        arguments=given.docker_options,
+        python=given.python or "",
     )
 
 
-def _deliver(report: Report, shown: sharing.Shared, options: Options) -> None:
+def _deliver(report: Report, shown: sharing.Shared, given: Options) -> None:
     from gpudoctor.cli import output
 
-    text = shown.sweep(rendered(report, shown.snapshot, options))
-    if options.destination:
-        output.write(options.destination, text.encode("utf-8", "replace"))
+    text = shown.sweep(rendered(report, shown.snapshot, given))
+    if given.destination:
+        output.write(given.destination, text.encode("utf-8", "replace"))
     else:
         output.show(text)
 
 
-def rendered(report: Report, taken: Snapshot, options: Options) -> str:
+def rendered(report: Report, taken: Snapshot, given: Options) -> str:
     """The report in the chosen format; the terminal's width and colours only where it goes to one."""
     from gpudoctor.report import formats, terminal
 
-    form = options.form or formats.named(options.destination) or "text"
+    form = given.form or formats.named(given.destination) or "text"
     if form != "text":
         return formats.render(form, report, taken)
-    if options.destination:
-        return terminal.render(report, verbose=options.verbose)
-    return terminal.render(report, *terminal.look(), verbose=options.verbose)
+    if given.destination:
+        return terminal.render(report, verbose=given.verbose)
+    return terminal.render(report, *terminal.look(), verbose=given.verbose)
 
 
 def exit_code(report: Report, fail_on: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpudoctor.cli import sharing
+from gpudoctor.cli import options, sharing
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def options_of(given: dict[str, Any]) -> Options:
 
 
 def indices(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = options.several([text])
     if not parts or not all(part.isdecimal() and part.isascii() for part in parts):
         raise click.UsageError(f"--gpus: {text!r} is no list of GPU numbers such as 0,2.")
     return tuple(dict.fromkeys(map(int, parts)))
@@ -69,59 +69,59 @@ def indices(text: str) -> tuple[int, ...]:
 
 def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """`--only a,b --only c` is a, b, c."""
-    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    found = options.several(values)
     if values and not found:
         raise click.BadParameter("it names no check.")
     return found
 
 
-def forbid_contradictions(options: Options) -> None:
+def forbid_contradictions(given: Options) -> None:
     asking: dict[str, object] = {
-        "--save": options.save,
-        "--python": options.python,
-        "--gpus": options.gpus,
-        "--force": options.force,
-        "--measure-timeout": options.measure_timeout,
-        "--image": options.image,
-        "--container": options.container,
+        "--save": given.save,
+        "--python": given.python,
+        "--gpus": given.gpus,
+        "--force": given.force,
+        "--measure-timeout": given.measure_timeout,
+        "--image": given.image,
+        "--container": given.container,
     }
     for name, value in asking.items():
-        if options.replay and value:
+        if given.replay and value:
             raise click.UsageError(f"--replay reads a snapshot and asks no machine: it goes without {name}.")
-    if options.logs.count("-") > 1:
+    if given.logs.count("-") > 1:
         raise click.UsageError("--log -: standard input can be read once.")
-    for name, value in {"--image": options.image, "--container": options.container}.items():
+    for name, value in {"--image": given.image, "--container": given.container}.items():
         if value == "":
             raise click.UsageError(f"{name} is empty.")
-    if options.image and options.container:
+    if given.image and given.container:
         raise click.UsageError("--image starts a container and --container enters one that runs: give one of them.")
-    _forbid_without_container(options)
-    _ = options.measured_gpus
-    _must_be_files_of_a_format(options)
+    _forbid_without_container(given)
+    _ = given.measured_gpus
+    _must_be_files_of_a_format(given)
 
 
-def _must_be_files_of_a_format(options: Options) -> None:
+def _must_be_files_of_a_format(given: Options) -> None:
     from gpudoctor.report import formats
 
-    if options.destination and options.destination in (options.save, options.replay):
+    if given.destination and given.destination in (given.save, given.replay):
         raise click.UsageError("-o names the file of the snapshot.")
-    if options.destination and formats.is_bundle(options.destination):
-        raise click.UsageError(f"-o {options.destination} would be a bundle: gpudoctor report writes one.")
-    if Path("-") in (options.destination, options.save):
+    if given.destination and formats.is_bundle(given.destination):
+        raise click.UsageError(f"-o {given.destination} would be a bundle: gpudoctor report writes one.")
+    if Path("-") in (given.destination, given.save):
         raise click.UsageError("- is no file: without -o the report goes to standard output.")
-    if not options.form:
-        formats.named(options.destination)
+    if not given.form:
+        formats.named(given.destination)
 
 
-def _forbid_without_container(options: Options) -> None:
+def _forbid_without_container(given: Options) -> None:
     of_image: dict[str, object] = {
-        "--docker-option": options.docker_options,
-        "--gpu-mode": options.gpu_mode != "auto",
-        "--registry": options.registry,
-        "--locked": options.locked,
+        "--docker-option": given.docker_options,
+        "--gpu-mode": given.gpu_mode != "auto",
+        "--registry": given.registry,
+        "--locked": given.locked,
     }
     for name, value in of_image.items():
-        if value and not options.image:
+        if value and not given.image:
             raise click.UsageError(f"{name} is about an image: it goes with --image.")
-    if options.engine and not options.in_container:
+    if given.engine and not given.in_container:
         raise click.UsageError("--engine is about a container: it goes with --image or --container.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, sharing
-from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.cli import COMMANDS, options, sharing
+from gpudoctor.cli.paths import NAME
 
 if TYPE_CHECKING:
     from gpudoctor.model import Report, Snapshot
@@ -30,12 +30,10 @@ Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
 @click.command(help=COMMANDS["diff"], epilog=_EPILOG)
 @click.argument("one", metavar="A", type=NAME)
 @click.argument("other", metavar="B", type=NAME)
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
-)
-@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write it here.")
-@click.option("-v", "--verbose", is_flag=True, help="Show all that differs.")
-@sharing.options
+@options.text_or_json
+@options.output()
+@options.verbose("Show all that differs.")
+@options.sharing
 @click.pass_context
 def command(
     context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion, sharing
-from gpudoctor.cli.paths import PATH
+from gpudoctor.cli import COMMANDS, completion, options, sharing
 
 _EPILOG = """\
 \b
@@ -42,13 +41,11 @@ class _Command(click.Command):
 
 @click.command(cls=_Command, help=COMMANDS["explain"], epilog=_EPILOG)
 @click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completion.anything)
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
-)
-@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write it here.")
-@click.option("--save", metavar="FILE", type=PATH, help="Write what the evidence tells as a snapshot.")
-@click.option("-v", "--verbose", is_flag=True, help="Show all of the evidence.")
-@sharing.options
+@options.text_or_json
+@options.output()
+@options.save("Write what the evidence tells as a snapshot.")
+@options.verbose()
+@options.sharing
 @click.pass_context
 def command(
     context: click.Context,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion
-from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.cli import COMMANDS, completion, options
+from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.spelling import unknown
 
@@ -56,52 +56,43 @@ class Options:
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
 @click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
-@click.option("--python", metavar="PATH", type=NAME, help="Of this interpreter or environment.")
-@click.option("--replay", metavar="FILE", type=PATH, help="Of the machine of a saved snapshot; this one is not touched.")
-@click.option(
-    "--log", "logs", metavar="FILE", type=NAME, multiple=True, help="With what a log or a traceback tells (- is standard input)."
-)
-@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the script here.")
+@options.python("Of this interpreter or environment.")
+@options.replay("Of the machine of a saved snapshot; this one is not touched.")
+@options.logs("With what a log or a traceback tells (- is standard input).")
+@options.output("Write the script here.")
 @click.option("--run", is_flag=True, help="Ask before each step, then run it.")
 @click.option(
     "--journal", metavar="FILE", type=PATH, help="Where --run writes what it did.  [default: in ~/.local/state/gpudoctor]"
 )
-@click.option(
-    "--timeout",
-    metavar="S",
-    type=click.FloatRange(1, 3600),
-    default=20,
-    show_default=True,
-    help="Seconds for all questions together.",
-)
+@options.timeout
 @click.pass_context
 def command(context: click.Context, /, **given: object) -> None:
-    options = Options(**given)  # type: ignore[arg-type]
-    _forbid_contradictions(options)
-    _must_be_known(options.problems)
+    asked = Options(**given)  # type: ignore[arg-type]
+    _forbid_contradictions(asked)
+    _must_be_known(asked.problems)
     from gpudoctor.cli import output
 
-    if options.destination:
-        output.must_be_writable(options.destination)
-    taken = _taken(options)
+    if asked.destination:
+        output.must_be_writable(asked.destination)
+    taken = _taken(asked)
     report = _judged(taken)
-    steps, notes = _steps(options, taken, report)
+    steps, notes = _steps(asked, taken, report)
     if not steps:
         output.show(f"# {_nothing(report)} There is nothing to fix.\n")
-    elif options.run:
-        context.exit(_run(options, steps, notes, report))
+    elif asked.run:
+        context.exit(_run(asked, steps, notes, report))
     else:
-        _print(options, steps, notes, report)
+        _print(asked, steps, notes, report)
 
 
-def _forbid_contradictions(options: Options) -> None:
-    if options.replay and options.python:
+def _forbid_contradictions(asked: Options) -> None:
+    if asked.replay and asked.python:
         raise click.UsageError("--replay reads a snapshot and asks no machine: it goes without --python.")
-    if options.journal and not options.run:
+    if asked.journal and not asked.run:
         raise click.UsageError("--journal goes with --run.")
-    if not options.run:
+    if not asked.run:
         return
-    for name, value in {"--replay": options.replay, "-o": options.destination}.items():
+    for name, value in {"--replay": asked.replay, "-o": asked.destination}.items():
         if value:
             raise click.UsageError(f"--run works on this machine, at a terminal: it goes without {name}.")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
@@ -121,23 +112,23 @@ def _must_be_known(names: tuple[str, ...]) -> None:
             raise UserError(unknown("problem", name, known))
 
 
-def _taken(options: Options) -> Snapshot:
+def _taken(asked: Options) -> Snapshot:
     from gpudoctor import evidence, explaining
     from gpudoctor.files import opening
 
-    told = explaining.gather(options.logs) if options.logs else None
+    told = explaining.gather(asked.logs) if asked.logs else None
     if told and told.snapshot:
         raise UserError("--log takes texts; the machine of a snapshot is given by --replay FILE")
-    taken = opening.taken_in(str(options.replay)) if options.replay else _asked(options)
+    taken = opening.taken_in(str(asked.replay)) if asked.replay else _asked(asked)
     return evidence.added(taken, told) if told else taken
 
 
-def _asked(options: Options) -> Snapshot:
+def _asked(asked: Options) -> Snapshot:
     from gpudoctor.cli import output
     from gpudoctor.examining import Wanted, of_interpreter
 
     with output.progress() as tell:
-        return of_interpreter(Wanted(python=options.python or "", timeout=options.timeout), tell)[0]
+        return of_interpreter(Wanted(python=asked.python or "", timeout=asked.timeout), tell)[0]
 
 
 def _judged(taken: Snapshot) -> Report:
@@ -146,15 +137,15 @@ def _judged(taken: Snapshot) -> Report:
     return doctor.judge_at_its_level(taken)
 
 
-def _steps(options: Options, taken: Snapshot, report: Report) -> tuple[list[Step], list[str]]:
+def _steps(asked: Options, taken: Snapshot, report: Report) -> tuple[list[Step], list[str]]:
     """Of all that was found, or of the problems that were named: those that are not here have their general fixes."""
     from gpudoctor import catalog, fixes
     from gpudoctor.facts import Facts
     from gpudoctor.repair import plan
 
-    wanted = [entry for entry in report.diagnosis if not options.problems or entry.problem in options.problems]
+    wanted = [entry for entry in report.diagnosis if not asked.problems or entry.problem in asked.problems]
     steps = plan.of_report(wanted)
-    absent = [name for name in dict.fromkeys(options.problems) if name not in {entry.problem for entry in wanted}]
+    absent = [name for name in dict.fromkeys(asked.problems) if name not in {entry.problem for entry in wanted}]
     for name in absent:
         problem = catalog.problems()[name][1]
         steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.context(Facts(taken)), {}))
@@ -168,23 +159,23 @@ def _nothing(report: Report) -> str:
     return words.headline(report, on_terminal=True)
 
 
-def _print(options: Options, steps: Sequence[Step], notes: Sequence[str], report: Report) -> None:
+def _print(asked: Options, steps: Sequence[Step], notes: Sequence[str], report: Report) -> None:
     from gpudoctor.cli import output
     from gpudoctor.repair import script
 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
-    if options.destination:
-        output.write(options.destination, text.encode("utf-8", "replace"))
-        click.echo(f"Written: {options.destination}. Read it, then: sh {options.destination}", err=True)
+    if asked.destination:
+        output.write(asked.destination, text.encode("utf-8", "replace"))
+        click.echo(f"Written: {asked.destination}. Read it, then: sh {asked.destination}", err=True)
     else:
         output.show(text)
 
 
-def _run(options: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
+def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
     from gpudoctor.repair import asking
     from gpudoctor.repair.running import Failed, Quit, Runner
 
-    path = options.journal or _default_journal()
+    path = asked.journal or _default_journal()
     with _opened(path) as journal:
         runner = Runner(asking.ask, journal, _busy)
         for note in notes:
@@ -203,7 +194,7 @@ def _run(options: Options, steps: Sequence[Step], notes: Sequence[str], before: 
     _said(runner, path)
     if not _has_run(runner):
         return _compared("Nothing has changed:", before, before, failed, runner.reboots)
-    return _compared("Looked again:", before, _judged(_taken(options)), failed, runner.reboots)
+    return _compared("Looked again:", before, _judged(_taken(asked)), failed, runner.reboots)
 
 
 def _said(runner: object, path: Path) -> None:

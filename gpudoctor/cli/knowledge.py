@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import COMMANDS
+from gpudoctor.cli import COMMANDS, options
 
 _WIDTH = 80
 _DAYS = 10
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(help=COMMANDS["knowledge"])
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.printed_format()
 def command(form: str) -> None:
     from gpudoctor.cli import output
     from gpudoctor.knowledge import version

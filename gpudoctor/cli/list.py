@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import COMMANDS
+from gpudoctor.cli import COMMANDS, options
 
 if TYPE_CHECKING:
     from gpudoctor.model import Check
@@ -21,7 +21,7 @@ _NARROWEST = 40  # columns that the last one must have to stand beside the other
 
 
 @click.command(help=COMMANDS["list"])
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.printed_format()
 def command(form: str) -> None:
     from gpudoctor import catalog
     from gpudoctor.cli import output

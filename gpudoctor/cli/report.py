@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.choices import FORMATS, PROJECTS, Project
-from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.choices import PROJECTS, Project
+from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
@@ -36,19 +36,17 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
 
 @click.command(help=COMMANDS["report"], epilog=_EPILOG)
 @click.argument("file", required=False, metavar="[FILE]", type=NAME)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="What to write.  [default: by the name of -o, else markdown]")
+@options.report_format("markdown")
 @click.option("--for", "project", type=click.Choice(PROJECTS), help="A ticket with the sections that this project asks for.")
 @click.option("--bundle", metavar="FILE.tar.gz", type=PATH, help="Write all formats, the snapshot and the raw evidence here.")
 @click.option("--copy", is_flag=True, help="Put it on the clipboard.")
-@click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help="Write the report here.")
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "standard", "full"]),
-    help="How much is checked, or judged of a snapshot (see gpudoctor check).  "
-    "[default: standard; with FILE, the level it was taken at]",
+@options.output("Write the report here.")
+@options.level(
+    "How much is checked, or judged of a snapshot (see gpudoctor check).  "
+    "[default: standard; with FILE, the level it was taken at]"
 )
-@click.option("--python", metavar="PATH", type=NAME, help="Without FILE: examine this interpreter or environment.")
-@sharing.options
+@options.python("Without FILE: examine this interpreter or environment.")
+@options.sharing
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
     how = sharing.chosen(given)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, container_options
+from gpudoctor.cli import COMMANDS, options
 from gpudoctor.containers.engine import gpus
 from gpudoctor.containers.run import profiles
 
@@ -72,7 +72,7 @@ class Ours:
 
 def _profiles(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """`--for a,b --for c` is a, b, c."""
-    names = [name.strip() for value in values for name in value.split(",") if name.strip()]
+    names = options.several(values)
     for name in names:
         if name not in profiles.PROFILES:
             raise click.BadParameter(f"{name!r} is none of {', '.join(profiles.PROFILES)}.")
@@ -88,13 +88,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 @click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--image",
-    metavar="NAME",
-    required=True,
-    shell_complete=container_options.complete,
-    help="The image: a name of the catalog, or any reference.",
-)
+@options.image("The image: a name of the catalog, or any reference.", required=True)
 @click.option(
     "--gpus",
     metavar="WHICH",
@@ -103,13 +97,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     help="all, none, 0,2 (numbers as nvidia-smi has them), a UUID of a GPU or MIG instance, 0:1 (GPU and MIG instance), "
     "count=2 (any two).  [default: all, on a machine that has any]",
 )
-@click.option(
-    "--gpu-mode",
-    type=click.Choice(gpus.MODES),
-    default="auto",
-    show_default=True,
-    help="How to ask for them. auto: by CDI where Docker knows the devices, else by the runtime nvidia, else by --gpus.",
-)
+@options.gpu_mode("How to ask for them. auto: by CDI where Docker knows the devices, else by the runtime nvidia, else by --gpus.")
 @click.option(
     "--for", "profiles", metavar="WORK,…", multiple=True, callback=_profiles, help="Options for a kind of work; see above."
 )
@@ -153,10 +141,10 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 )
 @click.option("--name", metavar="NAME", default="", help="Name the container.")
 @click.option("--keep", is_flag=True, help="Do not remove the container when it has ended.")
-@container_options.docker_option
-@container_options.engine
-@container_options.registry
-@click.option("--locked", is_flag=True, help="Take the image that gpudoctor.lock names.")
+@options.docker_option
+@options.engine
+@options.registry
+@options.locked("Take the image that gpudoctor.lock names.")
 @click.option("--force", is_flag=True, help="Pull the image although it cannot run here.")
 @click.option("--dry-run", is_flag=True, help="Only print the docker command; pull and start nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the docker command.")
@@ -170,22 +158,22 @@ def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.containers.run.running import Run
 
     ours = Ours(**{field.name: given.pop(field.name) for field in fields(Ours)})
-    options = commands.Options(**given)
+    chosen = commands.Options(**given)
     image = catalog.resolve(ours.image, ours.registry)
     reference = lock.pinned(image, ours.locked)
     engine = engines.find(ours.engine)
     access = gpus.access(engine, ours.gpus, ours.gpu_mode)
     about = _image(engine, image, reference, ours)
-    where = caller.here(engine, profiles.of(options.profiles).devices)
+    where = caller.here(engine, profiles.of(chosen.profiles).devices)
     if ours.dry_run and sys.stdin is not None:  # the output may go to a file, and what is in it then to a terminal
         where = replace(where, has_terminal=sys.stdin.isatty())
-    built = commands.build(engine, reference, about, access, options, where)
+    built = commands.build(engine, reference, about, access, chosen, where)
     if ours.dry_run:
         click.echo(built.shown())
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"no caches are kept: {why}")
-        built = commands.build(engine, reference, about, access, replace(options, cache=False), where)
+        built = commands.build(engine, reference, about, access, replace(chosen, cache=False), where)
     _announce(built, access, ours)
     ended = Run(engine, built, access.mode != "none", _tell).wait()
     context.exit(_finish(engine, access, ended, ours.quiet))

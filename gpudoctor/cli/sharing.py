@@ -1,4 +1,4 @@
-"""What leaves this machine in a file or a pipe is redacted: the options about that, and the doing."""
+"""What leaves this machine in a file or a pipe is redacted."""
 
 from __future__ import annotations
 
@@ -33,45 +33,8 @@ class Shared:
     tokens: Mapping[str, Mapping[str, str]] | None = None
 
 
-def kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """`--keep hostname,paths --keep users` is hostname, paths, users."""
-    found = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
-    if not found:
-        return ()
-    from gpudoctor.redaction.kinds import KEPT_ON_REQUEST
-
-    for name in found:
-        if name == "secrets":
-            raise click.BadParameter("secrets are never kept; --no-redact changes nothing at all.")
-        if name not in KEPT_ON_REQUEST:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(KEPT_ON_REQUEST)}.")
-    return found
-
-
-def options(function: Any) -> Any:
-    """--no-redact, --keep, --redact-word and --same-map; `chosen` takes them out of what a command was given."""
-    for option in (
-        click.option(
-            "--same-map", is_flag=True, help="Redact with the tokens of the last report, so that reports can be compared."
-        ),
-        click.option(
-            "--redact-word", "redact_words", metavar="WORD", multiple=True, help="Redact this word, too. Can be repeated."
-        ),
-        click.option(
-            "--keep",
-            metavar="KIND,…",
-            multiple=True,
-            callback=kinds,
-            help="Leave these as they are: hostname, users, paths, addresses, gpu-uuids …",
-        ),
-        click.option("--no-redact", is_flag=True, help="Write files and pipes as they are, with names, paths and addresses."),
-    ):
-        function = option(function)
-    return function
-
-
 def chosen(given: dict[str, Any]) -> Sharing:
-    """Takes these options out of what a command was given."""
+    """Takes the options.sharing out of what a command was given."""
     how = Sharing(given.pop("no_redact"), given.pop("keep"), given.pop("same_map"), given.pop("redact_words"))
     if how.no_redact and (how.keep or how.same_map or how.words):
         raise click.UsageError("--no-redact changes nothing: it goes without --keep, --redact-word and --same-map.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
@@ -33,10 +33,10 @@ Exit code: 0 all of it is well now, 1 something is not, 2 wrong usage,
 
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
 @click.argument("file", metavar="REPORT", type=NAME)
-@click.option("--python", metavar="PATH", type=NAME, help="Examine this interpreter or environment.")
+@options.python()
 @click.option("--append", metavar="FILE", type=PATH, help="Append before and after to this file, as Markdown.")
-@click.option("-v", "--verbose", is_flag=True, help="Show all of the evidence.")
-@sharing.options
+@options.verbose()
+@options.sharing
 @click.pass_context
 def command(context: click.Context, /, file: str, python: str | None, append: Path | None, verbose: bool, **given: Any) -> None:
     how = sharing.chosen(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpudoctor.cli import container_options, output
+from gpudoctor.cli import options, output
 from gpudoctor.cli.images import COMMANDS
 
 _HELP = f"""{COMMANDS["build"]}
@@ -19,15 +19,15 @@ error; the image's name and id to standard output. What follows -- goes to the e
 
 
 @click.command(help=_HELP)
-@click.argument("name", shell_complete=container_options.complete)
+@options.image_name
 @click.argument("builder_options", nargs=-1, metavar="[-- OPTION…]", type=click.UNPROCESSED)
 @click.option("--tag", metavar="REFERENCE", default="", help="What the image is called.  [default: gpudoctor/NAME:latest]")
 @click.option("--base", metavar="REFERENCE", default="", help="Build on this image.  [default: NVIDIA's, as the recipe has it]")
-@click.option("--locked", is_flag=True, help="Build on the digest of the base in gpudoctor.lock.")
+@options.locked("Build on the digest of the base in gpudoctor.lock.")
 @click.option("--no-cache", is_flag=True, help="Build all of it anew, also where nothing has changed.")
-@click.option("-v", "--verbose", is_flag=True, help="Show all that the builder says.")
-@container_options.engine
-@container_options.registry
+@options.verbose("Show all that the builder says.")
+@options.engine
+@options.registry
 def command(
     name: str,
     builder_options: tuple[str, ...],

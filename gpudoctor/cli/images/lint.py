@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 from gpudoctor.errors import UserError
 
@@ -34,12 +35,8 @@ a file that cannot be read. info never counts.
 
 @click.command(help=COMMANDS["lint"], epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="FILE…")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
-@click.option(
-    "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
-)
+@options.printed_format("For people or programs.")
+@options.fail_on
 @click.option(
     "--kind",
     type=click.Choice(["dockerfile", "compose", "devcontainer"]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import container_options
+from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 from gpudoctor.errors import UserError
 
@@ -29,10 +29,10 @@ by minor-version compatibility. gpudoctor images show NAME says more.
 
 
 @click.command(help=COMMANDS["list"] + " FILTER is a part of a name, a reference or a title. In a pipe: all, a line for each.")
-@click.argument("filter", default="", shell_complete=container_options.complete)
+@click.argument("filter", default="", shell_complete=options.images)
 @click.option("--all", "is_all", is_flag=True, help="Show all, not only the newest.")
-@container_options.registry
-@container_options.form
+@options.registry
+@options.printed_format()
 def command(filter: str, is_all: bool, registry: str, form: str) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import preflight

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import container_options
+from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 from gpudoctor.cli.paths import PATH
 
@@ -24,7 +24,7 @@ the file are looked up again. What has changed is listed; nothing is pulled.
 
 
 @click.command(help=_HELP)
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=container_options.complete)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.images)
 @click.option(
     "--file",
     metavar="FILE",
@@ -33,8 +33,8 @@ the file are looked up again. What has changed is listed; nothing is pulled.
     show_default=True,
     help="The lock file.",
 )
-@container_options.engine
-@container_options.registry
+@options.engine
+@options.registry
 def command(names: tuple[str, ...], file: Path, engine: str | None, registry: str) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import lock as locks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpudoctor.cli import container_options
+from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 
 _HELP = f"""{COMMANDS["pull"]}
@@ -16,11 +16,11 @@ image by its digest, once it is here, to standard output.
 
 
 @click.command(help=_HELP)
-@click.argument("name", shell_complete=container_options.complete)
-@click.option("--locked", is_flag=True, help="Pull the digest in gpudoctor.lock, wherever the tag points today.")
+@options.image_name
+@options.locked("Pull the digest in gpudoctor.lock, wherever the tag points today.")
 @click.option("--force", is_flag=True, help="Pull it although it does not run here, or has too little room.")
-@container_options.engine
-@container_options.registry
+@options.engine
+@options.registry
 def command(name: str, locked: bool, force: bool, engine: str | None, registry: str) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.engine import client as engines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import container_options
+from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ _NAMES = {
 
 
 @click.command(help=COMMANDS["show"] + " NAME is one of the list, or a reference in full.")
-@click.argument("name", shell_complete=container_options.complete)
-@container_options.registry
-@container_options.form
+@options.image_name
+@options.registry
+@options.printed_format()
 def command(name: str, registry: str, form: str) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import about, catalog

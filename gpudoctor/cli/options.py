@@ -1,0 +1,176 @@
+"""The options and arguments that several commands have, each declared once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from gpudoctor.choices import FORMATS, LEVELS
+from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.containers.engine.gpus import MODES
+
+Option = Callable[[Any], Any]
+
+
+def several(text: Sequence[str]) -> tuple[str, ...]:
+    """`a,b` and `c` are a, b, c."""
+    return tuple(name.strip() for value in text for name in value.split(",") if name.strip())
+
+
+# What is examined, and how long.
+
+
+def level(help: str) -> Option:
+    return click.option("--level", type=click.Choice(LEVELS), help=help)
+
+
+def python(help: str = "Examine this interpreter or environment.") -> Option:
+    return click.option("--python", metavar="PATH", type=NAME, help=help)
+
+
+def replay(help: str) -> Option:
+    return click.option("--replay", metavar="FILE", type=PATH, help=help)
+
+
+def logs(help: str) -> Option:
+    return click.option("--log", "logs", metavar="FILE", type=NAME, multiple=True, help=help)
+
+
+timeout = click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(1, 3600),
+    default=20,
+    show_default=True,
+    help="Seconds for all questions together.",
+)
+
+# What comes of it, and where it goes.
+
+
+def report_format(default: str) -> Option:
+    """Of a report. default: where the name of -o says nothing."""
+    help = f"What to write.  [default: by the name of -o, else {default}]"
+    return click.option("--format", "form", type=click.Choice(FORMATS), help=help)
+
+
+text_or_json = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
+)
+
+
+def printed_format(help: str | None = None) -> Option:
+    """Of what is only printed."""
+    return click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help=help)
+
+
+def output(help: str = "Write it here.") -> Option:
+    return click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help=help)
+
+
+def save(help: str) -> Option:
+    return click.option("--save", metavar="FILE", type=PATH, help=help)
+
+
+def verbose(help: str = "Show all of the evidence.") -> Option:
+    return click.option("-v", "--verbose", is_flag=True, help=help)
+
+
+fail_on = click.option(
+    "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
+)
+
+# Containers and images.
+
+
+def images(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Their names, after Tab."""
+    from gpudoctor.containers.images import catalog
+
+    return [CompletionItem(name, help=image.title) for name, image in catalog.images().items() if name.startswith(incomplete)]
+
+
+image_name = click.argument("name", shell_complete=images)
+
+
+def image(help: str, required: bool = False) -> Option:
+    return click.option("--image", metavar="NAME", required=required, shell_complete=images, help=help)
+
+
+engine = click.option(
+    "--engine",
+    type=click.Choice(["docker", "podman"]),
+    help="[default: docker, or podman where only that is installed]",
+)
+registry = click.option(
+    "--registry",
+    metavar="HOST",
+    default="",
+    help="The registry for names, in the place of NVIDIA's and Docker Hub: HOST[:PORT][/FOLDER].  [or: GPUDOCTOR_REGISTRY]",
+)
+
+
+def locked(help: str) -> Option:
+    return click.option("--locked", is_flag=True, help=help)
+
+
+def gpu_mode(help: str) -> Option:
+    return click.option("--gpu-mode", type=click.Choice(MODES), default="auto", show_default=True, help=help)
+
+
+def _words(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--docker-option '--cpus 4'` is --cpus, 4."""
+    try:
+        return tuple(word for value in values for word in shlex.split(value))
+    except ValueError as failure:
+        raise click.BadParameter(f"{failure}.".lower()) from None
+
+
+docker_option = click.option(
+    "--docker-option",
+    "docker_options",
+    metavar="OPTION",
+    multiple=True,
+    callback=_words,
+    help="Any other option of docker run; the last one wins. Can be repeated.",
+)
+
+# What is redacted of what leaves this machine; sharing.chosen takes these out of what a command was given.
+
+
+def _kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    found = several(values)
+    if not found:
+        return ()
+    from gpudoctor.redaction.kinds import KEPT_ON_REQUEST
+
+    for name in found:
+        if name == "secrets":
+            raise click.BadParameter("secrets are never kept; --no-redact changes nothing at all.")
+        if name not in KEPT_ON_REQUEST:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(KEPT_ON_REQUEST)}.")
+    return found
+
+
+_SHARING = (
+    click.option("--no-redact", is_flag=True, help="Write files and pipes as they are, with names, paths and addresses."),
+    click.option(
+        "--keep",
+        metavar="KIND,…",
+        multiple=True,
+        callback=_kinds,
+        help="Leave these as they are: hostname, users, paths, addresses, gpu-uuids …",
+    ),
+    click.option("--redact-word", "redact_words", metavar="WORD", multiple=True, help="Redact this word, too. Can be repeated."),
+    click.option("--same-map", is_flag=True, help="Redact with the tokens of the last report, so that reports can be compared."),
+)
+
+
+def sharing(function: Any) -> Any:
+    for option in reversed(_SHARING):
+        function = option(function)
+    return function
