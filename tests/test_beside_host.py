@@ -115,7 +115,7 @@ def test_what_judges_is_loaded_by_one_thread_at_a_time(monkeypatch: pytest.Monke
         path = "somewhere"
 
         def run(self, job: Any, hear: Callable[[dict[str, Any]], None], meanwhile: Any = None, patience: float = 0) -> int:
-            hear({"question": "any", "reply": {"status": "missing"}})
+            hear({"question": "any", "reply": vars(Reply("missing"))})
             meanwhile()
             return 0
 
