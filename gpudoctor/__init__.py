@@ -41,7 +41,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from gpudoctor.api import check, diff, explain, load
-    from gpudoctor.checkup import Checkup, Compared, Explanation
+    from gpudoctor.checkup import Checkup
     from gpudoctor.errors import UserError, WorkError
     from gpudoctor.model import (
         Action,
@@ -56,10 +56,12 @@ if TYPE_CHECKING:
         Snapshot,
         Status,
     )
+    from gpudoctor.results import Compared, Explanation
 else:
     _ELSEWHERE = {
         **dict.fromkeys(("check", "diff", "explain", "load"), "api"),
-        **dict.fromkeys(("Checkup", "Compared", "Explanation"), "checkup"),
+        "Checkup": "checkup",
+        **dict.fromkeys(("Compared", "Explanation"), "results"),
         **dict.fromkeys(("UserError", "WorkError"), "errors"),
     }
 

@@ -12,16 +12,16 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
-from gpudoctor.checkup import Checkup, Compared, Explanation
+from gpudoctor import checkup
+from gpudoctor.checkup import Checkup
 from gpudoctor.choices import LEVELS, Level
 from gpudoctor.errors import UserError
 from gpudoctor.files import writing
+from gpudoctor.results import Compared, Explanation
 from gpudoctor.spelling import unknown
-
-if TYPE_CHECKING:
-    from gpudoctor.evidence import Evidence
+from gpudoctor.wanted import Wanted
 
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str], None]
@@ -54,16 +54,16 @@ def check(
 
     ^C ends it and leaves nothing behind; what was measured until then is in the file of `save`.
     """
-    from gpudoctor import evidence, examining
+    from gpudoctor import examining
 
     _must_be_a_level(level)
     _must_be_numbers(timeout, measure_timeout, expect_gpus)
-    wanted = examining.Wanted(
+    wanted = Wanted(
         level,
         _each(only),
         _each(skip),
         _interpreter(python),
-        expected={} if expect_gpus is None else {"gpus": expect_gpus},
+        expect_gpus=expect_gpus,
         gpus=_numbers(gpus),
         force=force,
         timeout=timeout,
@@ -71,7 +71,7 @@ def check(
         baseline=None if baseline is None else Path(baseline),
     )
     wanted.checks()
-    told = _evidence(logs)
+    told = examining.evidence_of(_paths(logs), "logs takes texts; a snapshot is opened by gpudoctor.load(path)")
     if save is not None:
         writing.must_be_writable(Path(save))
 
@@ -79,9 +79,7 @@ def check(
         if progress and doing:
             progress(doing)
 
-    taken, cut_off_by = examining.taken(wanted, tell, lambda said: warnings.warn(said, stacklevel=5))
-    taken = evidence.added(taken, told) if told else taken
-    found = Checkup(examining.judged(taken, wanted), taken)
+    found, cut_off_by = examining.examined(wanted, told, tell, lambda said: warnings.warn(said, stacklevel=5))
     if save is not None:
         found.save(save)
     if cut_off_by:
@@ -95,12 +93,9 @@ def load(path: PathLike, level: Level | None = None) -> Checkup:
     A snapshot is judged with what is known today, by the checks of `level`, which is the one at which it was taken unless
     another is given; a report stays as it was written.
     """
-    from gpudoctor.files import opening
-
     if level is not None:
         _must_be_a_level(level)
-    opened = opening.opened(os.fspath(path), level)
-    return Checkup(opened.report, opened.taken)
+    return checkup.load(path, level)
 
 
 def explain(what: PathLike) -> Explanation:
@@ -119,11 +114,12 @@ def explain(what: PathLike) -> Explanation:
     about = tuple(explaining.known((words,)))
     if about:
         return Explanation("\n".join(about) + "\n")
-    taken, report = explaining.judged(explaining.gathered((words,)))
-    if not explaining.explained_anything(report) and not explaining.are_files((words,)):
+    found = explaining.checkup_of((words,))
+    is_known = explaining.explained_anything(found.report)
+    if not is_known and not explaining.are_files((words,)):
         about = tuple(explaining.about_words(words))
-    text = "\n".join(about) + "\n" if about else explained.render(report)
-    return Explanation(text, Checkup(report, taken), bool(about) or explaining.explained_anything(report))
+    text = "\n".join(about) + "\n" if about else explained.render(found.report)
+    return Explanation(text, found, bool(about) or is_known)
 
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
@@ -161,19 +157,11 @@ def _numbers(gpus: int | Iterable[int]) -> tuple[int, ...]:
     return (gpus,) if isinstance(gpus, int) else tuple(gpus)
 
 
-def _evidence(logs: PathLike | Iterable[PathLike]) -> Evidence | None:
-    paths = (logs,) if isinstance(logs, (str, os.PathLike)) else tuple(logs)
-    if not paths:
-        return None
-    from gpudoctor import explaining
-
-    told = explaining.gather(os.fspath(path) for path in paths)
-    if told.snapshot:
-        raise UserError("logs takes texts; a snapshot is opened by gpudoctor.load(path)")
-    return told
+def _paths(logs: PathLike | Iterable[PathLike]) -> list[str]:
+    return [os.fspath(path) for path in ((logs,) if isinstance(logs, (str, os.PathLike)) else logs)]
 
 
-def _interpreter(python: PathLike | None) -> str:
+def _interpreter(python: PathLike | None) -> str | None:
     if python is None and not sys.executable:
         raise UserError("the Python that runs this does not know its own path: name one, python=PATH")
-    return "" if python is None else str(Path(python).expanduser())
+    return None if python is None else str(Path(python).expanduser())

@@ -1,11 +1,10 @@
-"""What the Python API gives: a report with what it was judged from, an explanation, a comparison."""
+"""A checkup of one machine, for the command line and for Python: judged once, redacted where it leaves the machine."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -15,21 +14,51 @@ from gpudoctor.files import writing
 from gpudoctor.model import Coverage, Diagnosis, Measurements, Report, Result, Snapshot, Status
 
 if TYPE_CHECKING:
-    from gpudoctor.comparing import Change, Comparison
     from gpudoctor.model import Opened
+    from gpudoctor.redaction import Redacted
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 
-@dataclass(frozen=True, repr=False)
 class Checkup:
     """The verdict on one machine. snapshot: what was asked and answered; None where only a report was kept.
 
     What is given as text is as the machine said it; what is written to a file is redacted, unless `redact=False`.
     """
 
-    report: Report
-    snapshot: Snapshot | None = None
+    def __init__(
+        self,
+        report: Report | None = None,
+        snapshot: Snapshot | None = None,
+        checks: Collection[str] | None = None,
+        redaction: Redacted | None = None,
+    ) -> None:
+        """report: None until the snapshot is judged. checks: by which; None for those of the level at which it was taken."""
+        self.snapshot = snapshot
+        self.redaction = redaction
+        self._report = report
+        if report and checks is None:
+            checks = [row.id for row in report.checks]
+        self._checks = None if checks is None else frozenset(checks)
+
+    @property
+    def report(self) -> Report:
+        """All of it. A snapshot is judged when this is first read, and then never again.
+
+        What leaves the machine is redacted before it is judged, so that all formats of it are redacted alike. So a machine is
+        judged twice only where both reports are read: the one as it is, and the redacted one.
+        """
+        if self._report is None:
+            self._report = self._judged()
+        return self._report
+
+    def _judged(self) -> Report:
+        from gpudoctor import catalog, doctor
+
+        assert self.snapshot
+        if self._checks is None:
+            return doctor.judge_at_its_level(self.snapshot)
+        return doctor.judge(self.snapshot, {id: check for id, check in catalog.checks().items() if id in self._checks})
 
     @property
     def status(self) -> Status:
@@ -70,7 +99,7 @@ class Checkup:
 
         if form not in FORMATS:
             raise UserError(f"no format is called {form!r}: there are {', '.join(FORMATS)}")
-        return formats.render(form, self.report, self.snapshot)
+        return self.sweep(formats.render(form, self.report, self.snapshot))
 
     def to_json(self) -> str:
         """The JSON report, whose names are a contract."""
@@ -86,12 +115,10 @@ class Checkup:
 
     def ticket(self, project: Project) -> str:
         """Markdown with the sections that this project's form asks for."""
-        from gpudoctor.report import tickets
-
         if project not in PROJECTS:
             raise UserError(f"there is no ticket for {project!r}, only for {', '.join(PROJECTS)}")
         made, attachment = f'report.ticket("{project}")', 'report.write("report.tar.gz")'
-        return tickets.render(project, self.report, self.snapshot, made, attachment)
+        return ticket(self, project, made, attachment)
 
     def write(self, path: PathLike, form: Format | None = None, *, redact: bool = True) -> None:
         """Writes a report in the format of the file's name, or a bundle to a name that ends in .tar.gz."""
@@ -101,43 +128,25 @@ class Checkup:
         chosen = form or formats.of(path)
         if chosen is None and not formats.is_bundle(path):
             raise UserError(f"{path}: no format has such a name; say which, form=…")
-        shared, sweep = self._shared() if redact else (self, str)
-        if chosen is None:
-            from gpudoctor.report import bundle
-
-            writing.write(path, bundle.packed(shared.report, shared.snapshot, sweep))
-        else:
-            writing.write(path, sweep(shared.render(chosen)).encode("utf-8", "replace"))
+        shown = self._leaving() if redact else self
+        writing.write(path, shown.render(chosen).encode("utf-8", "replace") if chosen else bundled(shown))
 
     def save(self, path: PathLike, *, redact: bool = True) -> None:
         """Writes the snapshot, from which this report can be made again."""
-        from gpudoctor.files import snapshot
-
         if self.snapshot is None:
             raise UserError("only a report was kept here: there is no snapshot to save")
-        taken = self.redacted().snapshot if redact else self.snapshot
-        assert taken
-        writing.write(Path(path), snapshot.dump(taken))
+        writing.write(Path(path), saved(self._leaving() if redact else self))
 
     def redacted(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
         """The same verdict without names, addresses and ids. keep: kinds of them that stay. words: more that must go."""
-        return self._shared(keep, words)[0]
+        return self._leaving(keep, words)
 
-    def _shared(self, keep: Collection[str] = (), words: Collection[str] = ()) -> tuple[Checkup, Callable[[str], str]]:
-        """Redacted before it is judged; and what a rendered text goes through once more."""
-        from gpudoctor import catalog, doctor, redaction
-        from gpudoctor.files import opening
-        from gpudoctor.redaction import remembering
+    def _leaving(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
+        return redacted(self, keep, words, warn=lambda said: warnings.warn(said, stacklevel=5))
 
-        taken = self.snapshot or opening.as_answers(self.report)
-        done = redaction.redacted(taken, keep, words)
-        if failure := remembering.remember(taken.taken, done):
-            warnings.warn(failure, stacklevel=3)
-        if self.snapshot is None:
-            return Checkup(opening.of_answers(done.snapshot)), done.sweep
-        ran = {result.id for result in self.report.checks}
-        report = doctor.judge(done.snapshot, {id: check for id, check in catalog.checks().items() if id in ran})
-        return Checkup(report, done.snapshot), done.sweep
+    def sweep(self, text: str) -> str:
+        """A text that was made of this one: a redacted one is looked through once more."""
+        return self.redaction.sweep(text) if self.redaction else text
 
     def opened(self, name: str) -> Opened:
         """As a file of that name would be."""
@@ -145,11 +154,14 @@ class Checkup:
 
         return Opened(name, self.report, self.snapshot)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkup) and (self.report, self.snapshot) == (other.report, other.snapshot)
+
     def __str__(self) -> str:
         return self.render("text")
 
     def __repr__(self) -> str:
-        return f"<gpudoctor.Checkup: {_short(self.report)}>"
+        return f"<gpudoctor.Checkup: {in_short(self.report)}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
@@ -160,79 +172,62 @@ class Checkup:
         return notebook.render(self.report)
 
 
-@dataclass(frozen=True, repr=False)
-class Explanation:
-    """What an id, a code, a message or a log means. checkup: what the text proves, and what is wrong by it; None for an id.
+def load(path: PathLike, level: str | None = None) -> Checkup:
+    """What gpudoctor wrote: a report as it is, a snapshot to be judged, by the checks of `level` if one is given."""
+    from gpudoctor.files import opening
 
-    is_known: False where nothing in it is known.
+    found = opening.read(os.fspath(path))
+    return Checkup(found) if isinstance(found, Report) else Checkup(snapshot=opening.at(found, level))
+
+
+def redacted(
+    whole: Checkup,
+    keep: Collection[str] = (),
+    words: Collection[str] = (),
+    tokens: Mapping[str, Mapping[str, str]] | None = None,
+    beside: str = "",
+    *,
+    warn: Callable[[str], None],
+) -> Checkup:
+    """As it may leave this machine, whose private map keeps what its tokens stand for; warn: is told where that is not so.
+
+    tokens: of an earlier report, to be used again. beside: what is shown with it, and was redacted before.
     """
+    from gpudoctor import redaction
+    from gpudoctor.files import opening
+    from gpudoctor.redaction import remembering
 
-    text: str
-    checkup: Checkup | None = None
-    is_known: bool = True
-
-    @property
-    def diagnosis(self) -> tuple[Diagnosis, ...]:
-        return self.checkup.diagnosis if self.checkup else ()
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        first = self.text.strip().partition("\n")[0]
-        return f"<gpudoctor.Explanation: {_short(self.checkup.report) if self.diagnosis and self.checkup else first}>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(self.text)
-
-    def _repr_html_(self) -> str:
-        from gpudoctor.report import notebook
-
-        return notebook.problems(self.checkup.report) if self.diagnosis and self.checkup else notebook.text(self.text)
+    taken = whole.snapshot or opening.as_answers(whole.report)
+    done = redaction.redacted(taken, keep, words, tokens, beside)
+    if failure := remembering.remember(taken.taken, done):
+        warn(failure)
+    if whole.snapshot is None:
+        return Checkup(opening.of_answers(done.snapshot), redaction=done)
+    return Checkup(snapshot=done.snapshot, checks=whole._checks, redaction=done)
 
 
-@dataclass(frozen=True, repr=False)
-class Compared:
-    """Two machines, or one on two days."""
+def saved(found: Checkup) -> bytes:
+    """The snapshot as a file."""
+    from gpudoctor.files import snapshot
 
-    one: Opened
-    other: Opened
-    comparison: Comparison
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing differs that tells anything."""
-        return self.comparison.is_same
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """What differs, the likeliest to explain the worse verdict first."""
-        return self.comparison.changes
-
-    def to_json(self) -> str:
-        from gpudoctor.report import compared
-
-        return compared.as_json(self.one, self.other, self.comparison)
-
-    def __str__(self) -> str:
-        from gpudoctor.report import compared
-
-        return compared.render(self.one, self.other, self.comparison)
-
-    def __repr__(self) -> str:
-        said = "nothing differs" if self.is_same else f"{len(self.changes)} differences"
-        return f"<gpudoctor.Compared: {said}>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        from gpudoctor.report import notebook
-
-        return notebook.text(str(self))
+    assert found.snapshot
+    return snapshot.dump(found.snapshot)
 
 
-def _short(report: Report) -> str:
+def bundled(found: Checkup) -> bytes:
+    from gpudoctor.report import bundle
+
+    return bundle.packed(found.report, found.snapshot, found.sweep)
+
+
+def ticket(found: Checkup, project: Project, made: str, attachment: str) -> str:
+    """made: the command that gives it. attachment: the one that makes a bundle."""
+    from gpudoctor.report import tickets
+
+    return found.sweep(tickets.render(project, found.report, found.snapshot, made, attachment))
+
+
+def in_short(report: Report) -> str:
     """`fail, driver-library-version-mismatch and 2 more; 30 of 72 applicable checks ran`."""
     from gpudoctor.report import words
 

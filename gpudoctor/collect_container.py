@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from gpudoctor.collect import Progress, collect
@@ -24,6 +24,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.interpreter import Target, this_interpreter
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
+from gpudoctor.wanted import Request, Wanted
 from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
 START, NOT_ASKED = "container-start", "host-not-asked"
@@ -33,51 +34,36 @@ LENT = Reply("missing", None, "the image has no Python; the one that was asked i
 Examined = tuple[Snapshot, "Target | None"]
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to look into: an image or a container, by which engine, with which GPUs and further options of the engine."""
-
-    image: str = ""
-    container: str = ""
-    engine: str | None = None
-    registry: str = ""
-    locked: bool = False
-    force: bool = False
-    gpus: str = "auto"
-    mode: str = "auto"
-    arguments: tuple[str, ...] = ()
-    python: str = ""
-
-
 def _asked(request: Request) -> tuple[str, ...]:
     """By which the same image is started in the same way."""
-    named = (("--engine", request.engine), ("--gpus", request.gpus), ("--gpu-mode", request.mode))
+    named = (("--engine", request.engine), ("--gpus", request.gpus), ("--gpu-mode", request.gpu_mode))
     chosen = [word for name, value in named if value not in (None, "auto") for word in (name, str(value))]
-    return (*chosen, *(word for option in request.arguments for word in ("--docker-option", option)))
+    return (*chosen, *(word for option in request.docker_options for word in ("--docker-option", option)))
 
 
 @contextlib.contextmanager
-def examined(request: Request, seconds: float, expected: Mapping[str, int], tell: Progress) -> Iterator[Examined]:
+def examined(wanted: Wanted, request: Request, tell: Progress) -> Iterator[Examined]:
     """The snapshot of a container with its host's replies, and the container as a target as long as this lasts.
 
     Where the container does not start, the snapshot is the host's, with what the engine said, and there is no target.
     """
-    if re.search(r'["\\\n]', request.python):
-        raise UserError(f"--python {request.python!r} is no path of a Python")
+    python = wanted.python or ""
+    if re.search(r'["\\\n]', python):
+        raise UserError(f"--python {python!r} is no path of a Python")
     engine = find(request.engine)
-    come_in = _image(engine, request) if request.image else _container(engine, request)
+    come_in = _image(engine, request, python, wanted.force) if request.image else _container(engine, request, python)
     with ExitStack() as stack:
-        host = HostSide(seconds if engine.is_local else 0)
+        host = HostSide(wanted.timeout if engine.is_local else 0)
         try:
             tell((engine.program,))
             inside, started, container = come_in(stack)
         except DidNotStart as failure:
-            yield host.instead_of(failure.started, expected), None
+            yield host.instead_of(failure.started, wanted.expected), None
             return
-        if request.python and not inside.python:
-            raise UserError(f"{request.python} is no Python of 3.8 or newer in {inside.path}")
-        replies = _replies(engine, inside, container, seconds, tell)
-        taken = _snapshot({**replies, START: started.reply()}, expected)
+        if python and not inside.python:
+            raise UserError(f"{python} is no Python of 3.8 or newer in {inside.path}")
+        replies = _replies(engine, inside, container, wanted.timeout, tell)
+        taken = _snapshot({**replies, START: started.reply()}, wanted.expected)
         yield host.added_to(taken), inside if inside.python else None
 
 
@@ -116,12 +102,12 @@ class HostSide:
 ComeIn = Callable[[ExitStack], "tuple[Inside, Started, str]"]
 
 
-def _image(engine: Engine, request: Request) -> ComeIn:
+def _image(engine: Engine, request: Request, python: str, force: bool) -> ComeIn:
     """Pulled if it is not there; started as `gpudoctor run` would start it, without this machine's files."""
-    image = catalog.resolve(request.image, request.registry)
+    image = catalog.resolve(request.image or "", request.registry)
     reference = lock.pinned(image, request.locked)
-    about = pulling.ensure(engine, image, reference, force=request.force)
-    access = gpus.access(engine, request.gpus, request.mode)
+    about = pulling.ensure(engine, image, reference, force=force)
+    access = gpus.access(engine, request.gpus, request.gpu_mode)
     started = Started(
         engine="podman" if engine.is_podman else "docker",
         version=engine.version,
@@ -132,20 +118,20 @@ def _image(engine: Engine, request: Request) -> ComeIn:
         asked=_asked(request),
     )
     optional = command.ulimits(engine)
-    options = (*access.arguments, *command.shared_memory(engine), *request.arguments)
+    options = (*access.arguments, *command.shared_memory(engine), *request.docker_options)
 
     def come_in(stack: ExitStack) -> tuple[Inside, Started, str]:
         cidfile = stack.enter_context(guard(engine))
         entrypoint = tuple((about.get("Config") or {}).get("Entrypoint") or ())
-        inside, how = StartPlan(engine, started, entrypoint, options, optional, request.python).start(stack, cidfile)
+        inside, how = StartPlan(engine, started, entrypoint, options, optional, python).start(stack, cidfile)
         return inside, how, read(cidfile)
 
     return come_in
 
 
-def _container(engine: Engine, request: Request) -> ComeIn:
-    about = engine.container(request.container)
-    return lambda stack: (*enter(stack, engine, about, request.python), "")
+def _container(engine: Engine, request: Request, python: str) -> ComeIn:
+    about = engine.container(request.container or "")
+    return lambda stack: (*enter(stack, engine, about, python), "")
 
 
 def _replies(engine: Engine, inside: Inside, container: str, seconds: float, tell: Progress) -> dict[str, Reply]:

@@ -1,74 +1,46 @@
-"""A check from the first question to the verdict: a machine is asked, then measured, and what came of it is judged."""
+"""A check from the first question to what is judged: a machine is asked, then measured; or a snapshot takes its place."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpudoctor.checkup import Checkup
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
-    from gpudoctor.collect_container import Request
     from gpudoctor.doctor import Checks
+    from gpudoctor.evidence import Evidence
     from gpudoctor.interpreter import Target
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Snapshot
+    from gpudoctor.wanted import Wanted
 
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is examined, and how. python: "" is the one that runs this. container: to look into. gpus: to measure; () is all."""
-
-    level: str = "standard"
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    python: str = ""
-    container: Request | None = None
-    expected: Mapping[str, int] = field(default_factory=dict)
-    gpus: tuple[int, ...] = ()
-    force: bool = False
-    timeout: float = 20
-    measure_timeout: float | None = None
-    baseline: Path | None = None
-
-    def checks(self, level: str = "") -> Checks:
-        """UserError for a name that is none."""
-        from gpudoctor import catalog, doctor
-
-        return doctor.select(catalog.checks(), level or self.level, self.only, self.skip)
-
-
-def taken(wanted: Wanted, tell: Tell, warn: Tell) -> tuple[Snapshot, int]:
-    """Asked and measured, and the signal (0: none) that cut the measuring off. tell: what is being done, "" for nothing."""
+def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> tuple[Checkup, int]:
+    """A machine, and the signal (0: none) that cut the measuring off. told: what logs say beside it. tell: what is being done, ""
+    for nothing."""
     baseline = _baseline(wanted.baseline, warn)
     with _asked(wanted, tell) as (answers, where):
         from gpudoctor import doctor  # what judges is loaded while the machine answers
 
         checks = wanted.checks()
         answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks))
-        return _measured(answers, checks, wanted, where, tell) if where else (answers, 0)
+        answers, cut_off_by = _measured(answers, checks, wanted, where, tell) if where else (answers, 0)
+    return _checkup(answers, told, wanted), cut_off_by
 
 
-def judged(answers: Snapshot, wanted: Wanted) -> Report:
-    from gpudoctor import doctor
+def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
+    """The machine of a saved snapshot, with what is expected of it now; no machine is asked."""
+    from gpudoctor.files import baseline, opening
 
-    return doctor.judge(answers, wanted.checks(doctor.level_of(answers)))
-
-
-@contextlib.contextmanager
-def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None]]:
-    """What the target answered, and the target as long as it can be measured; None where it cannot."""
-    if not wanted.container:
-        yield of_interpreter(wanted, tell)
-        return
-    from gpudoctor import collect_container
-
-    with collect_container.examined(wanted.container, wanted.timeout, wanted.expected, _asking(tell)) as found:
-        yield found
+    answers = opening.at(opening.taken_in(str(file)), wanted.level)
+    saved = baseline.load(wanted.baseline) if wanted.baseline else answers.baseline
+    return _checkup(replace(answers, expected={**answers.expected, **wanted.expected}, baseline=saved), told, wanted)
 
 
 def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
@@ -78,6 +50,36 @@ def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
 
     where = interpreter.Interpreter(wanted.python) if wanted.python else interpreter.this_interpreter()
     return collect(where, wanted.timeout, wanted.expected, _asking(tell)), where
+
+
+def evidence_of(logs: Iterable[str], refusal: str) -> Evidence | None:
+    """What texts tell that are judged beside a machine; None without any. UserError, with `refusal` for a snapshot among them."""
+    from gpudoctor import explaining
+
+    paths = tuple(logs)
+    told = explaining.gather(paths) if paths else None
+    if told and told.snapshot:
+        raise UserError(refusal)
+    return told
+
+
+def _checkup(answers: Snapshot, told: Evidence | None, wanted: Wanted) -> Checkup:
+    from gpudoctor import doctor, evidence
+
+    answers = evidence.added(answers, told) if told else answers
+    return Checkup(snapshot=answers, checks=wanted.checks(doctor.level_of(answers)))
+
+
+@contextlib.contextmanager
+def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None]]:
+    """What the target answered, and the target as long as it can be measured; None where it cannot."""
+    if not wanted.inside:
+        yield of_interpreter(wanted, tell)
+        return
+    from gpudoctor import collect_container
+
+    with collect_container.examined(wanted, wanted.inside, _asking(tell)) as found:
+        yield found
 
 
 def _asking(tell: Tell) -> Callable[[tuple[str, ...]], None]:
@@ -94,8 +96,9 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
     def measuring(running: tuple[str, ...], left: float) -> None:
         tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
 
-    seconds = wanted.measure_timeout or measure.SECONDS.get(wanted.level, measure.SECONDS["standard"])
-    measured, cut_off_by = measure.measure(where, planned, wanted.level, seconds, measuring)
+    level = wanted.level or "standard"
+    seconds = wanted.measure_timeout or measure.SECONDS.get(level, measure.SECONDS["standard"])
+    measured, cut_off_by = measure.measure(where, planned, level, seconds, measuring)
     return replace(answers, measured=measured), cut_off_by
 
 

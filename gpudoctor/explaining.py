@@ -12,8 +12,9 @@ from gpudoctor.errors import UserError
 from gpudoctor.spelling import unknown
 
 if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
     from gpudoctor.evidence import Evidence
-    from gpudoctor.model import Check, Report, Snapshot
+    from gpudoctor.model import Check, Report
 
 
 def explained_anything(report: Report) -> bool:
@@ -136,15 +137,9 @@ def gather(paths: Iterable[str]) -> Evidence:
     return found
 
 
-def judged(found: Evidence) -> tuple[Snapshot, Report]:
-    """What the evidence proves, and the verdict on it."""
+def checkup_of(what: Sequence[str]) -> Checkup:
+    """The machine as far as files or a pasted text prove anything of it."""
     from gpudoctor import evidence
+    from gpudoctor.checkup import Checkup
 
-    taken = evidence.snapshot_of(found)
-    return taken, verdict(taken)
-
-
-def verdict(taken: Snapshot) -> Report:
-    from gpudoctor import doctor
-
-    return doctor.judge_at_its_level(taken)
+    return Checkup(snapshot=evidence.snapshot_of(gathered(what)))

@@ -27,9 +27,9 @@ import gpudoctor
 from gpudoctor import catalog, collect, doctor, measure, planning
 from gpudoctor.checkup import Checkup
 from gpudoctor.choices import FORMATS, PROJECTS
-from gpudoctor.cli import sharing
 from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot, Status
+from gpudoctor.redaction import remembering
 from gpudoctor.report import formats, tickets
 
 MACHINE = "driver-library-version-mismatch"
@@ -291,7 +291,7 @@ def test_what_is_written_is_redacted_and_opens_again(name: str, tmp_path: Path) 
     taken = report.snapshot
     assert taken
     private = {question: _renamed(reply, "/home/user", "/home/zaphod") for question, reply in taken.replies.items()}
-    report = replace(report, snapshot=replace(taken, replies=private))
+    report = Checkup(report.report, replace(taken, replies=private))
     path = tmp_path / name
     if name == "machine.json":
         report.save(path)
@@ -326,7 +326,8 @@ def test_what_tokens_stand_for_is_kept_for_the_command_line(tmp_path: Path, monk
     found.write(tmp_path / "report.json")
     redacted = json.loads((tmp_path / "report.json").read_text())["target"]
     assert redacted["python"] == "/home/user-1/venv/bin/python3"
-    assert sharing.recognised(redacted["python"], redacted["taken"]) == found.target["python"] == "/home/user/venv/bin/python3"
+    assert found.target["python"] == "/home/user/venv/bin/python3"
+    assert remembering.recognised(redacted["python"], redacted["taken"]) == found.target["python"]
 
 
 def test_a_map_that_cannot_be_written_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

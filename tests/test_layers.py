@@ -20,9 +20,9 @@ FLOORS = (
     "judging fixes",
     "checks catalog planning coverage roots doctor",
     "redaction lint source programs protocol interpreter quoting containers",
-    "collect collect_container measure evidence files",
+    "wanted collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
-    "examining explaining checkup",
+    "examining explaining checkup results",
     "api cli",
     "__init__ __main__",
 )

@@ -13,7 +13,7 @@ from stand_in import run
 from test_judging import memory, taken
 
 from gpudoctor import catalog, doctor, measure, planning
-from gpudoctor.cli import sharing
+from gpudoctor.checkup import Checkup, saved
 from gpudoctor.errors import UserError
 from gpudoctor.files import baseline, snapshot
 from gpudoctor.model import Reply, Snapshot
@@ -161,8 +161,7 @@ def test_baseline_saved_shown_and_compared(tmp_path: Path, monkeypatch: pytest.M
 def test_a_baseline_of_a_redacted_snapshot_is_of_the_real_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     uuid = "GPU-5e1f3a20-4a71-4c2e-9b1f-7d2a91c04f10"
-    leaving = sharing.shared(taken(memory(), replies={"nvml:gpu0": {"UUID": uuid}}), sharing.Sharing())
-    data = snapshot.dump(leaving.snapshot)
+    data = saved(Checkup(snapshot=taken(memory(), replies={"nvml:gpu0": {"UUID": uuid}})).redacted())
     assert uuid.encode() not in data
     (tmp_path / "redacted.json").write_bytes(data)
     assert run("baseline", "save", str(tmp_path / "redacted.json")).exit_code == 0

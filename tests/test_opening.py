@@ -14,6 +14,7 @@ from stand_in import environment, run
 from test_report import REPORT
 
 import gpudoctor
+from gpudoctor.checkup import load
 from gpudoctor.errors import UserError
 from gpudoctor.files import opening, snapshot
 from gpudoctor.model import Status
@@ -26,15 +27,15 @@ SMALL = b'{"schema": "gpudoctor.snapshot/1", "version": "1", "taken": "%b", "rep
 
 def test_the_first_report_ever_still_opens() -> None:
     """Of the first version, before there were figures, hosts of containers, evidence and ways back."""
-    first = opening.opened(str(REPORTS / "first.json"))
+    first = load(REPORTS / "first.json")
     assert first.report.status is Status.FAIL
-    assert first.taken is None
+    assert first.snapshot is None
     assert formats.render("junit", first.report)
 
 
 def test_a_report_is_itself_again(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(formats.render("json", REPORT))
-    again = opening.opened(str(tmp_path / "report.json"))
+    again = load(tmp_path / "report.json")
     assert formats.render("json", again.report) == formats.render("json", REPORT)
 
 
@@ -42,8 +43,8 @@ def test_a_report_is_itself_again(tmp_path: Path) -> None:
 def test_a_snapshot_is_judged(tmp_path: Path, packed: bool) -> None:
     file = tmp_path / "machine"
     file.write_bytes(gzip.compress(SNAPSHOT.read_bytes()) if packed else SNAPSHOT.read_bytes())
-    opened = opening.opened(str(file))
-    assert opened.taken == opening.taken_in(str(SNAPSHOT))
+    opened = load(file)
+    assert opened.snapshot == opening.taken_in(str(SNAPSHOT))
     assert "no-nvidia-gpu" in {entry.problem for entry in opened.report.diagnosis}
 
 
@@ -151,7 +152,7 @@ def test_a_report_that_somebody_changed_is_refused(tmp_path: Path, place: str, v
     {"taken": plain["target"], "status": plain}.get(place, plain["diagnosis"][0])[place] = value
     (tmp_path / "report.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match=words) as failure:
-        opening.opened(str(tmp_path / "report.json"))
+        load(tmp_path / "report.json")
     assert str(failure.value).isprintable()
 
 
@@ -163,7 +164,7 @@ def test_a_report_commands_no_terminal_and_calls_nobody(tmp_path: Path, form: st
     plain["diagnosis"][0]["title"] = evil
     plain["diagnosis"][0]["fixes"][0]["needs"] = [evil]
     (tmp_path / "report.json").write_text(json.dumps(plain))
-    rendered = formats.render(form, opening.opened(str(tmp_path / "report.json")).report, None)
+    rendered = formats.render(form, load(tmp_path / "report.json").report, None)
     assert not {"\x1b", "\x07", "\u202e"} & {*rendered}
     if form == "markdown":
         assert [evil for evil in ("@all", "#1", "GH-1", " &commat", " &#64", "7e<b>") if evil in rendered] == []
@@ -200,10 +201,10 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_the_name_of_the_file_says_the_format(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     assert run("report", str(SNAPSHOT), "-o", str(file)).exit_code == 0
-    opened = opening.opened(str(SNAPSHOT))
+    opened = load(SNAPSHOT)
     form = formats.of(file)
     assert form
-    assert file.read_text() == formats.render(form, opened.report, opened.taken)
+    assert file.read_text() == formats.render(form, opened.report, opened.snapshot)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_a_report_whose_facts_somebody_changed_is_refused(tmp_path: Path, facts:
     plain["facts"] |= facts
     (tmp_path / "report.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match="is a broken gpudoctor report"):
-        opening.opened(str(tmp_path / "report.json"))
+        load(tmp_path / "report.json")
 
 
 def test_replay_takes_a_report_for_what_it_is(tmp_path: Path) -> None:

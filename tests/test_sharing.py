@@ -18,7 +18,7 @@ from gpudoctor import redaction
 from gpudoctor.cli import sharing
 from gpudoctor.files import snapshot
 from gpudoctor.model import Reply
-from gpudoctor.redaction import private_map
+from gpudoctor.redaction import private_map, remembering
 
 USER, HOST = "zorvik", "qbel-n7"
 PROMPT = f"{USER}@{HOST}:~$ nvidia-smi\nNVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n"
@@ -221,6 +221,6 @@ def test_tokens_of_a_report_that_was_redacted_here_are_recognised(state: Path) -
         private_map.Map(schema=private_map.SCHEMA, reports={"now": {"gpu": {"00000001-0000-4000-8000-000000000001": "5e1f"}}}),
     )
     token = "GPU-00000001-0000-4000-8000-000000000001"
-    assert sharing.recognised(token, "now") == "GPU-5e1f"
-    assert sharing.recognised(token, "then") == token
-    assert sharing.recognised("GPU-77", "now") == "GPU-77"
+    assert remembering.recognised(token, "now") == "GPU-5e1f"
+    assert remembering.recognised(token, "then") == token
+    assert remembering.recognised("GPU-77", "now") == "GPU-77"

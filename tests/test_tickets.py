@@ -16,6 +16,7 @@ from test_formats import HOSTILE
 from test_report import REPORT
 
 from gpudoctor import doctor, quoting
+from gpudoctor.checkup import Checkup
 from gpudoctor.choices import PROJECTS, Project
 from gpudoctor.cli import check
 from gpudoctor.files import opening, snapshot
@@ -188,7 +189,7 @@ def test_what_is_left_out_is_in_the_bundle_that_the_ticket_names(words: list[str
 
 
 def test_a_bundle_of_this_machine_holds_what_every_project_wants_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(check, "checked", lambda words: (REPORT, TAKEN, 0))
+    monkeypatch.setattr(check, "examined", lambda wanted: (Checkup(snapshot=TAKEN), 0))
     monkeypatch.setattr(quoting, "commands", lambda python: {name: ("echo", f"{name} says") for name in quoting.COMMANDS})
     assert run("report", "--bundle", str(tmp_path / "b.tar.gz")).exit_code == 0
     taken = opening.taken_in(str(tmp_path / "b.tar.gz"))

@@ -14,6 +14,7 @@ import pytest
 from stand_in import run
 from test_report import HEALTHY, REPORT
 
+from gpudoctor.checkup import Checkup
 from gpudoctor.cli import check
 from gpudoctor.model import Report, Result, Skip, Snapshot, Status
 from gpudoctor.redaction import private_map
@@ -37,11 +38,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path | R
     (tmp_path / "before.json").write_text(formats.render("json", BEFORE))
     state: dict[str, Path | Report | list[str]] = {"file": tmp_path / "before.json", "now": HEALTHY}
 
-    def checked(words: list[str]) -> tuple[Report, Snapshot, int]:
+    def checked(words: list[str]) -> tuple[Checkup, int]:
         state["words"] = words
         now = state["now"]
         assert isinstance(now, Report)
-        return now, Snapshot("gpudoctor.snapshot/1", "0", "2026-11-21T03:00:00Z", {}), 0
+        return Checkup(now, Snapshot("gpudoctor.snapshot/1", "0", "2026-11-21T03:00:00Z", {})), 0
 
     monkeypatch.setattr(check, "checked", checked)
     return state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpudoctor.cli import COMMANDS, sharing
+from gpudoctor.cli import COMMANDS
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError
 
@@ -28,20 +28,21 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     SNAPSHOT is a file of `gpudoctor check --save`, taken when all was well. Later runs of `gpudoctor check` on this machine
     are compared with it, GPU by GPU. GPUs that are not in it keep what they had.
     """
-    from gpudoctor import catalog, doctor
+    from gpudoctor import catalog
+    from gpudoctor.checkup import Checkup
     from gpudoctor.cli import output
     from gpudoctor.files import baseline, opening
+    from gpudoctor.redaction import remembering
 
     taken = opening.taken_in(str(snapshot))
-    checks = doctor.select(catalog.checks(), "full")
-    report = doctor.judge(taken, checks)
-    measured = {id for id, check in checks.items() if check.workloads}
+    report = Checkup(snapshot=opening.at(taken, "full")).report
+    measured = {id for id, check in catalog.checks().items() if check.workloads}
     sick = sorted({entry.problem for entry in report.diagnosis if measured & {entry.check, *entry.explains}})
     if sick and not force:
         raise UserError(f"this run found something wrong: {', '.join(sick)}; --force saves it all the same")
     path = file or baseline.default_path()
     new = baseline.of(taken, report)
-    new = baseline.of_gpus(new, lambda uuid: sharing.recognised(uuid, taken.taken))
+    new = baseline.of_gpus(new, lambda uuid: remembering.recognised(uuid, taken.taken))
     if file is None:
         output.make_folder(path.parent)
     output.must_be_writable(path)

@@ -1,24 +1,23 @@
-"""`gpudoctor check`: collect or replay, judge, render, exit code."""
+"""`gpudoctor check`: what was asked for becomes a checkup, which is written; exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor import examining
 from gpudoctor.cli import COMMANDS, completion, options, sharing
-from gpudoctor.cli.check_options import Options, forbid_contradictions, names, options_of
+from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
 from gpudoctor.cli.paths import PATH
-from gpudoctor.errors import UserError
-from gpudoctor.examining import Wanted
 
 if TYPE_CHECKING:
-    from gpudoctor.collect_container import Request
+    from gpudoctor.checkup import Checkup
+    from gpudoctor.choices import Format
     from gpudoctor.evidence import Evidence
-    from gpudoctor.model import Report, Snapshot
+    from gpudoctor.model import Report
+    from gpudoctor.wanted import Wanted
 
 _EPILOG = """\
 \b
@@ -86,124 +85,66 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
 @options.verbose("Show every check and all of the evidence.")
 @options.sharing
 @click.pass_context
-def command(context: click.Context, /, **given: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    form: Format | None,
+    destination: Path | None,
+    save: Path | None,
+    replay: Path | None,
+    logs: tuple[str, ...],
+    fail_on: str,
+    verbose: bool,
+    **given: Any,
+) -> None:
+    from gpudoctor import checkup, examining
     from gpudoctor.cli import output
-    from gpudoctor.files import snapshot
 
-    asked_for = options_of(given)
-    forbid_contradictions(asked_for)
-    wanted = _wanted(asked_for)
-    if asked_for.only or asked_for.skip:  # a misspelt name is said before the machine is asked
+    how = sharing.chosen(given)
+    forbid_contradictions(context.params)
+    wanted = wanted_of(given)
+    if wanted.only or wanted.skip:  # a misspelt name is said before the machine is asked
         wanted.checks()
-    for path in filter(None, (asked_for.destination, asked_for.save)):
+    for path in filter(None, (destination, save)):
         output.must_be_writable(path)
-    told = _evidence(asked_for)
-    taken, cut_off_by = (_replayed(asked_for), 0) if asked_for.replay else asked(wanted)
-    if told:
-        from gpudoctor import evidence
-
-        taken = evidence.added(taken, told)
-    to_terminal = sharing.goes_to_terminal(asked_for.destination)
-    leaving = sharing.shared(taken, asked_for.sharing, to_terminal=to_terminal and not asked_for.save)
-    if asked_for.save:
-        output.write(asked_for.save, snapshot.dump(leaving.snapshot))
-    shown = sharing.as_it_is(taken) if to_terminal else leaving
-    report = examining.judged(shown.snapshot, wanted)
-    _deliver(report, shown, asked_for)
+    told = examining.evidence_of(logs, "--log takes texts; a snapshot is judged with --replay FILE")
+    found, cut_off_by = (examining.replayed(replay, wanted, told), 0) if replay else examined(wanted, told)
+    to_terminal = sharing.goes_to_terminal(destination)
+    leaving = sharing.leaving(found, how, to_terminal and not save)
+    if save:
+        output.write(save, checkup.saved(leaving))
+    shown = found if to_terminal else leaving
+    output.deliver(_rendered(shown, form, destination, verbose), destination)
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
-    context.exit(128 + cut_off_by if cut_off_by else exit_code(report, asked_for.fail_on))
+    context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
 
 
-def checked(words: Sequence[str]) -> tuple[Report, Snapshot, int]:
-    """As `gpudoctor check` with these words: the report, what was asked, and the signal (0: none) that cut the measuring off."""
+def checked(words: Sequence[str]) -> tuple[Checkup, int]:
+    """As `gpudoctor check` with these words, and the signal (0: none) that cut the measuring off."""
     with command.make_context("check", list(words)) as context:
-        wanted = _wanted(options_of(context.params))
-    taken, cut_off_by = asked(wanted)
-    return examining.judged(taken, wanted), taken, cut_off_by
+        wanted = wanted_of(dict(context.params))
+    return examined(wanted)
 
 
-def asked(wanted: Wanted) -> tuple[Snapshot, int]:
-    """As examining.taken, with its progress at a terminal."""
+def examined(wanted: Wanted, told: Evidence | None = None) -> tuple[Checkup, int]:
+    """As examining.examined, with its progress at a terminal."""
+    from gpudoctor import examining
     from gpudoctor.cli import output
 
     with output.progress() as tell:
-        return examining.taken(wanted, tell, lambda said: click.echo(f"Warning: {said}", err=True))
+        return examining.examined(wanted, told, tell, sharing.warn)
 
 
-def _evidence(given: Options) -> Evidence | None:
-    """Read before the machine is asked, so that a wrong name costs no time."""
-    if not given.logs:
-        return None
-    from gpudoctor import explaining
-
-    told = explaining.gather(given.logs)
-    if told.snapshot:
-        raise UserError("--log takes texts; a snapshot is judged with --replay FILE")
-    return told
-
-
-def _replayed(given: Options) -> Snapshot:
-    from gpudoctor.files import baseline, opening
-
-    taken = opening.at(opening.taken_in(str(given.replay)), given.level)
-    saved = baseline.load(given.baseline) if given.baseline else taken.baseline
-    return replace(taken, expected={**taken.expected, **given.expected}, baseline=saved)
-
-
-def _wanted(given: Options) -> Wanted:
-    return Wanted(
-        level=given.level or "standard",
-        only=given.only,
-        skip=given.skip,
-        python=given.python or "",
-        container=_request(given) if given.in_container else None,
-        expected=given.expected,
-        gpus=given.measured_gpus,
-        force=given.force,
-        timeout=given.timeout,
-        measure_timeout=given.measure_timeout,
-        baseline=given.baseline,
-    )
-
-
-def _request(given: Options) -> Request:
-    from gpudoctor.collect_container import Request
-
-    return Request(
-        image=given.image or "",
-        container=given.container or "",
-        engine=given.engine,
-        registry=given.registry,
-        locked=given.locked,
-        force=given.force,
-        gpus=given.gpus or "auto",
-        mode=given.gpu_mode,
-        arguments=given.docker_options,
-        python=given.python or "",
-    )
-
-
-def _deliver(report: Report, shown: sharing.Shared, given: Options) -> None:
-    from gpudoctor.cli import output
-
-    text = shown.sweep(rendered(report, shown.snapshot, given))
-    if given.destination:
-        output.write(given.destination, text.encode("utf-8", "replace"))
-    else:
-        output.show(text)
-
-
-def rendered(report: Report, taken: Snapshot, given: Options) -> str:
+def _rendered(shown: Checkup, form: Format | None, destination: Path | None, verbose: bool) -> str:
     """The report in the chosen format; the terminal's width and colours only where it goes to one."""
+    from gpudoctor.cli import output
     from gpudoctor.report import formats, terminal
 
-    form = given.form or formats.named(given.destination) or "text"
+    form = form or formats.named(destination) or "text"
     if form != "text":
-        return formats.render(form, report, taken)
-    if given.destination:
-        return terminal.render(report, verbose=given.verbose)
-    return terminal.render(report, *terminal.look(), verbose=given.verbose)
+        return shown.render(form)
+    return shown.sweep(terminal.render(shown.report, *output.look(destination), verbose=verbose))
 
 
 def exit_code(report: Report, fail_on: str) -> int:

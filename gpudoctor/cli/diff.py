@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME
-
-if TYPE_CHECKING:
-    from gpudoctor.model import Report, Snapshot
 
 _EPILOG = """\
 \b
@@ -39,38 +36,27 @@ def command(
     context: click.Context, /, one: str, other: str, form: str | None, destination: Path | None, verbose: bool, **given: Any
 ) -> None:
     how = sharing.chosen(given)
-    from gpudoctor import comparing
+    from gpudoctor import checkup, comparing
     from gpudoctor.cli import output
     from gpudoctor.files import opening
-    from gpudoctor.report import compared, terminal
+    from gpudoctor.report import compared
 
-    form = form or sharing.text_or_json(destination)
+    form = form or output.text_or_json(destination)
     if destination:
         output.must_be_writable(destination)
-    first, second = _read(one), _read(other)
-    stays = sharing.goes_to_terminal(destination) and not (opening.is_redacted(first) or opening.is_redacted(second))
+    first, second = (checkup.load(path, "full") for path in (one, other))  # what only one level looks at is no difference
+    is_redacted = opening.is_redacted(first.snapshot) or opening.is_redacted(second.snapshot)
+    stays = sharing.goes_to_terminal(destination) and not is_redacted
     if not (stays or how.no_redact):
         one, other = Path(one).name, Path(other).name  # of a folder nothing but tokens would be left
-    a, left = sharing.leaving(first, one, how, stays, "A  ")
-    b, right = sharing.leaving(second, other, how, stays, "B  ", beside=left)  # what is one value stays one
+    left = sharing.leaving(first, how, stays, "A  ")
+    tokens = left.redaction.tokens.private() if left.redaction else None  # what is one value stays one
+    right = sharing.leaving(second, how, stays, "B  ", tokens=tokens)
+    a, b = left.opened(one), right.opened(other)
     comparison = comparing.compare(a, b)
     if form == "json":
         text = compared.as_json(a, b, comparison)
     else:
-        look = (80, False) if destination else terminal.look()
-        text = compared.render(a, b, comparison, *look, verbose=verbose)
-    text = right.sweep(text)
-    if destination:
-        output.write(destination, text.encode("utf-8", "replace"))
-    else:
-        output.show(text)
+        text = compared.render(a, b, comparison, *output.look(destination), verbose=verbose)
+    output.deliver(right.sweep(text), destination)
     context.exit(0 if comparison.is_same else 1)
-
-
-def _read(path: str) -> Report | Snapshot:
-    """Both are judged by every check: what only one level looks at is no difference."""
-    from gpudoctor.files import opening
-    from gpudoctor.model import Report
-
-    found = opening.read(path)
-    return found if isinstance(found, Report) else opening.at(found, "full")

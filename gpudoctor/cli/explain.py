@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, completion, options, sharing
+
+if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
 
 _EPILOG = """\
 \b
@@ -60,45 +63,34 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or files; - reads standard input.")
-    from gpudoctor import evidence, explaining
+    from gpudoctor import checkup, explaining
     from gpudoctor.cli import output
-    from gpudoctor.files import snapshot
 
-    form = form or sharing.text_or_json(destination)
+    form = form or output.text_or_json(destination)
     about = list(explaining.known(what))
     if about:
         if form == "json" or save:
             raise click.UsageError(f"{' '.join(what)!r} is no evidence: --format json and --save are about evidence.")
-        _deliver("".join(f"{line}\n" for line in about), destination)
+        output.deliver("".join(f"{line}\n" for line in about), destination)
         return
-    taken = evidence.snapshot_of(explaining.gathered(what or ("-",)))
+    found = explaining.checkup_of(what or ("-",))
     to_terminal = sharing.goes_to_terminal(destination)
-    leaving = sharing.shared(taken, how, to_terminal=to_terminal and not save)
+    leaving = sharing.leaving(found, how, to_terminal and not save)
     if save:
-        output.write(save, snapshot.dump(leaving.snapshot))
-    shown = sharing.as_it_is(taken) if to_terminal else leaving
-    report = explaining.verdict(shown.snapshot)
-    if form == "text" and not explaining.explained_anything(report) and not explaining.are_files(what or ("-",)):
+        output.write(save, checkup.saved(leaving))
+    shown = found if to_terminal else leaving
+    is_known = explaining.explained_anything(shown.report)
+    if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
         about = explaining.about_words(" ".join(what))
         if about:
-            _deliver("".join(f"{line}\n" for line in about), destination)
+            output.deliver("".join(f"{line}\n" for line in about), destination)
             return
-    if form == "json":
-        from gpudoctor.report import json
-
-        _deliver(shown.sweep(json.render(report)), destination)
-    else:
-        from gpudoctor.report import explained, terminal
-
-        look = (80, False) if destination else terminal.look()
-        _deliver(shown.sweep(explained.render(report, *look, verbose=verbose)), destination)
-    context.exit(0 if explaining.explained_anything(report) else 3)
+    output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination)
+    context.exit(0 if is_known else 3)
 
 
-def _deliver(text: str, destination: Path | None) -> None:
+def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:
     from gpudoctor.cli import output
+    from gpudoctor.report import explained
 
-    if destination:
-        output.write(destination, text.encode("utf-8", "replace"))
-    else:
-        output.show(text)
+    return shown.sweep(explained.render(shown.report, *output.look(destination), verbose=verbose))

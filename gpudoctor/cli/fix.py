@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,10 @@ from gpudoctor.cli import COMMANDS, completion, options
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.spelling import unknown
+from gpudoctor.wanted import Wanted
 
 if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
     from gpudoctor.model import Report, Snapshot
     from gpudoctor.repair.plan import Step
 
@@ -44,14 +46,13 @@ Exit code: 0 printed, or all is well now; 1 a step failed or a problem is left;
 class Options:
     """What was asked for on the command line."""
 
+    wanted: Wanted
     problems: tuple[str, ...]
-    python: str | None
     replay: Path | None
     logs: tuple[str, ...]
     destination: Path | None
     run: bool
     journal: Path | None
-    timeout: float
 
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
@@ -66,17 +67,17 @@ class Options:
 )
 @options.timeout
 @click.pass_context
-def command(context: click.Context, /, **given: object) -> None:
-    asked = Options(**given)  # type: ignore[arg-type]
+def command(context: click.Context, /, **given: Any) -> None:
+    asked = Options(Wanted(**options.taken_out(Wanted, given)), **given)
     _forbid_contradictions(asked)
     _must_be_known(asked.problems)
     from gpudoctor.cli import output
 
     if asked.destination:
         output.must_be_writable(asked.destination)
-    taken = _taken(asked)
-    report = _judged(taken)
-    steps, notes = _steps(asked, taken, report)
+    found = _found(asked)
+    report = found.report
+    steps, notes = _steps(asked, found)
     if not steps:
         output.show(f"# {_nothing(report)} There is nothing to fix.\n")
     elif asked.run:
@@ -86,7 +87,7 @@ def command(context: click.Context, /, **given: object) -> None:
 
 
 def _forbid_contradictions(asked: Options) -> None:
-    if asked.replay and asked.python:
+    if asked.replay and asked.wanted.python:
         raise click.UsageError("--replay reads a snapshot and asks no machine: it goes without --python.")
     if asked.journal and not asked.run:
         raise click.UsageError("--journal goes with --run.")
@@ -112,43 +113,38 @@ def _must_be_known(names: tuple[str, ...]) -> None:
             raise UserError(unknown("problem", name, known))
 
 
-def _taken(asked: Options) -> Snapshot:
-    from gpudoctor import evidence, explaining
+def _found(asked: Options) -> Checkup:
+    """The machine as it answers now, without measuring, or that of a snapshot."""
+    from gpudoctor import evidence, examining
+    from gpudoctor.checkup import Checkup
     from gpudoctor.files import opening
 
-    told = explaining.gather(asked.logs) if asked.logs else None
-    if told and told.snapshot:
-        raise UserError("--log takes texts; the machine of a snapshot is given by --replay FILE")
-    taken = opening.taken_in(str(asked.replay)) if asked.replay else _asked(asked)
-    return evidence.added(taken, told) if told else taken
+    told = examining.evidence_of(asked.logs, "--log takes texts; the machine of a snapshot is given by --replay FILE")
+    taken = opening.taken_in(str(asked.replay)) if asked.replay else _answers(asked.wanted)
+    return Checkup(snapshot=evidence.added(taken, told) if told else taken)
 
 
-def _asked(asked: Options) -> Snapshot:
+def _answers(wanted: Wanted) -> Snapshot:
     from gpudoctor.cli import output
-    from gpudoctor.examining import Wanted, of_interpreter
+    from gpudoctor.examining import of_interpreter
 
     with output.progress() as tell:
-        return of_interpreter(Wanted(python=asked.python or "", timeout=asked.timeout), tell)[0]
+        return of_interpreter(wanted, tell)[0]
 
 
-def _judged(taken: Snapshot) -> Report:
-    from gpudoctor import doctor
-
-    return doctor.judge_at_its_level(taken)
-
-
-def _steps(asked: Options, taken: Snapshot, report: Report) -> tuple[list[Step], list[str]]:
+def _steps(asked: Options, found: Checkup) -> tuple[list[Step], list[str]]:
     """Of all that was found, or of the problems that were named: those that are not here have their general fixes."""
     from gpudoctor import catalog, fixes
     from gpudoctor.facts import Facts
     from gpudoctor.repair import plan
 
-    wanted = [entry for entry in report.diagnosis if not asked.problems or entry.problem in asked.problems]
+    assert found.snapshot
+    wanted = [entry for entry in found.diagnosis if not asked.problems or entry.problem in asked.problems]
     steps = plan.of_report(wanted)
     absent = [name for name in dict.fromkeys(asked.problems) if name not in {entry.problem for entry in wanted}]
     for name in absent:
         problem = catalog.problems()[name][1]
-        steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.context(Facts(taken)), {}))
+        steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.context(Facts(found.snapshot)), {}))
     notes = [f"{name} was not found here: these are its general fixes for this platform." for name in absent]
     return plan.ordered(steps), notes
 
@@ -164,11 +160,9 @@ def _print(asked: Options, steps: Sequence[Step], notes: Sequence[str], report: 
     from gpudoctor.repair import script
 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
+    output.deliver(text, asked.destination)
     if asked.destination:
-        output.write(asked.destination, text.encode("utf-8", "replace"))
         click.echo(f"Written: {asked.destination}. Read it, then: sh {asked.destination}", err=True)
-    else:
-        output.show(text)
 
 
 def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
@@ -194,7 +188,7 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
     _said(runner, path)
     if not _has_run(runner):
         return _compared("Nothing has changed:", before, before, failed, runner.reboots)
-    return _compared("Looked again:", before, _judged(_taken(asked)), failed, runner.reboots)
+    return _compared("Looked again:", before, _found(asked).report, failed, runner.reboots)
 
 
 def _said(runner: object, path: Path) -> None:
@@ -243,7 +237,7 @@ def _busy() -> list[str]:
     from gpudoctor.facts import Facts
     from gpudoctor.repair import busy
 
-    return busy.users(Facts(_asked(Options((), None, None, (), None, False, None, 20))))
+    return busy.users(Facts(_answers(Wanted())))
 
 
 def _default_journal() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -16,9 +17,14 @@ from gpudoctor.containers.engine.gpus import MODES
 Option = Callable[[Any], Any]
 
 
-def several(text: Sequence[str]) -> tuple[str, ...]:
+def several(values: Sequence[str]) -> tuple[str, ...]:
     """`a,b` and `c` are a, b, c."""
-    return tuple(name.strip() for value in text for name in value.split(",") if name.strip())
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def taken_out(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Those of a command's options that are fields of a dataclass."""
+    return {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
 
 
 # What is examined, and how long.

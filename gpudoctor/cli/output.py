@@ -17,7 +17,7 @@ from gpudoctor.files import writing
 from gpudoctor.files.writing import make_folder, must_be_writable
 from gpudoctor.plain import plain
 
-__all__ = ["make_folder", "must_be_writable", "progress", "show", "write"]
+__all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -28,6 +28,31 @@ def write(path: Path, data: bytes) -> None:
     writing.write(path, data)
     if context := click.get_current_context(silent=True):
         context.meta["gpudoctor.written"] = (*context.meta.get("gpudoctor.written", ()), str(path))
+
+
+def deliver(text: str, destination: Path | None) -> None:
+    """Into the file, or to standard output where none was named."""
+    if destination:
+        write(destination, text.encode("utf-8", "replace"))
+    else:
+        show(text)
+
+
+def look(destination: Path | None) -> tuple[int, bool]:
+    """Width and colours of a text: those of the terminal, unless it goes into a file."""
+    from gpudoctor.report import terminal
+
+    return (80, False) if destination else terminal.look()
+
+
+def text_or_json(destination: Path | None) -> str:
+    """The format by the name of the file; UsageError for a name of another format."""
+    from gpudoctor.report import formats
+
+    named = formats.named(destination, ("text", "json"))
+    if named not in (None, "text", "json"):
+        raise click.UsageError(f"this is written as text or JSON: -o {destination} would be {named}.")
+    return named or "text"
 
 
 def show(text: str) -> None:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.choices import PROJECTS, Project
+from gpudoctor.choices import PROJECTS
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.wanted import Wanted
 
 if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
+    from gpudoctor.choices import Format, Project
     from gpudoctor.cli.sharing import Sharing
-    from gpudoctor.model import Opened, Report, Snapshot
 
 _EPILOG = """\
 \b
@@ -48,26 +50,38 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
 @options.python("Without FILE: examine this interpreter or environment.")
 @options.sharing
 @click.pass_context
-def command(context: click.Context, /, **given: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    file: str | None,
+    form: Format | None,
+    project: Project | None,
+    bundle: Path | None,
+    copy: bool,
+    destination: Path | None,
+    **given: Any,
+) -> None:
     how = sharing.chosen(given)
-    _forbid_contradictions(**given)
+    wanted = Wanted(**options.taken_out(Wanted, given))
+    _forbid_contradictions(file, form, project, bundle, copy, destination, wanted.python)
+    from gpudoctor import checkup
     from gpudoctor.cli import output
     from gpudoctor.report import formats
 
-    if given["destination"] and formats.is_bundle(given["destination"]) and not (given["form"] or given["project"]):
-        given |= {"bundle": given["destination"], "destination": None}
-    for path in filter(None, (given["destination"], given["bundle"])):
+    if destination and formats.is_bundle(destination) and not (form or project):
+        bundle, destination = destination, None
+    for path in filter(None, (destination, bundle)):
         output.must_be_writable(path)
-    found, cut_off_by = _found(given["file"], given["level"], given["python"], given["project"], bool(given["bundle"]))
-    opened, shared = sharing.leaving(found, given["file"] or "this machine", how)
-    if given["bundle"]:
-        from gpudoctor.report import bundle
-
-        output.write(given["bundle"], bundle.packed(opened.report, opened.taken, shared.sweep))
+    found, cut_off_by = _found(file, wanted, project, bool(bundle))
+    leaving = sharing.leaving(found, how)
+    if bundle:
+        output.write(bundle, checkup.bundled(leaving))
+    elif project:
+        again = shlex.join(["gpudoctor", "report", *_again(file, wanted, how)])
+        made, attachment = f"{again} --for {project}", f"{again} --bundle report.tar.gz"
+        _deliver(checkup.ticket(leaving, project, made, attachment), destination, copy)
     else:
-        again = shlex.join(["gpudoctor", "report", *_again(given["file"], given["level"], given["python"], how)])
-        text = shared.sweep(_text(opened, given["form"], given["project"], given["destination"], again))
-        _deliver(text, given["destination"], given["copy"])
+        _deliver(leaving.render(form or formats.named(destination) or "markdown"), destination, copy)
     if cut_off_by:
         click.echo("Interrupted: the report holds what was measured until then.", err=True)
         context.exit(128 + cut_off_by)
@@ -80,9 +94,9 @@ def _forbid_contradictions(
     bundle: Path | None,
     copy: bool,
     destination: Path | None,
-    **live: Any,
+    python: str | None,
 ) -> None:
-    if file and live["python"]:
+    if file and python:
         raise click.UsageError("--python examines this machine: it goes without FILE.")
     if project and form not in (None, "markdown"):
         raise click.UsageError("--for writes a ticket as Markdown: it goes without --format.")
@@ -104,41 +118,38 @@ def _forbid_contradictions(
         raise click.UsageError("--copy and -o are two places: give one of them.")
 
 
-def _again(file: str | None, level: str | None, python: str | None, how: Sharing) -> Iterator[str]:
+def _again(file: str | None, wanted: Wanted, how: Sharing) -> Iterator[str]:
     """The words that examine the same once more; without the folder of a file, and words that nobody should see."""
     yield from (Path(file).name,) if file else ()
-    yield from ("--level", level) if level else ()
-    yield from ("--python", python) if python else ()
+    yield from ("--level", wanted.level) if wanted.level else ()
+    yield from ("--python", wanted.python) if wanted.python else ()
     yield from ("--no-redact",) * how.no_redact
     yield from ("--keep", ",".join(how.keep)) if how.keep else ()
     yield from ("--redact-word", "WORD") * len(how.words)
     yield from ("--same-map",) * how.same_map
 
 
-def _found(
-    file: str | None, level: str | None, python: str | None, project: Project | None, is_bundle: bool
-) -> tuple[Report | Snapshot, int]:
+def _found(file: str | None, wanted: Wanted, project: Project | None, is_bundle: bool) -> tuple[Checkup, int]:
     """And the signal (0: none) that cut the measuring off."""
-    from gpudoctor.files import opening
-    from gpudoctor.model import Report
+    from gpudoctor import checkup
+    from gpudoctor.cli import check
 
     if file:
-        found = opening.read(file)
-        return found if isinstance(found, Report) else opening.at(found, level), 0
-    from gpudoctor.cli import check
-    from gpudoctor.examining import Wanted
-
-    taken, cut_off_by = check.asked(Wanted(level=level or "standard", python=python or ""))
-    return _with_quotes(taken, project) if project or is_bundle else taken, cut_off_by
+        return checkup.load(file, wanted.level), 0
+    found, cut_off_by = check.examined(wanted)
+    return _with_quotes(found, project) if project or is_bundle else found, cut_off_by
 
 
-def _with_quotes(taken: Snapshot, project: Project | None) -> Snapshot:
+def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     """And what other tools say, which that project, or without one any, wants to read unchanged."""
     from gpudoctor import quoting
+    from gpudoctor.checkup import Checkup
     from gpudoctor.cli import output
     from gpudoctor.facts import Facts, overview
     from gpudoctor.report import tickets
 
+    taken = found.snapshot
+    assert taken
     python = str(overview.target(Facts(taken)).get("python") or "python3")
     names = tickets.FORMS[project].quotes if project else tuple(quoting.COMMANDS)
     with output.progress() as tell:
@@ -147,18 +158,7 @@ def _with_quotes(taken: Snapshot, project: Project | None) -> Snapshot:
     if project and needed and not any(quoting.said(said, name) for name in needed):
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
         click.echo(f"{python} has nothing to say of {needed[0]}: {why} (another: --python PATH)", err=True)
-    return replace(taken, replies={**taken.replies, **said})
-
-
-def _text(opened: Opened, form: str | None, project: Project | None, destination: Path | None, again: str) -> str:
-    from gpudoctor.report import formats
-
-    if project:
-        from gpudoctor.report import tickets
-
-        made, attachment = f"{again} --for {project}", f"{again} --bundle report.tar.gz"
-        return tickets.render(project, opened.report, opened.taken, made, attachment)
-    return formats.render(form or formats.named(destination) or "markdown", opened.report, opened.taken)
+    return Checkup(snapshot=replace(taken, replies={**taken.replies, **said}))
 
 
 def _deliver(text: str, destination: Path | None, copy: bool) -> None:
@@ -168,7 +168,5 @@ def _deliver(text: str, destination: Path | None, copy: bool) -> None:
         from gpudoctor.cli import clipboard
 
         clipboard.copy(text)
-    elif destination:
-        output.write(destination, text.encode("utf-8", "replace"))
     else:
-        output.show(text)
+        output.deliver(text, destination)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,7 +157,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.containers.run import command as commands
     from gpudoctor.containers.run.running import Run
 
-    ours = Ours(**{field.name: given.pop(field.name) for field in fields(Ours)})
+    ours = Ours(**options.taken_out(Ours, given))
     chosen = commands.Options(**given)
     image = catalog.resolve(ours.image, ours.registry)
     reference = lock.pinned(image, ours.locked)

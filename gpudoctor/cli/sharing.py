@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gpudoctor.model import Opened, Report, Snapshot
+    from gpudoctor.checkup import Checkup
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,6 @@ class Sharing:
     keep: tuple[str, ...] = ()
     same_map: bool = False
     words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The snapshot that is to be judged, what a rendered text goes through, and what the tokens stand for."""
-
-    snapshot: Snapshot
-    sweep: Callable[[str], str]
-    tokens: Mapping[str, Mapping[str, str]] | None = None
 
 
 def chosen(given: dict[str, Any]) -> Sharing:
@@ -50,75 +41,27 @@ def goes_to_terminal(destination: Path | None) -> bool:
     return destination is None and sys.stdout is not None and sys.stdout.isatty()
 
 
-def text_or_json(destination: Path | None) -> str:
-    """By the name of the file; UsageError for a name of another format."""
-    from gpudoctor.report import formats
-
-    named = formats.named(destination, ("text", "json"))
-    if named not in (None, "text", "json"):
-        raise click.UsageError(f"this is written as text or JSON: -o {destination} would be {named}.")
-    return named or "text"
-
-
-def as_it_is(taken: Snapshot) -> Shared:
-    return Shared(taken, lambda text: text)
-
-
-def shared(
-    taken: Snapshot,
+def leaving(
+    found: Checkup,
     how: Sharing,
     to_terminal: bool = False,
     name: str = "",
     beside: str = "",
     tokens: Mapping[str, Mapping[str, str]] | None = None,
-) -> Shared:
-    """The snapshot as it may leave this machine. Writes the private map, and says on stderr what was replaced (in `name`).
-
-    beside: what is shown with it, and was redacted before. tokens: of what is compared with it.
-    """
+) -> Checkup:
+    """As it may leave this machine. Says on stderr what was replaced (in `name`). beside, tokens: as of checkup.redacted."""
     if how.no_redact or to_terminal:
-        return as_it_is(taken)
-    from gpudoctor import redaction
-    from gpudoctor.redaction import private_map, remembering
+        return found
+    from gpudoctor import checkup
+    from gpudoctor.redaction import private_map
 
     if how.same_map and tokens is None:
         tokens = private_map.latest(private_map.read(private_map.default_path()))
-    done = redaction.redacted(taken, how.keep, how.words, tokens, beside)
-    if failure := remembering.remember(taken.taken, done):
-        click.echo(f"Warning: {failure}", err=True)
-    if done.tokens.counts():
-        click.echo(f"{name}{done.summary()}; --no-redact or --keep KIND leaves them.", err=True)
-    return Shared(done.snapshot, done.sweep, done.tokens.private())
+    shared = checkup.redacted(found, how.keep, how.words, tokens, beside, warn=warn)
+    if shared.redaction and shared.redaction.tokens.counts():
+        click.echo(f"{name}{shared.redaction.summary()}; --no-redact or --keep KIND leaves them.", err=True)
+    return shared
 
 
-def leaving(
-    found: Report | Snapshot, name: str, how: Sharing, to_terminal: bool = False, label: str = "", beside: Shared | None = None
-) -> tuple[Opened, Shared]:
-    """What was read or asked, as it may leave this machine, judged once. beside: what it is compared with has its tokens."""
-    from gpudoctor import doctor
-    from gpudoctor.files import opening
-    from gpudoctor.model import Opened, Report
-
-    tokens = beside.tokens if beside else None
-    if isinstance(found, Report):
-        answers = shared(opening.as_answers(found), how, to_terminal, label, tokens=tokens)
-        return Opened(name, opening.of_answers(answers.snapshot), None), answers
-    answers = shared(found, how, to_terminal, label, tokens=tokens)
-    return Opened(name, doctor.judge_at_its_level(answers.snapshot), answers.snapshot), answers
-
-
-def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
-    """What the tokens of a report stand for that was redacted here; taken: when that report was."""
-    from gpudoctor.redaction import private_map, tokens
-
-    if not tokens.PRESENT.search(text):
-        return {}
-    return private_map.read(private_map.default_path()).reports.get(taken, {})
-
-
-def recognised(text: str, taken: str) -> str:
-    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
-    from gpudoctor.redaction import tokens
-
-    values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}
-    return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
+def warn(said: str) -> None:
+    click.echo(f"Warning: {said}", err=True)

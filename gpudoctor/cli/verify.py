@@ -14,7 +14,8 @@ from gpudoctor.cli.paths import NAME, PATH
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
-    from gpudoctor.model import Opened, Report, Snapshot
+    from gpudoctor.checkup import Checkup
+    from gpudoctor.model import Opened, Report
     from gpudoctor.report.verified import Verified
 
 _EPILOG = """\
@@ -40,29 +41,30 @@ Exit code: 0 all of it is well now, 1 something is not, 2 wrong usage,
 @click.pass_context
 def command(context: click.Context, /, file: str, python: str | None, append: Path | None, verbose: bool, **given: Any) -> None:
     how = sharing.chosen(given)
+    from gpudoctor import checkup
     from gpudoctor.cli import output
-    from gpudoctor.files import opening
-    from gpudoctor.report import formats, terminal, verified
+    from gpudoctor.redaction import remembering
+    from gpudoctor.report import verified
 
     if append:
         output.must_be_writable(append)
         if append.exists() and not append.is_file():
             raise UserError(f"--append {append}: that is no file to which something can be added")
-    opened = opening.opened(file)
-    again, taken = _again(opened, python)
+    then = checkup.load(file)
+    again, now = _again(then.opened(file), python)
     to_terminal = sharing.goes_to_terminal(None)
-    before = formats.render("json", opened.report)
-    tokens = sharing.tokens_of(before, str(opened.report.target.get("taken", ""))) or None
-    leaving = sharing.shared(taken, how, to_terminal=to_terminal and not append, beside=before, tokens=tokens)
+    before = then.to_json()
+    tokens = remembering.tokens_of(before, str(then.target.get("taken", ""))) or None
+    leaving = sharing.leaving(now, how, to_terminal and not append, beside=before, tokens=tokens)
     if append:
         _append(append, leaving.sweep(verified.as_markdown(again)))
-    said = verified.render(again, *terminal.look(), verbose=verbose)
+    said = verified.render(again, *output.look(None), verbose=verbose)
     output.show(said if to_terminal else leaving.sweep(said))
     context.exit(_exit_code(again))
 
 
-def _again(opened: Opened, python: str | None) -> tuple[Verified, Snapshot]:
-    """And what the machine answered now."""
+def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
+    """And the machine as it is now."""
     from gpudoctor import catalog
     from gpudoctor.cli import check
     from gpudoctor.comparing import same_machine
@@ -81,30 +83,32 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Snapshot]:
     asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, python)]
     expected = opened.report.target.get("expected_gpus")
     asked += ["--expect-gpus", str(expected)] if expected else []
-    now, taken, cut_off_by = check.checked(asked)
+    found, cut_off_by = check.checked(asked)
     if cut_off_by:
         raise WorkError("cut off before it was all measured again")
+    now = found.report
     if differs := same_machine.difference(_as_it_was(opened.report), now):
         raise UserError(f"{opened.name} is of another machine: {differs}")
     after = {result.id: result for result in with_host(now)}
     after = {result.id: after[result.id] for result in before if result.id in after}
     gone = tuple(result.id for result in before if result.id not in after)
-    return Verified(opened.name, opened.report, before, after, gone, now), taken
+    return Verified(opened.name, opened.report, before, after, gone, now), found
 
 
 def _where(opened: Opened, python: str | None) -> list[str]:
     """The same image, container or Python as before; UserError where that is not here: another would be well or not by itself."""
+    from gpudoctor.redaction import remembering
     from gpudoctor.redaction.tokens import PRESENT
 
     target, taken = opened.report.target, str(opened.report.target.get("taken", ""))
     for kind, name in (("image", "image"), ("container", "container_name"), ("host", "image")):
         if target.get("kind") == kind:
-            wanted = sharing.recognised(str(target.get(name)), taken)
+            wanted = remembering.recognised(str(target.get(name)), taken)
             if PRESENT.search(wanted):
                 raise UserError(f"{opened.name} is of {wanted}, a name that was redacted, and not known here")
-            asked = [sharing.recognised(str(word), taken) for word in target.get("asked", ())]
+            asked = [remembering.recognised(str(word), taken) for word in target.get("asked", ())]
             return [f"--{kind.replace('host', 'image')}", wanted, *asked]
-    path = python or sharing.recognised(str(target.get("python") or ""), taken)
+    path = python or remembering.recognised(str(target.get("python") or ""), taken)
     if python is None and path and not _is_here(path):
         raise UserError(
             f"{opened.name} is of the Python {path}, which is not here: name it (--python PATH), unless it is another machine's"
@@ -118,8 +122,10 @@ def _is_here(path: str) -> bool:
 
 def _as_it_was(report: Report) -> Report:
     """With the UUIDs of its GPUs, where it was redacted here."""
+    from gpudoctor.redaction import remembering
+
     taken = str(report.target.get("taken", ""))
-    gpus = [{**gpu, "uuid": sharing.recognised(str(gpu.get("uuid", "")), taken)} for gpu in report.facts.get("gpus", ())]
+    gpus = [{**gpu, "uuid": remembering.recognised(str(gpu.get("uuid", "")), taken)} for gpu in report.facts.get("gpus", ())]
     return replace(report, facts={**report.facts, "gpus": gpus})
 
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpudoctor import doctor, source
+from gpudoctor import source
 from gpudoctor.errors import UserError
 from gpudoctor.files import bundle, page, snapshot
-from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Opened, Reply, Report, Snapshot
+from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Reply, Report, Snapshot
 from gpudoctor.plain import plain
 from gpudoctor.protocol import MOST_LEVELS, unkept
 
@@ -41,27 +41,10 @@ class _Facts(msgspec.Struct):
     packages: dict[str, str] = {}
 
 
-def opened(path: str, level: str | None = None) -> Opened:
-    """A snapshot is judged with what is known today, by the checks of the level at which it was taken, or of `level`.
-
-    A report stays as it was written. Raises UserError where the file is nothing of these, or is broken.
-    """
-    found = read(path)
-    if isinstance(found, Report):
-        return Opened(path, found, None)
-    found = at(found, level)
-    return Opened(path, doctor.judge_at_its_level(found), found)
-
-
 def read(path: str) -> Report | Snapshot:
-    """What is in the file ("-": standard input), not judged. Raises UserError as `opened` does."""
+    """What is in the file ("-": standard input). Raises UserError where the file is nothing of these, or is broken."""
     chunks = source.chunks(path)
-    return read_from(path, next(chunks, b""), chunks)
-
-
-def read_from(path: str, beginning: bytes, rest: Iterator[bytes]) -> Report | Snapshot:
-    """As `read`, of a file that was begun to be read."""
-    data = _data(path, beginning, rest)
+    data = _data(path, next(chunks, b""), chunks)
     if data.lstrip()[:1] == b"{" and _safely(_schema, data, path).startswith("gpudoctor.report/"):
         return _safely(_report, data, path)
     return _safely(_snapshot, data, path)

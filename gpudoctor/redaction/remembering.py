@@ -1,4 +1,4 @@
-"""What the tokens of a report that leaves this machine stand for, kept in the private map of its owner."""
+"""What the tokens of a report that leaves this machine stand for: kept in the private map of its owner, and read there again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from gpudoctor.redaction import Redacted
@@ -31,6 +32,23 @@ def remember(taken: str, done: Redacted) -> str:
         return f"{path} cannot be written ({failure.strerror}): nobody can tell later what a token stands for."
     except UserError as failure:
         return f"{failure}: nobody can tell later what a token stands for."
+
+
+def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
+    """What the tokens of a report stand for that was redacted here; taken: when that report was."""
+    from gpudoctor.redaction import private_map, tokens
+
+    if not tokens.PRESENT.search(text):
+        return {}
+    return private_map.read(private_map.default_path()).reports.get(taken, {})
+
+
+def recognised(text: str, taken: str) -> str:
+    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
+    from gpudoctor.redaction import tokens
+
+    values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}
+    return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
 
 
 def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:
