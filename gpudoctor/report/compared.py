@@ -17,7 +17,7 @@ from gpudoctor.comparing.parts import STATUS, WHOLE
 from gpudoctor.model import Diagnosis, Opened, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
-from gpudoctor.report.layout import Lines, Page, cut, printed, signed
+from gpudoctor.report.layout import Lines, Page, cut, signed
 
 SCHEMA = "gpudoctor.diff/1"
 LETTERS = ("A", "B")
@@ -39,7 +39,8 @@ _LABELS = (
 def render(
     one: Opened, other: Opened, comparison: Comparison, width: int = 80, colours: bool = False, verbose: bool = False
 ) -> str:
-    return printed(lambda page: _Lines(page, one, other, comparison).all(), width, colours, verbose)
+    page = Page.fitting(width, verbose)
+    return page.printed(_Lines(page, one, other, comparison).all(), colours)
 
 
 def as_json(one: Opened, other: Opened, comparison: Comparison) -> str:

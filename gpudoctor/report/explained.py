@@ -10,7 +10,7 @@ from gpudoctor.facts.overview import FRAMEWORKS
 from gpudoctor.model import Report
 from gpudoctor.report import heading
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import Lines, Page, printed
+from gpudoctor.report.layout import Lines, Page
 
 _PACKAGES = 6
 _LIVE = "On the machine itself, gpudoctor check looks at all that this text cannot tell; add the text with --log FILE."
@@ -18,7 +18,8 @@ _LIVE = "On the machine itself, gpudoctor check looks at all that this text cann
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows all of the evidence."""
-    return printed(lambda page: _lines(page, report), width, colours, verbose)
+    page = Page.fitting(width, verbose)
+    return page.printed(_lines(page, report), colours)
 
 
 def _lines(page: Page, report: Report) -> Lines:

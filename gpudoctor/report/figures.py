@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from gpudoctor.judging.measured.shortfalls import digits
 from gpudoctor.model import Figure, Model, Report
 from gpudoctor.plain import plain
 
@@ -36,7 +37,7 @@ def matrices(report: Report) -> Iterator[tuple[str, list[Row]]]:
         pair = PAIR.match(figure.what)
         if pair and pair["way"] == "to":
             title = f"{_of_all_pairs(figure.what)} ({figure.unit})"
-            found.setdefault(title, {})[int(pair["one"]), int(pair["other"])] = _number(figure.value)
+            found.setdefault(title, {})[int(pair["one"]), int(pair["other"])] = digits(figure.value)
     for title, cells in found.items():
         indices = sorted({index for pair in cells for index in pair})
         rows = [(f"GPU {one}", *(cells.get((one, other), "-") for other in indices)) for one in indices]
@@ -61,18 +62,14 @@ def _row(what: str, figures: Sequence[Figure]) -> Row:
     values = [figure.value for figure in figures]
     shares = [figure.share for figure in figures if figure.share is not None]
     expected = max((figure.expected for figure in figures if figure.expected), default=None)
-    healthy = "" if expected is None else f"under {_number(expected)}" if first.less_is_better else _number(expected)
+    healthy = "" if expected is None else f"under {digits(expected)}" if first.less_is_better else digits(expected)
     share = f"{min(shares):.0%}" if shares and not first.less_is_better else ""
     return what, _range(values), first.unit, healthy, share
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = _number(min(values)), _number(max(values))
+    low, high = digits(min(values)), digits(max(values))
     return low if low == high else f"{low}–{high}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def models(report: Report) -> Iterator[Row]:
@@ -91,7 +88,7 @@ def _model(model: Model) -> str:
     if model.gpus is None:
         return "does not fit"
     on = f" on {model.gpus} GPUs" if model.gpus > 1 else ""
-    return f"{_number(model.least_milliseconds or 0)} ms{on}"
+    return f"{digits(model.least_milliseconds or 0)} ms{on}"
 
 
 def columns(table: Iterable[Row]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +25,7 @@ COLOURS = {
 }
 _PASTE = " " * 7
 _SHORT = 3  # lines
-_NARROWEST, _WIDEST = 60, 100  # longer lines are hard to read
+_NARROWEST, _WIDEST = 60, 100
 
 Lines = Iterator[Text]
 
@@ -36,6 +36,11 @@ class Page:
 
     width: int
     verbose: bool
+
+    @classmethod
+    def fitting(cls, width: int, verbose: bool) -> Page:
+        """Of a terminal of this width: longer lines are hard to read."""
+        return cls(max(_NARROWEST, min(width, _WIDEST)), verbose)
 
     def wrap(self, text: str, first: str = "", rest: str = "") -> list[str]:
         """Lines that begin with `first`, then `rest`; long words such as paths stay whole."""
@@ -70,12 +75,6 @@ class Page:
         for line in lines:
             console.print(line, soft_wrap=True)
         return text.getvalue()
-
-
-def printed(lines: Callable[[Page], Lines], width: int, colours: bool, verbose: bool) -> str:
-    """On a page as wide as the terminal, within what can be read."""
-    page = Page(max(_NARROWEST, min(width, _WIDEST)), verbose)
-    return page.printed(lines(page), colours)
 
 
 def cut(text: str, room: int) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 from gpudoctor.model import Report, Result, Status
 from gpudoctor.report import figures, heading, words
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import COLOURS, Lines, Page, cut, printed, signed
+from gpudoctor.report.layout import COLOURS, Lines, Page, cut, signed
 
 _DETAIL = " " * 4
 _LISTED = 3  # names of blocked checks in an area's line; -v shows all
@@ -28,7 +28,8 @@ def look() -> tuple[int, bool]:
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
     """`verbose` shows every check and all of the evidence."""
-    return printed(lambda page: _lines(page, report), width, colours, verbose)
+    page = Page.fitting(width, verbose)
+    return page.printed(_lines(page, report), colours)
 
 
 def _lines(page: Page, report: Report) -> Lines:

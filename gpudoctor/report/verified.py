@@ -10,7 +10,7 @@ from rich.text import Text
 from gpudoctor.model import Report, Result, Skip, Status
 from gpudoctor.report import heading, markdown, words
 from gpudoctor.report.diagnosis import diagnosis
-from gpudoctor.report.layout import Lines, Page, printed, signed
+from gpudoctor.report.layout import Lines, Page, signed
 
 _UNSEEN = (Status.SKIP, Status.BLOCKED, Status.ERROR)
 
@@ -57,7 +57,8 @@ def plain(id: str) -> str:
 
 
 def render(verified: Verified, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
-    return printed(lambda page: _lines(page, verified), width, colours, verbose)
+    page = Page.fitting(width, verbose)
+    return page.printed(_lines(page, verified), colours)
 
 
 def _lines(page: Page, verified: Verified) -> Lines:
