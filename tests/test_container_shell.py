@@ -132,6 +132,16 @@ def test_no_file_is_written_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in tmp_path.rglob("*escaped*")] == []
 
 
+def test_a_shell_that_shows_what_it_likes_spoils_only_that() -> None:
+    names = ("/", "/etc/os-release/x", "/etc", "/\0", "/" + "x" * 5000, "../../escaped")
+    hostile = "".join(f"\n{MARKER}@file {name}\nx\n" for name in names)
+    text = SHOWN.replace("code 0", "code none") + hostile + f"\n{MARKER}@shm\nx 1 2 3\n\n{MARKER}@identity\n1\n"
+    facts = facts_of(text)
+    assert facts.system.distribution == "ubuntu"
+    with pytest.raises(Skip):
+        _ = facts.driver.nvidia_smi
+
+
 def test_no_nvidia_smi_is_no_answer_of_it() -> None:
     text = SHOWN.replace("GPU 0: NVIDIA L4 (UUID: GPU-1)\ncode 0", "sh: 1: nvidia-smi: not found\ncode 127")
     assert "command:nvidia-smi -L" not in shell.replies(Shown(text))  # type: ignore[arg-type]

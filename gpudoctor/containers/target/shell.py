@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -79,8 +80,9 @@ def _write(root: Path, path: str, text: bytes) -> None:
     """Below the root, whatever a container calls its files."""
     place = root / path.lstrip("/")
     if path.startswith("/") and ".." not in place.parts:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(text)
+        with contextlib.suppress(OSError, ValueError):  # names that no file has, or of a file in a file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(text)
 
 
 def sections(lines: Iterable[bytes], marker: str) -> dict[str, bytes]:
@@ -126,4 +128,4 @@ def _space(text: str) -> dict[str, Any] | None:
 def _smi(text: str) -> dict[str, Any] | None:
     """None where there is no nvidia-smi: 127 is the shell's word for that."""
     out, _, code = text.rstrip().rpartition("code ")
-    return None if code in ("127", "") else {"code": int(code), "out": out, "err": ""}
+    return {"code": int(code), "out": out, "err": ""} if re.fullmatch(r"[0-9]{1,3}", code) and code != "127" else None
