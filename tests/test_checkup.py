@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,14 @@ def test_every_text_of_a_redacted_one_is_looked_through_once_more(judged: list[S
     found = Checkup(snapshot=machine.load(CASE)).redacted(words=("zaphod",))
     assert found.sweep("it belongs to zaphod") == "it belongs to word-1"
     assert Checkup(snapshot=machine.load(CASE)).sweep("it belongs to zaphod") == "it belongs to zaphod"
+
+
+def test_a_redacted_one_holds_no_names_where_it_is_kept(judged: list[Snapshot]) -> None:
+    found = Checkup(snapshot=machine.load(CASE)).redacted()
+    kept = pickle.dumps(found)
+    assert HERE not in kept
+    assert GONE in kept
+    assert pickle.loads(kept) == found
 
 
 def test_only_a_report_is_redacted_too(judged: list[Snapshot], tmp_path: Path) -> None:
