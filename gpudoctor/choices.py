@@ -11,3 +11,4 @@ Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "drive
 LEVELS: tuple[Level, ...] = get_args(Level)
 FORMATS: tuple[Format, ...] = get_args(Format)
 PROJECTS: tuple[Project, ...] = get_args(Project)
+GPU_MODES = ("auto", "cdi", "runtime", "gpus", "none")

@@ -54,19 +54,28 @@ def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
 
 def evidence_of(logs: Iterable[str], refusal: str) -> Evidence | None:
     """What texts tell that are judged beside a machine; None without any. UserError, with `refusal` for a snapshot among them."""
+    if not (paths := tuple(logs)):
+        return None
     from gpudoctor import explaining
 
-    paths = tuple(logs)
-    told = explaining.gather(paths) if paths else None
-    if told and told.snapshot:
+    told = explaining.gather(paths)
+    if told.snapshot:
         raise UserError(refusal)
     return told
 
 
-def _checkup(answers: Snapshot, told: Evidence | None, wanted: Wanted) -> Checkup:
-    from gpudoctor import doctor, evidence
+def with_evidence(answers: Snapshot, told: Evidence | None) -> Snapshot:
+    if told is None:
+        return answers
+    from gpudoctor import evidence
 
-    answers = evidence.added(answers, told) if told else answers
+    return evidence.added(answers, told)
+
+
+def _checkup(answers: Snapshot, told: Evidence | None, wanted: Wanted) -> Checkup:
+    from gpudoctor import doctor
+
+    answers = with_evidence(answers, told)
     return Checkup(snapshot=answers, checks=wanted.checks(doctor.level_of(answers)))
 
 

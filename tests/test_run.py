@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from gpudoctor.choices import GPU_MODES
 from gpudoctor.cli import main
 from gpudoctor.containers.engine import arrival, gpus, guard, rlimits, streams
 from gpudoctor.containers.engine.client import Engine
@@ -113,7 +114,7 @@ def test_what_names_no_gpu(text: str) -> None:
 
 def test_a_mode_can_be_demanded() -> None:
     everything = docker(**cdi("0", "all"), Runtimes={"nvidia": {}})
-    assert [gpus.access(everything, "all", mode).mode for mode in gpus.MODES] == ["cdi", "cdi", "runtime", "gpus", "none"]
+    assert [gpus.access(everything, "all", mode).mode for mode in GPU_MODES] == ["cdi", "cdi", "runtime", "gpus", "none"]
     assert gpus.access(podman(), "all", "gpus").arguments == ("--gpus", "all", gpus.NO_LABELS)
     with pytest.raises(UserError, match="Podman gets GPUs by CDI"):
         gpus.access(podman(), "all", "runtime")

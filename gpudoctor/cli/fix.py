@@ -115,13 +115,13 @@ def _must_be_known(names: tuple[str, ...]) -> None:
 
 def _found(asked: Options) -> Checkup:
     """The machine as it answers now, without measuring, or that of a snapshot."""
-    from gpudoctor import evidence, examining
+    from gpudoctor import examining
     from gpudoctor.checkup import Checkup
     from gpudoctor.files import opening
 
     told = examining.evidence_of(asked.logs, "--log takes texts; the machine of a snapshot is given by --replay FILE")
     taken = opening.taken_in(str(asked.replay)) if asked.replay else _answers(asked.wanted)
-    return Checkup(snapshot=evidence.added(taken, told) if told else taken)
+    return Checkup(snapshot=examining.with_evidence(taken, told))
 
 
 def _answers(wanted: Wanted) -> Snapshot:

@@ -10,9 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from gpudoctor.choices import FORMATS, LEVELS
+from gpudoctor.choices import FORMATS, GPU_MODES, LEVELS
 from gpudoctor.cli.paths import NAME, PATH
-from gpudoctor.containers.engine.gpus import MODES
 
 Option = Callable[[Any], Any]
 
@@ -125,7 +124,7 @@ def locked(help: str) -> Option:
 
 
 def gpu_mode(help: str) -> Option:
-    return click.option("--gpu-mode", type=click.Choice(MODES), default="auto", show_default=True, help=help)
+    return click.option("--gpu-mode", type=click.Choice(GPU_MODES), default="auto", show_default=True, help=help)
 
 
 def _words(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from gpudoctor.errors import UserError
 if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
 
-MODES = ("auto", "cdi", "runtime", "gpus", "none")
 KIND = "nvidia.com/gpu"
 NO_LABELS = "--security-opt=label=disable"  # SELinux keeps a container from the nodes of the GPUs
 DEVICE = re.compile(r"(?i)\d+(:\d+)?|GPU-[0-9a-f-]+|MIG-[0-9a-f-]+|MIG-GPU-[0-9a-f-]+/\d+/\d+")
