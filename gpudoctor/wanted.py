@@ -29,8 +29,8 @@ class Wanted:
     """level: None is standard, and of a snapshot the one at which it was taken. python: None is the one that runs this.
 
     inside: a container instead of this machine. gpus: to measure; () is all. force: measure those that others use, start an image
-    that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements, None is what the level allows.
-    baseline: None is the one saved here.
+    that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements, None is as many as the level
+    allows. baseline: None is the one saved here.
     """
 
     level: str | None = None
