@@ -14,7 +14,7 @@ from each import each
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.fixes import RECIPES, FixContext, environment, fitting, undoing
-from gpudoctor.fixes.distribution import Distribution, distribution, source
+from gpudoctor.fixes.distribution import Distribution, distribution, is_server, source
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix, Reply
 
@@ -273,6 +273,24 @@ SOURCES = [
 @pytest.mark.parametrize(("packages", "distribution", "expected"), SOURCES)
 def test_the_source_of_the_driver(packages: dict[str, str], distribution: str, expected: str) -> None:
     assert source(packages, distribution) == expected
+
+
+RTX_4090, H100 = 0x2684, 0x2330
+FLAVOURS = [
+    ({"nvidia-driver-570-open": ""}, {H100}, False),
+    ({"nvidia-driver-570-server-open": ""}, {RTX_4090}, True),
+    ({"nvidia-headless-no-dkms-580-server": ""}, {RTX_4090}, True),
+    ({"linux-modules-nvidia-580-open-generic": ""}, {H100}, False),
+    ({"mysql-server-8.0": "", "nvidia-container-toolkit": ""}, {RTX_4090}, False),
+    ({}, {H100}, True),
+    ({}, {H100, RTX_4090}, False),
+    ({}, set(), False),
+]
+
+
+@pytest.mark.parametrize(("packages", "devices", "expected"), FLAVOURS)
+def test_who_has_a_driver_keeps_its_flavour(packages: dict[str, str], devices: set[int], expected: bool) -> None:
+    assert is_server(packages, devices) is expected
 
 
 def facts(**changed: Any) -> Facts:

@@ -17,6 +17,7 @@ ONLY_OPEN_FROM = 590  # from here on every GPU that is still supported runs with
 OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # between them the open module is for data centre boards, and on trial on others
 CLOUDS = {"amazon": "aws", "google": "gcp"}
 UBUNTU_CODENAMES = {"focal": "20.04", "jammy": "22.04", "noble": "24.04", "questing": "25.10", "resolute": "26.04"}
+UBUNTU_DRIVER = re.compile(r"(nvidia-(driver|headless(-no-dkms)?|dkms|utils)|libnvidia-compute|linux-modules-nvidia)-\d")
 
 
 class Lines(NamedTuple):
@@ -96,8 +97,7 @@ def distribution(facts: Facts) -> Distribution:
         driver=known(lambda: facts.driver.module_version or facts.driver.library_version or "", ""),
         generations=frozenset(map(architecture_of_device, devices)) | generations(facts),
         module_is_open=known(lambda: facts.driver.module_is_open, None),
-        is_server=any(re.search(r"-server\b", name) for name in packages)
-        or (bool(devices) and all(map(is_for_servers, devices))),
+        is_server=is_server(packages, devices),
         secure_boot=bool(known(lambda: facts.system.secure_boot, None)),
         cloud="azure" if kernel.endswith("-azure") else CLOUDS.get(known(lambda: facts.system.hypervisor, None) or "", ""),
     )
@@ -155,9 +155,11 @@ def source(packages: Mapping[str, str], distribution: str) -> str:
 
 
 def is_server(packages: Mapping[str, str], devices: set[int]) -> bool:
-    """Whether Ubuntu's packages for servers are there, or none and only boards for servers."""
-    there = [name for name in packages if re.match(r"(nvidia-driver|libnvidia-compute|nvidia-dkms)-\d", name)]
-    return any("-server" in name for name in there) or (not there and bool(devices) and all(map(is_for_servers, devices)))
+    """Whether to name Ubuntu's packages for servers: the installed ones decide, and boards only where none are."""
+    there = [name for name in packages if UBUNTU_DRIVER.match(name)]
+    if there:
+        return any("-server" in name for name in there)
+    return bool(devices) and all(map(is_for_servers, devices))
 
 
 def is_for_servers(device_id: int) -> bool:
