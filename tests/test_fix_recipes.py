@@ -245,6 +245,7 @@ def test_there_is_no_newer_driver_for_a_gpu_that_is_too_old() -> None:
 def test_where_a_recipe_cannot_be_made_the_general_line_stays() -> None:
     assert made(replace(NOBLE, driver=""), "libraries")[0].command == "static"
     assert made(NOBLE, "toolkit <cuda>")[0].command == "static"
+    assert made(Distribution(family=""), "toolkit 12.8")[0].command == "static"
 
 
 def test_every_recipe_that_a_fix_names_exists() -> None:

@@ -201,7 +201,7 @@ def fabric_manager(host: Distribution, fix: Fix) -> Iterator[Fix]:
 def toolkit(host: Distribution, fix: Fix, release: str = "") -> Iterator[Fix]:
     if release and "<" not in release and of(host) is not runfile:
         yield from _made(fix, of(host).toolkit(host, release))
-    elif release and "<" not in release and host.family != "other":
+    elif release and "<" not in release and host.family in FAMILIES:
         source = ubuntu if host.is_ubuntu else FAMILIES[host.family]
         yield from _made(fix, source.toolkit(host, release))
 
