@@ -149,8 +149,9 @@ class Problem:
         gpu: int | None = None,
         confidence: Confidence = Confidence.CONFIRMED,
         partial: bool = False,
+        packages: Iterable[str] = (),
     ) -> Finding:
-        return Finding(self, message, dict(evidence or {}), gpu, confidence, partial)
+        return Finding(self, message, dict(evidence or {}), gpu, confidence, partial, packages=tuple(packages))
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Finding:
     partial: one GPU of several has it, and the others can still be judged. because: the id of another check's problem that
     explains this one; where that was found too, this is told as its effect. causes: ids of problems that may explain it, the
     likeliest first; a check's id stands for all of its problems. is_clue: alone it means nothing, and it is told only
-    where it explains something else.
+    where it explains something else. packages: the distributions whose installed version or build it is about.
     """
 
     problem: Problem
@@ -172,6 +173,7 @@ class Finding:
     because: str = ""
     causes: tuple[str, ...] = ()
     is_clue: bool = False
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -102,10 +102,11 @@ UNSUPPORTED_PTX = Problem(
 
 
 class Installed(NamedTuple):
-    """Something of CUDA, with its CUDA version."""
+    """Something of CUDA, with its CUDA version. package: the distribution that brings it."""
 
     name: str
     cuda: tuple[int, int]
+    package: str = ""
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -127,7 +128,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def differs_from_torch(facts: Facts, nvcc: Installed) -> bool:
-    return any(one.name.startswith("torch ") and one.cuda[0] != nvcc.cuda[0] for one in runtimes(facts))
+    return any(one.package == "torch" and one.cuda[0] != nvcc.cuda[0] for one in runtimes(facts))
 
 
 def runs(cuda: tuple[int, int], driver: str, facts: Facts) -> bool:
@@ -140,10 +141,10 @@ def runtimes(facts: Facts) -> list[Installed]:
     found = []
     torch = facts.python.package("torch")
     if torch and (cuda := facts.python.torch_cuda):
-        found.append(Installed(f"torch {facts.python.torch_version}", pair(cuda)))
+        found.append(Installed(f"torch {facts.python.torch_version}", pair(cuda), "torch"))
     wheels_of = [(name, package.version) for name in RUNTIMES if (package := facts.python.package(name))]
     of_conda = [(name, known.version) for name in CONDA_RUNTIMES if (known := facts.python.conda_packages.get(name))]
-    return found + [Installed(f"{name} {version}", pair(version)) for name, version in (*wheels_of, *of_conda)]
+    return found + [Installed(f"{name} {version}", pair(version), name) for name, version in (*wheels_of, *of_conda)]
 
 
 def compiler(facts: Facts) -> Installed | None:
@@ -173,6 +174,7 @@ def too_old(facts: Facts, too_new: list[Installed], driver: str) -> Finding:
     return replace(TOO_OLD, fixes=fixes).found(
         f"{', '.join(one.name for one in too_new)}: needs driver {least(newest)} or newer, this is {driver} ({supports(facts)})",
         evidence,
+        packages=filter(None, (one.package for one in too_new)),
     )
 
 
@@ -201,6 +203,7 @@ def unsupported_ptx(facts: Facts, newer: list[Installed], driver: str, is_of_num
             **upgrade(facts, release),
         },
         confidence=Confidence.CONFIRMED if is_sure else Confidence.LIKELY,
+        packages=("numba", "numba-cuda") if is_of_numba else (),
     )
 
 

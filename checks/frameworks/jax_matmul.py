@@ -84,7 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             words = (
                 f"JAX {backend['version']} goes on with the {backend['platform'].upper()}: {(said or [backend['refusal']])[-1]}"
             )
-            yield NO_GPU.found(words, {"package": package, "refusal": backend["refusal"]})
+            yield NO_GPU.found(words, {"package": package, "refusal": backend["refusal"]}, packages=("jax",))
             return
     yield from slowness.judge(facts, facts.once(figures))
     if any("matmul" not in run.values for run in facts.measured.runs(WORKLOAD)):

@@ -144,25 +144,27 @@ def ctranslate2(facts: Facts) -> Iterator[Finding]:
         yield CTRANSLATE2.found(
             f"ctranslate2 {package.version} loads libcudnn_ops_infer.so.8, which is nowhere to be found",
             {"ctranslate2": package.version},
+            packages=("ctranslate2",),
         )
 
 
 def wheel(facts: Facts, torch: Package, pin: Requirement, package: Package | None) -> Iterator[Finding]:
     wanted, evidence = oldest_of(pin), {"requirement": f"{pin.name}{pin.specifier}"}
     what = f"torch {torch.version} needs {pin.name} {wanted}"
+    about = ("torch", pin.name)
     if package is None:
         if not _system_has(facts, wanted):
-            yield NOT_AS_NEEDED.found(f"{what}, which is not installed", evidence)
+            yield NOT_AS_NEEDED.found(f"{what}, which is not installed", evidence, packages=about)
         return
     installed = Version(package.version)
     evidence["installed"] = package.version
     if installed.major != wanted.major or installed.release[:2] < wanted.release[:2]:
-        yield NOT_AS_NEEDED.found(f"{what}; {installed} is installed", evidence)
+        yield NOT_AS_NEEDED.found(f"{what}; {installed} is installed", evidence, packages=about)
     elif installed >= FIRST_WITHOUT_VOLTA > wanted:
         refused = list(for_each(facts.nvml.gpus, lambda gpu: too_new(gpu, installed, evidence)))
-        yield from refused or [NEWER.found(f"{what}; {installed} is installed", evidence)]
+        yield from refused or [NEWER.found(f"{what}; {installed} is installed", evidence, packages=about)]
     elif installed.release[:2] > wanted.release[:2]:
-        yield NEWER.found(f"{what}; {installed} is installed", evidence)
+        yield NEWER.found(f"{what}; {installed} is installed", evidence, packages=about)
 
 
 def too_new(gpu: Gpu, installed: Version, evidence: dict[str, str]) -> Iterator[Finding]:

@@ -79,6 +79,7 @@ def wheel(facts: Facts, torch: Package, pin: Requirement) -> Iterator[Finding]:
     yield NOT_AS_NEEDED.found(
         f"torch {torch.version} needs {pin.name} {wanted}; {found}",
         {"requirement": f"{pin.name}{pin.specifier}", "installed": package.version if package else None},
+        packages=("torch", pin.name),
     )
 
 

@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         package = facts.python.packages["bitsandbytes"][0]
         name = "libbitsandbytes_cuda{}{}.so".format(*cuda)
         message = f"bitsandbytes {version} has no {name}, PyTorch is built for CUDA {cuda[0]}.{cuda[1]}"
-        yield NO_LIBRARY.found(message, {"location": package.location, "libraries": libraries})
+        yield NO_LIBRARY.found(message, {"location": package.location, "libraries": libraries}, packages=("bitsandbytes",))
 
 
 def wanted(facts: Facts) -> tuple[str, tuple[int, int]]:

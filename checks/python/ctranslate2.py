@@ -64,7 +64,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     wheels = wheels_of(facts, needed, missing)
     asks = next((name for name in TAKE_THE_GPU if facts.python.package(name)), None)
     problem = LIBRARY_MISSING if asks else replace(LIBRARY_MISSING, status=Status.WARN)
-    yield problem.found(f"ctranslate2 {package.version} needs {words}", {"wheels": wheels, "missing": missing, "for": asks})
+    yield problem.found(
+        f"ctranslate2 {package.version} needs {words}",
+        {"wheels": wheels, "missing": missing, "for": asks},
+        packages=("ctranslate2",),
+    )
 
 
 def installed(facts: Facts) -> Package:

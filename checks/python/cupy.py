@@ -123,7 +123,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if major > driver[0]:
         message = f"{_words(package)} is built for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
         too_new = offering(WRONG_MAJOR, driver[0]).found(
-            message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver))
+            message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver)), packages=(package.name,)
         )
         yield replace(too_new, causes=WRONG_LIBCUDA)
         return
@@ -143,10 +143,14 @@ def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
         if others:
             right = max((other for other in others if other <= facts.cuda.driver_version[0]), default=major)
             message = f"{_words(package)} needs CUDA {major}; the libraries here are of CUDA {', '.join(map(str, others))}"
-            yield offering(WRONG_MAJOR, right).found(message, _evidence(facts, package, right, found=others))
+            yield offering(WRONG_MAJOR, right).found(
+                message, _evidence(facts, package, right, found=others), packages=(package.name,)
+            )
         else:
             yield offering(NO_LIBRARIES, major).found(
-                f"{_words(package)} needs libcublas.so.{major}; there is none", _evidence(facts, package, major)
+                f"{_words(package)} needs libcublas.so.{major}; there is none",
+                _evidence(facts, package, major),
+                packages=(package.name,),
             )
     elif Version(package.version) < FINDS_WHEELS:
         yield from unreachable(facts, package, major)
@@ -164,9 +168,9 @@ def unreachable(facts: Facts, package: Package, major: int) -> Iterator[Finding]
     evidence = _evidence(facts, package, major, library=library.path)
     if library.owner == "wheel" and torch_loads_it(facts, major):
         words = f"{message}; after 'import torch' ({facts.python.torch_version}) it is loaded already"
-        yield AFTER_TORCH.found(words, evidence, confidence=Confidence.LIKELY)
+        yield AFTER_TORCH.found(words, evidence, confidence=Confidence.LIKELY, packages=(package.name,))
     else:
-        yield NO_LIBRARIES.found(message, evidence, confidence=Confidence.LIKELY)
+        yield NO_LIBRARIES.found(message, evidence, confidence=Confidence.LIKELY, packages=(package.name,))
 
 
 def named(library: Library, major: int) -> str:
@@ -193,7 +197,7 @@ def headers(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
     pin = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else f"=={major}.*"
     release = f"{nvrtc[0]}.{nvrtc[1]}" if nvrtc else f"{major}"
     message = f"no vector_types.h in any toolkit, wheel or conda environment, for NVRTC {release} of {_words(package)}"
-    yield NO_HEADERS.found(message, {"headers": name + pin, "nvrtc": release})
+    yield NO_HEADERS.found(message, {"headers": name + pin, "nvrtc": release}, packages=(package.name,))
 
 
 def nvrtc_version(facts: Facts, major: int) -> tuple[int, int] | None:

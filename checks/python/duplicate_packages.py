@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if len(cupy) > 1:
         named = ", ".join(f"{package.name} {package.version}" for package in cupy)
         packages = [package.name.replace("_", "-") for package in cupy]
-        yield CUPY_TWICE.found(f"{named} are installed", {"packages": packages, "wanted": wanted_cupy(facts)})
+        yield CUPY_TWICE.found(f"{named} are installed", {"packages": packages, "wanted": wanted_cupy(facts)}, packages=packages)
     twice = [versions for copies in facts.python.packages.values() if (versions := in_one_folder(copies))]
     if twice:
         named = "; ".join(f"{copies[0].name} {' and '.join(one.version for one in copies)}" for copies in twice)

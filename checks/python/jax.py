@@ -105,7 +105,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     plugins = plugins_of(facts)
     if not plugins:
         message = f"jaxlib {jaxlib.version} is here, a CUDA plugin is not"
-        yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"})
+        yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"}, packages=("jaxlib",))
     for major, plugin in plugins.items():
         yield from judge_plugin(facts, major, plugin, jaxlib)
 
@@ -150,7 +150,9 @@ def judge_plugin(facts: Facts, major: int, plugin: Package, jaxlib: Package) -> 
         jax = facts.python.packages["jax"][0].version
         words = ", ".join(f"{name} {version}" for name, version in different.items())
         package = f"jax[cuda{major}]=={Version(jax).public}"
-        yield VERSIONS_DIFFER.found(f"jaxlib {jaxlib.version} with {words}", {"package": package, **others})
+        yield VERSIONS_DIFFER.found(
+            f"jaxlib {jaxlib.version} with {words}", {"package": package, **others}, packages=("jaxlib", *others)
+        )
     elif facts.cuda.driver_version[0] < major:
         yield old_driver(facts, major)
     else:
@@ -167,7 +169,7 @@ def old_driver(facts: Facts, major: int) -> Finding:
     }
     message = f"the plugin is for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
     problem = OLD_DRIVER if driver[0] >= 12 else replace(OLD_DRIVER, fixes=OLD_DRIVER.fixes[1:])
-    return replace(problem.found(message, evidence), causes=WRONG_LIBCUDA)
+    return replace(problem.found(message, evidence, packages=(f"jax-cuda{major}-plugin",)), causes=WRONG_LIBCUDA)
 
 
 def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
@@ -177,11 +179,17 @@ def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
     found = cudnn_of(facts, major, soname)
     missing = [soname] * (not found) + [f"libcublas.so.{major}"] * (major not in facts.libraries.majors("libcublas"))
     if missing:
-        yield NO_LIBRARIES.found(f"jax-cuda{major}-plugin needs {' and '.join(missing)}; there is none", {"package": package})
+        yield NO_LIBRARIES.found(
+            f"jax-cuda{major}-plugin needs {' and '.join(missing)}; there is none", {"package": package}, packages=(plugin.name,)
+        )
     elif asked and found and Version(found[0]).release[:2] < oldest_of(asked).release[:2]:
         message = f"jax-cuda{major}-plugin {plugin.version} needs cuDNN {oldest_of(asked)} or newer; {found[1]} is {found[0]}"
         requirement = f"{asked.name}{asked.specifier}"
-        yield OLD_CUDNN.found(message, {"requirement": requirement, "cudnn": found[0], "found": found[1], "package": package})
+        yield OLD_CUDNN.found(
+            message,
+            {"requirement": requirement, "cudnn": found[0], "found": found[1], "package": package},
+            packages=(plugin.name, asked.name),
+        )
 
 
 def cudnn_of(facts: Facts, major: int, soname: str) -> tuple[str, str] | None:

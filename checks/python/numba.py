@@ -47,6 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield MISSING.found(
             f"{name} finds no {' and no '.join(missing)} in a toolkit, a wheel or the conda environment",
             {"missing": missing, "package": package_with_parts(facts)},
+            packages=("numba", "numba-cuda"),
         )
 
 

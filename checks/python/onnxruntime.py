@@ -83,12 +83,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     cpu = facts.python.package("onnxruntime")
     if cpu and facts.python.onnxruntime_package == "onnxruntime":
         message = f"onnxruntime {cpu.version} (for the CPU) lies over onnxruntime-gpu {package.version}"
-        yield SHADOWED.found(message, {"package": right})
+        yield SHADOWED.found(message, {"package": right}, packages=("onnxruntime", package.name))
         return
     cuda, cudnn = built_for(facts, package)
     if cuda > driver[0]:
         message = f"onnxruntime-gpu {package.version} is built for CUDA {cuda}, the driver runs CUDA {driver[0]}.{driver[1]}"
-        too_old = OLD_DRIVER.found(message, {"package": right, "driver_cuda": "{}.{}".format(*driver)})
+        too_old = OLD_DRIVER.found(message, {"package": right, "driver_cuda": "{}.{}".format(*driver)}, packages=(package.name,))
         yield replace(too_old, causes=WRONG_LIBCUDA)
     else:
         yield from libraries(facts, package, {"libcublas": (cuda,), "libcudnn": cudnn})
@@ -124,7 +124,8 @@ def libraries(facts: Facts, package: Package, needed: dict[str, tuple[int, ...]]
     if not missing:
         return
     words = " and ".join(f"{name}.so.{majors[-1]} (here: {facts.libraries.here(name)})" for name, majors in missing)
-    yield LIBRARY_MISSING.found(f"onnxruntime-gpu {package.version} needs {words}", {"package": fitting(facts)})
+    message = f"onnxruntime-gpu {package.version} needs {words}"
+    yield LIBRARY_MISSING.found(message, {"package": fitting(facts)}, packages=(package.name,))
 
 
 def fitting(facts: Facts) -> str:

@@ -142,13 +142,15 @@ def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Fin
     """One for all: one command mends them."""
     installed = {name: facts.python.package(name) for name in unmet}
     told = sorted(unmet, key=lambda name: installed[name] is None)  # a wrong version says more than none
+    needed_by = list(dict.fromkeys(one.by.name for name in told for one in unmet[name]))
     finding = problem.found(
         "; ".join(_told(unmet[name], installed[name]) for name in told),
         {
             "requirements": [name + _specifiers(unmet[name]) for name in told],
             "installed": {name: package.version if package else None for name, package in installed.items()},
-            "needed_by": list(dict.fromkeys(one.by.name for name in told for one in unmet[name])),
+            "needed_by": needed_by,
         },
+        packages=(*told, *needed_by),
     )
     of_torch = all(name in COMPANIONS and canonicalize_name(one.by.name) in COMPANIONS for name in unmet for one in unmet[name])
     return replace(finding, causes=("torch-companion-mismatch",)) if of_torch else finding

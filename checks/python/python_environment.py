@@ -109,6 +109,7 @@ def conda_and_pip(facts: Facts) -> Iterator[Finding]:
         yield CONDA_PIP.found(
             f"conda's {toolkit.name} is {toolkit.version}; pip's torch {facts.python.torch_version} has CUDA {cuda}",
             {"conda": f"{toolkit.name} {toolkit.version}", "torch_cuda": cuda, "wanted": cuda},
+            packages=("torch",),
         )
 
 

@@ -87,7 +87,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     package = installed(facts)
     conda = facts.python.conda_packages.get("tensorflow")
     if facts.python.package("tensorflow") is None or (conda and conda.build.startswith("cpu")):
-        yield CPU_ONLY.found(f"{_name(package, conda)} has no CUDA in it")
+        yield CPU_ONLY.found(f"{_name(package, conda)} has no CUDA in it", packages=(package.name,))
         return
     if facts.system.architecture != "x86_64" and "+nv" not in package.version:
         raise Skip(f"TensorFlow's package for {facts.system.architecture} has no CUDA")
@@ -139,7 +139,7 @@ def no_libraries(facts: Facts, package: Package, missing: list[str]) -> Finding:
     # NVIDIA's cuDNN wheels of all CUDA releases unpack to one folder: a second one breaks what uses the first.
     is_taken = facts.python.package("nvidia-cudnn-cu13") is not None or _is_torchs(facts, missing)
     problem = replace(NO_LIBRARIES, fixes=NO_LIBRARIES.fixes[1:]) if is_taken else NO_LIBRARIES
-    return problem.found(message, {"package": right, "missing": missing})
+    return problem.found(message, {"package": right, "missing": missing}, packages=(package.name,))
 
 
 def _is_torchs(facts: Facts, missing: list[str]) -> bool:
@@ -161,6 +161,7 @@ def judge_cudnn(facts: Facts, package: Package, wanted: Version) -> Iterator[Fin
                 "package": f"tensorflow[and-cuda]=={Version(package.version).public}",
                 "cudnn": version,
             },
+            packages=(package.name, name),
         )
 
 

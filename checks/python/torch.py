@@ -137,9 +137,9 @@ def cpu_only(facts: Facts) -> Finding:
     problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} has no CUDA in it"
     other = None if facts.texts.alone or needing_torch(facts) else on_gpu(facts)
     if other is None:
-        return problem.found(words, evidence)
+        return problem.found(words, evidence, packages=("torch",))
     may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
-    return may_be_meant.found(f"{words}; {other}, beside it, is for the GPU", {**evidence, "beside": other})
+    return may_be_meant.found(f"{words}; {other}, beside it, is for the GPU", {**evidence, "beside": other}, packages=("torch",))
 
 
 def on_gpu(facts: Facts) -> str | None:
@@ -207,7 +207,7 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     needed = "sm_{}{}".format(*capability)
     evidence = {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)}
     words = f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}"
-    yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index)
+    yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index, packages=("torch",))
 
 
 def processor(facts: Facts, gpu: Gpu) -> str:

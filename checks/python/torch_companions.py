@@ -120,7 +120,7 @@ def companions(facts: Facts) -> Iterator[Finding]:
         version = _torch_version(facts)
         words = ", ".join(f"{package.name} {package.version} {why}" for package, why in wrong.items())
         evidence = {"torch": Version(version).public, "index": INDEX + _variant(facts), **_names(wrong)}
-        yield MISMATCH.found(f"{words}; torch is {version}", evidence)
+        yield MISMATCH.found(f"{words}; torch is {version}", evidence, packages=("torch", *evidence["packages"]))
 
 
 def _names(packages: Iterable[Package]) -> dict[str, Any]:
@@ -174,7 +174,8 @@ def triton(facts: Facts, torch: Package) -> Iterator[Finding]:
         if package is None or not line.specifier.contains(package.version, prereleases=True):
             found = f"triton {package.version} is installed" if package else "it is not installed"
             requirement = f"{line.name}{line.specifier}"
-            yield OTHER_TRITON.found(f"torch {torch.version} needs {requirement}; {found}", {"requirement": requirement})
+            words = f"torch {torch.version} needs {requirement}; {found}"
+            yield OTHER_TRITON.found(words, {"requirement": requirement}, packages=("torch", line.name))
 
 
 def extensions(facts: Facts) -> Iterator[Finding]:
@@ -186,8 +187,9 @@ def extensions(facts: Facts) -> Iterator[Finding]:
             found[package] = f"{package.name} {package.version} was built for {differences}"
     if found:
         evidence = {"wheels": [package.file or package.version for package in found], **_names(found)}
-        sure = any(package.file for package in found)
-        yield EXTENSION.found("; ".join(found.values()), evidence, confidence=Confidence.CONFIRMED if sure else Confidence.LIKELY)
+        sure = Confidence.CONFIRMED if any(package.file for package in found) else Confidence.LIKELY
+        packages = ("torch", *evidence["packages"])
+        yield EXTENSION.found("; ".join(found.values()), evidence, confidence=sure, packages=packages)
 
 
 def built_for(name: str) -> Built | None:

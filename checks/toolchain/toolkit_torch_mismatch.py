@@ -68,6 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     finding = problem.found(
         f"{root} is CUDA {dotted(version)}, torch {facts.python.torch_version} was built with {cuda}",
         {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": fitting or f"/usr/local/cuda-{cuda}", "found": root},
+        packages=("torch",),
     )
     # The toolkit that is installed for a GPU that is too new for this one fits PyTorch too.
     yield run_time_builds.wanted_by(run_time_builds.of_builds(facts), replace(finding, because="nvcc-too-old-for-gpu"))

@@ -152,13 +152,15 @@ def libcuda(facts: Facts, version: Version) -> Iterator[Finding]:
     evidence = {"folder": driver, "searched": list(folders), "triton": str(version)}
     if not named and not any(has(facts, folder, wanted) for folder in folders):
         places = ", ".join(folders) or "no folder (neither the loader's cache nor LD_LIBRARY_PATH has one)"
-        yield NO_LIBCUDA.found(f"Triton {version} looks for {wanted} in {places}; libcuda.so.1 is in {driver}", evidence)
+        words = f"Triton {version} looks for {wanted} in {places}; libcuda.so.1 is in {driver}"
+        yield NO_LIBCUDA.found(words, evidence, packages=("triton",))
     elif not links(facts, version, folders):
         name = "libcuda.so.1" if version >= LINKS_BY_SONAME else "libcuda.so"
         message = f"Triton {version} links with {name}, which is not in {', '.join(folders)}"
         is_sure = facts.environment.get("LIBRARY_PATH") is None  # its folders may be none that were looked at
         problem = replace(NO_LIBCUDA, fixes=(OWN_LINKS,) if named else (LINK, OWN_LINKS))
-        yield problem.found(message, evidence, confidence=Confidence.CONFIRMED if is_sure else Confidence.LIKELY)
+        sure = Confidence.CONFIRMED if is_sure else Confidence.LIKELY
+        yield problem.found(message, evidence, confidence=sure, packages=("triton",))
 
 
 def links(facts: Facts, version: Version, folders: tuple[str, ...]) -> bool:

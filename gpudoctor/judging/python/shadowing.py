@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.facts.packages import Package
+from gpudoctor.facts.packages import Package, normalized
 from gpudoctor.model import Finding
 
 PROBLEM = "python-path-shadows-environment"
@@ -46,14 +45,8 @@ def _outside(facts: Facts) -> set[str]:
 
 def with_cause(finding: Finding, facts: Facts) -> Finding:
     """A finding about a copy from outside is an effect of its being there: the environment has its own."""
-    pairs = known(lambda: shadowed(facts), ())
-    if finding.problem.id == PROBLEM or not any(_is_about(finding.message, pair.imported) for pair in pairs):
+    pairs = known(lambda: shadowed(facts), ()) if finding.packages else ()
+    from_outside = {normalized(pair.imported.name) for pair in pairs}
+    if finding.problem.id == PROBLEM or from_outside.isdisjoint(map(normalized, finding.packages)):
         return finding
     return replace(finding, causes=(PROBLEM, *finding.causes))
-
-
-def _is_about(message: str, package: Package) -> bool:
-    """Whether a message has both the name and the version of this copy."""
-    name = re.sub(r"[-_.]+", "[-_.]", package.name)
-    version = re.escape(package.version)
-    return bool(re.search(rf"\b{name}\b", message, re.I) and re.search(rf"(?<![\w.]){version}(?![\w]|\.\d)", message))

@@ -55,7 +55,7 @@ def assembler(facts: Facts, triton: str) -> Iterator[Finding]:
         words = f"{taken[0]} is of CUDA {taken[1][0]}.{taken[1][1]}; {name} ({sm}) needs {needed} or newer"
         is_published = "+" not in triton or other_than_bundled(facts)
         sure = Confidence.CONFIRMED if is_published else Confidence.LIKELY
-        found = replace(TOO_OLD, fixes=fixes).found(words, evidence, confidence=sure)
+        found = replace(TOO_OLD, fixes=fixes).found(words, evidence, confidence=sure, packages=("triton",))
         yield replace(found, because="torch-missing-gpu-architecture")  # the PyTorch that has the code brings its own Triton
 
 
