@@ -181,7 +181,8 @@ class Figure:
     """A measured number of one GPU, or of all (`gpu` is None), and what a healthy machine reaches.
 
     expected: in the same unit; None where nothing is known. rule: where that comes from. during: what the sampler saw.
-    wrong: how the result differed from the right one, "" if it was verified.
+    wrong: how the result differed from the right one, "" if it was verified. unlisted: its GPU is in no table, and `expected`
+    comes from its own clocks and widths.
     """
 
     what: str
@@ -193,6 +194,7 @@ class Figure:
     less_is_better: bool = False
     wrong: str = ""
     during: dict[str, Any] = field(default_factory=dict)
+    unlisted: bool = False
 
     @property
     def share(self) -> float | None:

@@ -193,6 +193,13 @@ def test_golden(name: str) -> None:
     assert rendered == (GOLDEN / name).read_text(encoding="utf-8")
 
 
+def test_a_gpu_in_no_table_is_said_to_be_judged_by_itself() -> None:
+    [known, *_] = REPORT.measured.figures["gemm"]
+    unlisted = replace(REPORT, measured=replace(REPORT.measured, figures={"gemm": (replace(known, unlisted=True),)}))
+    assert "in no table" in terminal.render(unlisted)
+    assert "in no table" not in terminal.render(REPORT)
+
+
 @pytest.mark.parametrize("report", [REPORT, HEALTHY], ids=["broken", "healthy"])
 def test_json_follows_the_published_schema(report: Report) -> None:
     jsonschema.Draft202012Validator.check_schema(schema.schema())

@@ -50,7 +50,17 @@ def figures(facts: Facts) -> Iterator[Figure]:
                 expected = expect.NOTHING if small else expect.tflops(facts, run.gpu, precision)
                 bad, during = rounding.wrong(result), result.get("during", {})
                 what = f"GEMM {precision}" + (f" of size {result['size']}" if small else "")
-                yield Figure(what, result["tflops"], "TFLOP/s", run.gpu, expected.value, expected.rule, wrong=bad, during=during)
+                yield Figure(
+                    what,
+                    result["tflops"],
+                    "TFLOP/s",
+                    run.gpu,
+                    expected.value,
+                    expected.rule,
+                    wrong=bad,
+                    during=during,
+                    unlisted=expected.unlisted,
+                )
 
 
 def is_small(result: Mapping[str, Any]) -> bool:

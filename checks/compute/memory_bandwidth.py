@@ -57,6 +57,7 @@ def figures_of(facts: Facts, run: Run) -> Iterator[Figure]:
             expected.rule,
             wrong=f"{count} wrong elements" if count else "",
             during=result.get("during", {}),
+            unlisted=expected.unlisted,
         )
 
 

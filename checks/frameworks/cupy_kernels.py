@@ -56,6 +56,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
                     less_is_better=unit == "ms",
                     wrong=wrong(values),
                     during=values.get("during", {}),
+                    unlisted=expected.unlisted,
                 )
 
 

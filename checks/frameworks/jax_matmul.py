@@ -72,6 +72,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
                 expected.rule,
                 wrong=f"{values['wrong_rows']} wrong rows" if values["wrong_rows"] else "",
                 during=values.get("during", {}),
+                unlisted=expected.unlisted,
             )
 
 

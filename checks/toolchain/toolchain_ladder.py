@@ -199,6 +199,7 @@ def speed(facts: Facts, gpu: int | None, what: str, result: dict[str, Any]) -> F
         expected.rule,
         wrong=f"{count} wrong elements" if count else "",
         during=result.get("during", {}),
+        unlisted=expected.unlisted,
     )
 
 

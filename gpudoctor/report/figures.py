@@ -51,8 +51,7 @@ def telling(report: Report) -> set[str]:
 
 def judged_by_itself(report: Report) -> str:
     """Which GPUs are in no table, and what they were judged by; "" if there is none."""
-    rules = (figure.rule for each in report.measured.figures.values() for figure in each)
-    if not any("in no table" in rule for rule in rules):
+    if not any(figure.unlisted for each in report.measured.figures.values() for figure in each):
         return ""
     return "This GPU is in no table: it is judged by its own clocks and widths, which promise less than a datasheet."
 

@@ -15,10 +15,11 @@ from gpudoctor.model import Skip
 
 
 class Expected(NamedTuple):
-    """A value that a healthy one reaches, None where nobody knows, and the rule in words."""
+    """A value that a healthy one reaches, None where nobody knows, and the rule in words. unlisted: for a GPU in no table."""
 
     value: float | None
     rule: str
+    unlisted: bool = False
 
 
 NOTHING = Expected(None, "")
@@ -91,7 +92,7 @@ def _own_tflops(facts: Facts, index: int, dtype: str, share: float) -> Expected:
     if not rate or not sms or not clock:
         return NOTHING
     peak = rate * sms * clock / 1e9
-    return Expected(peak * share, f"{share:.0%} of {peak:.3g} from its own {sms} SMs × {clock // 1000} MHz{_why_own(found)}")
+    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.3g} from its own {sms} SMs × {clock // 1000} MHz")
 
 
 def memory_gb_per_s(facts: Facts, index: int) -> Expected:
@@ -109,12 +110,13 @@ def memory_gb_per_s(facts: Facts, index: int) -> Expected:
     if not clock or not bits:
         return NOTHING
     peak = 2 * clock * bits / 8 / 1e6
-    words = f"{share:.0%} of {peak:.0f} from its own {clock // 1000} MHz × {bits} bit{_why_own(found)}"
-    return Expected(peak * share, words)
+    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.0f} from its own {clock // 1000} MHz × {bits} bit")
 
 
-def _why_own(found: CudaDevice) -> str:
-    return " (a MIG slice)" if is_mig(found) else " (a GPU in no table)"
+def _from_its_own(found: CudaDevice, value: float, rule: str) -> Expected:
+    if is_mig(found):
+        return Expected(value, f"{rule} (a MIG slice)")
+    return Expected(value, f"{rule} (a GPU in no table)", unlisted=True)
 
 
 def _architecture(facts: Facts, index: int) -> str | None:
