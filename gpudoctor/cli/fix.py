@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.model import Report, Snapshot
     from gpudoctor.repair.plan import Step
+    from gpudoctor.repair.running import Runner
 
 _LISTED = 6
 _EPILOG = """\
@@ -186,19 +187,16 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
             _said(runner, path)
             return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
     _said(runner, path)
-    if not _has_run(runner):
+    if not runner.has_run:
         return _compared("Nothing has changed:", before, before, failed, runner.reboots)
     return _compared("Looked again:", before, _found(asked).report, failed, runner.reboots)
 
 
-def _said(runner: object, path: Path) -> None:
-    from gpudoctor.repair.running import Runner
-
-    assert isinstance(runner, Runner)
+def _said(runner: Runner, path: Path) -> None:
     click.echo("")
     for line in runner.done:
         click.echo(line[0].upper() + line[1:])
-    if not _has_run(runner):
+    if not runner.has_run:
         click.echo("Nothing was run.")
     if runner.for_later:
         click.echo("Left to you:")
@@ -207,15 +205,8 @@ def _said(runner: object, path: Path) -> None:
         )
     if runner.reboots:
         click.echo("Now reboot, when all work is saved; that is not done for you: sudo reboot")
-    if _has_run(runner):
+    if runner.has_run:
         click.echo(f"All commands with their output are in {path}")
-
-
-def _has_run(runner: object) -> bool:
-    from gpudoctor.repair.running import Runner
-
-    assert isinstance(runner, Runner)
-    return any("was left out" not in line for line in runner.done)
 
 
 def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:

@@ -33,13 +33,17 @@ class Failed(Exception):
 
 @dataclass
 class Runner:
-    """ask: a question -> the answer. busy: who works on a GPU right now. done: what became of each step."""
+    """ask: a question -> the answer. busy: who works on a GPU right now. done: what became of each step.
+
+    for_later: what is left to the person. has_run: whether any step ran. reboots: whether one of them counts from the next boot.
+    """
 
     ask: Callable[[str], str]
     journal: BinaryIO
     busy: Callable[[], list[str]]
     done: list[str] = field(default_factory=list)
     for_later: list[str] = field(default_factory=list)
+    has_run: bool = False
     reboots: bool = False
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -57,7 +61,7 @@ class Runner:
             return self._leave(step)
         self._tell(*(f"   $ {line}" for line in plain(step.command).splitlines()))
         if cost := script.terms(step):
-            self._tell(f"   It {cost}." if cost.startswith(("needs", "interrupts", "loses")) else f"   {cost}")
+            self._tell(f"   It {cost}.")
         if refused := self._refused(step):
             self._tell(f"   Not run: {refused}.")
             return False
@@ -95,6 +99,7 @@ class Runner:
                 raise Quit
 
     def _do(self, number: int, step: Step, later: bool) -> None:
+        self.has_run = True
         self.done.append(f"step {number} was under way when it ended: {step.command}")
         code = self._execute(step.command)
         if code and step.phase is not Phase.READ:
