@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from gpudoctor import catalog
-from gpudoctor.fixes import undoing
+from gpudoctor.fixes import engines, undoing
 from gpudoctor.knowledge import messages
 from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import AREAS, Check, Fix, Problem
@@ -98,7 +98,8 @@ def _fixes(problem: Problem) -> Iterator[str]:
         return
     yield "## How to fix it"
     yield ""
-    for (title, terms, verify), fixes in groupby(problem.fixes, lambda fix: (fix.title, words.terms(fix), fix.verify)):
+    ways = tuple(engines.of(problem.fixes, "docker"))
+    for (title, terms, verify), fixes in groupby(ways, lambda fix: (fix.title, words.terms(fix), fix.verify)):
         yield f"**{_escaped(title)}**" + (f" ({terms})" if terms else "")
         yield ""
         for fix in fixes:
@@ -107,7 +108,7 @@ def _fixes(problem: Problem) -> Iterator[str]:
             yield "Check that it worked:"
             yield ""
             yield from _quoted("sh", verify.splitlines())
-    if any(_FILLED_IN.search(fix.command + fix.verify) for fix in problem.fixes):
+    if any(_FILLED_IN.search(fix.command + fix.verify) for fix in ways):
         yield "`<name>` stands for what gpudoctor reads from the machine and fills in."
         yield ""
 

@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from gpudoctor.worker.reply import Reply as Reply
 from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
+_NAMED = re.compile(r"<([a-z_]+)>")  # evidence, in a command
 
 # The areas of checks, in the order in which a person reads them.
 AREAS = (
@@ -65,13 +66,23 @@ class Unavailable(Skip):
         super().__init__(reason, kind)
 
 
+Kind = Literal["", "read", "set", "install", "restart", "manual", "reset"]
+Place = Literal["here", "shell", "host"]
+
+
 @dataclass(frozen=True)
 class Fix:
     """One way out: a line to paste and the command that shows it worked.
 
     `<name>` in a command stands for the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
-    "suse", "other", "wsl2", "container", "host", "conda"), any of which is enough; empty means everywhere. What a command
-    plainly needs and risks (sudo, a reboot) is read off it.
+    "suse", "other", "wsl2", "container", "host", "conda"), any of which is enough; empty means everywhere. `engines` limits it
+    likewise to containers of these engines ("docker", "podman", "kubernetes"); how their commands differ: fixes/engines.py.
+
+    What is decided about a fix stands in its fields; nothing is read out of its words. kind: what the command does, by which
+    `gpudoctor fix` orders and runs it. A reset (of a GPU, of WSL, of the power) it never runs, and what is manual it leaves to a
+    person, who has to decide, to fill something in or to go elsewhere. where: "shell" is the one in which the program starts,
+    which no script can change; "host" is the machine around a container. reboot: `sudo reboot` ends the line, and what comes
+    before it counts from then on; such a fix needs root and interrupts work.
     """
 
     title: str
@@ -82,13 +93,47 @@ class Fix:
     on: tuple[str, ...] = ()
     undo: str = ""
     recipe: str = ""
+    kind: Kind = ""
+    where: Place = "here"
+    reboot: bool = False
+    engines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.kind:
+            self._read_off()
+        if self.reboot:
+            line = self.command if self.command.endswith(REBOOT) else " && ".join(filter(None, (self.command, REBOOT)))
+            needs = tuple(dict.fromkeys(("root", "reboot", *self.needs)))
+            self._set(command=line, needs=needs, risk="disruptive" if self.risk == "safe" else self.risk)
+
+    def _read_off(self) -> None:
+        """Of the fixes of engines and compilers, which do not say it yet."""
         reboots = bool(re.search(r"\breboot\b", self.command))
         plain = ("root",) * ("sudo " in self.command) + ("reboot",) * reboots
-        object.__setattr__(self, "needs", tuple(dict.fromkeys(plain + self.needs)))
-        if reboots and self.risk == "safe":
-            object.__setattr__(self, "risk", "disruptive")
+        self._set(needs=tuple(dict.fromkeys(plain + self.needs)))
+        self._set(reboot=self.reboot or self.command == REBOOT or self.command.endswith(f"&& {REBOOT}"))
+        self._set(risk="disruptive" if reboots and self.risk == "safe" else self.risk)
+        if self.command.startswith(("export ", "unset ", "ulimit ", "taskset ")):
+            self._set(where="shell")
+        elif "root" in self.needs and re.search(r"\bhost\b", self.title):
+            self._set(where="host")
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def before_reboot(self) -> str:
+        """The command without its reboot."""
+        if not self.reboot:
+            return self.command
+        lines = (line.removesuffix(REBOOT).removesuffix(" && ") for line in self.command.splitlines())
+        return "\n".join(filter(None, lines))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The evidence that the command names and that is not filled in."""
+        return frozenset(_NAMED.findall(self.command))
 
     def suits(self, platform: Iterable[str]) -> bool:
         return not self.on or not set(self.on).isdisjoint(platform)
@@ -100,6 +145,7 @@ class Fix:
         return replace(self, command=text(self.command), verify=text(self.verify), undo=text(self.undo), recipe=text(self.recipe))
 
 
+REBOOT = "sudo reboot"
 NEW_INITRAMFS = "(sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
 """On any distribution. A module that the initramfs loads reads its options from there, not from /etc/modprobe.d."""
 
@@ -111,17 +157,32 @@ def fix_on(
     needs: tuple[str, ...] = (),
     undo: str = "",
     recipe: str = "",
+    kind: Kind = "",
+    reboot: bool = False,
+    kinds: Mapping[str, Kind] | None = None,
     **commands: str,
 ) -> tuple[Fix, ...]:
-    """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`."""
-    return tuple(
-        Fix(title, command, risk, needs, verify, (platform,), undo, "" if platform == "conda" else recipe)
-        for platform, command in commands.items()
-    )
+    """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`.
+
+    kinds: of the platforms on which it is of another kind.
+    """
+    fix = Fix(title, "", risk, needs, verify, (), undo, recipe, kind, reboot=reboot)
+    return on_platforms(fix, commands, kinds or {})
+
+
+def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[Fix, ...]:
+    """commands: one for each platform. conda needs neither a recipe nor root."""
+    for_conda = replace(fix, recipe="", needs=tuple(need for need in fix.needs if need != "root"))
+
+    def on(platform: str) -> Fix:
+        own = for_conda if platform == "conda" else fix
+        return replace(own, command=commands[platform], on=(platform,), kind=kinds.get(platform, fix.kind))
+
+    return tuple(map(on, commands))
 
 
 def _fill(text: str, values: Mapping[str, Any]) -> str:
-    return re.sub(r"<([a-z_]+)>", lambda match: _word(values[match[1]]) if match[1] in values else match[0], text)
+    return _NAMED.sub(lambda match: _word(values[match[1]]) if match[1] in values else match[0], text)
 
 
 def _word(value: Any) -> str:

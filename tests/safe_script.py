@@ -30,7 +30,7 @@ def check(diagnosis: Sequence[Diagnosis]) -> None:
             assert complaint(shell, text) == ""
     for step in filter(script.runs, steps):
         _runs_nothing_that_disturbs(step)
-    assert [step.phase for step in steps] == sorted(step.phase for step in steps)
+    assert [step.kind for step in steps] == sorted((step.kind for step in steps), key=plan.ORDER.index)
     commands = [step.command for step in steps if step.command]
     assert len(commands) == len(set(commands))
 

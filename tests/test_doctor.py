@@ -35,7 +35,7 @@ from gpudoctor.model import (
     for_each,
 )
 
-BROKEN = Problem("broken", "It is broken", "So it is.", Action.REBOOT, (Fix("Reboot", "sudo reboot"),))
+BROKEN = Problem("broken", "It is broken", "So it is.", Action.REBOOT, (Fix("Reboot", reboot=True),))
 ODD = Problem("odd", "It is odd", "So it is.", Action.WATCH, (Fix("Look at <thing>", "ls -l <thing>"),), status=Status.WARN)
 
 
@@ -181,16 +181,16 @@ def test_one_gpu_that_could_not_be_read_is_not_healthy(kinds: list[str | None], 
 
 
 def test_a_container_is_not_told_to_reboot_its_host() -> None:
-    fixes = (Fix("Reboot", "sudo reboot", on=("debian",)), Fix("Set it", "export IT=1"))
+    fixes = (Fix("Reboot", reboot=True, on=("debian",)), Fix("Set it", "export IT=1"))
     assert [fix.title for fix in fitting(fixes, FixContext(("debian", "host")), {})] == ["Reboot", "Set it"]
     assert fitting(fixes, FixContext(("debian", "container")), {}) == (fixes[1], ON_THE_HOST)
 
 
 def test_root_in_a_container_needs_no_sudo() -> None:
-    fixes = (Fix("Install it", "sudo apt install it"),)
+    fixes = (Fix("Install it", "sudo apt install it", needs=("root",)),)
     [inside] = fitting(fixes, FixContext(("debian", "container")), {"is_root": True})
     assert (inside.command, inside.needs) == ("apt install it", ())
-    on_the_host = (Fix("On the host: allow it", "sudo setsebool -P it 1"),)
+    on_the_host = (Fix("Allow it", "sudo setsebool -P it 1", needs=("root",), where="host"),)
     assert fitting(on_the_host, FixContext(("debian", "container")), {"is_root": True}) == on_the_host
     [outside] = fitting(fixes, FixContext(("debian", "host")), {"is_root": True})
     assert (outside.command, outside.needs) == ("sudo apt install it", ("root",))

@@ -1,41 +1,70 @@
-"""Fixes inside a container: in the words of the engine that runs it."""
+"""Fixes of a container's problem: for the engine that runs it, in its words."""
 
 from __future__ import annotations
 
 import pytest
 
-from gpudoctor.fixes.engines import for_engine
+from gpudoctor.fixes import engines
 from gpudoctor.model import Fix
 
-RESTART = Fix("On the host: start the container again", "docker restart CONTAINER", risk="disruptive", verify="nvidia-smi")
-VARIABLE = Fix("With the capability", "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi")
+VARIABLE = engines.again(
+    "With the capability",
+    "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+    kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+)
+LIMIT = engines.again(
+    "With a higher limit", "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE", spec="--ulimit --cap-add"
+)
+RESTART = engines.restarted("On the host: start the container again", "nvidia-smi")
+OF_DOCKER = Fix("Switch it on", "sudo true", engines=("docker",))
 
 
 @pytest.mark.parametrize(
-    ("command", "there"),
+    ("fixes", "there"),
     [
-        ("docker restart CONTAINER", "kubectl delete pod POD --namespace NAMESPACE"),
-        (VARIABLE.command, "kubectl set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
-        ("docker run --gpus all --memory=81559m IMAGE", "kubectl set resources deployment/NAME --limits=memory=81559Mi"),
-        ("docker run --gpus all --cpus=8 IMAGE", "kubectl set resources deployment/NAME --limits=cpu=8"),
-        ("docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi", ""),
-        ("apt install gcc libc6-dev", "apt install gcc libc6-dev"),
+        (RESTART, "kubectl delete pod POD --namespace NAMESPACE"),
+        (VARIABLE, "kubectl set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
+        (LIMIT, ""),
+        (engines.by_cdi("By CDI"), ""),
+        ((Fix("Install it", "apt install gcc"),), "apt install gcc"),
     ],
 )
-def test_in_a_pod(command: str, there: str) -> None:
-    assert for_engine(Fix("Do it", command), "kubernetes").command == there
+def test_in_a_pod(fixes: tuple[Fix, ...], there: str) -> None:
+    [fix] = engines.of(fixes, "kubernetes")
+    assert (fix.command, fix.engines) == (there, ())
 
 
 def test_options_without_a_word_of_kubectl_are_named_for_the_spec() -> None:
-    fix = for_engine(Fix("Do it", "docker run --gpus all --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE"), "kubernetes")
-    assert fix.title == "In the pod's spec, then create it again: what docker run calls --ulimit --cap-add=IPC_LOCK"
+    [fix] = engines.of(LIMIT, "kubernetes")
+    assert fix.title == "In the pod's spec, then create it again: what docker run calls --ulimit --cap-add"
 
 
 def test_podman_has_the_same_commands_and_another_way_to_ask_for_gpus() -> None:
-    assert for_engine(RESTART, "podman").command == "podman restart CONTAINER"
-    assert for_engine(VARIABLE, "podman").command.startswith("podman run --rm --device nvidia.com/gpu=all -e ")
+    assert [fix.command for fix in engines.of(RESTART, "podman")] == ["podman restart CONTAINER"]
+    [fix] = engines.of(VARIABLE, "podman")
+    assert fix.command.startswith("podman run --rm --device nvidia.com/gpu=all -e ")
+    [check] = engines.of((Fix("Look", verify=engines.START),), "podman")
+    assert check.verify == "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
 
 
 @pytest.mark.parametrize("engine", [None, "docker", "unknown", "lxc"])
-def test_elsewhere_the_line_stays(engine: str | None) -> None:
-    assert for_engine(RESTART, engine) == RESTART
+def test_elsewhere_the_words_are_dockers(engine: str | None) -> None:
+    assert [fix.command for fix in engines.of((*RESTART, OF_DOCKER), engine)] == ["docker restart CONTAINER", "sudo true"]
+    [fix] = engines.of(VARIABLE, engine)
+    assert fix.command.startswith("docker run --rm --gpus all -e ")
+
+
+@pytest.mark.parametrize("engine", ["podman", "nerdctl", "kubernetes"])
+def test_what_is_dockers_is_for_no_other(engine: str) -> None:
+    assert list(engines.of((OF_DOCKER,), engine)) == []
+
+
+def test_only_docker_is_restarted() -> None:
+    both = tuple(engines.restarting_docker(Fix("Tell it", "sudo tell", "disruptive", kind="set")))
+    [docker] = engines.of(both, "docker")
+    assert (docker.title, docker.command) == (
+        "Tell it, and restart Docker (and with it its containers)",
+        "sudo tell && sudo systemctl restart docker",
+    )
+    assert docker.kind == "restart"
+    assert [(fix.title, fix.command, fix.kind) for fix in engines.of(both, "nerdctl")] == [("Tell it", "sudo tell", "set")]

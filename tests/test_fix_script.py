@@ -6,15 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import machine
 import pytest
 
 from gpudoctor.files import snapshot
-from gpudoctor.model import Action, Fix, Problem
+from gpudoctor.model import Action, Fix, Kind, Problem
 from gpudoctor.repair import plan, script
-from gpudoctor.repair.phases import Phase, phase
 from gpudoctor.repair.plan import Step
 
 
@@ -22,50 +22,44 @@ def planned(*fixes: Fix) -> list[Step]:
     return plan.of_problem(Problem("it-is-broken", "It is broken", "It is.", Action.INSTALL), fixes)
 
 
-PHASES = [
-    ("nvidia-smi -q -i 0 -d ECC", Phase.READ),
-    ("sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20", Phase.READ),
-    ("grep -n CUDA_HOME ~/.bashrc /etc/profile.d/*.sh", Phase.READ),
-    ("timeout 5 df -h > /dev/null || echo 'a file system does not answer'", Phase.READ),
-    ("find / -name 'x*' -delete", Phase.CONFIGURE),
-    ("cat a > b", Phase.CONFIGURE),
-    ("sudo nvidia-smi -i 0 -pl 360", Phase.CONFIGURE),
-    ("sudo nvidia-smi mig -i 0 -cgi 0 -C", Phase.CONFIGURE),
-    ("echo x | sudo tee /etc/modprobe.d/uvm.conf", Phase.CONFIGURE),
-    ("sudo apt update && sudo apt install nvidia-driver-580", Phase.INSTALL),
-    ("uv pip install --python /v/bin/python torch", Phase.INSTALL),
-    ("conda install -p /c -c conda-forge pytorch-gpu", Phase.INSTALL),
-    ("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", Phase.RESTART),
-    ("sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm", Phase.RESTART),
-    ("CUDA_LAUNCH_BLOCKING=1 python train.py", Phase.WORDS),
-    ("sudo systemctl isolate multi-user.target", Phase.WORDS),
-    ("sinfo -o '%P %N %G %T'", Phase.READ),
-    ("sudo fuser -v /dev/nvidia*; lsmod | grep nvidia", Phase.READ),
-    ("export CUDA_VISIBLE_DEVICES=0", Phase.WORDS),
-    ("docker run --rm --gpus all IMAGE", Phase.WORDS),
-    ("sudo sh NVIDIA-Linux-x86_64-580.*.run -M=open", Phase.WORDS),
-    ("wsl.exe --update", Phase.WORDS),
-    ("sudo nvidia-smi --gpu-reset -i 0", Phase.RESET),
-    ("wsl.exe --shutdown", Phase.RESET),
-    ("", Phase.WORDS),
+SET = Fix("Set it", "sudo sysctl -w a=1", kind="set", needs=("root",))
+KINDS = [
+    (Fix("Look", "nvidia-smi -q", kind="read"), "read"),
+    (Fix("Set", "sudo nvidia-smi -pm 1", kind="set"), "set"),
+    (Fix("Install", "sudo apt install x", kind="install"), "install"),
+    (Fix("Restart", "sudo systemctl restart x", kind="restart"), "restart"),
+    (Fix("Reset", "sudo nvidia-smi --gpu-reset", kind="reset"), "reset"),
+    (Fix("Run it again", "python train.py", kind="manual"), "manual"),
+    (Fix("Put it right", kind="set"), "manual"),
+    (Fix("Boot", kind="set", reboot=True), "manual"),
+    (Fix("Set and boot", "sudo x", kind="set", reboot=True), "set"),
+    (Fix("Set", "sudo x <what>", kind="set"), "manual"),
+    (Fix("Set", "export X=1", kind="set", where="shell"), "manual"),
+    (Fix("Set", "sudo x", kind="set", where="host"), "manual"),
+    (Fix("Remove", "sudo dnf remove x", "destructive", kind="install"), "manual"),
+    (Fix("Look", "sudo x --wipe --dry-run", "destructive", kind="read"), "read"),
 ]
 
 
-@pytest.mark.parametrize(("command", "expected"), PHASES)
-def test_what_kind_of_work_a_command_is(command: str, expected: Phase) -> None:
-    assert phase(Fix("Do it", command), command) is expected
+@pytest.mark.parametrize(("fix", "expected"), KINDS)
+def test_what_gpudoctor_may_do_with_a_fix(fix: Fix, expected: Kind) -> None:
+    [step] = planned(fix)
+    assert step.kind == expected
+    assert step.may_run is (expected not in ("manual", "reset"))
 
 
 def test_a_way_that_loses_something_is_left_to_a_person() -> None:
-    [step] = planned(Fix("Remove it", "sudo dnf remove x", "destructive"))
+    [step] = planned(Fix("Remove it", "sudo dnf remove x", "destructive", kind="install"))
     text = script.render([step])
     assert "because something is lost by it" in text
     assert not re.search(r"^\s*sudo dnf remove", text, re.M)
 
 
 def test_the_reboot_comes_last_and_once() -> None:
-    steps = planned(Fix("A", "sudo apt install a && sudo reboot"))
-    steps += plan.of_problem(Problem("b", "B", "B.", Action.REBOOT), [Fix("B", "echo b | sudo tee /etc/b; sudo reboot")])
+    steps = planned(Fix("A", "sudo apt install a", kind="install", reboot=True))
+    steps += plan.of_problem(
+        Problem("b", "B", "B.", Action.REBOOT), [Fix("B", "echo b | sudo tee /etc/b", kind="set", reboot=True)]
+    )
     text = script.render(plan.ordered(steps))
     assert re.findall(r"^#     sudo reboot$", text, re.M) == ["#     sudo reboot"]
     assert text.index("sudo tee /etc/b") < text.index("sudo apt install a") < text.index("#     sudo reboot")
@@ -73,7 +67,7 @@ def test_the_reboot_comes_last_and_once() -> None:
 
 
 def test_other_ways_are_comments_and_reading_is_not() -> None:
-    steps = planned(Fix("Set it", "sudo sysctl -w a=1"), Fix("Look", "ls /"), Fix("Set it otherwise", "sudo sysctl -w a=2"))
+    steps = planned(SET, Fix("Look", "ls /", kind="read"), replace(SET, title="Set it otherwise", command="sudo sysctl -w a=2"))
     assert [step.command for step in steps] == ["ls /", "sudo sysctl -w a=1"]
     text = script.render(steps)
     assert "# Another way: Set it otherwise (needs root)\n#     sudo sysctl -w a=2" in text
@@ -84,8 +78,8 @@ def run_script(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_stops_at_a_step_that_fails_and_says_what_takes_it_back(tmp_path: Path) -> None:
-    steps = planned(Fix("First", "mkdir one && false && mkdir two", undo="rmdir one"))
-    steps += plan.of_problem(Problem("b", "B", "B.", Action.INSTALL), [Fix("B", "mkdir three")])
+    steps = planned(Fix("First", "mkdir one && false && mkdir two", undo="rmdir one", kind="set"))
+    steps += plan.of_problem(Problem("b", "B", "B.", Action.INSTALL), [Fix("B", "mkdir three", kind="set")])
     done = run_script(script.render(steps), tmp_path)
     assert done.returncode == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
@@ -94,13 +88,15 @@ def test_it_stops_at_a_step_that_fails_and_says_what_takes_it_back(tmp_path: Pat
 
 
 def test_reading_in_vain_does_not_stop_it(tmp_path: Path) -> None:
-    done = run_script(script.render(planned(Fix("Look", "grep -n x /nowhere"), Fix("Set", "mkdir one"))), tmp_path)
+    done = run_script(
+        script.render(planned(Fix("Look", "grep -n x /nowhere", kind="read"), Fix("Set", "mkdir one", kind="set"))), tmp_path
+    )
     assert done.returncode == 0
     assert (tmp_path / "one").is_dir()
 
 
 def test_its_check_is_run_too(tmp_path: Path) -> None:
-    done = run_script(script.render(planned(Fix("Set", "mkdir one", verify="test -d two"))), tmp_path)
+    done = run_script(script.render(planned(Fix("Set", "mkdir one", verify="test -d two", kind="set"))), tmp_path)
     assert (done.returncode, (tmp_path / "one").is_dir()) == (1, True)
 
 
@@ -171,7 +167,9 @@ def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-BOTH = (Fix("Load it", "sudo modprobe -r nvidia && sudo modprobe nvidia", "disruptive"), Fix("Boot", "sudo reboot"))
+UPGRADE = Fix("Upgrade", "sudo apt install b", kind="install", reboot=True)
+LOAD = Fix("Load it", "sudo modprobe -r nvidia && sudo modprobe nvidia", "disruptive", kind="restart")
+BOTH = (LOAD, Fix("Boot", reboot=True))
 
 
 def of(problem: str, *fixes: Fix) -> list[Step]:
@@ -179,8 +177,8 @@ def of(problem: str, *fixes: Fix) -> list[Step]:
 
 
 def test_what_another_step_does_too_is_no_step_of_its_own() -> None:
-    both = Fix("Purge and install", "sudo apt purge a && sudo apt install b && sudo reboot")
-    [step] = plan.ordered([*of("small", Fix("Install", "sudo apt install b && sudo reboot")), *of("large", both)])
+    both = Fix("Purge and install", "sudo apt purge a && sudo apt install b", kind="install", reboot=True)
+    [step] = plan.ordered([*of("small", Fix("Install", "sudo apt install b", kind="install", reboot=True)), *of("large", both)])
     assert step.command == "sudo apt purge a && sudo apt install b"
     text = script.render([step])
     assert "Of large (large)" in text
@@ -188,31 +186,37 @@ def test_what_another_step_does_too_is_no_step_of_its_own() -> None:
 
 
 def test_a_part_that_only_looks_alike_stays() -> None:
-    steps = plan.ordered([*of("one", Fix("One", "sudo apt install b")), *of("two", Fix("Two", "sudo apt install a b"))])
+    steps = plan.ordered(
+        [
+            *of("one", Fix("One", "sudo apt install b", kind="install")),
+            *of("two", Fix("Two", "sudo apt install a b", kind="install")),
+        ]
+    )
     assert len(steps) == 2
 
 
 def test_where_the_machine_boots_anyway_nothing_is_unloaded_by_force() -> None:
-    steps = plan.ordered([*of("upgrade", Fix("Upgrade", "sudo apt install b && sudo reboot")), *of("mismatch", *BOTH)])
+    steps = plan.ordered([*of("upgrade", UPGRADE), *of("mismatch", *BOTH)])
     assert [(step.fix.title, step.command) for step in steps] == [("Upgrade", "sudo apt install b"), ("Boot", "")]
     assert [step.fix.title for step in plan.ordered(of("mismatch", *BOTH))] == ["Load it"]
 
 
 def test_a_check_waits_for_the_steps_that_it_depends_on(tmp_path: Path) -> None:
-    check = of("torch", Fix("Install", "mkdir one", verify="false"))
+    check = of("torch", Fix("Install", "mkdir one", verify="false", kind="install"))
     done = run_script(script.render(plan.ordered([*check, *of("mismatch", BOTH[0])])), tmp_path)
     assert (done.returncode, (tmp_path / "one").is_dir()) == (0, True)
-    assert run_script(script.render(of("torch", Fix("Install", "mkdir two", verify="false"))), tmp_path).returncode == 1
-
-
-def test_it_says_what_a_new_driver_means_until_the_boot() -> None:
-    assert "Until the reboot, new programs on the GPU may fail." in script.render(
-        of("old", Fix("Upgrade", "sudo apt install b && sudo reboot"))
+    assert (
+        run_script(script.render(of("torch", Fix("Install", "mkdir two", verify="false", kind="install"))), tmp_path).returncode
+        == 1
     )
 
 
+def test_it_says_what_a_new_driver_means_until_the_boot() -> None:
+    assert "Until the reboot, new programs on the GPU may fail." in script.render(of("old", UPGRADE))
+
+
 def test_the_person_is_meant_even_under_sudo(tmp_path: Path) -> None:
-    text = script.render(of("group", Fix("Join", 'mkdir "$USER"')))
+    text = script.render(of("group", Fix("Join", 'mkdir "$USER"', kind="set")))
     subprocess.run(
         ["sh"], input=text, text=True, check=True, cwd=tmp_path, env={**os.environ, "USER": "root", "SUDO_USER": "ada"}
     )
@@ -220,4 +224,9 @@ def test_the_person_is_meant_even_under_sudo(tmp_path: Path) -> None:
 
 
 def test_a_variable_that_is_not_set_stops_nothing(tmp_path: Path) -> None:
-    assert run_script(script.render(of("docker", Fix("Set", "echo $NEVER_SET_ANYWHERE && mkdir one"))), tmp_path).returncode == 0
+    assert (
+        run_script(
+            script.render(of("docker", Fix("Set", "echo $NEVER_SET_ANYWHERE && mkdir one", kind="set"))), tmp_path
+        ).returncode
+        == 0
+    )

@@ -17,7 +17,7 @@ Judge = Callable[[Facts], Iterator[Finding]]
 
 
 def problem(id: str) -> Problem:
-    return Problem(id, f"It is {id}", "So it is.", Action.REBOOT, (Fix("Reboot", "sudo reboot"),))
+    return Problem(id, f"It is {id}", "So it is.", Action.REBOOT, (Fix("Reboot", reboot=True),))
 
 
 HANG, CABLE, FIREWALL, FUSE = map(problem, ("hang", "cable-loose", "firewall-closed", "fuse-blown"))

@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import faults, launching, slowness
 from gpudoctor.judging.measured.shortfalls import Shortfall
-from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Status
+from gpudoctor.model import Action, Check, Figure, Finding, Problem, Status
 
 WORKLOAD = "allocation"
 AGAIN = "gpudoctor check --only allocation --gpus <index>"
@@ -36,9 +37,9 @@ SLOW = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("See who else uses the GPU", "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
-        Fix("Look for variables of debuggers and profilers", "env | grep -E 'CUDA_|NSIGHT|PROFILE'"),
-        Fix("Measure again while the machine is idle", AGAIN),
+        look("See who else uses the GPU", "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
+        look("Look for variables of debuggers and profilers", "env | grep -E 'CUDA_|NSIGHT|PROFILE'"),
+        look("Measure again while the machine is idle", AGAIN),
     ),
     references=("https://developer.nvidia.com/blog/using-cuda-stream-ordered-memory-allocator-part-1/",),
 )

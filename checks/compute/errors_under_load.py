@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import kernel_log, look, reset
 from gpudoctor.judging.measured import expect
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -35,10 +36,10 @@ WORDS = {
     "remapped_rows": "remapped rows",
 }
 MENDING = {
-    "ecc_corrected": Fix("See what is counted, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
-    "pcie_replays": Fix(
+    "ecc_corrected": look("See what is counted, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
+    "pcie_replays": kernel_log(
         "Look at the kernel's lines about the link, reseat card or riser",
-        "sudo dmesg | grep -E 'AER|PCIe Bus Error' | tail",
+        "-E 'AER|PCIe Bus Error' | tail",
         verify="gpudoctor check --only host-transfers --gpus <index>",
     ),
 }
@@ -49,14 +50,8 @@ MEMORY = Problem(
     why="The counters rose during this run's measurements. A program that reads such memory is ended, or gets wrong data.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("See what is counted, and whether rows wait to be replaced", LOOK),
-        Fix(
-            "Reset the GPU, which replaces broken rows",
-            "sudo nvidia-smi --gpu-reset -i <index>",
-            risk="disruptive",
-            needs=("drain",),
-            on=("host",),
-        ),
+        look("See what is counted, and whether rows wait to be replaced", LOOK),
+        reset("Reset the GPU, which replaces broken rows", gpu="<index>"),
         Fix("If it comes back: have the GPU replaced", verify="gpudoctor check --level full --gpus <index>"),
     ),
     references=(GUIDE,),

@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import GOVERNOR, PROCESSOR, SLOWED_LAUNCHES, look
 from gpudoctor.judging.measured import faults, launching
 from gpudoctor.judging.measured.shortfalls import Shortfall
-from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Status
+from gpudoctor.model import Action, Check, Figure, Finding, Problem, Status
 
 WORKLOAD = "kernel-launch"
 AGAIN = "gpudoctor check --only kernel-launch --gpus <index>"
@@ -44,13 +45,10 @@ SLOW = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look for variables that make launches wait", "env | grep -E 'CUDA_|NSIGHT|PROFILE'"),
-        Fix("See whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$"),
-        Fix(
-            "See whether the processor saves power; the governor should be performance",
-            "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor | sort | uniq -c",
-        ),
-        Fix("Measure again while the machine is idle", AGAIN),
+        SLOWED_LAUNCHES,
+        PROCESSOR,
+        GOVERNOR,
+        look("Measure again while the machine is idle", AGAIN),
     ),
     references=("https://developer.nvidia.com/blog/cuda-graphs/",),
 )

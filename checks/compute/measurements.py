@@ -23,11 +23,17 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Failure
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+from gpudoctor.fixes.common import kernel_log, look, reset
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
 
 AGAIN = "gpudoctor check --only <check>"
 TYPES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
-LOG = Fix("Look for the driver's words about it (Xid), on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20")
+LOG = look(
+    "Look for the driver's words about it (Xid), on the host",
+    "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
+    root=True,
+    where="host",
+)
 LAST_LINES = 12
 OUT_OF_MEMORY = re.compile(
     r"CUDA_ERROR_OUT_OF_MEMORY | OutOfMemoryError | out\ of\ memory | cudaErrorMemoryAllocation",
@@ -43,9 +49,9 @@ CRASHED = Problem(
     why="A library or the driver crashed, or something ended the process from outside. Other programs can crash there too.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("Run it again: a crash that comes back is a broken installation or broken hardware", AGAIN),
+        look("Run it again: a crash that comes back is a broken installation or broken hardware", AGAIN),
         LOG,
-        Fix("See whether the kernel killed it for lack of memory", "sudo dmesg | grep -iE 'killed process|out of memory' | tail"),
+        kernel_log("See whether the kernel killed it for lack of memory", "-iE 'killed process|out of memory' | tail"),
     ),
 )
 HUNG = Problem(
@@ -54,15 +60,9 @@ HUNG = Problem(
     why="It was killed after many times of what it usually takes. The driver, the GPU or a link does not answer.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("Run it again: a hang that comes back is a broken driver or broken hardware", AGAIN),
+        look("Run it again: a hang that comes back is a broken driver or broken hardware", AGAIN),
         LOG,
-        Fix(
-            "Reset the GPU, once nothing works on it",
-            "sudo nvidia-smi --gpu-reset -i <index>",
-            risk="disruptive",
-            needs=("drain",),
-            on=("host",),
-        ),
+        reset("Reset the GPU, once nothing works on it", gpu="<index>"),
     ),
 )
 STOPPED = Problem(
@@ -70,7 +70,7 @@ STOPPED = Problem(
     title="A process that worked on the GPU was stopped from outside (SIGSTOP)",
     why="Somebody or something, such as a batch system that suspends jobs or a debugger, stopped it and did not let it go on.",
     action=Action.WATCH,
-    fixes=(Fix("Find out who suspends processes here, then run it again", AGAIN),),
+    fixes=(look("Find out who suspends processes here, then run it again", AGAIN),),
     status=Status.WARN,
 )
 FAILED = Problem(
@@ -78,7 +78,7 @@ FAILED = Problem(
     title="Work on the GPU ended with an error",
     why="The driver or a library refused an operation that every healthy machine can do. The error's own words are the message.",
     action=Action.WATCH,
-    fixes=(Fix("Run it alone, and read all of its words", AGAIN + " -v"), LOG),
+    fixes=(look("Run it alone, and read all of its words", AGAIN + " -v"), LOG),
     references=(TYPES,),
 )
 HOST_MEMORY = replace(
@@ -86,8 +86,8 @@ HOST_MEMORY = replace(
     why="CUDA calls it out of memory, too, when the host's memory cannot be locked for the GPU: too little of it is free, or a "
     "limit of the container or of a virtual machine is in the way.",
     fixes=(
-        Fix("See how much the host has, and what this container may have", "free -h; cat /sys/fs/cgroup/memory.max; ulimit -l"),
-        Fix("Measure again when more is free", AGAIN),
+        look("See how much the host has, and what this container may have", "free -h; cat /sys/fs/cgroup/memory.max; ulimit -l"),
+        look("Measure again when more is free", AGAIN),
     ),
 )
 NO_MEMORY = Problem(
@@ -96,11 +96,11 @@ NO_MEMORY = Problem(
     why="Other processes hold so much of the memory that even a small program finds too little.",
     action=Action.WATCH,
     fixes=(
-        Fix(
+        look(
             "See who holds it; stop it only with its owner's consent",
             "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
         ),
-        Fix("Measure when the GPU is free", AGAIN),
+        look("Measure when the GPU is free", AGAIN),
     ),
     status=Status.WARN,
 )

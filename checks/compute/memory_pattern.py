@@ -27,6 +27,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look, reset
 from gpudoctor.judging.measured import expect
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -35,14 +36,7 @@ NEEDED_SHARE = 0.75  # of the whole memory
 GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 AGAIN = "gpudoctor check --level full --only memory-pattern --gpus <index>"
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"
-RESET = Fix(
-    "Take work off the GPU and reset it: a bad row that was noticed is replaced by a spare one then",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify=AGAIN,
-    on=("host",),
-)
+RESET = reset("Take work off the GPU and reset it: a bad row that was noticed is replaced by a spare one then", verify=AGAIN)
 HOST = Fix("Ask the owner of the host to reset or replace the GPU", on=("container", "wsl2"))
 
 WRONG = Problem(
@@ -52,9 +46,9 @@ WRONG = Problem(
     "computes can be wrong.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Look whether ECC is on, and whether rows wait for their replacement", LOOK),
+        look("Look whether ECC is on, and whether rows wait for their replacement", LOOK),
         RESET,
-        Fix("If words are still wrong: run the vendor's long test and have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
+        look("If words are still wrong: run the vendor's long test and have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
         HOST,
     ),
     references=(GUIDE,),
@@ -66,9 +60,9 @@ UNCORRECTABLE = Problem(
     "spare one at the next reset; a GPU on which that happens again is due for replacement.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("Look whether rows wait for their replacement", LOOK),
+        look("Look whether rows wait for their replacement", LOOK),
         RESET,
-        Fix("If it happens again: have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
+        look("If it happens again: have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
         HOST,
     ),
     references=(GUIDE,),
@@ -80,8 +74,8 @@ REFUSED = Problem(
     "is in the way.",
     action=Action.WATCH,
     fixes=(
-        Fix("See who holds memory, and whether MPS or MIG limit it", "nvidia-smi; nvidia-smi -q -i <address> -d MEMORY"),
-        Fix("Look for limits in the environment", "env | grep -E 'CUDA_MPS|CUDA_DEVICE'"),
+        look("See who holds memory, and whether MPS or MIG limit it", "nvidia-smi; nvidia-smi -q -i <address> -d MEMORY"),
+        look("Look for limits in the environment", "env | grep -E 'CUDA_MPS|CUDA_DEVICE'"),
     ),
     status=Status.WARN,
 )

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import SLOWED_LAUNCHES, look
 from gpudoctor.judging.measured import faults, launching, slowness
 from gpudoctor.judging.measured.shortfalls import Shortfall
 from gpudoctor.judging.measured.slowness import Slow
@@ -39,7 +40,7 @@ LEAST, LEAST_UNDER_WSL = 0.7, 0.3
 SERIAL = 0.5  # of the time of all kernels one after the other
 CAUSES = (Cause(faults.SHARED, slowness.shared),)  # low clocks make all parts slower alike
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-ENVIRONMENT = Fix("Look for variables that make launches wait", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
+ENVIRONMENT = SLOWED_LAUNCHES
 
 NO_OVERLAP = Problem(
     id="copies-do-not-overlap",
@@ -50,7 +51,7 @@ NO_OVERLAP = Problem(
     status=Status.WARN,
     fixes=(
         ENVIRONMENT,
-        Fix("Measure again without debuggers, profilers and other programs on the GPU", AGAIN),
+        look("Measure again without debuggers, profilers and other programs on the GPU", AGAIN),
     ),
     references=(GUIDE,),
 )
@@ -63,7 +64,7 @@ ONE_BY_ONE = Problem(
     status=Status.WARN,
     fixes=(
         ENVIRONMENT,
-        Fix("Where it is set, give streams more queues", f"unset {CONNECTIONS}", verify=AGAIN),
+        Fix("Where it is set, give streams more queues", f"unset {CONNECTIONS}", verify=AGAIN, where="shell"),
     ),
     references=(GUIDE,),
 )

@@ -47,6 +47,8 @@ LOST_AT_RELOAD = Problem(
             "sudo systemctl restart docker",
             risk="disruptive",
             verify="docker info | grep -i 'cgroup driver'",
+            kind="restart",
+            needs=("root",),
         ),
     ),
     references=(

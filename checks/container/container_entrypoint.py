@@ -33,8 +33,8 @@ FAILED = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("See what it says, and what it wants (a variable, a licence, a mounted file)", "docker run --rm <image> true"),
-        Fix("Start the image without it", "docker run --rm -it --entrypoint sh <image>"),
+        Fix("See what it says, and what it wants (a variable, a licence, a mounted file)", "<docker> run --rm <image> true"),
+        Fix("Start the image without it", "<docker> run --rm -it --entrypoint sh <image>"),
     ),
     references=("https://docs.docker.com/reference/dockerfile/#entrypoint",),
 )

@@ -28,6 +28,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Node
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.engines import again
 from gpudoctor.judging.containers.access import (
     COMPOSE,
     DOCKER,
@@ -57,9 +58,10 @@ CAPABILITIES = Problem(
     why="The toolkit brings in only the libraries of the named capabilities: compute has CUDA, utility has NVML and nvidia-smi.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
+        *again(
             "Start it again with both (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+            kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             verify=SMI,
         ),
     ),
@@ -79,6 +81,7 @@ IN_LXC = Fix(
     "Install the libraries of exactly the host's driver, without its module",
     "sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
     verify=SMI,
+    needs=("root",),
 )
 
 LXC_RULES = Problem(
@@ -101,11 +104,15 @@ DENIED = Problem(
             "On the host: see whether SELinux enforces, and what was denied",
             "getenforce; getsebool container_use_devices; sudo dmesg | grep -iE 'denied.*nvidia' | tail -n 3",
             verify=SMI,
+            where="host",
+            needs=("root",),
         ),
         Fix(
             "On the host, if it is SELinux: allow devices to all containers",
             "sudo setsebool -P container_use_devices 1",
             verify=SMI,
+            where="host",
+            needs=("root",),
         ),
     ),
 )
@@ -123,7 +130,7 @@ DENIAL = re.compile(
 )
 WITHOUT_LABELS = Fix(
     PODMAN.title,
-    DOCKER.command.replace("docker run", "docker run --security-opt label=disable"),
+    "<docker> run --security-opt label=disable --rm <all_gpus> IMAGE nvidia-smi",
     verify=SMI,
 )
 

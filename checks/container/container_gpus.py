@@ -35,6 +35,8 @@ FEWER = Problem(
             "On the host: write the CDI specification anew, then start the container anew",
             "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml",
             verify="nvidia-ctk cdi list",
+            where="host",
+            needs=("root",),
         ),
         Fix("Start the container anew with all GPUs", "gpudoctor run --image <image> --gpus all -- nvidia-smi -L"),
     ),

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
+from gpudoctor.fixes.common import look
+from gpudoctor.model import Action, Check, Finding, Problem, Skip
 
 MOST_SAID = 300  # characters of what a Python says
 
@@ -30,8 +31,8 @@ BROKEN = Problem(
     "names what is not there, or a part of it is missing.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See what it is told by the environment", "env | grep -E '^(PYTHON|LD_)'"),
-        Fix("Start it without that", "env -u PYTHONHOME -u PYTHONPATH -u LD_LIBRARY_PATH <python> -c 'print(1)'"),
+        look("See what it is told by the environment", "env | grep -E '^(PYTHON|LD_)'"),
+        look("Start it without that", "env -u PYTHONHOME -u PYTHONPATH -u LD_LIBRARY_PATH <python> -c 'print(1)'"),
     ),
     references=("https://docs.python.org/3/using/cmdline.html#envvar-PYTHONHOME",),
 )

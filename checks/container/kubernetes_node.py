@@ -52,8 +52,16 @@ NO_RUNTIME = Problem(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
             risk="disruptive",
             verify=ALLOCATABLE,
+            kind="restart",
+            needs=("root",),
         ),
-        Fix("k3s finds an installed toolkit by itself when it starts", "sudo systemctl restart k3s", risk="disruptive"),
+        Fix(
+            "k3s finds an installed toolkit by itself when it starts",
+            "sudo systemctl restart k3s",
+            risk="disruptive",
+            kind="restart",
+            needs=("root",),
+        ),
     ),
     references=(GUIDE,),
 )
@@ -65,6 +73,8 @@ IMPORT = Fix(
     "/etc/containerd/config.toml && sudo systemctl restart containerd",
     risk="disruptive",
     verify="containerd config dump | grep -A3 nvidia",
+    kind="restart",
+    needs=("root",),
 )
 
 OF_K3S = "/rancher/k3s/"
@@ -115,7 +125,10 @@ def not_restarted(facts: Facts, daemon: str, files: Mapping[str, str]) -> Findin
         return None
     status = Status.FAIL if facts.engines.toolkit_newer_than(daemon) else Status.WARN
     restart = K3S if any(OF_K3S in path for path in named) else SERVICES[daemon]
-    fixes = (Fix("Restart it (running pods go on)", restart, risk="disruptive", verify=ALLOCATABLE), PLUGIN)
+    fixes = (
+        Fix("Restart it (running pods go on)", restart, risk="disruptive", verify=ALLOCATABLE, kind="restart", needs=("root",)),
+        PLUGIN,
+    )
     title = f"Kubernetes' {NAMES[daemon]} was not restarted since it was told of NVIDIA's runtime"
     told = f"{', '.join(named)} has NVIDIA's runtime, and was written after {NAMES[daemon]} had started, which reads it only then"
     about = replace(NO_RUNTIME, title=title, why=WHY, status=status, fixes=fixes)

@@ -38,6 +38,7 @@ COMPAT = Problem(
             "Do without the compatibility libraries: the programs of the image then run by minor-version compatibility",
             "export LD_LIBRARY_PATH=<library_path>",
             verify=VERIFY,
+            where="shell",
         ),
         Fix("Choose an older image, whose CUDA the driver knows"),
     ),

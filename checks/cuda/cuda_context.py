@@ -29,22 +29,16 @@ from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import needs_recovery
+from gpudoctor.fixes.common import look, reset
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Status, first_cause, for_each
 
 ENOUGH_MIB = 1024  # a context takes several hundred MiB
 OUT_OF_MEMORY, UNAVAILABLE, ECC = 2, 46, 214
 PROCESSES = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
-RESET = Fix(
-    "Stop what uses the GPU, then reset it",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify="nvidia-smi",
-    on=("host",),
-)
-REBOOT = Fix("Where that does not help: reboot", "sudo reboot", verify="nvidia-smi", on=("host",))
+RESET = reset(verify="nvidia-smi")
+REBOOT = Fix("Where that does not help: reboot", verify="nvidia-smi", on=("host",), reboot=True)
 ASK_HOST = Fix("Ask the owner of the host to reset the GPU", on=("container",))
-RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",))
+RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",), kind="reset")
 
 DIED = Problem(
     id="cuda-context-died",
@@ -53,15 +47,13 @@ DIED = Problem(
     "library: the GPU or its firmware does not answer.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("Read what the driver says about it, on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20"),
-        Fix(
-            "Stop all GPU work, then reset the GPUs",
-            "sudo nvidia-smi --gpu-reset",
-            risk="disruptive",
-            needs=("drain",),
-            verify="nvidia-smi",
-            on=("host",),
+        look(
+            "Read what the driver says about it, on the host",
+            "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
+            root=True,
+            where="host",
         ),
+        reset("Stop all GPU work, then reset the GPUs", gpu="", verify="nvidia-smi"),
         REBOOT,
         ASK_HOST,
         RESTART_WSL,
@@ -76,7 +68,13 @@ EXCLUSIVE = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("On the host: see who has it", PROCESSES),
-        Fix("If it should be shared: back to the default mode", "sudo nvidia-smi -i <address> -c DEFAULT", on=("host",)),
+        Fix(
+            "If it should be shared: back to the default mode",
+            "sudo nvidia-smi -i <address> -c DEFAULT",
+            on=("host",),
+            kind="set",
+            needs=("root",),
+        ),
         Fix("Use another GPU", on=("container",)),
     ),
     status=Status.WARN,
@@ -97,7 +95,7 @@ BAD_STATE = Problem(
     "context.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("On a vGPU: look at the licence and at both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
+        look("On a vGPU: look at the licence and at both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
         REBOOT,
         ASK_HOST,
     ),
@@ -110,7 +108,12 @@ FAILED = Problem(
     why="CUDA lists the GPU, but no program can use it. What usually causes this error is in the evidence.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("Read what the driver says about it, on the host", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20"),
+        look(
+            "Read what the driver says about it, on the host",
+            "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
+            root=True,
+            where="host",
+        ),
         RESET,
         REBOOT,
         ASK_HOST,

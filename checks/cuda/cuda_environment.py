@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
@@ -29,10 +30,10 @@ FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh"
 AMPERE = (8, 0)
 
 UNSET = (
-    Fix("In this shell; then start the program again", "unset <variable>"),
-    Fix("For good: find the line that sets it, and delete it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+    Fix("In this shell; then start the program again", "unset <variable>", where="shell"),
+    look("For good: find the line that sets it, and delete it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
     Fix("In a container: take it out of the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)),
-    Fix("In a conda environment", "conda env config vars unset <variable>", on=("conda",)),
+    Fix("In a conda environment", "conda env config vars unset <variable>", on=("conda",), kind="install"),
 )
 
 

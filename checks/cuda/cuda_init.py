@@ -28,21 +28,19 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
+from gpudoctor.fixes.engines import again
 from gpudoctor.judging.driver.address_space import LIMITED, limited
-from gpudoctor.model import NEW_INITRAMFS, Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
+from gpudoctor.judging.driver.uvm_state import AFTER_SUSPEND, HMM, INIT, VERIFY, after_suspend, no_range
+from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, first_cause
 
 LOG = "sudo dmesg | grep -iE 'nvrm|nvidia|xid' | tail -n 20"
-INIT = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\""
-VERIFY = INIT + "  # 0 is success"
 NO_DEVICE, UNPOWERED = 100, "xid-54-power-cable"
 BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowledge.xids.breaking_problems(), UNPOWERED)
-UVM = "/dev/nvidia-uvm"
-NO_RANGE = r"devmem_alloc_pagemap.*request_free_mem_region\(\) err -34"
-RESUMED = r"PM: (suspend|hibernation) exit"
 
-READ_LOG = Fix("Read what the driver says about it, on the host", LOG)
-REBOOT = Fix("If it stays: reboot", "sudo reboot", verify=VERIFY, on=("host",))
-RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", verify=VERIFY, on=("wsl2",))
+READ_LOG = look("Read what the driver says about it, on the host", LOG, root=True, where="host")
+REBOOT = Fix("If it stays: reboot", verify=VERIFY, on=("host",), reboot=True)
+RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", verify=VERIFY, on=("wsl2",), kind="reset")
 
 DIED = Problem(
     id="cuda-init-died",
@@ -51,7 +49,7 @@ DIED = Problem(
     "release, or another library that is injected into every program breaks it.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See what is injected into every program", "env | grep -E 'LD_PRELOAD|INJECTION'; cat /etc/ld.so.preload"),
+        look("See what is injected into every program", "env | grep -E 'LD_PRELOAD|INJECTION'; cat /etc/ld.so.preload"),
         READ_LOG,
         Fix("Install the driver's packages again, then reboot", on=("host",)),
         RESTART_WSL,
@@ -67,54 +65,6 @@ HANGS = Problem(
     fixes=(READ_LOG, REBOOT, RESTART_WSL),
 )
 
-HMM = Problem(
-    id="hmm-kaslr-cuda-init-fails",
-    title="The kernel has no address range left for the GPU's memory (HMM with KASLR)",
-    why="A bug of some kernels: address randomisation leaves no physical range in which nvidia-uvm could register the GPU's "
-    "memory for HMM, so that CUDA cannot start on this boot.",
-    action=Action.REBOOT,
-    fixes=(
-        Fix(
-            "Switch HMM off in the module, then load it again (stop the programs that use the GPU first)",
-            "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee /etc/modprobe.d/uvm.conf && "
-            "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
-            risk="disruptive",
-            needs=("drain",),
-            verify=VERIFY,
-        ),
-        Fix("Boot with the kernel parameter nokaslr, or with a newer kernel", needs=("reboot",)),
-    ),
-    references=(
-        "https://docs.nvidia.com/cuda/archive/13.2.1/cuda-features-archive/index.html",
-        "https://github.com/dmlc/xgboost/issues/11356",
-    ),
-)
-
-AFTER_SUSPEND = Problem(
-    id="cuda-999-after-suspend",
-    title="CUDA has been broken since the machine slept",
-    why="The state of nvidia-uvm did not survive suspend: the driver does not save video memory unless it is told to. "
-    "nvidia-smi does not use that module and looks healthy.",
-    action=Action.RESTART_APP,
-    fixes=(
-        Fix(
-            "Now: stop the programs that use the GPU and load the module again",
-            "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
-            risk="disruptive",
-            needs=("drain",),
-            verify=VERIFY,
-        ),
-        Fix(
-            "For good: let the driver save video memory when the machine sleeps, then reboot",
-            "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1 NVreg_TemporaryFilePath=/var/tmp' | "
-            "sudo tee /etc/modprobe.d/nvidia-video-memory.conf && "
-            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate && "
-            f"{NEW_INITRAMFS} && sudo reboot",
-        ),
-    ),
-    references=("https://github.com/pytorch/pytorch/issues/88639", "https://github.com/NixOS/nixpkgs/issues/334180"),
-)
-
 NOT_READY = Problem(
     id="cuda-system-not-ready",
     title="CUDA says that the system is not ready yet",
@@ -122,9 +72,15 @@ NOT_READY = Problem(
     "the host's), or confidential computing. Which one it is cannot be seen from here.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See how far the fabric is", "nvidia-smi -q | grep -A 3 Fabric"),
-        Fix("On a machine with NVSwitches: see what Fabric Manager says", "systemctl status nvidia-fabricmanager", on=("host",)),
-        Fix("With confidential computing: mark the GPUs as ready", "sudo nvidia-smi conf-compute -srs 1", on=("host",)),
+        look("See how far the fabric is", "nvidia-smi -q | grep -A 3 Fabric"),
+        look("On a machine with NVSwitches: see what Fabric Manager says", "systemctl status nvidia-fabricmanager", on=("host",)),
+        Fix(
+            "With confidential computing: mark the GPUs as ready",
+            "sudo nvidia-smi conf-compute -srs 1",
+            on=("host",),
+            kind="set",
+            needs=("root",),
+        ),
         READ_LOG,
     ),
     references=("https://github.com/pytorch/pytorch/issues/35710",),
@@ -140,6 +96,8 @@ UNLICENSED = Problem(
             "Put the client token where the service looks for it, then start the service again",
             "sudo chmod 744 /etc/nvidia/ClientConfigToken/*.tok && sudo systemctl restart nvidia-gridd",
             verify="nvidia-smi -q | grep -i license",
+            kind="restart",
+            needs=("root",),
         ),
     ),
 )
@@ -150,7 +108,7 @@ NO_MEMORY = Problem(
     why="Not even the first call had enough: main memory or the GPU's is full, or the container's limit is too low.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("See what is left: of main memory, of the container's limit, of the GPU", "free -m; cat /sys/fs/cgroup/memory.max"),
+        look("See what is left: of main memory, of the container's limit, of the GPU", "free -m; cat /sys/fs/cgroup/memory.max"),
     ),
 )
 
@@ -161,8 +119,13 @@ REFUSED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         READ_LOG,
-        Fix("See which call is refused", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
-        Fix("In a container: try it without rules", "docker run --rm --gpus all --privileged IMAGE", on=("container",)),
+        look("See which call is refused", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
+        *again(
+            "In a container: try it without rules",
+            "run --rm <all_gpus> --privileged IMAGE",
+            spec="--privileged",
+            on=("container",),
+        ),
     ),
 )
 
@@ -227,28 +190,6 @@ def evidence(facts: Facts) -> dict[str, Any]:
     return {"init": facts.cuda.init_code, "library": facts.cuda.library, **usual}
 
 
-def no_range(facts: Facts) -> Finding | None:
-    lines = facts.kernel_log.matching(NO_RANGE)
-    if not lines or facts.driver.uvm_disable_hmm:
-        return None
-    return HMM.found(
-        f"{said(facts)}; nvidia-uvm found no free range of addresses",
-        {"log": lines[-1].text, "nokaslr": "nokaslr" in facts.system.command_line},
-    )
-
-
-def after_suspend(facts: Facts) -> Finding | None:
-    slept = facts.kernel_log.matching(RESUMED)
-    if not slept or UVM not in facts.devices.nodes:
-        return None
-    preserves = facts.driver.parameters.get("PreserveVideoMemoryAllocations")
-    return AFTER_SUSPEND.found(
-        f"{said(facts)}; the machine has slept since its last boot",
-        {"log": slept[-1].text, "PreserveVideoMemoryAllocations": preserves},
-        confidence=Confidence.LIKELY,
-    )
-
-
 def old_runtime(facts: Facts) -> Finding | None:
     if not (facts.system.wsl and facts.system.is_container):
         return None
@@ -260,7 +201,7 @@ def by_code(problem: Problem) -> Cause:
     return Cause(problem, lambda facts: problem.found(said(facts), evidence(facts)))
 
 
-NO_ADDRESSES = Cause(HMM, no_range)
+NO_ADDRESSES = Cause(HMM, lambda facts: no_range(facts, said(facts)))
 CAUSES = {
     2: (Cause(LIMITED, lambda facts: limited(facts, said(facts), evidence(facts))), by_code(NO_MEMORY)),
     3: (NO_ADDRESSES,),
@@ -270,7 +211,7 @@ CAUSES = {
     500: (Cause(OLD_RUNTIME, old_runtime),),
     800: (by_code(REFUSED),),
     802: (NO_ADDRESSES,),
-    999: (NO_ADDRESSES, Cause(AFTER_SUSPEND, after_suspend)),
+    999: (NO_ADDRESSES, Cause(AFTER_SUSPEND, lambda facts: after_suspend(facts, said(facts)))),
 }
 UNKNOWN_ERROR = replace(FAILED, fixes=(RELOAD_UVM, *FAILED.fixes))
 OTHERWISE = {802: NOT_READY, 919: NOT_READY, 999: UNKNOWN_ERROR}

@@ -31,8 +31,9 @@ from packaging.version import Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import is_compat, release_of
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import install_on, look
 from gpudoctor.judging.python.driver_libraries import IMAGE
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
 
 MISMATCH = 803
 VARIABLE = "LD_LIBRARY_PATH"
@@ -42,7 +43,7 @@ NOT_FOUND = "libcuda.so.1: cannot open shared object file: No such file"
 VERIFY = "ldconfig -p | grep libcuda.so.1"
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/ld.so.conf.d/*.conf"
 
-OUT_OF_THIS_SHELL = Fix("In this shell: take it off the loader's path", "export LD_LIBRARY_PATH=<library_path>")
+OUT_OF_THIS_SHELL = Fix("In this shell: take it off the loader's path", "export LD_LIBRARY_PATH=<library_path>", where="shell")
 IN_AN_IMAGE = Fix("Where an image sets it: take it out of the Dockerfile's ENV, or of the -e of docker run", on=("container",))
 
 STUB = Problem(
@@ -53,8 +54,8 @@ STUB = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         OUT_OF_THIS_SHELL,
-        Fix("For good: delete the line that names the stubs, then renew the loader's cache", f"grep -n stubs {FILES}"),
-        Fix("Where a link leads to the stub: delete it", "find / -xdev -name 'libcuda.so*' -lname '*stubs*' 2>/dev/null"),
+        look("For good: delete the line that names the stubs, then renew the loader's cache", f"grep -n stubs {FILES}"),
+        look("Where a link leads to the stub: delete it", "find / -xdev -name 'libcuda.so*' -lname '*stubs*' 2>/dev/null"),
         IN_AN_IMAGE,
     ),
     references=("https://github.com/numba/numba/issues/8985", "https://github.com/NVIDIA/warp/issues/219"),
@@ -66,7 +67,7 @@ MISSING = Problem(
     why="The kernel module and NVML are there, so that nvidia-smi works, but the package with the driver's CUDA library is not: "
     "no CUDA program can start. A toolkit or a wheel does not bring it.",
     action=Action.INSTALL,
-    fixes=fix_on(
+    fixes=install_on(
         "Install the CUDA part of the driver that is running",
         recipe="libraries",
         verify=VERIFY,
@@ -86,12 +87,13 @@ BROKEN = Problem(
     "left in images that were built or saved while the NVIDIA runtime had its libraries mounted.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See which file it is, and what it lacks", "ls -lL <files>; ldd <files>", verify=VERIFY),
+        look("See which file it is, and what it lacks", "ls -lL <files>; ldd <files>", verify=VERIFY),
         Fix(
             "In the image: remove the empty files, so that the engine can put the driver's there",
             "find /usr -name 'lib*.so*' -size 0 \\( -name 'libcuda*' -o -name 'libnvidia*' \\) -delete && ldconfig",
             risk="destructive",
             on=("container",),
+            kind="set",
         ),
         Fix("On a host: install the driver's packages again", verify=VERIFY, on=("host",), recipe="reinstall"),
     ),
@@ -104,8 +106,13 @@ SHADOWED = Problem(
     "libcuda must be used; the image's is found first and does not fit the kernel module (error 803).",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("In this container: the host's library first", "export LD_LIBRARY_PATH=<library_path>", verify="nvidia-smi"),
-        Fix("In the image: remove the compatibility libraries", "rm -rf <folder> && ldconfig", risk="destructive"),
+        Fix(
+            "In this container: the host's library first",
+            "export LD_LIBRARY_PATH=<library_path>",
+            verify="nvidia-smi",
+            where="shell",
+        ),
+        Fix("In the image: remove the compatibility libraries", "rm -rf <folder> && ldconfig", risk="destructive", kind="set"),
         Fix("Let the engine decide, which compares the releases: keep the image's ENTRYPOINT, take /compat out of its ENV"),
     ),
     references=("https://github.com/gpustack/gpustack/issues/4678", "https://github.com/ai-dynamo/nixl/issues/441"),
@@ -119,9 +126,9 @@ MIXED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         OUT_OF_THIS_SHELL,
-        Fix("For good: delete the line that names its folder, then renew the loader's cache", f"grep -n <folder> {FILES}"),
-        Fix("See who put it there", "dpkg -S <library> || rpm -qf <library>", on=("debian", "rhel", "suse")),
-        Fix("In a conda environment", "conda remove cuda-compat", "disruptive", on=("conda",)),
+        look("For good: delete the line that names its folder, then renew the loader's cache", f"grep -n <folder> {FILES}"),
+        look("See who put it there", "dpkg -S <library> || rpm -qf <library>", on=("debian", "rhel", "suse")),
+        Fix("In a conda environment", "conda remove cuda-compat", "disruptive", on=("conda",), kind="install"),
     ),
     references=("https://github.com/easydiffusion/easydiffusion/issues/379",),
 )

@@ -24,6 +24,8 @@ from typing import Any
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 DAEMON = "nvidia-cuda-mps-control"
@@ -32,7 +34,7 @@ DEFAULT_FOLDER = "/tmp/nvidia-mps"
 NO_CONNECTION = 805
 CODES = range(NO_CONNECTION, 811)
 VERIFY = f"echo get_server_list | {DAEMON}"
-WITHOUT = Fix("Do without MPS: in this shell", f"unset {VARIABLE}")
+WITHOUT = Fix("Do without MPS: in this shell", f"unset {VARIABLE}", where="shell")
 
 NOT_RUNNING = Problem(
     id="mps-daemon-not-running",
@@ -41,16 +43,18 @@ NOT_RUNNING = Problem(
     "another user or another container.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",)),
+        Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",), kind="set"),
         Fix(
             "To do without MPS: remove what the ended daemon left",
             "rm -f <folder>/control <folder>/nvidia-cuda-mps-control.pid <folder>/log",
             risk="destructive",
             on=("host",),
+            kind="set",
         ),
-        Fix(
+        *again(
             "In a container: share the daemon of the host",
-            "docker run --gpus all --ipc=host -v <folder>:<folder> IMAGE",
+            "run <all_gpus> --ipc=host -v <folder>:<folder> IMAGE",
+            spec="--ipc=host -v",
             on=("container",),
         ),
     ),
@@ -70,8 +74,9 @@ SERVER_FAILED = Problem(
             risk="disruptive",
             needs=("drain",),
             verify=VERIFY,
+            kind="set",
         ),
-        Fix("See what ended it", "tail -n 30 /var/log/nvidia-mps/server.log"),
+        look("See what ended it", "tail -n 30 /var/log/nvidia-mps/server.log"),
     ),
     references=("https://docs.nvidia.com/deploy/topics/topic_5_2_2.html",),
 )

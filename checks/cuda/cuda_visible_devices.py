@@ -29,6 +29,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import MigDevice
 from gpudoctor.facts.known import known, supported
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
@@ -38,11 +39,11 @@ BY_SLURM = "nodevfiles"
 HIDING = ("", "none", "void", BY_SLURM)
 
 WHERE = (
-    Fix("Find the line that sets it, and delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
+    look("Find the line that sets it, and delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
     Fix("In a container: it comes from the image's ENV, a compose or --env-file, or -e of docker run", on=("container",)),
-    Fix("In a conda environment", f"conda env config vars unset {VARIABLE}", on=("conda",)),
+    Fix("In a conda environment", f"conda env config vars unset {VARIABLE}", on=("conda",), kind="install"),
 )
-SEE_ALL = Fix("In this shell: let programs see all GPUs", f"unset {VARIABLE}", verify="nvidia-smi -L")
+SEE_ALL = Fix("In this shell: let programs see all GPUs", f"unset {VARIABLE}", verify="nvidia-smi -L", where="shell")
 
 HIDES_ALL = Problem(
     id="cuda-visible-devices-hides-all-gpus",
@@ -64,7 +65,7 @@ UNKNOWN = Problem(
     why="CUDA stops at the first entry that it does not know, and here that is the first. Numbers start at 0; a UUID changes "
     "with the board; quotation marks in an env file become part of the value; a GPU that is named twice hides all.",
     action=Action.FIX_CONFIG,
-    fixes=(SEE_ALL, Fix("Name a GPU that is here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L"), *WHERE),
+    fixes=(SEE_ALL, Fix("Name a GPU that is here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"), *WHERE),
     references=(REFERENCE,),
 )
 
@@ -73,7 +74,7 @@ CUT_SHORT = Problem(
     title="CUDA ignores the end of CUDA_VISIBLE_DEVICES",
     why="CUDA stops at the first entry that it does not know, so that programs see fewer GPUs than the value names.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("Name only GPUs that are here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L"), *WHERE),
+    fixes=(Fix("Name only GPUs that are here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"), *WHERE),
     references=(REFERENCE,),
     status=Status.WARN,
 )
@@ -85,11 +86,13 @@ ORDER_DIFFERS = Problem(
     "told to use GPU 1 then runs on another one than nvidia-smi's GPU 1.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("In this shell", f"export {ORDER}=PCI_BUS_ID"),
+        Fix("In this shell", f"export {ORDER}=PCI_BUS_ID", where="shell"),
         Fix(
             "For all users, from the next login on",
             f"echo {ORDER}=PCI_BUS_ID | sudo tee -a /etc/environment",
             on=("host", "wsl2"),
+            kind="set",
+            needs=("root",),
         ),
         Fix("In an image: set it with ENV in the Dockerfile", on=("container",)),
     ),

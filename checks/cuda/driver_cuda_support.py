@@ -32,9 +32,10 @@ from packaging.version import Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.versions import dotted
+from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.python import numba_compiler, other_torch
 from gpudoctor.knowledge import wheels
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
@@ -42,17 +43,17 @@ CONDA_RUNTIMES = ("cuda-cudart", "cudatoolkit")
 LONG_TERM = 580  # the branch that supports the most GPUs of those that are still maintained
 OLDER = "/usr/local/cuda-<older>"
 TURING = (7, 5)
-TORCH_WORKS = "<python> -c 'import torch; print(torch.zeros(1).cuda())'"
 
-UPGRADE = fix_on(
+UPGRADE = install_on(
     "Install a newer driver",
     recipe="driver <upgrade>",
     verify="nvidia-smi",
-    debian="(sudo apt install <package> || sudo apt install nvidia-driver) && sudo reboot",
-    rhel="sudo dnf upgrade --refresh '*nvidia*' && sudo reboot",
-    suse="sudo zypper update '*nvidia*' && sudo reboot",
-    arch="sudo pacman -Syu && sudo reboot",
-    other="sudo sh NVIDIA-Linux-*-<upgrade>.*.run && sudo reboot",
+    debian="(sudo apt install <package> || sudo apt install nvidia-driver)",
+    rhel="sudo dnf upgrade --refresh '*nvidia*'",
+    suse="sudo zypper update '*nvidia*'",
+    arch="sudo pacman -Syu",
+    other="sudo sh NVIDIA-Linux-*-<upgrade>.*.run",
+    reboot=True,
 )
 NO_UPGRADE = (Fix("There is no newer driver for this GPU: use software for a CUDA that this driver knows"),)
 UPGRADE_WINDOWS = (Fix("In Windows: install the newest NVIDIA driver, then run wsl --shutdown", verify="nvidia-smi"),)
@@ -60,7 +61,8 @@ OTHER_TORCH = Fix(
     "Install the PyTorch that this driver can run",
     "<python> -m pip uninstall -y torch && <python> -m pip install torch==<torch> --index-url <index>",
     needs=("network",),
-    verify=TORCH_WORKS,
+    verify="<python> -c 'import torch; print(torch.zeros(1).cuda())'",
+    kind="install",
 )
 
 TOO_OLD = Problem(
@@ -79,7 +81,10 @@ TOOLKIT_TOO_NEW = Problem(
     why="The toolkit is of a newer major version than the driver knows. Its compiler works, but the programs that it makes fail "
     "with error 35.",
     action=Action.INSTALL,
-    fixes=(*UPGRADE, Fix("Build with a toolkit that the driver knows", f"export CUDA_HOME={OLDER} PATH={OLDER}/bin:$PATH")),
+    fixes=(
+        *UPGRADE,
+        Fix("Build with a toolkit that the driver knows", f"export CUDA_HOME={OLDER} PATH={OLDER}/bin:$PATH", where="shell"),
+    ),
     references=(COMPATIBILITY,),
     status=Status.WARN,
     latent=True,
@@ -92,7 +97,11 @@ UNSUPPORTED_PTX = Problem(
     'unsupported toolchain". nvcc without -arch makes such programs.',
     action=Action.INSTALL,
     fixes=(
-        Fix("Build code for this GPU itself (nvcc: -arch=sm_XY), anew", "export TORCH_CUDA_ARCH_LIST=<arch> CUDAARCHS=<real>"),
+        Fix(
+            "Build code for this GPU itself (nvcc: -arch=sm_XY), anew",
+            "export TORCH_CUDA_ARCH_LIST=<arch> CUDAARCHS=<real>",
+            where="shell",
+        ),
         *UPGRADE,
     ),
     references=("https://github.com/NVIDIA/nvbandwidth/issues/61", "https://github.com/huggingface/candle/issues/1846"),

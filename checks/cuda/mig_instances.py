@@ -35,6 +35,7 @@ RENAME = Fix(
     f"export {VARIABLE}=$(nvidia-smi -L | grep -oE -m 1 'MIG-[0-9a-f-]{{36}}')",
     verify="nvidia-smi -L",
     on=("host",),
+    where="shell",
 )
 NO_INSTANCES = Problem(
     id="mig-enabled-without-instances",
@@ -48,14 +49,17 @@ NO_INSTANCES = Problem(
             "sudo nvidia-smi mig -i <gpus> -cgi 0 -C",
             verify="nvidia-smi -L",
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         Fix(
             "Switch MIG off",
             "sudo nvidia-smi -i <gpus> -mig 0",
             risk="disruptive",
-            needs=("drain",),
+            needs=("root", "drain"),
             verify="nvidia-smi -L",
             on=("host",),
+            kind="set",
         ),
         Fix("On the host: make instances, then start the container again with one of them", on=("container",)),
     ),
@@ -69,7 +73,7 @@ SINGLE = Problem(
     "they use the second (INTERNAL ASSERT FAILED in PyTorch).",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Name one instance for each process", f"export {VARIABLE}=<instance>", verify="nvidia-smi -L"),
+        Fix("Name one instance for each process", f"export {VARIABLE}=<instance>", verify="nvidia-smi -L", where="shell"),
         Fix("For work on several devices at once: use whole GPUs, with MIG off"),
     ),
     references=("https://github.com/pytorch/pytorch/issues/130181",),

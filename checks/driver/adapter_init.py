@@ -29,11 +29,12 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import LogLine
 from gpudoctor.facts.xids import is_in_windows
+from gpudoctor.fixes.common import kernel_log, look, report_to_vendor
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
 
 OSINIT = "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c"
-READ = Fix("Read what the driver says before it gives up", "sudo dmesg | grep -B 12 'RmInitAdapter failed' | head -n 40")
-REPORT = Fix("If it stays: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh")
+READ = kernel_log("Read what the driver says before it gives up", "-B 12 'RmInitAdapter failed' | head -n 40")
+REPORT = report_to_vendor("If it stays: collect NVIDIA's report for the vendor's support", on=())
 
 POWER_OFF = Fix(
     "Power off fully (laptop: remove the mains plug; server: from the BMC), wait, and start again",
@@ -54,14 +55,17 @@ WPR2 = Problem(
             "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
             "echo 1 | sudo tee /sys/bus/pci/devices/<gpu>/reset && sudo modprobe nvidia",
             risk="disruptive",
-            needs=("drain",),
+            needs=("root", "drain"),
             verify="nvidia-smi",
+            kind="reset",
         ),
         POWER_OFF,
         Fix(
             "Laptops: if it comes back, switch off the driver's power management of an idle GPU",
             "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && "
-            f"{NEW_INITRAMFS} && sudo reboot",
+            f"{NEW_INITRAMFS}",
+            kind="set",
+            reboot=True,
         ),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876",),
@@ -76,9 +80,9 @@ FAILED = Problem(
     fixes=(
         READ,
         POWER_OFF,
-        Fix(
+        report_to_vendor(
             "If it stays: another driver branch, the newest firmware of the board, another slot and power cable; report it with",
-            "sudo nvidia-bug-report.sh",
+            on=(),
         ),
     ),
 )
@@ -90,9 +94,15 @@ FIRMWARE_MISSING = Problem(
     "another release, or did not get into the initramfs from which the module is loaded.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See what is there, and which release the module wants", "ls /lib/firmware/nvidia/; modinfo -F version nvidia"),
+        look("See what is there, and which release the module wants", "ls /lib/firmware/nvidia/; modinfo -F version nvidia"),
         Fix("Install the driver's packages again", verify="nvidia-smi", on=("host",), recipe="reinstall"),
-        Fix("Where the files are there: put them into the initramfs", f"{NEW_INITRAMFS} && sudo reboot", verify="nvidia-smi"),
+        Fix(
+            "Where the files are there: put them into the initramfs",
+            f"{NEW_INITRAMFS}",
+            verify="nvidia-smi",
+            kind="set",
+            reboot=True,
+        ),
     ),
     references=(OSINIT,),
 )

@@ -23,12 +23,15 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Process
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, for_each
 
 OPEN_IT = Fix(
     "Let every program in",
     "sudo nvidia-smi -i <gpu> -c DEFAULT",
     verify="nvidia-smi --query-gpu=index,compute_mode --format=csv",
+    kind="set",
+    needs=("root",),
 )
 
 PROHIBITED = Problem(
@@ -46,7 +49,7 @@ BUSY = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("See who it is; wait, or take another GPU", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
+        look("See who it is; wait, or take another GPU", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
         OPEN_IT,
     ),
 )
@@ -63,14 +66,17 @@ HELD_BY_MPS = Problem(
             "sudo cat /proc/$(pgrep -o -f nvidia-cuda-mps-control)/environ | tr '\\0' '\\n' | grep CUDA_MPS; "
             "export CUDA_MPS_PIPE_DIRECTORY=FOLDER",
             verify="echo get_server_list | nvidia-cuda-mps-control",
+            where="shell",
+            needs=("root",),
         ),
         Fix(
             "If it is another user's: one server serves one user at a time; end MPS, or start it for all users",
             "echo quit | sudo CUDA_MPS_PIPE_DIRECTORY=FOLDER nvidia-cuda-mps-control && sudo nvidia-cuda-mps-control "
             "-d -multiuser-server",
             risk="disruptive",
-            needs=("drain",),
+            needs=("root", "drain"),
             on=("host",),
+            kind="set",
         ),
         OPEN_IT,
     ),

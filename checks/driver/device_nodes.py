@@ -27,12 +27,15 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Identity, Node
 from gpudoctor.facts.known import known
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
+from gpudoctor.fixes.engines import again
+from gpudoctor.judging.driver.uvm_node import UVM, UVM_NODE, no_uvm
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 LIST = "ls -l /dev/nvidia*"
-AGAIN = Fix(
+AGAIN = again(
     "Start the container again with its GPUs; a list of --device needs nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
-    "docker run --rm --gpus all IMAGE nvidia-smi",
+    "run --rm <all_gpus> IMAGE nvidia-smi",
+    spec="--gpus",
     verify=LIST,
     on=("container",),
 )
@@ -49,49 +52,30 @@ MISSING = Problem(
             command="for minor in <minors>; do sudo nvidia-modprobe -c $minor; done; sudo nvidia-modprobe -u -c 0",
             verify=LIST,
             on=("host",),
+            kind="restart",
+            needs=("root",),
         ),
-        Fix("At every boot: let a daemon do it", "sudo systemctl enable --now nvidia-persistenced", verify=LIST, on=("host",)),
-        AGAIN,
+        Fix(
+            "At every boot: let a daemon do it",
+            "sudo systemctl enable --now nvidia-persistenced",
+            verify=LIST,
+            on=("host",),
+            kind="restart",
+            needs=("root",),
+        ),
+        *AGAIN,
     ),
     references=("https://github.com/NVIDIA/enroot/issues/105",),
 )
 
-UVM = Problem(
-    id="nvidia-uvm-missing",
-    title="/dev/nvidia-uvm does not work: nvidia-smi does, CUDA does not",
-    why="CUDA needs the module nvidia_uvm and its node. The module is not loaded, or its node was never made or is of an older "
-    "boot; nvidia-modprobe, which does both on demand, is missing or has lost its set-user-id bit.",
-    action=Action.FIX_CONFIG,
-    fixes=(
-        Fix(
-            "Load the module and make its node",
-            command="sudo modprobe nvidia_uvm && sudo nvidia-modprobe -u -c 0",
-            verify="ls -l /dev/nvidia-uvm",
-            on=("host",),
-        ),
-        Fix("At every boot", "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf", on=("host",)),
-        Fix(
-            "On the host: load it, describe the devices anew where CDI is used, then start the container again",
-            command="sudo nvidia-modprobe -u -c 0 && sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            verify="ls -l /dev/nvidia-uvm",
-            on=("container",),
-        ),
-    ),
-    references=(
-        "https://github.com/pytorch/pytorch/issues/49081",
-        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/50",
-    ),
+JOIN = Fix(
+    "Join the group, then log in again",
+    "sudo usermod -aG <group> $USER",
+    verify="id -nG",
+    on=("host",),
+    kind="set",
+    needs=("root",),
 )
-
-REBOOT = Fix("Boot the kernel that the modules on disk are made for", "sudo reboot", verify="ls -l /dev/nvidia-uvm", on=("host",))
-WITH_UVM = Fix(
-    "Start the container again with it: the host has it, a list of --device must name it",
-    "docker run --rm --gpus all --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools IMAGE nvidia-smi",
-    verify="ls -l /dev/nvidia-uvm",
-    on=("container",),
-)
-
-JOIN = Fix("Join the group, then log in again", "sudo usermod -aG <group> $USER", verify="id -nG", on=("host",))
 DENIED = Problem(
     id="dev-nvidia-permission-denied",
     title="This user may not open the GPU's device nodes",
@@ -106,10 +90,13 @@ DENIED = Problem(
             "/dev/nvidiactl /dev/nvidia-uvm*",
             verify=LIST,
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
-        Fix(
+        *again(
             "Start the container again with the group of the node",
-            command="docker run --rm --gpus all --group-add <gid> IMAGE nvidia-smi",
+            "run --rm <all_gpus> --group-add <gid> IMAGE nvidia-smi",
+            spec="--group-add",
             verify="nvidia-smi -L",
             on=("container",),
         ),
@@ -129,12 +116,13 @@ BLOCKED = Problem(
             command="systemctl show -p DevicePolicy -p DeviceAllow NAME",
             on=("host",),
         ),
-        replace(AGAIN, title="Start the container again: a reload of systemd on the host takes the devices away"),
+        replace(AGAIN[0], title="Start the container again: a reload of systemd on the host takes the devices away"),
+        AGAIN[1],
     ),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
 )
 
-CONTROL, MEMORY = "/dev/nvidiactl", "/dev/nvidia-uvm"
+CONTROL, MEMORY = "/dev/nvidiactl", UVM_NODE
 CONTROL_MINOR = 255
 OPERATING_SYSTEM = 17  # NVML's code
 JOB = re.compile(r"slurm|/lxc|kubepods|htcondor|pbs", re.I)
@@ -235,48 +223,6 @@ def denied(facts: Facts, path: str, node: Node) -> Finding:
 
 def blocked(facts: Facts, words: str, confidence: Confidence) -> Finding:
     return BLOCKED.found(words, {"cgroup": facts.container.cgroup.strip()}, confidence=confidence)
-
-
-def no_uvm(facts: Facts) -> Finding | None:
-    wrong = uvm_fault(facts)
-    if wrong is None:
-        return None
-    code = known(lambda: facts.cuda.init_code)
-    if code == 0:
-        return None
-    sure = Confidence.LIKELY if code is None else Confidence.CONFIRMED
-    loaded = "nvidia_uvm" in facts.driver.loaded_modules
-    return replace(UVM, fixes=ways_to_uvm(facts, loaded)).found(
-        f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded", {"loaded": loaded}, confidence=sure
-    )
-
-
-def ways_to_uvm(facts: Facts, loaded: bool) -> tuple[Fix, ...]:
-    """A module whose file went away with an upgrade of the kernel cannot be loaded before the next boot."""
-    if facts.container.engine and loaded and MEMORY not in facts.devices.nodes:
-        return (WITH_UVM,)
-    return UVM.fixes if facts.container.engine or loaded or can_load(facts) else (REBOOT,)
-
-
-def can_load(facts: Facts) -> bool:
-    try:
-        others = facts.driver.installed_modules and not facts.driver.module_for_running_kernel
-        return not others or bool(facts.driver.modinfo)
-    except Unavailable:
-        return True
-
-
-def uvm_fault(facts: Facts) -> str | None:
-    """What is wrong with the node. The module gets another major number at each boot, a container keeps the node it was given."""
-    node = facts.devices.nodes.get(MEMORY)
-    major = facts.driver.character_devices.get("nvidia-uvm") if facts.container.engine else None
-    if node is None:
-        return f"{MEMORY} is not there"
-    if not node.is_device:
-        return f"{MEMORY} is no device"
-    if major is not None and node.major != major:
-        return f"{MEMORY} has the major number {node.major}, the module has {major}"
-    return f"opening {MEMORY} gives {node.open_error}" if node.open_error in ("ENXIO", "ENODEV") else None
 
 
 def summary(facts: Facts) -> str:

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import install_on
 from gpudoctor.knowledge import branch
 from gpudoctor.knowledge.cuda import table
-from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
 
 END_OF_LIFE = Problem(
     id="driver-branch-end-of-life",
@@ -31,15 +32,16 @@ END_OF_LIFE = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     latent=True,
-    fixes=fix_on(
+    fixes=install_on(
         "Install a branch that is maintained",
         recipe="driver <maintained>",
         verify="nvidia-smi",
-        debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver) && sudo reboot",
-        rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
-        suse="sudo zypper update '*nvidia*' && sudo reboot",
-        arch="sudo pacman -Syu && sudo reboot",
-        other="sudo sh NVIDIA-Linux-*-<maintained>.*.run && sudo reboot",
+        debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver)",
+        rhel="sudo dnf upgrade '*nvidia*'",
+        suse="sudo zypper update '*nvidia*'",
+        arch="sudo pacman -Syu",
+        other="sudo sh NVIDIA-Linux-*-<maintained>.*.run",
+        reboot=True,
     ),
     references=("https://docs.nvidia.com/datacenter/tesla/drivers/supported-drivers-and-cuda-toolkit-versions.html",),
 )

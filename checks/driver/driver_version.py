@@ -29,6 +29,8 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import install_on
+from gpudoctor.fixes.engines import restarted
 from gpudoctor.judging.driver.driver_packages import MIXED_PACKAGES, mixed_packages
 from gpudoctor.judging.driver.next_boot import is_same_on_disk, next_kernel, on_disk, stays, waits_for_boot
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause, fix_on
@@ -47,6 +49,7 @@ IN_IMAGE = Problem(
             risk="disruptive",
             debian=f"{PURGE} && ldconfig",
             rhel="dnf remove -y 'libnvidia*' 'nvidia-driver*' && ldconfig",
+            kind="install",
         ),
         Fix("Take the driver's packages out of the image, then start it again", on=("suse", "arch", "other")),
     ),
@@ -65,14 +68,7 @@ OLDER_IN_CONTAINER = Problem(
     why="Driver libraries are put into a container when it starts. The host has loaded a newer driver since, which does not talk "
     "to them.",
     action=Action.RESTART_APP,
-    fixes=(
-        Fix(
-            "Start the container again, so that it gets the host's libraries",
-            "docker restart CONTAINER",
-            risk="disruptive",
-            verify="nvidia-smi",
-        ),
-    ),
+    fixes=(*restarted("Start the container again, so that it gets the host's libraries", "nvidia-smi"),),
 )
 
 MIXED_INSTALL = Problem(
@@ -81,15 +77,17 @@ MIXED_INSTALL = Problem(
     why="A .run installer and the package manager each installed a driver. A reboot cannot make the module of one and the "
     "libraries of the other agree.",
     action=Action.INSTALL,
-    fixes=fix_on(
+    fixes=install_on(
         "Remove the .run installation, then reinstall the packages",
         recipe="without-runfile",
         verify="nvidia-smi",
-        debian="sudo nvidia-uninstall && sudo apt install --reinstall '?installed?name(nvidia-.*-<branch>)' && sudo reboot",
-        rhel="sudo nvidia-uninstall && sudo dnf reinstall '*nvidia*' && sudo reboot",
-        arch="sudo nvidia-uninstall && sudo pacman -S nvidia-open-dkms nvidia-utils && sudo reboot",
-        suse="sudo nvidia-uninstall && sudo zypper install --force '*nvidia*' && sudo reboot",
-        other="sudo nvidia-uninstall && sudo reboot",
+        debian="sudo nvidia-uninstall && sudo apt install --reinstall '?installed?name(nvidia-.*-<branch>)'",
+        rhel="sudo nvidia-uninstall && sudo dnf reinstall '*nvidia*'",
+        arch="sudo nvidia-uninstall && sudo pacman -S nvidia-open-dkms nvidia-utils",
+        suse="sudo nvidia-uninstall && sudo zypper install --force '*nvidia*'",
+        other="sudo nvidia-uninstall",
+        reboot=True,
+        kinds={},
     ),
     references=("https://github.com/tinygrad/open-gpu-kernel-modules/issues/47",),
 )
@@ -99,26 +97,29 @@ INCOMPLETE = Problem(
     title="The driver's libraries were upgraded, its kernel module was not",
     why="The module on disk is still of the old release, so that a reboot does not help: it was not built or not installed.",
     action=Action.INSTALL,
-    fixes=fix_on(
+    fixes=install_on(
         "Build and install the module of the libraries' release, then reboot",
         recipe="module-at-boot",
         verify="nvidia-smi",
-        debian="sudo apt install --fix-broken && sudo dkms autoinstall && sudo reboot",
-        rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall) && sudo reboot",
-        suse="sudo zypper update '*nvidia*' && sudo dkms autoinstall && sudo reboot",
-        arch="sudo pacman -Syu && sudo dkms autoinstall && sudo reboot",
-        other="sudo dkms autoinstall && sudo reboot",
+        debian="sudo apt install --fix-broken && sudo dkms autoinstall",
+        rhel="sudo dnf upgrade '*nvidia*' && (sudo akmods --force || sudo dkms autoinstall)",
+        suse="sudo zypper update '*nvidia*' && sudo dkms autoinstall",
+        arch="sudo pacman -Syu && sudo dkms autoinstall",
+        other="sudo dkms autoinstall",
+        reboot=True,
+        kinds={},
     ),
 )
-INSTALL_READY_MADE = fix_on(
+INSTALL_READY_MADE = install_on(
     "Install the module of the libraries' release, then reboot",
     recipe="module-at-boot",
     verify="nvidia-smi",
-    debian="sudo apt install --fix-broken && sudo reboot",
-    rhel="sudo dnf upgrade '*nvidia*' && (! command -v akmods || sudo akmods --force) && sudo reboot",
-    suse="sudo zypper update '*nvidia*' && sudo reboot",
-    arch="sudo pacman -Syu && sudo reboot",
-    other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+    debian="sudo apt install --fix-broken",
+    rhel="sudo dnf upgrade '*nvidia*' && (! command -v akmods || sudo akmods --force)",
+    suse="sudo zypper update '*nvidia*'",
+    arch="sudo pacman -Syu",
+    other="sudo sh NVIDIA-Linux-*.run",
+    reboot=True,
 )
 
 MISMATCH = Problem(
@@ -130,9 +131,9 @@ MISMATCH = Problem(
     fixes=(
         Fix(
             "Boot into the new module",
-            command="sudo reboot",
             verify="nvidia-smi",
             on=("host",),
+            reboot=True,
         ),
         Fix(
             "On the host, where the driver was upgraded: reboot it, or load the module again; then start the container again",
@@ -148,9 +149,10 @@ RELOAD = Fix(
     "Without a reboot: stop every program that uses a GPU, then load the module again",
     "sudo systemctl stop <services>; sudo modprobe -r <modules> && sudo modprobe nvidia; sudo systemctl start <services>",
     risk="disruptive",
-    needs=("drain",),
+    needs=("root", "drain"),
     verify="nvidia-smi",
     on=("host",),
+    kind="restart",
 )
 
 VERSION_MISMATCH = 18  # NVML's code

@@ -28,6 +28,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.fixes.common import kernel_log, look, reset
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem
 
 LIST = "nvidia-smi -L"
@@ -41,12 +42,14 @@ MISSING = Problem(
     "could not be started.",
     action=Action.REBOOT,
     fixes=(
-        Fix("Read what the driver says of it", "sudo dmesg | grep -iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
+        kernel_log("Read what the driver says of it", "-iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
         Fix(
             "See who holds it; give it to the driver",
             "lspci -nnk -s <gpu>; echo <gpu> | sudo tee /sys/bus/pci/drivers/nvidia/bind",
             verify=LIST,
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         COLD_START,
         ON_HOST,
@@ -60,7 +63,12 @@ LOST = Problem(
     action=Action.REBOOT,
     fixes=(
         COLD_START,
-        Fix("If it comes back: reseat card and power plugs; read the BMC's log", "sudo ipmitool sel list | tail", on=("host",)),
+        look(
+            "If it comes back: reseat card and power plugs; read the BMC's log",
+            "sudo ipmitool sel list | tail",
+            on=("host",),
+            root=True,
+        ),
         ON_HOST,
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/507",),
@@ -72,15 +80,8 @@ RESET = Problem(
     why="After an error that could not be corrected the driver refuses work until the GPU is reset.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix(
-            "Stop what uses the GPU, then reset it",
-            "sudo nvidia-smi --gpu-reset -i <gpu>",
-            "disruptive",
-            ("drain",),
-            LIST,
-            ("host",),
-        ),
-        Fix("Where the reset is refused: reboot", "sudo reboot", verify=LIST, on=("host",)),
+        reset(gpu="<gpu>", verify=LIST),
+        Fix("Where the reset is refused: reboot", verify=LIST, on=("host",), reboot=True),
         ON_HOST,
     ),
 )
@@ -92,7 +93,7 @@ NOT_IN_CUDA = Problem(
     "driver's CUDA does not support it.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
+        look(
             "Compare the two lists, and the nodes",
             "nvidia-smi --query-gpu=index,name,uuid,compute_mode --format=csv; ls -l /dev/nvidia*",
         ),
@@ -105,8 +106,8 @@ FEWER = Problem(
     why="Programs can use fewer GPUs here than --expect-gpus asks for.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("On a host: is every GPU on the bus?", "lspci -d 10de: -nn", on=("host",)),
-        Fix("Is the choice limited by the environment?", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),
+        look("On a host: is every GPU on the bus?", "lspci -d 10de: -nn", on=("host",)),
+        look("Is the choice limited by the environment?", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),
     ),
 )
 

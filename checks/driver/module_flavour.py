@@ -27,25 +27,28 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.driver.next_boot import on_disk
 from gpudoctor.knowledge import architecture_of_device, last_branch
 from gpudoctor.knowledge.cuda import cuda_of_branch, table
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, fix_on, for_each
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, for_each
 
-OPEN_DRIVER = fix_on(
+OPEN_DRIVER = install_on(
     "Install a newer driver with the open module, then reboot",
     recipe="driver <wanted_branch>",
     verify="nvidia-smi",
-    debian="(sudo apt install nvidia-driver-<wanted_branch>-open || sudo apt install nvidia-open) && sudo reboot",
-    rhel="sudo dnf install --allowerasing nvidia-open && sudo reboot",
-    suse="sudo zypper install nvidia-open-driver-G06-signed-kmp && sudo reboot",
-    arch="sudo pacman -Syu nvidia-open-dkms && sudo reboot",
-    other="sudo sh NVIDIA-Linux-*.run -M=open && sudo reboot",
+    debian="(sudo apt install nvidia-driver-<wanted_branch>-open || sudo apt install nvidia-open)",
+    rhel="sudo dnf install --allowerasing nvidia-open",
+    suse="sudo zypper install nvidia-open-driver-G06-signed-kmp",
+    arch="sudo pacman -Syu nvidia-open-dkms",
+    other="sudo sh NVIDIA-Linux-*.run -M=open",
+    reboot=True,
 )
 VGPU_DRIVER = Fix(
     "This virtual machine has a vGPU: install NVIDIA's vGPU guest driver (GRID) of the host's release instead",
-    "sudo sh NVIDIA-Linux-*-grid.run && sudo reboot",
+    "sudo sh NVIDIA-Linux-*-grid.run",
     verify="nvidia-smi",
+    reboot=True,
 )
 NOT_SUPPORTED = Problem(
     id="gpu-not-supported-by-driver",
@@ -60,7 +63,7 @@ ON_NIXOS = (
     "echo '{ config, lib, ... }: { hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages."
     "legacy_<last_branch>; hardware.nvidia.open = lib.mkForce false; }' | sudo tee /etc/nixos/nvidia-driver.nix && "
     "sudo sed -i.bak 's|\\./hardware-configuration\\.nix|& ./nvidia-driver.nix|' /etc/nixos/configuration.nix && "
-    "sudo nixos-rebuild boot && sudo reboot"
+    "sudo nixos-rebuild boot"
 )
 NO_COMMON_BRANCH = Fix("No branch supports all GPUs of this machine: take this one out, or pass it to a virtual machine")
 DROPPED = Problem(
@@ -68,16 +71,17 @@ DROPPED = Problem(
     title="This driver branch no longer supports the GPU",
     why="NVIDIA ended support of this GPU generation with an older branch; newer drivers ignore the device.",
     action=Action.INSTALL,
-    fixes=fix_on(
+    fixes=install_on(
         "Install the last branch that supports it",
         recipe="driver <last_branch> last",
         verify="nvidia-smi",
-        debian="sudo apt install nvidia-driver-<last_branch> && sudo reboot",
-        rhel="sudo dnf install akmod-nvidia-<last_branch>xx && sudo reboot",
-        arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
-        suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
+        debian="sudo apt install nvidia-driver-<last_branch>",
+        rhel="sudo dnf install akmod-nvidia-<last_branch>xx",
+        arch="yay -S nvidia-<last_branch>xx-dkms",
+        suse="sudo zypper install nvidia-driver-G06-kmp-default",
         nixos=ON_NIXOS,
-        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run && sudo reboot",
+        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run",
+        reboot=True,
     ),
     references=("https://github.com/NixOS/nixos-hardware/issues/1828",),
 )
@@ -101,17 +105,17 @@ NEEDS_PROPRIETARY = Problem(
     why="The open module needs the GSP, a processor that GPUs have from Turing on. Older ones need the proprietary module, of a "
     "branch that still supports them.",
     action=Action.INSTALL,
-    fixes=fix_on(
+    fixes=install_on(
         "Install the proprietary flavour of the last branch that supports it, then reboot",
         recipe="driver <last_branch> last",
         verify="nvidia-smi",
-        debian="(sudo apt install nvidia-driver-<last_branch> || sudo apt install cuda-drivers-<last_branch>) && sudo reboot",
-        rhel="(sudo dnf module install nvidia-driver:<last_branch>-dkms || sudo dnf install akmod-nvidia-<last_branch>xx) && "
-        "sudo reboot",
-        suse="sudo zypper install nvidia-driver-G06-kmp-default && sudo reboot",
-        arch="yay -S nvidia-<last_branch>xx-dkms && sudo reboot",
+        debian="(sudo apt install nvidia-driver-<last_branch> || sudo apt install cuda-drivers-<last_branch>)",
+        rhel="(sudo dnf module install nvidia-driver:<last_branch>-dkms || sudo dnf install akmod-nvidia-<last_branch>xx)",
+        suse="sudo zypper install nvidia-driver-G06-kmp-default",
+        arch="yay -S nvidia-<last_branch>xx-dkms",
         nixos=ON_NIXOS,
-        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run -M=proprietary && sudo reboot",
+        other="sudo sh NVIDIA-Linux-*-<last_branch>.*.run -M=proprietary",
+        reboot=True,
     ),
     references=("https://github.com/zzzhouuu/truenas-nvidia-drivers/issues/20",),
 )

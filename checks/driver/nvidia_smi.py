@@ -20,8 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.fixes.engines import again
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
+INSTALL = "Install the driver's utilities, of the release of the module"
 NOT_FOUND = Problem(
     id="nvidia-smi-command-not-found",
     title="nvidia-smi is not on PATH, although the driver works",
@@ -29,15 +32,24 @@ NOT_FOUND = Problem(
     "this machine for one without a GPU.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=fix_on(
-        "Install the driver's utilities, of the release of the module",
-        recipe="libraries",
-        verify="nvidia-smi -L",
-        debian="sudo apt install nvidia-utils-<branch> || sudo apt install nvidia-smi",
-        rhel="sudo dnf install nvidia-driver-cuda",
-        suse="sudo zypper install nvidia-compute-utils-G06",
-        arch="sudo pacman -S nvidia-utils",
-        other="find / -xdev -name nvidia-smi -perm -u+x 2>/dev/null",
+    fixes=(
+        *install_on(
+            INSTALL,
+            recipe="libraries",
+            verify="nvidia-smi -L",
+            debian="sudo apt install nvidia-utils-<branch> || sudo apt install nvidia-smi",
+            rhel="sudo dnf install nvidia-driver-cuda",
+            suse="sudo zypper install nvidia-compute-utils-G06",
+            arch="sudo pacman -S nvidia-utils",
+        ),
+        Fix(
+            INSTALL,
+            "find / -xdev -name nvidia-smi -perm -u+x 2>/dev/null",
+            verify="nvidia-smi -L",
+            on=("other",),
+            recipe="libraries",
+            kind="read",
+        ),
     ),
     references=("https://github.com/microsoft/WSL/issues/9166",),
 )
@@ -53,6 +65,7 @@ OFF_PATH = Problem(
             "Put the folder on PATH",
             "echo 'export PATH=$PATH:/usr/lib/wsl/lib' >> ~/.profile && . ~/.profile",
             verify="nvidia-smi -L",
+            kind="set",
         ),
     ),
     references=("https://github.com/microsoft/WSL/issues/9166",),
@@ -65,9 +78,10 @@ IN_CONTAINER = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix(
+        *again(
             "If you need it: start the container with it",
-            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+            kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
     ),
 )
@@ -78,7 +92,7 @@ FAILS = Problem(
     why="The command is not of the driver's release, or finds another libnvidia-ml than other programs do.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(Fix("See which command and library it is", "type -a nvidia-smi; ldd $(command -v nvidia-smi); nvidia-smi -L"),),
+    fixes=(look("See which command and library it is", "type -a nvidia-smi; ldd $(command -v nvidia-smi); nvidia-smi -L"),),
 )
 
 HANGS = Problem(
@@ -87,8 +101,8 @@ HANGS = Problem(
     why="A question that only nvidia-smi asks hangs in the driver, or a process is stuck there.",
     action=Action.REBOOT,
     fixes=(
-        Fix("See where it hangs", "timeout 20 strace -f nvidia-smi -L 2>&1 | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'"),
-        Fix("Boot again", "sudo reboot", verify="nvidia-smi -L", on=("host",)),
+        look("See where it hangs", "timeout 20 strace -f nvidia-smi -L 2>&1 | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'"),
+        Fix("Boot again", verify="nvidia-smi -L", on=("host",), reboot=True),
     ),
 )
 

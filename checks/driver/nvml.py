@@ -24,66 +24,20 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.python.driver_libraries import ELSEWHERE, in_operator, misfit
+from gpudoctor.fixes.common import kernel_log, look, reset, shut_down_wsl
+from gpudoctor.fixes.engines import by_cdi, restarted
+from gpudoctor.judging.driver.nvml_library import LIBRARY_BROKEN, LIBRARY_MISSING, NOT_FOUND_BY_LOADER, not_loadable
+from gpudoctor.judging.python.driver_libraries import ELSEWHERE
 from gpudoctor.knowledge import nvml_error
 from gpudoctor.knowledge.xids import breaking_problems
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 SMI = "nvidia-smi -L"
-READ_LOG = Fix("Read what the driver says", "sudo dmesg | grep -iE 'nvrm|nvidia' | tail -n 30", on=("host",))
-REBOOT = Fix("Boot again", "sudo reboot", verify=SMI, on=("host",))
-RESTART_WSL = Fix("In Windows: stop WSL, then open it again", "wsl.exe --shutdown", "disruptive", verify=SMI, on=("wsl2",))
+READ_LOG = kernel_log("Read what the driver says", "-iE 'nvrm|nvidia' | tail -n 30", on=("host",))
+REBOOT = Fix("Boot again", verify=SMI, on=("host",), reboot=True)
+RESTART_WSL = shut_down_wsl("In Windows: stop WSL, then open it again", verify=SMI, on=("wsl2",))
 AGAIN = Fix("Start the container again; if it stays, look at the host", risk="disruptive", verify=SMI, on=("container",))
 RESTART = (REBOOT, RESTART_WSL, AGAIN)
-LIBRARY_MISSING = Problem(
-    id="nvml-library-missing",
-    title="The driver's library libnvidia-ml is not installed",
-    why="The kernel module is loaded, but the libraries of the driver are not there: nvidia-smi, monitoring and frameworks "
-    "cannot talk to it.",
-    action=Action.INSTALL,
-    fixes=fix_on(
-        "Install the libraries of the module's release",
-        recipe="libraries",
-        verify=SMI,
-        debian="sudo apt install libnvidia-compute-<branch> nvidia-utils-<branch> || sudo apt install libcuda1 nvidia-smi",
-        rhel="sudo dnf install nvidia-driver-cuda nvidia-driver-libs",
-        suse="sudo zypper install nvidia-compute-utils-G06",
-        arch="sudo pacman -S nvidia-utils",
-        other="sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
-    ),
-)
-
-NOT_FOUND_BY_LOADER = Problem(
-    id="nvml-library-not-on-loader-path",
-    title="libnvidia-ml is installed where the loader does not look",
-    why="The file is there, but neither in the loader's cache nor in LD_LIBRARY_PATH, so that no program can load it.",
-    action=Action.FIX_CONFIG,
-    fixes=(
-        Fix(
-            "Tell the loader",
-            command="echo <folder> | sudo tee /etc/ld.so.conf.d/gpudoctor.conf && sudo ldconfig",
-            verify="ldconfig -p | grep libnvidia-ml",
-        ),
-    ),
-)
-
-LIBRARY_BROKEN = Problem(
-    id="nvml-library-cannot-be-loaded",
-    title="libnvidia-ml is there but cannot be loaded",
-    why="The file is damaged, empty, closed to this user, or of another architecture (32 bits).",
-    action=Action.INSTALL,
-    fixes=fix_on(
-        "Install the driver's libraries again",
-        recipe="reinstall",
-        verify=SMI,
-        debian="sudo apt install --reinstall '?installed?name(^libnvidia-compute-)'",
-        rhel="sudo dnf reinstall '*nvidia*'",
-        suse="sudo zypper install --force nvidia-compute-G06",
-        arch="sudo pacman -S nvidia-utils",
-        other="sudo sh NVIDIA-Linux-*.run --no-kernel-module",
-    ),
-)
-
 NOT_LOADED = Problem(
     id="nvml-driver-not-loaded",
     title="NVML finds no driver, although the module is loaded",
@@ -94,9 +48,10 @@ NOT_LOADED = Problem(
             "Load the module again",
             "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo nvidia-modprobe -c 0 -u",
             "disruptive",
-            ("drain",),
+            ("root", "drain"),
             SMI,
             ("host",),
+            kind="restart",
         ),
         *RESTART,
     ),
@@ -108,8 +63,11 @@ NO_PERMISSION = Problem(
     why="The mode of the nodes is right, so that a security module (SELinux, AppArmor) or a sandbox refuses.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "Look for what was denied", "sudo ausearch -m avc -ts boot | grep -i nvidia; sudo dmesg | grep -i denied", verify=SMI
+        look(
+            "Look for what was denied",
+            "sudo ausearch -m avc -ts boot | grep -i nvidia; sudo dmesg | grep -i denied",
+            verify=SMI,
+            root=True,
         ),
     ),
 )
@@ -133,7 +91,7 @@ RESET = Problem(
     why="After an error that could not be corrected, or a failed recovery, it must be reset before it can be used.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix("Stop what uses GPUs, then reset them", "sudo nvidia-smi --gpu-reset", "disruptive", ("drain",), SMI, ("host",)),
+        reset("Stop what uses GPUs, then reset them", gpu="", verify=SMI),
         *RESTART,
     ),
 )
@@ -145,13 +103,8 @@ UNKNOWN_ERROR = Problem(
     "a broken state.",
     action=Action.REBOOT,
     fixes=(
-        Fix("Start the container again", "docker restart CONTAINER", "disruptive", verify=SMI, on=("container",)),
-        Fix(
-            "For good: give GPUs by CDI",
-            "docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
-            verify=SMI,
-            on=("container",),
-        ),
+        *restarted("Start the container again", SMI, on=("container",)),
+        *by_cdi("For good: give GPUs by CDI", SMI, on=("container",)),
         READ_LOG,
         REBOOT,
         RESTART_WSL,
@@ -174,7 +127,12 @@ DIED = Problem(
     "program that uses it will crash as well.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See where it crashes, then install the driver's libraries again", "nvidia-smi -L; " + READ_LOG.command, verify=SMI),
+        look(
+            "See where it crashes, then install the driver's libraries again",
+            "nvidia-smi -L; " + READ_LOG.command,
+            verify=SMI,
+            root=True,
+        ),
         *RESTART,
     ),
 )
@@ -185,7 +143,7 @@ CALL_DIED = Problem(
     why="A bug of this driver with this GPU. Monitoring that asks the same question crashes as well.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(Fix("Update the driver; until then do not ask this", "nvidia-smi --query-gpu=driver_version --format=csv"),),
+    fixes=(look("Update the driver; until then do not ask this", "nvidia-smi --query-gpu=driver_version --format=csv"),),
 )
 
 HANGS = Problem(
@@ -195,8 +153,19 @@ HANGS = Problem(
     "GPUs are being initialised without the persistence daemon.",
     action=Action.REBOOT,
     fixes=(
-        Fix("See what hangs", "sudo dmesg | grep -E 'Xid|NVRM' | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'", on=("host",)),
-        Fix("Without an Xid: keep the GPUs initialised", "sudo systemctl enable --now nvidia-persistenced", on=("host",)),
+        look(
+            "See what hangs",
+            "sudo dmesg | grep -E 'Xid|NVRM' | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'",
+            on=("host",),
+            root=True,
+        ),
+        Fix(
+            "Without an Xid: keep the GPUs initialised",
+            "sudo systemctl enable --now nvidia-persistenced",
+            on=("host",),
+            kind="restart",
+            needs=("root",),
+        ),
         *RESTART,
     ),
 )
@@ -208,7 +177,7 @@ SLOW = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix(
+        look(
             "Look for a GPU with errors, and at the load",
             "nvidia-smi -q | grep -iE 'err!|xid|remap'; uptime",
             verify="time " + SMI,
@@ -248,19 +217,6 @@ def hangs(facts: Facts) -> Finding:
         words += f"; the kernel log shows Xid {silent[-1].code} on {silent[-1].pci}"
     sure = Confidence.CONFIRMED if silent or "state D" in words else Confidence.LIKELY
     return HANGS.found(words, {"xids": [f"{xid.pci}: {xid.code}" for xid in silent]}, confidence=sure)
-
-
-def not_loadable(facts: Facts) -> Finding:
-    error = facts.nvml.load_error or ""
-    if "cannot open shared object file: No such file" not in error:
-        return misfit(facts, error) or LIBRARY_BROKEN.found(error, {"error": error})
-    usable = (
-        each for each in facts.libraries.named("libnvidia-ml") if each.size is not None and each.via not in ("wheel", "conda")
-    )
-    hidden = [library for library in usable if not (library.is_stub or library.is_compat)]
-    if hidden:
-        return NOT_FOUND_BY_LOADER.found(f"{hidden[0].path} is not found by the loader", {"folder": hidden[0].directory})
-    return in_operator(facts) or LIBRARY_MISSING.found("no libnvidia-ml.so.1 on this machine", {"error": error})
 
 
 def fails(facts: Facts) -> Finding:

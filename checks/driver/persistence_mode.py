@@ -38,8 +38,16 @@ SLOW_START = Problem(
             "Run the persistence daemon",
             command="sudo systemctl enable --now nvidia-persistenced",
             verify="nvidia-smi --query-gpu=persistence_mode --format=csv && time nvidia-smi -L",
+            kind="restart",
+            needs=("root",),
         ),
-        Fix("Without systemd, until the next boot", command="sudo nvidia-smi -pm 1", verify="time nvidia-smi -L"),
+        Fix(
+            "Without systemd, until the next boot",
+            command="sudo nvidia-smi -pm 1",
+            verify="time nvidia-smi -L",
+            kind="set",
+            needs=("root",),
+        ),
     ),
 )
 

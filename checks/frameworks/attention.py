@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import expect, faults, rounding, slowness
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip, Status
 
@@ -39,12 +40,13 @@ ONLY_MATH = Problem(
     "many times the memory and the time.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See why each is refused", "gpudoctor check --only attention -v --format json | grep -A1 unavailable"),
+        look("See why each is refused", "gpudoctor check --only attention -v --format json | grep -A1 unavailable"),
         Fix(
             "Install a torch that is built for this GPU (see the checks torch and driver-cuda-support)",
             "<python> -m pip install --upgrade torch",
             needs=("network",),
             verify="gpudoctor check --only attention",
+            kind="install",
         ),
     ),
     references=(DOCUMENTATION,),

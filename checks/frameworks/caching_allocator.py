@@ -24,6 +24,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import faults, slowness
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip, Status
 
@@ -39,8 +40,8 @@ KEEPS = Problem(
     " although its tensors are few.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See what the allocator was told", "env | grep -E 'PYTORCH_(CUDA_)?ALLOC_CONF'"),
-        Fix("See whether another process takes the memory meanwhile", "nvidia-smi"),
+        look("See what the allocator was told", "env | grep -E 'PYTORCH_(CUDA_)?ALLOC_CONF'"),
+        look("See whether another process takes the memory meanwhile", "nvidia-smi"),
     ),
     references=(NOTES,),
     status=Status.WARN,
@@ -52,12 +53,13 @@ UNCLEAN = Problem(
     "nothing worked afterwards.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See the error", "gpudoctor check --only caching-allocator -v"),
+        look("See the error", "gpudoctor check --only caching-allocator -v"),
         Fix(
             "Install the newest patch release of this torch",
             "<python> -m pip install --upgrade torch",
             needs=("network",),
             verify="gpudoctor check --only caching-allocator",
+            kind="install",
         ),
     ),
     references=(NOTES,),

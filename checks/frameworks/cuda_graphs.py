@@ -23,8 +23,9 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import faults, launching, rounding, slowness
-from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Figure, Finding, Problem, Skip, Status
 
 WORKLOAD = "cuda-graphs"
 SLOWER = 1.2  # times what the kernels take one by one
@@ -36,8 +37,8 @@ NO_GAIN = Problem(
     "such as a profiler or a debugger, or that the driver is at fault.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Look for profilers and debuggers that were left on", "env | grep -E 'CUDA_|NSIGHT|NVTX|PROFILE'"),
-        Fix("Measure again on an idle machine", "gpudoctor check --only cuda-graphs,kernel-launch"),
+        look("Look for profilers and debuggers that were left on", "env | grep -E 'CUDA_|NSIGHT|NVTX|PROFILE'"),
+        look("Measure again on an idle machine", "gpudoctor check --only cuda-graphs,kernel-launch"),
     ),
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",),
     status=Status.WARN,

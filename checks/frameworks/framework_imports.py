@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Skip
 
 FAILS = Problem(
@@ -30,13 +31,14 @@ FAILS = Problem(
     why="The package is there. What it needs beside it is missing, broken or of a version that does not fit.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See the whole error", "<python> -c 'import <module>'"),
-        Fix("See which packages contradict each other", "<python> -m pip check"),
+        look("See the whole error", "<python> -c 'import <module>'"),
+        look("See which packages contradict each other", "<python> -m pip check"),
         Fix(
             "Install it anew, with what it needs",
             "<python> -m pip install --force-reinstall <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
+            kind="install",
         ),
     ),
 )
@@ -52,12 +54,14 @@ NUMPY = Problem(
             "<python> -m pip install --upgrade <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
+            kind="install",
         ),
         Fix(
             "Install the NumPy before this one",
             '<python> -m pip install "numpy<<numpy>"',
             needs=("network",),
             verify="<python> -c 'import <module>'",
+            kind="install",
         ),
     ),
     references=("https://numpy.org/doc/stable/release.html",),
@@ -69,12 +73,13 @@ CRASHES = Problem(
     "that does not answer.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See where it happens", "<python> -X faulthandler -c 'import <module>'"),
+        look("See where it happens", "<python> -X faulthandler -c 'import <module>'"),
         Fix(
             "Install it anew, with what it needs",
             "<python> -m pip install --force-reinstall <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
+            kind="install",
         ),
     ),
 )
@@ -82,7 +87,7 @@ ILLEGAL = replace(
     CRASHES,
     why="The processor, or what a virtual machine shows of it, lacks an instruction that the package was built with.",
     fixes=(
-        Fix("See which of the usual ones it has", "grep -owE 'avx|avx2|fma|avx512f' /proc/cpuinfo | sort | uniq -c"),
+        look("See which of the usual ones it has", "grep -owE 'avx|avx2|fma|avx512f' /proc/cpuinfo | sort | uniq -c"),
         Fix("In a virtual machine: have its host show it the real processor (CPU model host-passthrough)"),
         Fix("Install a release that was built for older processors", verify="<python> -c 'import <module>'"),
     ),

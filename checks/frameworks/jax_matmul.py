@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import expect, faults, slowness
 from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
@@ -38,13 +39,14 @@ NO_GPU = Problem(
     " library that it needs is missing or too old, or LD_LIBRARY_PATH puts another one first.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Read why the plugin did not start", "JAX_PLATFORMS=cuda <python> -c 'import jax; jax.devices()'"),
-        Fix("Take other CUDA libraries out of the way", "unset LD_LIBRARY_PATH", verify=DEVICES),
+        look("Read why the plugin did not start", "JAX_PLATFORMS=cuda <python> -c 'import jax; jax.devices()'"),
+        Fix("Take other CUDA libraries out of the way", "unset LD_LIBRARY_PATH", verify=DEVICES, where="shell"),
         Fix(
             "Install JAX with its plugin and its CUDA libraries anew",
             "<python> -m pip install -U --force-reinstall <package>",
             needs=("network",),
             verify=DEVICES,
+            kind="install",
         ),
     ),
     references=("https://docs.jax.dev/en/latest/installation.html",),

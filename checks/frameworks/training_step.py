@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import faults, rounding
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
@@ -37,13 +38,14 @@ DIVERGES = Problem(
     "installation mixes libraries that do not belong together.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("See whether single operations are right", "gpudoctor check --only gemm,attention,convolution --gpus <index>"),
-        Fix("Test the GPU's memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"),
+        look("See whether single operations are right", "gpudoctor check --only gemm,attention,convolution --gpus <index>"),
+        look("Test the GPU's memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"),
         Fix(
             "Try another environment: if it learns there, the installation is at fault",
             "python3 -m venv /tmp/clean && /tmp/clean/bin/pip install torch\n"
             "gpudoctor check --only training-step --python /tmp/clean",
             needs=("network",),
+            kind="install",
         ),
     ),
     references=(AMP,),

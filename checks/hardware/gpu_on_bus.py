@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -37,7 +38,7 @@ NO_GPU = Problem(
     "instance type must have one.",
     action=Action.NONE,
     fixes=(
-        Fix("Look on the host; start this container on a machine that has a GPU", "nvidia-smi -L", on=("container",)),
+        look("Look on the host; start this container on a machine that has a GPU", "nvidia-smi -L", on=("container",)),
         Fix(
             "On a machine that should have one: seat the card and its power cable, then look at the bus", verify="lspci -d 10de:"
         ),
@@ -55,9 +56,10 @@ FALLEN_OFF = Problem(
         Fix(
             "Switch the machine off, wait, and on again (a warm reboot may not be enough)", risk="disruptive", verify="nvidia-smi"
         ),
-        Fix(
+        look(
             "If it comes back: reseat card and power, try another slot, read the BMC's log",
-            command="sudo ipmitool sel list | tail",
+            "sudo ipmitool sel list | tail",
+            root=True,
         ),
     ),
     references=("https://github.com/NVIDIA/NVSentinel/issues/155",),
@@ -79,16 +81,19 @@ NO_ADDRESS = Problem(
         ),
         Fix(
             "Let the kernel assign the regions anew",
-            command=f"sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&{BIGGER_WINDOW} /' /etc/default/grub && sudo update-grub && "
-            "sudo reboot",
+            command=f"sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&{BIGGER_WINDOW} /' /etc/default/grub && sudo update-grub",
             verify="nvidia-smi",
             on=("debian",),
+            kind="set",
+            reboot=True,
         ),
         Fix(
             "Let the kernel assign the regions anew",
-            command=f"sudo grubby --update-kernel=ALL --args={BIGGER_WINDOW} && sudo reboot",
+            command=f"sudo grubby --update-kernel=ALL --args={BIGGER_WINDOW}",
             verify="nvidia-smi",
             on=("rhel",),
+            kind="set",
+            reboot=True,
         ),
         Fix("In a virtual machine of QEMU with OVMF, widen its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
     ),
@@ -103,11 +108,14 @@ FREE = (
         "/sys/bus/pci/drivers_probe",
         risk="disruptive",
         verify="nvidia-smi",
+        kind="restart",
+        needs=("root",),
     ),
     Fix(
         "For good: take its ids out of vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs and boot again",
         command="grep -rn vfio /etc/modprobe.d /etc/default/grub",
         needs=("root", "reboot"),
+        kind="read",
     ),
 )
 VFIO = Problem(

@@ -37,6 +37,8 @@ LOWERED = Problem(
             "sudo nvidia-smi -i <address> -rac; sudo nvidia-smi -i <address> -rgc",
             verify="nvidia-smi -q -i <address> -d CLOCK",
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         Fix("Ask the owner of the host: clocks cannot be set from inside a container", on=("container", "wsl2")),
     ),

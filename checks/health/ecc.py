@@ -30,6 +30,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes
+from gpudoctor.fixes.common import look, report_to_vendor, reset, reset_by, vendor_test
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 DEBUG = "https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md"
@@ -41,16 +42,9 @@ UNCORRECTABLE_SRAM_LIMIT = 4
 ROW_MARKED = 63
 
 LOOK = "nvidia-smi -q -i <address> -d ECC"
-RESET = Fix(
-    "Stop what uses the GPU, then reset it",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
-)
-TEST = Fix("If they come back: test the memory", "dcgmi diag -r 3", risk="disruptive", needs=("drain",), on=("host",))
-REPORT = Fix("Collect NVIDIA's report and ask the vendor for a replacement", "sudo nvidia-bug-report.sh", on=("host",))
+RESET = reset(verify=LOOK)
+TEST = vendor_test("If they come back: test the memory", "-r 3", risk="disruptive")
+REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
 HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 
 UNCORRECTED = Problem(
@@ -74,7 +68,7 @@ CORRECTED = Problem(
     title="ECC repairs unusually many errors on this GPU",
     why="Results are right, but this many corrected errors come before errors that cannot be repaired.",
     action=Action.WATCH,
-    fixes=(replace(TEST, title="Test the memory"), Fix("Watch the counters", LOOK), HOST),
+    fixes=(replace(TEST, title="Test the memory"), look("Watch the counters", LOOK), HOST),
     references=(AZURE,),
     status=Status.WARN,
 )
@@ -83,7 +77,7 @@ MODE_PENDING = Problem(
     title="A change of the ECC mode waits for a reset",
     why="ECC was switched, which takes effect at the next reset of the GPU or reboot.",
     action=Action.RESET_GPU,
-    fixes=(RESET, Fix("Reboot", "sudo reboot", verify=LOOK, on=("host",)), HOST),
+    fixes=(RESET, Fix("Reboot", verify=LOOK, on=("host",), reboot=True), HOST),
     references=(DEBUG,),
     status=Status.WARN,
 )
@@ -93,13 +87,10 @@ DISABLED = Problem(
     why="Wrong bits in memory go unseen and spoil results. On HBM, ECC costs neither memory nor speed.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
+        reset_by(
             "Switch ECC on, then reset the GPU",
             "sudo nvidia-smi -i <address> -e 1 && sudo nvidia-smi --gpu-reset -i <address>",
-            risk="disruptive",
-            needs=("drain",),
             verify=LOOK,
-            on=("host",),
         ),
         HOST,
     ),

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 UNKNOWN_SHARE = 0.5
@@ -37,11 +38,12 @@ IN_USE = Problem(
             "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
             on=("container",),
         ),
-        Fix(
+        look(
             "See who has the GPU's device open, also processes that NVML does not name",
             "sudo fuser -v /dev/nvidia*",
             verify="nvidia-smi",
             on=("host",),
+            root=True,
         ),
     ),
     references=("https://github.com/pytorch/pytorch/issues/3871",),

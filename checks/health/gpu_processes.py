@@ -26,7 +26,8 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Process
 from gpudoctor.facts.known import known
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, for_each
+from gpudoctor.fixes.common import look
+from gpudoctor.model import Action, Check, Confidence, Finding, Problem, Status, for_each
 
 MEMORY_SHARE = 0.25
 BUSY_PERCENT = 50
@@ -43,12 +44,12 @@ OTHERS = Problem(
     "job that is meant to run, or one that was forgotten.",
     action=Action.WATCH,
     fixes=(
-        Fix(
+        look(
             "See whose it is and since when; stop it only with its owner's consent",
             "ps -o pid,user,lstart,args -p <pids>",
             verify="nvidia-smi",
         ),
-        Fix("Use another GPU: see which ones are free", "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv"),
+        look("Use another GPU: see which ones are free", "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv"),
     ),
     references=("https://github.com/pytorch/pytorch/issues/3871",),
     status=Status.WARN,

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.fixes.common import report_to_vendor
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 CORRUPTED_INFOROM = 14
@@ -32,13 +33,11 @@ CORRUPTED = Problem(
     fixes=(
         Fix(
             "Read it again after a reboot: it may have been caught in the middle of an update",
-            "sudo reboot",
             verify="nvidia-smi -q -i <address> | grep -iA5 inforom",
             on=("host",),
+            reboot=True,
         ),
-        Fix(
-            "If it stays: collect NVIDIA's report and ask the vendor for a replacement", "sudo nvidia-bug-report.sh", on=("host",)
-        ),
+        report_to_vendor("If it stays: collect NVIDIA's report and ask the vendor for a replacement"),
         Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container", "wsl2")),
     ),
     references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),

@@ -22,7 +22,6 @@ https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -39,6 +38,7 @@ from gpudoctor.facts.xids import (
     past_xids_by_gpu,
     xids_by_gpu,
 )
+from gpudoctor.fixes.common import report_to_vendor, reset, vendor_test
 from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -47,16 +47,9 @@ REFERENCES = (
     "https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md",
 )
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"
-RESET = Fix(
-    "Stop what uses the GPU, then reset it",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
-)
-REBOOT = Fix("Where the reset is refused: reboot", "sudo reboot", verify=LOOK, on=("host",))
-TEST = Fix("If it comes back: test the memory", "dcgmi diag -r 3", risk="disruptive", needs=("drain",), on=("host",))
+RESET = reset(verify=LOOK)
+REBOOT = Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True)
+TEST = vendor_test("If it comes back: test the memory", "-r 3", risk="disruptive")
 HOST = Fix("Ask the owner of the host to reset the GPU: that cannot be done from inside a container", on=("container",))
 
 REMAP_FAILED = Problem(
@@ -65,8 +58,8 @@ REMAP_FAILED = Problem(
     why="The spare rows of the bank are used up, or the repair could not be recorded. The board is due for replacement.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Take the GPU out of service and confirm it", "dcgmi diag -r 4", "disruptive", ("drain",), LOOK, ("host",)),
-        Fix("Collect NVIDIA's report and ask the vendor for a replacement", "sudo nvidia-bug-report.sh", on=("host",)),
+        vendor_test("Take the GPU out of service and confirm it", "-r 4", risk="disruptive", verify=LOOK),
+        report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement"),
         HOST,
     ),
     references=REFERENCES,
@@ -176,7 +169,7 @@ def as_driver_asks(problem: Problem, recovery: str) -> Problem:
         return problem
     reboots = "reboot" in recovery
     first = (replace(REBOOT, title="Reboot"),) if reboots else (RESET, REBOOT)
-    others = tuple(fix for fix in problem.fixes if not re.search(r"reboot|gpu-reset", fix.command))
+    others = tuple(fix for fix in problem.fixes if fix.kind != "reset" and not fix.reboot)
     action = Action.REBOOT if reboots else Action.RESET_GPU
     return replace(problem, status=Status.FAIL, action=action, fixes=(*first, *others))
 

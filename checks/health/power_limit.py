@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 TOLERANCE = 0.05
@@ -32,8 +33,15 @@ LOW_LIMIT = Problem(
     why="The driver holds the clocks down to stay below the limit, so this GPU is slower under load than it could be.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Set the default again", "sudo nvidia-smi -i <address> -pl <default_watts>", verify=LOOK, on=("host",)),
         Fix(
+            "Set the default again",
+            "sudo nvidia-smi -i <address> -pl <default_watts>",
+            verify=LOOK,
+            on=("host",),
+            kind="set",
+            needs=("root",),
+        ),
+        look(
             "Find what lowers it at every boot",
             "grep -rsE 'nvidia-smi.* (-pl|--power-limit)' /etc/systemd /etc/cron* /etc/rc.local /etc/udev",
             on=("host",),

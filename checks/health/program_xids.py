@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
+from gpudoctor.fixes.common import look, vendor_test
 from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
@@ -31,11 +32,10 @@ RESTART = Fix("Start the program again; the GPU is usable")
 SYNCHRONOUS = Fix(
     "In Python: let the error be raised where it happens (slow: unset it afterwards)",
     "export CUDA_LAUNCH_BLOCKING=1",
+    where="shell",
 )
 SANITIZE = Fix("If it happens again: let the sanitizer find the kernel", "compute-sanitizer --tool memcheck ./your_program")
-TEST = Fix(
-    "If good programs fail on this GPU alone: test it", "dcgmi diag -r 3", risk="disruptive", needs=("drain",), on=("host",)
-)
+TEST = vendor_test("If good programs fail on this GPU alone: test it", "-r 3", risk="disruptive")
 UPDATE = Fix("If it happens again: update the driver to the newest release of its branch", on=("host",))
 
 
@@ -56,7 +56,7 @@ PUSH_BUFFER = problem(
     "The GPU was given a corrupted stream of commands (Xid 32)",
     "A bug of the program or driver. Where it repeats, the PCIe link corrupts data: riser, slot, overclocking.",
     UPDATE,
-    Fix("If it happens again: look for errors of the PCIe link", "nvidia-smi -q -i <address> | grep -i replay"),
+    look("If it happens again: look for errors of the PCIe link", "nvidia-smi -q -i <address> | grep -i replay"),
 )
 CLASS_ERROR = problem(
     "xid-69-class-error",

@@ -25,12 +25,13 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, is_fatal, is_row_pending, xid_codes, xids_by_gpu
+from gpudoctor.fixes.common import look, reset
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
 ROW_MARKED = 63
 REFERENCES = ("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h", "https://github.com/NVIDIA/DCGM/issues/263")
 LOOK = "nvidia-smi -q -i <address> | grep -i 'recovery action'"
-REBOOT = Fix("Reboot", "sudo reboot", verify=LOOK, on=("host",))
+REBOOT = Fix("Reboot", verify=LOOK, on=("host",), reboot=True)
 HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 
 RESET = Problem(
@@ -39,15 +40,8 @@ RESET = Problem(
     why="After an error the driver marked the GPU: until it is reset, new work may fail or compute wrongly.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix(
-            "Stop what uses the GPU, then reset it",
-            "sudo nvidia-smi --gpu-reset -i <address>",
-            risk="disruptive",
-            needs=("drain",),
-            verify=LOOK,
-            on=("host",),
-        ),
-        Fix("Where the reset is refused: reboot", "sudo reboot", verify=LOOK, on=("host",)),
+        reset(verify=LOOK),
+        Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True),
         HOST,
     ),
     references=REFERENCES,
@@ -66,8 +60,8 @@ DRAIN = Problem(
     why="After an error of a link the driver asks to end the programs that use several GPUs; others may go on.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("See which programs use the GPUs, and end those that use several", "nvidia-smi pmon -c 1", verify=LOOK),
-        Fix("If the driver still asks for it: reboot", "sudo reboot", verify=LOOK, on=("host",)),
+        look("See which programs use the GPUs, and end those that use several", "nvidia-smi pmon -c 1", verify=LOOK),
+        Fix("If the driver still asks for it: reboot", verify=LOOK, on=("host",), reboot=True),
     ),
     references=REFERENCES,
 )

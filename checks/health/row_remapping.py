@@ -26,6 +26,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
+from gpudoctor.fixes.common import look, report_to_vendor, reset, vendor_test
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
@@ -35,16 +36,9 @@ RETIRED_PAGES_LIMIT = 60
 NO_SPARES_LEFT = 64
 
 LOOK = "nvidia-smi -q -i <address> -d ROW_REMAPPER,PAGE_RETIREMENT"
-RESET = Fix(
-    "At the next quiet moment: stop what uses the GPU, then reset it",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
-)
-TEST = Fix("Confirm it with the long test", "dcgmi diag -r 4", risk="disruptive", needs=("drain",), on=("host",))
-REPORT = Fix("Collect NVIDIA's report and ask the vendor for a replacement", "sudo nvidia-bug-report.sh", on=("host",))
+RESET = reset("At the next quiet moment: stop what uses the GPU, then reset it", verify=LOOK)
+TEST = vendor_test("Confirm it with the long test", "-r 4", risk="disruptive")
+REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
 HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 
 PENDING = Problem(
@@ -52,7 +46,7 @@ PENDING = Problem(
     title="A repair of GPU memory waits for a reset",
     why="A bad row or page is marked for replacement, which takes effect when the GPU is reset. Running work is safe.",
     action=Action.RESET_GPU,
-    fixes=(RESET, Fix("Where the reset is refused: reboot", "sudo reboot", verify=LOOK, on=("host",)), HOST),
+    fixes=(RESET, Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True), HOST),
     references=(GUIDE, PAGES),
     status=Status.WARN,
 )
@@ -69,7 +63,7 @@ EXHAUSTED = Problem(
     title="Some banks of GPU memory have no spare rows left",
     why="The next bad row in one of these banks cannot be replaced, and the board is then due for replacement.",
     action=Action.WATCH,
-    fixes=(replace(TEST, title="Test the memory"), Fix("Watch the rows", LOOK), HOST),
+    fixes=(replace(TEST, title="Test the memory"), look("Watch the rows", LOOK), HOST),
     references=(DEBUG,),
     status=Status.WARN,
 )

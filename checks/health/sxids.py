@@ -28,13 +28,14 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import Sxid
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import is_in_windows, log_span, xids_by_gpu
+from gpudoctor.fixes.common import ASK_OWNER, kernel_log, report_to_vendor
 from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LINK = re.compile(r"on link (\d+)")
 REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go",)
-REPORT = Fix("If it comes back: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh", on=("host",))
-HOST = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for the vendor's support")
+HOST = ASK_OWNER
 
 FATAL = Problem(
     id="nvswitch-error",
@@ -42,7 +43,7 @@ FATAL = Problem(
     why="The switch stopped links, or all of its traffic. Jobs over several GPUs fail or hang until the board is reset.",
     action=Action.REBOOT,
     fixes=(
-        Fix("Reboot, which resets all GPUs and switches together", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        Fix("Reboot, which resets all GPUs and switches together", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
         REPORT,
         HOST,
     ),
@@ -54,8 +55,8 @@ NON_FATAL = Problem(
     why="The switch went on, but NVIDIA counts this error among those that can stop links.",
     action=Action.WATCH,
     fixes=(
-        Fix("Watch for more of them", "sudo dmesg | grep SXid", on=("host",)),
-        Fix("At the next quiet moment: reboot", "sudo reboot", verify="nvidia-smi nvlink -s", on=("host",)),
+        kernel_log("Watch for more of them", "SXid", on=("host",)),
+        Fix("At the next quiet moment: reboot", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
         REPORT,
         HOST,
     ),

@@ -23,13 +23,14 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known, supported
+from gpudoctor.fixes.common import FANS
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
 THERMAL_SLOWDOWN = 0x20 | 0x40
 LOOK = "nvidia-smi -q -i <address> -d TEMPERATURE"
 COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
-FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
+FANS = FANS
 
 TOO_HOT = Problem(
     id="gpu-too-hot",

@@ -29,6 +29,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import BMC_ON_POWER, FANS, look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
@@ -39,14 +40,20 @@ COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack te
 AIRFLOW = Fix(
     "Blow air through the board, which has no fan: a server's fans, in a desktop case a blower with a shroud", verify=LOOK
 )
-FANS = Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",))
+FANS = FANS
 STILL = (
     Fix("Let the driver control the fans again: end programs that set them, and take their settings away", verify=LOOK),
     Fix("If they still stand: switch off, look for cables in the fans, and have fans that do not turn replaced", verify=LOOK),
 )
 LESS_POWER = Fix(
-    "Until then: lower the power limit, which costs some speed", "sudo nvidia-smi -i <address> -pl <lower_watts>", on=("host",)
+    "Until then: lower the power limit, which costs some speed",
+    "sudo nvidia-smi -i <address> -pl <lower_watts>",
+    on=("host",),
+    kind="set",
+    needs=("root",),
 )
+TO_CHOOSE = replace(LESS_POWER, kind="manual")
+UNKNOWN_WATTS = "WATTS"
 
 BRAKE = Problem(
     id="hw-power-brake",
@@ -54,7 +61,7 @@ BRAKE = Problem(
     why="A power supply, a missing power cable or the BMC pulls the brake signal, which cuts the clocks to half or less.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Read what the BMC says about power", "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'"),
+        BMC_ON_POWER,
         Fix("Check the power supplies, their redundancy and every power plug of the board; replace what failed", verify=LOOK),
         Fix("On a server that does not list this GPU: set its thermal and power profile in the BMC"),
     ),
@@ -95,7 +102,7 @@ SLOWED = Problem(
     title="The hardware holds the GPU's clocks down, for a reason it does not tell",
     why="Heat, the power brake or a power spike. It can show for a moment when the power state changes: look again.",
     action=Action.WATCH,
-    fixes=(Fix("Look again, under load", "nvidia-smi -q -i <address> -d PERFORMANCE"), FANS),
+    fixes=(look("Look again, under load", "nvidia-smi -q -i <address> -d PERFORMANCE"), FANS),
     references=(HEADER,),
     status=Status.WARN,
 )
@@ -147,6 +154,8 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     elif problem in HOT and is_passive(gpu):
         words += "; the board has no fan of its own"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
+    if evidence["lower_watts"] == UNKNOWN_WATTS:
+        problem = replace(problem, fixes=tuple(TO_CHOOSE if fix is LESS_POWER else fix for fix in problem.fixes))
     return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)
 
 
@@ -172,7 +181,7 @@ def beside(gpu: Gpu) -> dict[str, object]:
         "lower_watts": lambda: round(max(gpu.enforced_power_limit_watts * 0.8, gpu.minimum_power_limit_watts)),
         "seconds_since_driver_load": lambda: {reason: seconds for reason, seconds in gpu.throttled_seconds.items() if seconds},
     }
-    values: dict[str, object] = {"lower_watts": "WATTS"}
+    values: dict[str, object] = {"lower_watts": UNKNOWN_WATTS}
     for name, read in questions.items():
         try:
             values[name] = read()

@@ -23,18 +23,19 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 VERIFY = "nvidia-smi -q | grep -i 'license status'"
 TOKENS = "/etc/nvidia/ClientConfigToken"
 RESTART = "sudo systemctl restart nvidia-gridd"
 READ_BY_ALL = 0o444
-LOG = Fix("See why the client got none", "sudo journalctl -u nvidia-gridd -b --no-pager | tail -n 20", on=("host",))
+LOG = look("See why the client got none", "sudo journalctl -u nvidia-gridd -b --no-pager | tail -n 20", on=("host",), root=True)
 ASK = Fix("Ask the owner of the virtual machine: the licence client runs there", on=("container", "wsl2"))
 
 
 def on_host(title: str, command: str) -> tuple[Fix, ...]:
-    return (Fix(title, command, verify=VERIFY, on=("host",)), LOG, ASK)
+    return (Fix(title, command, verify=VERIFY, on=("host",), kind="restart", needs=("root",)), LOG, ASK)
 
 
 PUT = "Put the client configuration token that your licence server gives out in place, then start the client again"

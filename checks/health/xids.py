@@ -28,6 +28,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
+from gpudoctor.fixes.common import ASK_OWNER, look, power_off, report_to_vendor, reset
 from gpudoctor.judging.driver import history, nvlink_bridges
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
@@ -35,20 +36,13 @@ CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 ISSUES = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/"
 
 LOOK, LINKS = "nvidia-smi -i <address>", "nvidia-smi nvlink -s"
-RESET = Fix(
-    "Stop what uses the GPU, then reset it",
-    "sudo nvidia-smi --gpu-reset -i <address>",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
-)
+RESET = reset(verify=LOOK)
 RESET_ALL = replace(RESET, title="Stop all GPU work, then reset all GPUs", command="sudo nvidia-smi --gpu-reset", verify=LINKS)
-REBOOT = Fix("Where that does not help or is refused: reboot", "sudo reboot", verify=LOOK, on=("host",))
-POWER_OFF = Fix("Switch off, wait, switch on: a warm reboot may not be enough", "sudo poweroff", risk="disruptive", on=("host",))
+REBOOT = Fix("Where that does not help or is refused: reboot", verify=LOOK, on=("host",), reboot=True)
+POWER_OFF = power_off("Switch off, wait, switch on: a warm reboot may not be enough")
 UPDATE = Fix("If it comes back: update the driver to the newest release of its branch", on=("host",))
-REPORT = Fix("If it comes back: collect NVIDIA's report for the vendor's support", "sudo nvidia-bug-report.sh", on=("host",))
-HOST = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for the vendor's support")
+HOST = ASK_OWNER
 
 
 def problem(
@@ -69,7 +63,7 @@ NVLINK = problem(
     "The link between two GPUs, or to an NVSwitch, broke off: its signal, its far end, or the hardware.",
     RESET_ALL,
     replace(REBOOT, verify=LINKS),
-    Fix("If it comes back on the same link: reseat bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=("host",)),
+    look("If it comes back on the same link: reseat bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=("host",)),
 )
 OWN = {
     46: problem(
@@ -85,11 +79,8 @@ OWN = {
         "xid-54-power-cable",
         "The power cable of a GPU is not connected (Xid 54)",
         "Without its auxiliary power the board runs with reduced clocks, if at all.",
-        Fix(
-            "Switch off, connect every power plug of the board (many cards for servers take an EPS plug, as CPUs do), switch on",
-            "sudo poweroff",
-            risk="disruptive",
-            on=("host",),
+        power_off(
+            "Switch off, connect every power plug of the board (many cards for servers take an EPS plug, as CPUs do), switch on"
         ),
         action=Action.REPLACE_HARDWARE,
     ),
@@ -98,7 +89,13 @@ OWN = {
         "The GPU's power controller stopped at a breakpoint (Xid 61)",
         "Clocks and fans may be stuck. Known from GeForce cards on some mainboards when PCIe changes its power state.",
         replace(REBOOT, title="Reboot"),
-        Fix("If it comes back: keep the clocks up", "sudo nvidia-smi -i <address> -lgc 1000,9999", on=("host",)),
+        Fix(
+            "If it comes back: keep the clocks up",
+            "sudo nvidia-smi -i <address> -lgc 1000,9999",
+            on=("host",),
+            kind="set",
+            needs=("root",),
+        ),
         Fix("If that helps: update the mainboard's firmware, or switch ASPM off there", on=("host",)),
         action=Action.REBOOT,
         status=Status.WARN,
@@ -119,7 +116,13 @@ OWN = {
         "The driver cannot reach it over PCIe: too hot, too little power, a loose card, riser or power plug, or a dying board.",
         POWER_OFF,
         Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)),
-        Fix("To find out whether power is the cause: limit the clocks", "sudo nvidia-smi -lgc 300,1500", on=("host",)),
+        Fix(
+            "To find out whether power is the cause: limit the clocks",
+            "sudo nvidia-smi -lgc 300,1500",
+            on=("host",),
+            kind="set",
+            needs=("root",),
+        ),
         action=Action.REBOOT,
         reference=ISSUES + "1151",
     ),
@@ -140,10 +143,11 @@ OWN = {
         UPDATE,
         Fix(
             "Proprietary module, older than Blackwell: run without the GSP",
-            "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf && "
-            f"{NEW_INITRAMFS} && sudo reboot",
+            f"echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf && {NEW_INITRAMFS}",
             verify="nvidia-smi -q | grep -i gsp",
             on=("host",),
+            kind="set",
+            reboot=True,
         ),
         reference=ISSUES + "446",
     ),

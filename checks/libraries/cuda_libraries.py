@@ -51,6 +51,7 @@ CLEAN = Fix(
     "Take the folder out of LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
     command="export LD_LIBRARY_PATH=<without_it>",
     verify="echo $LD_LIBRARY_PATH",
+    where="shell",
 )
 
 STALE = Problem(
@@ -60,11 +61,12 @@ STALE = Problem(
     "toolkit. 'import torch' fails with 'undefined symbol: __nvJitLink...' or the like.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(CLEAN.title, CLEAN.command, verify="<python> -c 'import torch; print(torch.cuda.is_available())'"),
+        Fix(CLEAN.title, CLEAN.command, verify="<python> -c 'import torch; print(torch.cuda.is_available())'", where="shell"),
         Fix(
             "Where other programs need it: put the wheel's folder first",
             command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
             verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+            where="shell",
         ),
     ),
     references=("https://github.com/pytorch/pytorch/issues/111469", "https://github.com/pytorch/pytorch/issues/134929"),

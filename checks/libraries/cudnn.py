@@ -43,11 +43,13 @@ CLEAN_PATH = (
         "Take the folder out of LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
         command="export LD_LIBRARY_PATH=<without_it>",
         verify=SHOW,
+        where="shell",
     ),
     Fix(
         "Where another program needs it: put the wheel's folder first",
         command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
         verify=SHOW,
+        where="shell",
     ),
 )
 
@@ -72,7 +74,13 @@ MIXED = Problem(
     status=Status.WARN,
 )
 
-PINNED = Fix("Install the release that PyTorch names", "<python> -m pip install <requirement>", needs=("network",), verify=SHOW)
+PINNED = Fix(
+    "Install the release that PyTorch names",
+    "<python> -m pip install <requirement>",
+    needs=("network",),
+    verify=SHOW,
+    kind="install",
+)
 
 NOT_AS_NEEDED = Problem(
     id="cudnn-not-what-torch-needs",
@@ -115,6 +123,7 @@ CTRANSLATE2 = Problem(
             command="<python> -m pip install --upgrade 'ctranslate2>=4.5'",
             needs=("network",),
             verify="<python> -c 'import ctranslate2; print(ctranslate2.get_cuda_device_count())'",
+            kind="install",
         ),
     ),
     references=("https://github.com/OpenNMT/CTranslate2/issues/1826",),

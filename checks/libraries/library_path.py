@@ -49,6 +49,7 @@ CURRENT_DIRECTORY = Problem(
             "Set it without that entry; in scripts write NEW${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
             command="export LD_LIBRARY_PATH=<clean>",
             verify="echo $LD_LIBRARY_PATH",
+            where="shell",
         ),
     ),
     status=Status.WARN,

@@ -53,6 +53,7 @@ NOT_AS_NEEDED = Problem(
             command="<python> -m pip install <requirement>",
             needs=("network",),
             verify=SHOW,
+            kind="install",
         ),
     ),
 )

@@ -50,6 +50,7 @@ OTHER_MAJOR = Problem(
             command="<python> -m pip uninstall -y <others> && <python> -m pip install --force-reinstall --no-deps <wanted>",
             needs=("network",),
             verify=SHOW,
+            kind="install",
         ),
     ),
 )
@@ -66,6 +67,7 @@ OVERWRITTEN = Problem(
             command="<python> -m pip uninstall -y <others> && <python> -m pip install --force-reinstall --no-deps <wanted>",
             needs=("network",),
             verify=SHOW,
+            kind="install",
         ),
         Fix("Where another framework needs the others: give it an environment of its own, or its build for PyTorch's release"),
     ),
@@ -83,6 +85,7 @@ MIXED = Problem(
             "Remove them",
             command="<python> -m pip uninstall -y <others>",
             verify="<python> -m pip check",
+            kind="install",
         ),
     ),
     status=Status.WARN,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 MIB = 1 << 20
@@ -35,9 +36,10 @@ MEMORY = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        Fix(
+        *again(
             "Start the container with more (IMAGE: its image)",
-            "docker run --gpus all --memory=<gpu_mib>m IMAGE",
+            "run <all_gpus> --memory=<gpu_mib>m IMAGE",
+            kubectl="set resources deployment/NAME --limits=memory=<gpu_mib>Mi",
             on=("container",),
         ),
         Fix(
@@ -54,7 +56,12 @@ CPU = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Start the container with more (IMAGE: its image)", "docker run --gpus all --cpus=8 IMAGE", on=("container",)),
+        *again(
+            "Start the container with more (IMAGE: its image)",
+            "run <all_gpus> --cpus=8 IMAGE",
+            kubectl="set resources deployment/NAME --limits=cpu=8",
+            on=("container",),
+        ),
         Fix(
             "In Kubernetes raise or remove resources.limits.cpu; for a systemd unit raise CPUQuota",
             verify="cat /sys/fs/cgroup/cpu.max",

@@ -32,7 +32,7 @@ NARROW = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Allow all CPUs to this shell and what it starts", "taskset -apc 0-<last> $$", verify="nproc"),
+        Fix("Allow all CPUs to this shell and what it starts", "taskset -apc 0-<last> $$", verify="nproc", where="shell"),
         Fix(
             "If that is refused: start the container with more --cpuset-cpus, or ask Slurm for more --cpus-per-task",
             verify="nproc",

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 KIB = 1024
@@ -45,10 +46,13 @@ LIMITED = Problem(
             "sudo tee /etc/security/limits.d/90-memlock.conf",
             verify="ulimit -l",
             on=("host", "wsl2"),
+            kind="set",
+            needs=("root",),
         ),
-        Fix(
+        *again(
             "Start the container again without the limit (IMAGE: its image)",
-            "docker run --gpus all --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE",
+            "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE",
+            spec="--ulimit --cap-add=IPC_LOCK",
             risk="disruptive",
             verify="ulimit -l",
             on=("container",),
@@ -66,9 +70,11 @@ SPARK = Problem(
     fixes=(
         Fix(
             "Install the kernel before it, and choose it in the boot menu",
-            "sudo apt install linux-image-6.17.0-1031-nvidia && sudo reboot",
+            "sudo apt install linux-image-6.17.0-1031-nvidia",
             verify="uname -r; grep CmaTotal /proc/meminfo",
             on=("host",),
+            kind="install",
+            reboot=True,
         ),
         Fix("Ask the owner of the host to boot kernel 6.17.0-1031-nvidia", verify="uname -r", on=("container",)),
     ),

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 USUAL = 1024
@@ -32,7 +33,7 @@ FEW = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n"),
+        Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n", where="shell"),
         Fix(
             "For all users, from the next login on",
             # In limits.conf the asterisk does not stand for root.
@@ -40,10 +41,13 @@ FEW = Problem(
             "sudo tee /etc/security/limits.d/90-nofile.conf",
             verify="ulimit -n",
             on=("host", "wsl2"),
+            kind="set",
+            needs=("root",),
         ),
-        Fix(
+        *again(
             "Start the container again with a higher limit (IMAGE: its image)",
-            "docker run --gpus all --ulimit nofile=65536:1048576 IMAGE",
+            "run <all_gpus> --ulimit nofile=65536:1048576 IMAGE",
+            spec="--ulimit",
             risk="disruptive",
             verify="ulimit -n",
             on=("container",),

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 MIB = 1 << 20
@@ -48,15 +50,23 @@ spec:
     on=("container",),
 )
 ENLARGE = (
-    Fix(
+    *again(
         "Start the container again with more (IMAGE: its image)",
-        "docker run --gpus all --shm-size=8g --ulimit memlock=-1 IMAGE",
+        "run <all_gpus> --shm-size=8g --ulimit memlock=-1 IMAGE",
+        spec="--shm-size=8g --ulimit",
         risk="disruptive",
         verify=LOOK,
         on=("container",),
     ),
-    Fix("See what fills it", "ls -lhS /dev/shm | head -n 20", verify=LOOK, on=("host", "wsl2")),
-    Fix("Make it larger until the next boot", "sudo mount -o remount,size=50% /dev/shm", verify=LOOK, on=("host", "wsl2")),
+    look("See what fills it", "ls -lhS /dev/shm | head -n 20", verify=LOOK, on=("host", "wsl2")),
+    Fix(
+        "Make it larger until the next boot",
+        "sudo mount -o remount,size=50% /dev/shm",
+        verify=LOOK,
+        on=("host", "wsl2"),
+        kind="set",
+        needs=("root",),
+    ),
 )
 
 NO_SPACE = Problem(
@@ -86,7 +96,7 @@ LEFTOVERS = Problem(
     why="NCCL's files are old; the jobs that made them were most likely killed. They take memory until somebody removes them.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(Fix("When no NCCL job runs: remove them", "rm -f /dev/shm/nccl-*", risk="disruptive", verify=LOOK),),
+    fixes=(Fix("When no NCCL job runs: remove them", "rm -f /dev/shm/nccl-*", risk="disruptive", verify=LOOK, kind="set"),),
     references=(ISSUES + "1683",),
 )
 

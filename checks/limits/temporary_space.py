@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 LEAST_BYTES = 1 << 30
@@ -28,6 +29,7 @@ ELSEWHERE = Fix(
     "Use a folder of your own; put the line into your profile as well",
     'mkdir -p "$HOME/.cache/tmp" && export TMPDIR="$HOME/.cache/tmp"',
     verify='df -h "$TMPDIR"',
+    where="shell",
 )
 
 NOT_WRITABLE = Problem(
@@ -36,7 +38,10 @@ NOT_WRITABLE = Problem(
     why="TMPDIR (or /tmp) does not exist or is closed to this user, so compilers and torch.compile cannot write their files.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(ELSEWHERE, Fix("Open /tmp to everybody again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp")),
+    fixes=(
+        ELSEWHERE,
+        Fix("Open /tmp to everybody again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp", kind="set", needs=("root",)),
+    ),
 )
 
 NOEXEC = Problem(
@@ -48,7 +53,13 @@ NOEXEC = Problem(
     status=Status.WARN,
     fixes=(
         ELSEWHERE,
-        Fix("Allow it until the next boot", "sudo mount -o remount,exec /tmp", verify="findmnt -no OPTIONS /tmp"),
+        Fix(
+            "Allow it until the next boot",
+            "sudo mount -o remount,exec /tmp",
+            verify="findmnt -no OPTIONS /tmp",
+            kind="set",
+            needs=("root",),
+        ),
     ),
 )
 
@@ -59,7 +70,10 @@ FULL = Problem(
     "left on device'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(Fix("See what fills it", f'du -xsh "{WHERE}"/* 2>/dev/null | sort -h | tail', verify=f'df -h "{WHERE}"'), ELSEWHERE),
+    fixes=(
+        look("See what fills it", f'du -xsh "{WHERE}"/* 2>/dev/null | sort -h | tail', verify=f'df -h "{WHERE}"'),
+        ELSEWHERE,
+    ),
 )
 
 

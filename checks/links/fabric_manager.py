@@ -32,6 +32,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import error_name
+from gpudoctor.fixes.common import install_on, look, reset_by
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
 from gpudoctor.model import (
     NEW_INITRAMFS,
@@ -45,7 +46,6 @@ from gpudoctor.model import (
     Skip,
     Status,
     first_cause,
-    fix_on,
 )
 
 SYSTEM_NOT_READY = 802
@@ -59,13 +59,10 @@ RESTART_SERVICE = "sudo systemctl restart nvidia-fabricmanager"
 OTHERS = Fix("Install Fabric Manager of exactly the driver's version from NVIDIA", verify=LOOK, on=("arch", "other"))
 RELEASE_NOTES = "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03"
 ON_HOST = Fix("Do this on the host: Fabric Manager does not run in containers", verify=LOOK, on=("container",))
-RESET = Fix(
+RESET = reset_by(
     "Stop all GPU work, then reset all GPUs while Fabric Manager is stopped",
     "sudo systemctl stop nvidia-fabricmanager; sudo nvidia-smi --gpu-reset; sudo systemctl start nvidia-fabricmanager",
-    risk="disruptive",
-    needs=("drain",),
     verify=LOOK,
-    on=("host",),
 )
 
 NOT_RUNNING = Problem(
@@ -75,7 +72,7 @@ NOT_RUNNING = Problem(
     "switches. nvidia-smi works all the same.",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install Fabric Manager of the driver's version, and start it",
             recipe="fabric-manager",
             verify=LOOK,
@@ -84,10 +81,11 @@ NOT_RUNNING = Problem(
             suse="sudo zypper install nvidia-fabric-manager=<driver> && " + START_SERVICE,
         ),
         OTHERS,
-        Fix(
+        look(
             "If it is installed and does not stay up, its reason is here",
             "sudo journalctl -u nvidia-fabricmanager -n 50",
             on=("host",),
+            root=True,
         ),
         ON_HOST,
     ),
@@ -100,7 +98,7 @@ MISMATCH = Problem(
     why="Fabric Manager starts only if its version is exactly the driver's. One of the two was upgraded without the other.",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install the driver's version of Fabric Manager, and start it",
             recipe="fabric-manager",
             verify=LOOK,
@@ -122,10 +120,11 @@ UNHEALTHY = Problem(
     action=Action.RESET_GPU,
     fixes=(
         RESET,
-        Fix(
+        look(
             "On a rack, or if it stays: the fabric's own management knows more",
             "sudo tail -n 100 /var/log/fabricmanager.log",
             on=("host",),
+            root=True,
         ),
         ON_HOST,
     ),
@@ -151,7 +150,7 @@ MULTICAST = Problem(
     status=Status.WARN,
     fixes=(
         RESET,
-        Fix("Until then: do without multicast, which is slower", "export NCCL_NVLS_ENABLE=0"),
+        Fix("Until then: do without multicast, which is slower", "export NCCL_NVLS_ENABLE=0", where="shell"),
     ),
     references=("https://github.com/NVIDIA/nccl/issues/1788", "https://github.com/leptonai/gpud/pull/71"),
 )
@@ -168,9 +167,11 @@ IMEX = Problem(
             "Create a channel with the driver, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
             "sudo systemctl enable nvidia-imex && "
-            f"{NEW_INITRAMFS} && sudo reboot",
+            f"{NEW_INITRAMFS}",
             verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
             on=("host",),
+            kind="set",
+            reboot=True,
         ),
         Fix(
             "Start the container again with --device=/dev/nvidia-caps-imex-channels/channel0",
@@ -178,7 +179,7 @@ IMEX = Problem(
             verify=f"ls {CHANNELS}",
             on=("container",),
         ),
-        Fix("For jobs on one node only: tell NCCL not to try", "export NCCL_MNNVL_ENABLE=0"),
+        Fix("For jobs on one node only: tell NCCL not to try", "export NCCL_MNNVL_ENABLE=0", where="shell"),
     ),
 )
 

@@ -32,6 +32,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.join import index_of
 from gpudoctor.facts.measured import Run
 from gpudoctor.facts.pcie_links import possible_width
+from gpudoctor.fixes.common import GOVERNOR, kernel_log, look
 from gpudoctor.judging.measured import expect, faults, launching, slowness, watched_link
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.slowness import Slow
@@ -55,7 +56,7 @@ LOW_LINK = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look for errors of the link", "sudo dmesg | grep -E 'AER|PCIe Bus Error' | tail", on=("host",)),
+        kernel_log("Look for errors of the link", "-E 'AER|PCIe Bus Error' | tail", on=("host",)),
         Fix(
             "Reseat the card, take out the riser, set the slot's speed to Auto in the firmware",
             risk="disruptive",
@@ -74,17 +75,14 @@ SLOW = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("See which processor cores and which memory are near the GPU", "nvidia-smi topo -m"),
-        Fix(
+        look("See which processor cores and which memory are near the GPU", "nvidia-smi topo -m"),
+        look(
             "See whether the IOMMU translates (DMA) or not (identity)",
             "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c",
             on=("host",),
         ),
-        Fix(
-            "See whether the processor saves power; the governor should be performance",
-            "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor | sort | uniq -c",
-        ),
-        Fix("Measure again while the machine is idle", AGAIN),
+        GOVERNOR,
+        look("Measure again while the machine is idle", AGAIN),
     ),
     references=(GUIDE,),
 )
@@ -95,9 +93,9 @@ DAMAGED = Problem(
     "on this GPU can be trusted.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Stop work on this GPU, then measure again", AGAIN),
-        Fix("Look for errors of link and memory", "sudo dmesg | grep -iE 'AER|PCIe Bus Error|EDAC|mce|xid' | tail", on=("host",)),
-        Fix("Test the GPU's memory; test the host's with memtest86+", "gpudoctor check --level full --gpus <index>"),
+        look("Stop work on this GPU, then measure again", AGAIN),
+        kernel_log("Look for errors of link and memory", "-iE 'AER|PCIe Bus Error|EDAC|mce|xid' | tail", on=("host",)),
+        look("Test the GPU's memory; test the host's with memtest86+", "gpudoctor check --level full --gpus <index>"),
     ),
 )
 SHARED_PATH = Problem(
@@ -108,7 +106,7 @@ SHARED_PATH = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("See which GPUs share a bridge, and which socket they belong to", "nvidia-smi topo -m; lspci -tv"),
+        look("See which GPUs share a bridge, and which socket they belong to", "nvidia-smi topo -m; lspci -tv"),
         Fix("Spread the cards over the uplinks; in a virtual machine ask its host for NUMA nodes that match", risk="disruptive"),
     ),
 )

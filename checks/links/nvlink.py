@@ -31,6 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.xids import has_lost_link
+from gpudoctor.fixes.common import look, reset_by
 from gpudoctor.judging.driver.nvlink_bridges import has_bridge, numbers, of_bridge, twin_of
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -46,13 +47,10 @@ DOWN = Problem(
     "are slower or fail.",
     action=Action.RESET_GPU,
     fixes=(
-        Fix(
+        reset_by(
             "Stop all GPU work, then reset all GPUs together (on boards with switches while Fabric Manager is stopped)",
             "sudo systemctl stop nvidia-fabricmanager; sudo nvidia-smi --gpu-reset; sudo systemctl start nvidia-fabricmanager",
-            risk="disruptive",
-            needs=("drain",),
             verify=LOOK,
-            on=("host",),
         ),
         Fix(
             "If the same link stays down: reseat the bridge or the baseboard, then have it replaced",
@@ -73,7 +71,7 @@ ERRORS = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("Watch whether the counters grow under load", "nvidia-smi nvlink -e"),
+        look("Watch whether the counters grow under load", "nvidia-smi nvlink -e"),
         Fix(
             "If they grow: reseat the bridge or the baseboard, then have it replaced",
             risk="disruptive",

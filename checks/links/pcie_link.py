@@ -39,6 +39,7 @@ from gpudoctor.facts.pcie_links import (
     narrowest_bridge,
     possible_width,
 )
+from gpudoctor.fixes.common import kernel_log, look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 HEALTH_CHECKS = "https://github.com/imbue-ai/cluster-health/blob/master/health_checks/health_checks.py"
@@ -55,7 +56,7 @@ DOWNGRADED = Problem(
     action=Action.REBOOT,
     status=Status.WARN,
     fixes=(
-        Fix("Reboot: some links train wrong once", "sudo reboot", verify=LOOK, on=("host",)),
+        Fix("Reboot: some links train wrong once", verify=LOOK, on=("host",), reboot=True),
         Fix(
             "If it stays: switch off, reseat the card, clean its contacts, take out the riser",
             risk="disruptive",
@@ -76,8 +77,10 @@ NARROW_SLOT = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix(
-            "See what the port is and what hangs below it", "lspci -tv; sudo lspci -vv -s <bridge> | grep -E 'Slot|LnkCap|LnkSta'"
+        look(
+            "See what the port is and what hangs below it",
+            "lspci -tv; sudo lspci -vv -s <bridge> | grep -E 'Slot|LnkCap|LnkSta'",
+            root=True,
         ),
         Fix(
             "Move the card to a x16 slot of the processor, empty the M.2 slot that shares its lanes, or set the slot to x16 in "
@@ -99,7 +102,7 @@ LOW_GENERATION = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look for errors of the link", "sudo dmesg | grep -E 'AER|PCIe Bus Error'", on=("host",)),
+        kernel_log("Look for errors of the link", "-E 'AER|PCIe Bus Error'", on=("host",)),
         Fix(
             "Set the slot's speed to Auto in the firmware, switch off ASPM there, use a better riser",
             needs=("reboot",),

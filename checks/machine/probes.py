@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Status
+from gpudoctor.fixes.common import look
+from gpudoctor.model import Action, Check, Finding, Problem, Reply, Status
 
 PREFIX = "probe:"
 JUDGED_ELSEWHERE = ("nvml", "cuda")
@@ -33,12 +34,12 @@ NO_ANSWER = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix(
+        look(
             "Look for processes that are stuck in the kernel (state D), and for what they wait",
             "ps -eo pid,stat,wchan:32,comm | grep -E ' D'",
         ),
-        Fix("Look for file systems that do not answer", "timeout 5 df -h > /dev/null || echo 'a file system does not answer'"),
-        Fix("Ask again when the machine is less busy", "gpudoctor check"),
+        look("Look for file systems that do not answer", "timeout 5 df -h > /dev/null || echo 'a file system does not answer'"),
+        look("Ask again when the machine is less busy", "gpudoctor check"),
     ),
 )
 

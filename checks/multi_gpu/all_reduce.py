@@ -30,6 +30,8 @@ from functools import partial
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import PROCESSOR, look
+from gpudoctor.fixes.engines import again
 from gpudoctor.judging.measured import collectives, faults, launching, shortfalls, slowness
 from gpudoctor.judging.measured.collectives import WORKLOAD, Session
 from gpudoctor.judging.measured.expect import NOTHING
@@ -52,9 +54,9 @@ WRONG = Problem(
     "Mostly data is damaged on its way between the GPUs.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See whether copies between two GPUs are right", "gpudoctor check --only peer-transfers,all-reduce"),
-        Fix("See whether direct access is at fault: without it the sums are right", "NCCL_P2P_DISABLE=1 " + AGAIN),
-        Fix("Look for errors of memory and links", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
+        look("See whether copies between two GPUs are right", "gpudoctor check --only peer-transfers,all-reduce"),
+        look("See whether direct access is at fault: without it the sums are right", "NCCL_P2P_DISABLE=1 " + AGAIN),
+        look("Look for errors of memory and links", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
     ),
     references=(GUIDE + "troubleshooting.html",),
 )
@@ -65,10 +67,10 @@ BYPASSED = Problem(
     "or the driver refuses direct access.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See which variables NCCL obeys", "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf"),
-        Fix("See which GPUs may reach each other", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
+        look("See which variables NCCL obeys", "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf"),
+        look("See which GPUs may reach each other", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
         Fix("See what NCCL says when it starts, in a job of your own", "NCCL_DEBUG=INFO torchrun --nproc-per-node=gpu train.py"),
-        Fix("Measure again", AGAIN),
+        look("Measure again", AGAIN),
     ),
     references=(GUIDE + "env.html", GUIDE + "troubleshooting.html"),
 )
@@ -79,14 +81,15 @@ NETWORK = Problem(
     "cannot share memory, as in containers of their own, or NCCL takes a fast network card for the better way.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Let NCCL use shared memory again", "unset NCCL_SHM_DISABLE NCCL_P2P_DISABLE", verify=AGAIN),
+        Fix("Let NCCL use shared memory again", "unset NCCL_SHM_DISABLE NCCL_P2P_DISABLE", verify=AGAIN, where="shell"),
         Fix(
             "If no such variable is set: keep NCCL from the network within a machine",
             "export NCCL_NET_DISABLE_INTRA=1",
             verify=AGAIN,
+            where="shell",
         ),
-        Fix("See whether there is room for shared memory", "df -h /dev/shm"),
-        Fix("In a container: share the host's", "docker run --gpus all --ipc=host IMAGE", on=("container",)),
+        look("See whether there is room for shared memory", "df -h /dev/shm"),
+        *again("In a container: share the host's", "run <all_gpus> --ipc=host IMAGE", spec="--ipc=host", on=("container",)),
     ),
     references=(GUIDE + "troubleshooting.html",),
 )
@@ -99,12 +102,12 @@ SLOW = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("See which pair, or which link to the host, is slow", "gpudoctor check --only peer-transfers,host-transfers"),
-        Fix(
+        look("See which pair, or which link to the host, is slow", "gpudoctor check --only peer-transfers,host-transfers"),
+        look(
             "See what joins the GPUs; look for errors of NVLinks, and whether they grow",
             "nvidia-smi topo -m; nvidia-smi nvlink -e",
         ),
-        Fix("Measure again while the machine is idle", AGAIN),
+        look("Measure again while the machine is idle", AGAIN),
     ),
     references=("https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",),
 )
@@ -116,9 +119,9 @@ LATENCY = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look for variables that make launches wait", "env | grep -E 'CUDA_|NCCL_|NSIGHT|PROFILE'"),
-        Fix("See whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$"),
-        Fix("Measure again while the machine is idle", AGAIN),
+        look("Look for variables that make launches wait", "env | grep -E 'CUDA_|NCCL_|NSIGHT|PROFILE'"),
+        PROCESSOR,
+        look("Measure again while the machine is idle", AGAIN),
     ),
 )
 

@@ -26,8 +26,9 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.join import index_of
 from gpudoctor.facts.measured import Run
+from gpudoctor.fixes.common import look, vendor_test
 from gpudoctor.judging.measured import collectives
-from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
+from gpudoctor.model import Action, Check, Figure, Finding, Problem, Skip
 
 WORKLOAD = "distributed"
 AGAIN = "gpudoctor check --only distributed-training"
@@ -42,12 +43,11 @@ DIFFERENT = Problem(
     "of its own. Data is damaged between them, or one of them computes wrongly.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "See which GPU computes wrongly, and which pair damages data",
-            "gpudoctor check --only gemm,peer-transfers,all-reduce",
+        look(
+            "See which GPU computes wrongly, and which pair damages data", "gpudoctor check --only gemm,peer-transfers,all-reduce"
         ),
-        Fix("See whether direct access is at fault: without it the gradients are right", "NCCL_P2P_DISABLE=1 " + AGAIN),
-        Fix("Look for errors of memory and links", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
+        look("See whether direct access is at fault: without it the gradients are right", "NCCL_P2P_DISABLE=1 " + AGAIN),
+        look("Look for errors of memory and links", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
     ),
     references=(DDP,),
 )
@@ -58,9 +58,9 @@ NO_PROGRESS = Problem(
     "computes wrongly.",
     action=Action.WATCH,
     fixes=(
-        Fix("See which GPU computes wrongly", "gpudoctor check --only gemm,memory-bandwidth"),
-        Fix("Let the vendor's own tests judge the hardware", "dcgmi diag -r 3", needs=("drain",), on=("host",)),
-        Fix("Run it again", AGAIN),
+        look("See which GPU computes wrongly", "gpudoctor check --only gemm,memory-bandwidth"),
+        vendor_test("Let the vendor's own tests judge the hardware", "-r 3"),
+        look("Run it again", AGAIN),
     ),
     references=(DDP,),
 )

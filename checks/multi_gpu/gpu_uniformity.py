@@ -24,6 +24,7 @@ from functools import partial
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import supported
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 FIELDS: dict[str, Callable[[Gpu], str]] = {
@@ -42,14 +43,22 @@ DIFFERENT = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look at all of them side by side", LOOK),
+        look("Look at all of them side by side", LOOK),
         Fix(
             "Where the power limit differs: give all the same (WATTS: that of the others)",
             "sudo nvidia-smi -pl WATTS",
             verify=LOOK,
             on=("host",),
+            needs=("root",),
         ),
-        Fix("Where ECC differs: switch it on everywhere", "sudo nvidia-smi -e 1 && sudo reboot", verify=LOOK, on=("host",)),
+        Fix(
+            "Where ECC differs: switch it on everywhere",
+            "sudo nvidia-smi -e 1",
+            verify=LOOK,
+            on=("host",),
+            kind="set",
+            reboot=True,
+        ),
         Fix(
             "Where the firmware differs: ask the maker of the machine for an update",
             on=("host",),

@@ -27,7 +27,9 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.system import InfinibandPort
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.fixes.engines import again
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 SOCKETS = "https://github.com/NVIDIA/nccl-tests/issues/166"
 TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 2>&1 | grep 'Using network'"
@@ -48,13 +50,14 @@ BROKEN_PORTS = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Look at the ports; each that is meant for GPUs should be Active and LinkUp", "ibstat || ibv_devinfo"),
-        Fix(
+        look("Look at the ports; each that is meant for GPUs should be Active and LinkUp", "ibstat || ibv_devinfo"),
+        look(
             "Check the cable and the switch of those that are down; INIT means that no subnet manager answers",
             "sudo sminfo; sudo iblinkinfo | head -n 40",
             on=("host",),
+            root=True,
         ),
-        Fix("Name the ports to use", "export NCCL_IB_HCA=<active>", verify=TEST),
+        Fix("Name the ports to use", "export NCCL_IB_HCA=<active>", verify=TEST, where="shell"),
     ),
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
 )
@@ -67,7 +70,7 @@ UNUSABLE = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
-        *fix_on(
+        *install_on(
             "Where the library is missing",
             verify=TEST,
             debian="sudo apt install libibverbs1 ibverbs-providers rdma-core",
@@ -76,10 +79,18 @@ UNUSABLE = Problem(
             arch="sudo pacman -S rdma-core",
         ),
         Fix("Install rdma-core, which has the library", on=("other",), verify=TEST),
-        Fix("Where the nodes are missing", "sudo modprobe ib_uverbs", verify="ls /dev/infiniband", on=("host",)),
         Fix(
+            "Where the nodes are missing",
+            "sudo modprobe ib_uverbs",
+            verify="ls /dev/infiniband",
+            on=("host",),
+            kind="restart",
+            needs=("root",),
+        ),
+        *again(
             "Where the nodes are missing, start the container again with them (IMAGE: its image)",
-            "docker run --gpus all --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host IMAGE",
+            "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host IMAGE",
+            spec="--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit --network=host",
             risk="disruptive",
             verify="ls /dev/infiniband",
             on=("container",),

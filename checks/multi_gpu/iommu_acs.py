@@ -34,7 +34,7 @@ REDIRECT = 0x1C  # request redirect, completion redirect, upstream forwarding
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
 TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 -g 2"
-WITHOUT = Fix("Do without, which is slower but safe", "export NCCL_P2P_DISABLE=1")
+WITHOUT = Fix("Do without, which is slower but safe", "export NCCL_P2P_DISABLE=1", where="shell")
 
 ACS = Problem(
     id="nccl-p2p-hang-acs-iommu",
@@ -50,6 +50,8 @@ ACS = Problem(
             risk="disruptive",
             verify=TEST,
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         Fix(
             "For good: switch ACS off in the firmware (and VT-d or AMD-Vi, if no virtual machine needs it)",
@@ -72,12 +74,14 @@ IOMMU = Problem(
         *fix_on(
             "Let devices of the host pass the IOMMU untranslated",
             verify="cat /sys/kernel/iommu_groups/*/type | sort | uniq -c",
-            debian="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub && sudo reboot",
-            rhel="sudo grubby --update-kernel=ALL --args=iommu=pt && sudo reboot",
+            debian="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
+            rhel="sudo grubby --update-kernel=ALL --args=iommu=pt",
             suse="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&iommu=pt /' /etc/default/grub && "
-            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg && sudo reboot",
+            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
             arch="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&iommu=pt /' /etc/default/grub && "
-            "sudo grub-mkconfig -o /boot/grub/grub.cfg && sudo reboot",
+            "sudo grub-mkconfig -o /boot/grub/grub.cfg",
+            kind="set",
+            reboot=True,
         ),
         Fix("On others: add iommu=pt to the kernel's command line and reboot", needs=("root", "reboot"), on=("other",)),
         WITHOUT,

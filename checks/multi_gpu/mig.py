@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import reset
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 WORDS = {True: "on", False: "off"}
@@ -34,14 +35,7 @@ PENDING = Problem(
     action=Action.RESET_GPU,
     status=Status.WARN,
     fixes=(
-        Fix(
-            "Stop what uses the GPU, then reset it (in a virtual machine: reboot)",
-            "sudo nvidia-smi --gpu-reset -i <index>",
-            risk="disruptive",
-            needs=("drain",),
-            verify=LOOK,
-            on=("host",),
-        ),
+        reset("Stop what uses the GPU, then reset it (in a virtual machine: reboot)", gpu="<index>", verify=LOOK),
         Fix("Ask the owner of the host to reset the GPU", verify=LOOK, on=("container",)),
     ),
     references=("https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html",),

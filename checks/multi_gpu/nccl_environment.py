@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -76,6 +77,7 @@ ENVIRONMENT = Problem(
             "Take them out of this shell, then out of the profile, job script or image that sets them",
             "unset <names>",
             verify="env | grep NCCL_",
+            where="shell",
         ),
     ),
     references=(GUIDE,),
@@ -93,16 +95,20 @@ FILE = Problem(
             "Take the lines out",
             'for name in <names>; do (cd && sudo sed -i "/^ *$name *=/d" <file>); done',
             verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+            kind="set",
+            needs=("root",),
         ),
     ),
     references=(GUIDE,),
 )
 
-NAME_ANOTHER = Fix("Name one that is here; the variable counts before a file", "export NCCL_SOCKET_IFNAME=<there>")
+NAME_ANOTHER = Fix("Name one that is here; the variable counts before a file", "export NCCL_SOCKET_IFNAME=<there>", where="shell")
 WITHOUT_LINE = Fix(
     "Take the line out of the file, so that NCCL chooses",
     '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
     verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+    kind="set",
+    needs=("root",),
 )
 VIRTUAL = re.compile(
     r"lo$ | docker | br- | virbr | veth | cni | flannel | cali | tunl | podman | lxc | tailscale | wg | dummy | kube",
@@ -116,9 +122,9 @@ INTERFACE = Problem(
     "is there, every job ends with 'Bootstrap : no socket interface found'.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Let NCCL choose", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_"),
+        Fix("Let NCCL choose", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_", where="shell"),
         NAME_ANOTHER,
-        Fix("See what the interfaces are called here; the variable takes beginnings of names", "ip -br addr"),
+        look("See what the interfaces are called here; the variable takes beginnings of names", "ip -br addr"),
     ),
     references=(GUIDE,),
 )

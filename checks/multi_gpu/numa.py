@@ -60,6 +60,7 @@ UNKNOWN = Problem(
             "Until then: tell the kernel, until the next boot (NODE: from the board's manual)",
             "echo NODE | sudo tee <numa_file>",
             on=("host",),
+            needs=("root",),
         ),
     ),
 )

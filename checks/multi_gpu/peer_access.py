@@ -27,7 +27,8 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.known import supported
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
 MATRIX = "nvidia-smi topo -p2p r"
 ADA = (8, 9)
@@ -42,7 +43,7 @@ NO_ACCESS = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix(
+        look(
             "See what the driver was told",
             "grep -E 'RegistryDwords|NvLinkDisable' /proc/driver/nvidia/params; nvidia-smi topo -p2p n",
         ),
@@ -64,17 +65,18 @@ BROKEN_OFFER = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install a newer driver",
             verify=MATRIX,
             recipe="driver 580",
-            debian="(sudo apt install nvidia-driver-580-open || sudo apt install nvidia-driver) && sudo reboot",
-            rhel="sudo dnf upgrade '*nvidia*' && sudo reboot",
-            suse="sudo zypper update '*nvidia*' && sudo reboot",
-            arch="sudo pacman -Syu && sudo reboot",
-            other="sudo sh NVIDIA-Linux-*.run && sudo reboot",
+            debian="(sudo apt install nvidia-driver-580-open || sudo apt install nvidia-driver)",
+            rhel="sudo dnf upgrade '*nvidia*'",
+            suse="sudo zypper update '*nvidia*'",
+            arch="sudo pacman -Syu",
+            other="sudo sh NVIDIA-Linux-*.run",
+            reboot=True,
         ),
-        Fix("Until then: tell NCCL not to use it", "export NCCL_P2P_DISABLE=1"),
+        Fix("Until then: tell NCCL not to use it", "export NCCL_P2P_DISABLE=1", where="shell"),
     ),
     references=("https://github.com/NVIDIA/nccl-tests/issues/117",),
 )

@@ -31,6 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu_records import NvLink
 from gpudoctor.facts.join import index_of
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import expect, faults, slowness
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.judging.measured.shortfalls import between
@@ -51,9 +52,14 @@ DAMAGED = Problem(
     "gives wrong results. The usual cause is an IOMMU or access control (ACS) that redirects what they send over PCIe.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1"),
-        Fix("See whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
-        Fix("See whether bridges redirect (SrcValid+, ReqRedir+)", "sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'", on=("host",)),
+        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1", where="shell"),
+        look("See whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
+        look(
+            "See whether bridges redirect (SrcValid+, ReqRedir+)",
+            "sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'",
+            on=("host",),
+            root=True,
+        ),
         Fix(
             "Switch ACS and the IOMMU off in the firmware, or boot with iommu=pt",
             risk="disruptive",
@@ -71,9 +77,9 @@ DAMAGED_ON_NVLINK = replace(
     "gives wrong results. NVLink joins them: a link, a switch or the memory of one of them is broken.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1"),
-        Fix("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
-        Fix("Test the memory of both GPUs", "gpudoctor check --level full --only memory-pattern"),
+        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1", where="shell"),
+        look("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        look("Test the memory of both GPUs", "gpudoctor check --level full --only memory-pattern"),
         Fix("If data is still damaged after a reboot: have the board repaired", verify=AGAIN),
     ),
 )
@@ -85,8 +91,8 @@ REFUSED = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("See what NVML says about each pair", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
-        Fix("On boards with switches: see whether Fabric Manager runs", "systemctl status nvidia-fabricmanager", on=("host",)),
+        look("See what NVML says about each pair", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
+        look("On boards with switches: see whether Fabric Manager runs", "systemctl status nvidia-fabricmanager", on=("host",)),
         Fix("Ask the owner of the host whether the GPUs are in one partition", verify=AGAIN, on=("container",)),
     ),
     references=(TROUBLE,),
@@ -99,9 +105,9 @@ SLOW = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
-        Fix("See what joins the GPUs", "nvidia-smi topo -m"),
-        Fix("Measure again while the machine is idle", AGAIN),
+        look("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        look("See what joins the GPUs", "nvidia-smi topo -m"),
+        look("Measure again while the machine is idle", AGAIN),
     ),
     references=(TROUBLE,),
 )

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
 
 SELF_TEST = "<python> -m bitsandbytes"
@@ -35,8 +36,8 @@ NO_LIBRARY = Problem(
     "that it finds no compiled library and works without the GPU, or not at all.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install a newer bitsandbytes", "<python> -m pip install -U bitsandbytes", verify=SELF_TEST),
-        Fix("See which libraries it has", "ls <location>/bitsandbytes/libbitsandbytes_*"),
+        Fix("Install a newer bitsandbytes", "<python> -m pip install -U bitsandbytes", verify=SELF_TEST, kind="install"),
+        look("See which libraries it has", "ls <location>/bitsandbytes/libbitsandbytes_*"),
     ),
     references=("https://huggingface.co/docs/bitsandbytes/main/nonpytorchcuda",),
 )
@@ -46,7 +47,7 @@ WRONG_OVERRIDE = Problem(
     title="BNB_CUDA_VERSION names a library that bitsandbytes does not have",
     why="The variable replaces the choice by PyTorch's CUDA release. It is mostly left over from an older installation.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("Take it out, here and where it is set (~/.bashrc)", "unset BNB_CUDA_VERSION", verify=SELF_TEST),),
+    fixes=(Fix("Take it out, here and where it is set (~/.bashrc)", "unset BNB_CUDA_VERSION", verify=SELF_TEST, where="shell"),),
     references=("https://huggingface.co/docs/bitsandbytes/main/nonpytorchcuda",),
 )
 

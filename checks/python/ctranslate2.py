@@ -40,12 +40,15 @@ LIBRARY_MISSING = Problem(
     "CUDA on the machine does not take their place.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install them beside it; nothing else changes", "<python> -m pip install <wheels>", needs=("network",)),
+        Fix(
+            "Install them beside it; nothing else changes", "<python> -m pip install <wheels>", needs=("network",), kind="install"
+        ),
         Fix(
             "Then name their folders before the program starts",
             'export LD_LIBRARY_PATH=$(<python> -c "import glob, nvidia; '
             "print(':'.join(glob.glob(nvidia.__path__[0] + '/cu[bd]*/lib')))\"):$LD_LIBRARY_PATH",
             verify=WORKS,
+            where="shell",
         ),
     ),
     references=("https://github.com/OpenNMT/CTranslate2/issues/1933", "https://github.com/SYSTRAN/faster-whisper/issues/1431"),

@@ -43,7 +43,9 @@ FINDS_WHEELS = Version("14")  # from here on by cuda-pathfinder
 LOADS_NVRTC = Version("2.7")  # from here on importing PyTorch loads NVRTC as well
 NEEDS_HEADERS = (12, 2)
 SHOW = "<python> -c 'import cupy; print(cupy.arange(3).sum())'"
-CONDA = Fix("From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",))
+CONDA = Fix(
+    "From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",), kind="install"
+)
 NO_WHEEL = Fix("CuPy has no wheel for a CUDA that is so old: install a newer driver", verify=SHOW, recipe="driver")
 
 WRONG_MAJOR = Problem(
@@ -57,6 +59,7 @@ WRONG_MAJOR = Problem(
             "Install the wheel that fits",
             command="<python> -m pip uninstall -y <package> && <python> -m pip install -U <right>",
             verify=SHOW,
+            kind="install",
         ),
         CONDA,
     ),
@@ -69,7 +72,9 @@ NO_LIBRARIES = Problem(
     why="CuPy's wheel needs cuBLAS, NVRTC and others of its CUDA release from elsewhere; the driver does not bring them.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install a CuPy that finds CUDA's wheels by itself", "<python> -m pip install -U <right>", verify=SHOW),
+        Fix(
+            "Install a CuPy that finds CUDA's wheels by itself", "<python> -m pip install -U <right>", verify=SHOW, kind="install"
+        ),
         CONDA,
     ),
     references=(GUIDE,),
@@ -95,8 +100,8 @@ NO_HEADERS = Problem(
     "in 'cannot open source file \"vector_types.h\"'.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install the headers of the same release as NVRTC", "<python> -m pip install <headers>", verify=SHOW),
-        Fix("From conda", "conda install -c conda-forge cuda-cudart-dev", verify=SHOW, on=("conda",)),
+        Fix("Install the headers of the same release as NVRTC", "<python> -m pip install <headers>", verify=SHOW, kind="install"),
+        Fix("From conda", "conda install -c conda-forge cuda-cudart-dev", verify=SHOW, on=("conda",), kind="install"),
     ),
     references=(GUIDE, "https://github.com/cupy/cupy/issues/8466"),
 )

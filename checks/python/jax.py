@@ -34,7 +34,9 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 GUIDE = "https://github.com/jax-ml/jax/blob/main/docs/installation.md"
 FIRST_OF_CUDA_13 = (7, 5)  # Turing
 DEVICES = "<python> -c 'import jax; print(jax.devices())'"
-REINSTALL = Fix("Install JAX with its plugin and its CUDA libraries", "<python> -m pip install -U <package>", verify=DEVICES)
+REINSTALL = Fix(
+    "Install JAX with its plugin and its CUDA libraries", "<python> -m pip install -U <package>", verify=DEVICES, kind="install"
+)
 
 CPU_ONLY = Problem(
     id="jax-cpu-only",
@@ -42,7 +44,7 @@ CPU_ONLY = Problem(
     why="'pip install jax' brings no CUDA; the plugin for GPUs is an extra. JAX then warns once and falls back to the CPU.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(REINSTALL, Fix("If that is meant: say so, and JAX does not warn", "export JAX_PLATFORMS=cpu")),
+    fixes=(REINSTALL, Fix("If that is meant: say so, and JAX does not warn", "export JAX_PLATFORMS=cpu", where="shell")),
     references=(GUIDE,),
 )
 
@@ -66,6 +68,7 @@ OLD_DRIVER = Problem(
             "Take the plugin that this driver runs",
             "<python> -m pip uninstall -y <plugin> <half> && <python> -m pip install -U <package>",
             verify=DEVICES,
+            kind="install",
         ),
         Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
     ),
@@ -80,11 +83,12 @@ OLD_CUDNN = Problem(
     "the release that it was built with, or a newer one.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install a newer cuDNN (PyTorch works with it, though pip complains)", UPGRADE, verify=DEVICES),
+        Fix("Install a newer cuDNN (PyTorch works with it, though pip complains)", UPGRADE, verify=DEVICES, kind="install"),
         Fix(
             "Give JAX an environment of its own, without PyTorch",
             "<python> -m venv ~/jax && ~/jax/bin/python -m pip install -U <package>",
             verify="~/jax/bin/python -c 'import jax; print(jax.devices())'",
+            kind="install",
         ),
     ),
     references=(GUIDE, "https://github.com/jax-ml/jax/issues/17497"),

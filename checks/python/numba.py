@@ -32,8 +32,14 @@ MISSING = Problem(
     "the first kernel fails with NvvmSupportError.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install them as wheels", "<python> -m pip install -U <package>", verify=SHOW),
-        Fix("From conda", "conda install -c conda-forge numba-cuda cuda-nvcc cuda-nvrtc", verify=SHOW, on=("conda",)),
+        Fix("Install them as wheels", "<python> -m pip install -U <package>", verify=SHOW, kind="install"),
+        Fix(
+            "From conda",
+            "conda install -c conda-forge numba-cuda cuda-nvcc cuda-nvrtc",
+            verify=SHOW,
+            on=("conda",),
+            kind="install",
+        ),
     ),
     references=("https://github.com/NVIDIA/numba-cuda/blob/main/docs/source/user/installation.rst",),
 )

@@ -41,7 +41,7 @@ SHADOWED = Problem(
     why="Both packages install the same files. The one for the CPU came last (often as a requirement of another package), so "
     "that the CUDA provider is not available.",
     action=Action.INSTALL,
-    fixes=(Fix("Remove both, then install the one for GPUs", CPU_AND_GPU, verify=PROVIDERS),),
+    fixes=(Fix("Remove both, then install the one for GPUs", CPU_AND_GPU, verify=PROVIDERS, kind="install"),),
     references=("https://github.com/microsoft/onnxruntime/issues/21435",),
 )
 
@@ -56,6 +56,7 @@ LIBRARY_MISSING = Problem(
             "Install a release and libraries that fit together; call onnxruntime.preload_dlls() before the first session",
             "<python> -m pip install -U <package>",
             verify="<python> -c 'import onnxruntime; onnxruntime.preload_dlls(); onnxruntime.print_debug_info()'",
+            kind="install",
         ),
     ),
     references=(GUIDE, "https://github.com/microsoft/onnxruntime/issues/21435"),
@@ -67,7 +68,12 @@ OLD_DRIVER = Problem(
     why="The package on PyPI moves to a new CUDA release now and then (1.27: CUDA 13), which an older driver cannot run.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install the last release for the driver's CUDA", "<python> -m pip install <package>", verify=PROVIDERS),
+        Fix(
+            "Install the last release for the driver's CUDA",
+            "<python> -m pip install <package>",
+            verify=PROVIDERS,
+            kind="install",
+        ),
         Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
     ),
     references=(GUIDE,),

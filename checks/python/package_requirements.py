@@ -53,6 +53,7 @@ COMPLETE = Fix(
     command="<python> -m pip install <requirements>",
     needs=("network",),
     verify="<python> -m pip check",
+    kind="install",
 )
 
 UNMET = Problem(

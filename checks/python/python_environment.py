@@ -43,6 +43,7 @@ SHADOWED = Problem(
             "Start Python without them, and unset PYTHONPATH where it is set (~/.bashrc, a module file)",
             command="unset PYTHONPATH; export PYTHONNOUSERSITE=1",
             verify="<python> -m pip show -f <package>",
+            where="shell",
         ),
     ),
     status=Status.WARN,
@@ -54,6 +55,7 @@ REMOVE = Fix(
     risk="disruptive",
     verify="<python> -m pip show -f <package>",
     undo="mv <folder>.off <folder>",
+    kind="set",
 )
 
 CONDA_PIP = Problem(
@@ -68,6 +70,7 @@ CONDA_PIP = Problem(
             command="conda install -c nvidia cuda-nvcc=<wanted>",
             needs=("network",),
             verify="nvcc --version",
+            kind="install",
         ),
     ),
     status=Status.WARN,

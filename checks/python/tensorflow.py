@@ -36,6 +36,7 @@ OWN_ENVIRONMENT = Fix(
     "Give TensorFlow an environment of its own, without PyTorch",
     "<python> -m venv ~/tensorflow && ~/tensorflow/bin/python -m pip install <package>",
     verify="~/tensorflow/bin/python -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'",
+    kind="install",
 )
 
 CPU_ONLY = Problem(
@@ -49,8 +50,9 @@ CPU_ONLY = Problem(
             "Install the build with CUDA and its libraries",
             "<python> -m pip uninstall -y tensorflow-cpu && <python> -m pip install -U 'tensorflow[and-cuda]'",
             verify=DEVICES,
+            kind="install",
         ),
-        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",)),
+        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",), kind="install"),
     ),
 )
 
@@ -60,9 +62,9 @@ NO_LIBRARIES = Problem(
     why="'pip install tensorflow' brings no CUDA libraries; they are an extra. Without them TensorFlow leaves the GPU out.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install TensorFlow with CUDA's wheels", "<python> -m pip install -U <package>", verify=DEVICES),
+        Fix("Install TensorFlow with CUDA's wheels", "<python> -m pip install -U <package>", verify=DEVICES, kind="install"),
         OWN_ENVIRONMENT,
-        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",)),
+        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",), kind="install"),
     ),
 )
 
@@ -77,6 +79,7 @@ OLD_CUDNN = Problem(
             "Install a newer cuDNN (PyTorch works with it, though pip complains)",
             "<python> -m pip install -U <requirement>",
             verify=DEVICES,
+            kind="install",
         ),
         OWN_ENVIRONMENT,
     ),

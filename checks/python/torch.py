@@ -56,6 +56,7 @@ CONDA_INSTALL = Fix(
     needs=("network",),
     verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
     on=("conda",),
+    kind="install",
 )
 
 CPU_ONLY = Problem(
@@ -71,6 +72,7 @@ CPU_ONLY = Problem(
             command=INSTALL,
             needs=("network",),
             verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+            kind="install",
         ),
     ),
     references=("https://github.com/resemble-ai/chatterbox/issues/269",),
@@ -91,6 +93,7 @@ MISSING_ARCHITECTURE = Problem(
             command=INSTALL,
             needs=("network",),
             verify="<python> -c 'import torch; print(torch.ones(2, device=\"cuda\") + 1)'",
+            kind="install",
         ),
     ),
     references=(RELEASES,),

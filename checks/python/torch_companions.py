@@ -57,6 +57,7 @@ MISMATCH = Problem(
             "<python> -m pip install torch==<torch> <packages> --index-url <index> --extra-index-url https://pypi.org/simple",
             needs=("network",),
             verify="<python> -c 'import torch, <module>'",
+            kind="install",
         ),
     ),
 )
@@ -73,6 +74,7 @@ EXTENSION = Problem(
             command="<python> -m pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir <packages>",
             needs=("network",),
             verify="<python> -c 'import torch, <module>'",
+            kind="install",
         ),
     ),
 )
@@ -89,6 +91,7 @@ OTHER_TRITON = Problem(
             command="<python> -m pip install <requirement>",
             needs=("network",),
             verify="<python> -c 'import torch, triton; print(torch.__version__, triton.__version__)'",
+            kind="install",
         ),
     ),
     status=Status.WARN,

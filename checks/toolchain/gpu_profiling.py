@@ -27,6 +27,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status, Unavailable
 
 AGAIN = "gpudoctor check --only gpu-profiling"
@@ -48,14 +50,18 @@ DENIED = Problem(
         Fix(
             "Allow it to every user, from the next reboot on",
             "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf",
-            needs=("reboot",),
+            needs=("root", "reboot"),
             verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
             on=("host",),
+            kind="set",
         ),
-        Fix(
-            "Start the container again with the right", "docker run --rm --gpus all --cap-add=SYS_ADMIN IMAGE", on=("container",)
+        *again(
+            "Start the container again with the right",
+            "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
+            spec="--cap-add=SYS_ADMIN",
+            on=("container",),
         ),
-        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", on=("host",)),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", on=("host",), needs=("root",)),
     ),
     references=(PERMISSION,),
     status=Status.WARN,
@@ -67,8 +73,8 @@ TAKEN = Problem(
     "reading, or a second profiler in the same program.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Let DCGM pause while you profile, and go on after", "dcgmi profile --pause", verify=AGAIN),
-        Fix("Look for other profilers", "ps -ef | grep -E 'dcgm|ncu|nsys|cupti' | grep -v grep; env | grep INJECTION"),
+        Fix("Let DCGM pause while you profile, and go on after", "dcgmi profile --pause", verify=AGAIN, kind="manual"),
+        look("Look for other profilers", "ps -ef | grep -E 'dcgm|ncu|nsys|cupti' | grep -v grep; env | grep INJECTION"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
@@ -80,8 +86,13 @@ INCOMPLETE = Problem(
     "sandboxes such as gVisor the driver's interface for profilers is missing altogether.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See what the loader lacks", "ldconfig -p | grep -E 'cupti|nvidia-ml|libcuda|nvperf'"),
-        Fix("For PyTorch: install CUPTI of its CUDA", "<python> -m pip install --force-reinstall torch", needs=("network",)),
+        look("See what the loader lacks", "ldconfig -p | grep -E 'cupti|nvidia-ml|libcuda|nvperf'"),
+        Fix(
+            "For PyTorch: install CUPTI of its CUDA",
+            "<python> -m pip install --force-reinstall torch",
+            needs=("network",),
+            kind="install",
+        ),
         Fix("Install Nsight Compute or Nsight Systems anew, from NVIDIA's package", verify=AGAIN),
         Fix("In gVisor and the like: only torch.profiler or nsys without counters can work", verify=AGAIN, on=("container",)),
     ),
@@ -94,7 +105,7 @@ MISFIT = Problem(
     why="A profiler needs a driver that is new enough for it, and must itself be new enough for the GPU.",
     action=Action.INSTALL,
     fixes=(
-        Fix("See which GPUs this ncu knows", "ncu --list-chips; ncu --version; nvidia-smi"),
+        look("See which GPUs this ncu knows", "ncu --list-chips; ncu --version; nvidia-smi"),
         Fix("GPU newer than the profiler: install a newer one. Driver older: install an older profiler or a newer driver"),
     ),
     references=("https://docs.nvidia.com/nsight-compute/ReleaseNotes/index.html",),
@@ -106,8 +117,8 @@ HANGS = Problem(
     why="Without the profiler the same program takes a second. It waits for another profiler, a lock or the driver.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("Look for other profilers that run or hang", "ps -ef | grep -E 'ncu|nsys|dcgm' | grep -v grep"),
-        Fix("Look for a lock that somebody else left", "ls -l /tmp/nsight-compute-lock"),
+        look("Look for other profilers that run or hang", "ps -ef | grep -E 'ncu|nsys|dcgm' | grep -v grep"),
+        look("Look for a lock that somebody else left", "ls -l /tmp/nsight-compute-lock"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
@@ -117,7 +128,7 @@ BLIND = Problem(
     title="The profiler ends without having seen the kernel",
     why="The program ran a kernel, and the profiler's result has no row of it. What it said is none of the known errors.",
     action=Action.WATCH,
-    fixes=(Fix("Read all that it said", AGAIN + " --format json"),),
+    fixes=(look("Read all that it said", AGAIN + " --format json"),),
     references=(GUIDE,),
     status=Status.WARN,
 )

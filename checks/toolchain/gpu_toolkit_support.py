@@ -25,11 +25,17 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.toolchain import Tool, Version
 from gpudoctor.facts.versions import dotted
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.fixes.common import install_on
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
-USE = Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --list-gpu-code | grep <sm>")
-INSTALL = fix_on(
+USE = Fix(
+    "Build with it",
+    "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
+    verify="nvcc --list-gpu-code | grep <sm>",
+    where="shell",
+)
+INSTALL = install_on(
     "Install a toolkit that knows this GPU, from NVIDIA's repository",
     recipe="toolkit <cuda>",
     debian="sudo apt install cuda-toolkit-<dashed>",

@@ -29,26 +29,30 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.known import known
 from gpudoctor.facts.versions import dotted
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+from gpudoctor.fixes.common import install_on
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
 GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
 CHOICES = ("NVCC_CCBIN", "CUDAHOSTCXX")
 ALLOWED = "-allow-unsupported-compiler"
 
+INSTALL = "Install the distribution's compilers"
 MISSING = Problem(
     id="host-compiler-missing",
     title="nvcc is installed, but no C++ compiler for it",
     why="nvcc hands the part of a program that runs on the processor to g++. Without it not even the smallest program can be "
     "built, and extensions of PyTorch cannot either.",
     action=Action.INSTALL,
-    fixes=fix_on(
-        "Install the distribution's compilers",
-        verify="g++ --version",
-        debian="sudo apt install build-essential",
-        rhel="sudo dnf install gcc-c++ make",
-        suse="sudo zypper install gcc-c++ make",
-        arch="sudo pacman -S base-devel",
-        other="conda install -c conda-forge gxx",
+    fixes=(
+        *install_on(
+            INSTALL,
+            verify="g++ --version",
+            debian="sudo apt install build-essential",
+            rhel="sudo dnf install gcc-c++ make",
+            suse="sudo zypper install gcc-c++ make",
+            arch="sudo pacman -S base-devel",
+        ),
+        Fix(INSTALL, "conda install -c conda-forge gxx", verify="g++ --version", on=("other",), kind="install"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
@@ -61,7 +65,7 @@ TOO_NEW = Problem(
     why='nvcc stops with "unsupported GNU version": its release knows compilers only up to a certain version.',
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install an older one beside it",
             debian="sudo apt install g++-<newest>",
             rhel="sudo dnf install gcc<newest>-c++ || sudo dnf install gcc-toolset-<newest>-gcc-c++",
@@ -69,7 +73,7 @@ TOO_NEW = Problem(
             arch="sudo pacman -S gcc<newest>",
             conda="conda install -c conda-forge gxx=<newest>",
         ),
-        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>"),
+        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>", where="shell"),
         Fix("Install a newer CUDA toolkit, which accepts it"),
     ),
     references=(GUIDE,),
@@ -79,7 +83,13 @@ TOO_NEW = Problem(
 
 
 ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")  # newer and older compilers are in gcc-toolset there
-TOOLSET = Fix("Install an older one beside it", "sudo dnf install gcc-toolset-<newest>-gcc-c++", on=("rhel",))
+TOOLSET = Fix(
+    "Install an older one beside it",
+    "sudo dnf install gcc-toolset-<newest>-gcc-c++",
+    on=("rhel",),
+    kind="install",
+    needs=("root",),
+)
 
 
 class Host(NamedTuple):

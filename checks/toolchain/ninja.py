@@ -32,7 +32,7 @@ MISSING = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     latent=True,
-    fixes=(Fix("Install it beside PyTorch", "<python> -m pip install ninja", verify="ninja --version"),),
+    fixes=(Fix("Install it beside PyTorch", "<python> -m pip install ninja", verify="ninja --version", kind="install"),),
     references=("https://docs.pytorch.org/docs/stable/cpp_extension.html",),
 )
 

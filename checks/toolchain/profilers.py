@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
 
 COUNTERS = (
@@ -31,9 +32,10 @@ COUNTERS = (
 MOST_FOR_SAMPLING = 2
 FIRST_WITH_PERFMON = 565
 OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf"
-ADD_CAPABILITY = Fix(
+ADD_CAPABILITY = again(
     "Start the container again with the right to profile",
-    "docker run --rm --gpus all --cap-add=SYS_ADMIN IMAGE",
+    "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
+    spec="--cap-add=SYS_ADMIN",
     verify="grep CapEff /proc/self/status",
     on=("container",),
 )
@@ -51,8 +53,11 @@ PARANOID = Problem(
             "Allow it, now and after a reboot (on the host)",
             "echo kernel.perf_event_paranoid=2 | sudo tee /etc/sysctl.d/90-nsys.conf && sudo sysctl --system",
             verify="nsys status --environment",
+            kind="set",
+            where="host",
+            needs=("root",),
         ),
-        ADD_CAPABILITY,
+        *ADD_CAPABILITY,
     ),
     references=("https://docs.kernel.org/admin-guide/sysctl/kernel.html",),
 )
@@ -68,18 +73,24 @@ RESTRICTED = Problem(
         *fix_on(
             "Allow it to every user: tell the module, then reboot",
             verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
-            debian=f"{OPTION} && sudo update-initramfs -u && sudo reboot",
-            rhel=f"{OPTION} && sudo dracut --force && sudo reboot",
-            suse=f"{OPTION} && sudo dracut --force && sudo reboot",
-            arch=f"{OPTION} && sudo mkinitcpio -P && sudo reboot",
-            other=f"{OPTION} && sudo reboot",
+            debian=f"{OPTION} && sudo update-initramfs -u",
+            rhel=f"{OPTION} && sudo dracut --force",
+            suse=f"{OPTION} && sudo dracut --force",
+            arch=f"{OPTION} && sudo mkinitcpio -P",
+            other=f"{OPTION}",
+            kind="set",
+            reboot=True,
         ),
-        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py"),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", needs=("root",)),
     ),
     references=(COUNTERS,),
 )
 IN_CONTAINER = replace(
-    RESTRICTED, fixes=(ADD_CAPABILITY, Fix("On the host: allow it to every user, then reboot", OPTION, needs=("reboot",)))
+    RESTRICTED,
+    fixes=(
+        *ADD_CAPABILITY,
+        Fix("On the host: allow it to every user, then reboot", OPTION, needs=("root", "reboot"), where="host"),
+    ),
 )
 
 

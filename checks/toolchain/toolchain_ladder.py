@@ -27,9 +27,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import expect, faults, shortfalls, slowness
 from gpudoctor.judging.texts import compilers
-from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status, Unavailable
+from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Problem, Skip, Status, Unavailable
 
 RUNGS = {
     "rung-ptx": "driver PTX",
@@ -54,8 +55,8 @@ SLOW = Problem(
     "too old for the GPU or falls back to something general makes slow code; everything that is built with it is slow too.",
     action=Action.WATCH,
     fixes=(
-        Fix("Look for options that make code slow", "env | grep -E 'NVCC|CUDA|TRITON|TORCH'"),
-        Fix("Measure once more", AGAIN),
+        look("Look for options that make code slow", "env | grep -E 'NVCC|CUDA|TRITON|TORCH'"),
+        look("Measure once more", AGAIN),
     ),
     status=Status.WARN,
 )
@@ -65,7 +66,7 @@ BROKEN = Problem(
     why="The compiler was tried with the smallest useful kernel, and its error is none of the known ones. What stands above it "
     "in the ladder mostly fails too.",
     action=Action.WATCH,
-    fixes=(Fix("Read the whole error", AGAIN + " --format json"),),
+    fixes=(look("Read the whole error", AGAIN + " --format json"),),
     references=("https://docs.pytorch.org/docs/stable/cpp_extension.html",),
     status=Status.WARN,
 )

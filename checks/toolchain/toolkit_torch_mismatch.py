@@ -27,8 +27,9 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.toolchain import Version
 from gpudoctor.facts.versions import dotted
+from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.python import run_time_builds
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 MISMATCH = Problem(
     id="nvcc-torch-cuda-mismatch",
@@ -37,7 +38,7 @@ MISMATCH = Problem(
     'was used to compile PyTorch". PyTorch itself runs.',
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install the toolkit of PyTorch's CUDA beside the other",
             recipe="toolkit <cuda>",
             debian="sudo apt install cuda-toolkit-<dashed>",
@@ -45,7 +46,7 @@ MISMATCH = Problem(
             suse="sudo zypper install cuda-toolkit-<dashed>",
             conda="conda install -c nvidia cuda-toolkit=<cuda>",
         ),
-        Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --version"),
+        Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --version", where="shell"),
         Fix("Install a package that is built for this PyTorch, instead of building it"),
     ),
     references=("https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py",),

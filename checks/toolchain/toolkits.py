@@ -24,6 +24,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import DEFAULT, Conflict, conflict, homes, toolkit_version
 from gpudoctor.facts.versions import dotted
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 PACKAGED = "/usr/bin/nvcc"
@@ -37,11 +38,14 @@ INVALID_HOME = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "In this shell: let builds find the toolkit by PATH and /usr/local/cuda", "unset <variable>", verify="nvcc --version"
+            "In this shell: let builds find the toolkit by PATH and /usr/local/cuda",
+            "unset <variable>",
+            verify="nvcc --version",
+            where="shell",
         ),
-        Fix("For good: find the line that sets it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+        look("For good: find the line that sets it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
         Fix("In a container: correct the Dockerfile's ENV", on=("container",)),
-        Fix("See which toolkits are here", "ls -d /usr/local/cuda*"),
+        look("See which toolkits are here", "ls -d /usr/local/cuda*"),
     ),
     status=Status.WARN,
     latent=True,
@@ -51,9 +55,22 @@ USE = Fix(
     "Use one of them everywhere, here and in the file where they are set",
     "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
     verify="nvcc --version",
+    where="shell",
 )
-REMOVE = Fix("Remove the distribution's old nvcc", "sudo apt remove nvidia-cuda-toolkit", "disruptive", on=("debian",))
-CHOOSE = Fix("Let /usr/local/cuda lead to the other", "sudo update-alternatives --config cuda", on=("debian", "rhel", "suse"))
+REMOVE = Fix(
+    "Remove the distribution's old nvcc",
+    "sudo apt remove nvidia-cuda-toolkit",
+    "disruptive",
+    on=("debian",),
+    kind="install",
+    needs=("root",),
+)
+CHOOSE = Fix(
+    "Let /usr/local/cuda lead to the other",
+    "sudo update-alternatives --config cuda",
+    on=("debian", "rhel", "suse"),
+    needs=("root",),
+)
 
 DISAGREE = Problem(
     id="multiple-cuda-toolkits-path",

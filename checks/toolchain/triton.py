@@ -30,9 +30,10 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.python import run_time_builds
 from gpudoctor.judging.python.triton_assembler import TOO_OLD, assembler
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 TARGET = "<python> -c 'from triton.runtime import driver; print(driver.active.get_current_target())'"
 LINKS_BY_SONAME = Version("3.6")  # "-l:libcuda.so.1" instead of "-lcuda"
@@ -49,7 +50,7 @@ NO_COMPILER = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install gcc",
             verify="gcc --version",
             debian="sudo apt install gcc libc6-dev",
@@ -57,7 +58,7 @@ NO_COMPILER = Problem(
             suse="sudo zypper install gcc glibc-devel",
             arch="sudo pacman -S gcc",
         ),
-        Fix("From conda, which sets CC", "conda install -c conda-forge gcc", verify="echo $CC", on=("conda",)),
+        Fix("From conda, which sets CC", "conda install -c conda-forge gcc", verify="echo $CC", on=("conda",), kind="install"),
         Fix("Install gcc or clang, or name a compiler in the variable CC", verify="gcc --version", on=("other",)),
     ),
 )
@@ -71,7 +72,7 @@ NO_HEADERS = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install the headers of this Python",
             verify=TARGET,
             debian="sudo apt install python<python_version>-dev",
@@ -82,21 +83,27 @@ NO_HEADERS = Problem(
         Fix(
             "Where they cannot be installed: take a Python that has them",
             "uv venv --managed-python --python <python_version>",
+            kind="install",
         ),
     ),
 )
 
-LINK = Fix("Put the link beside the library", "sudo ln -s libcuda.so.1 <folder>/libcuda.so", verify=TARGET)
+LINK = Fix(
+    "Put the link beside the library", "sudo ln -s libcuda.so.1 <folder>/libcuda.so", verify=TARGET, kind="set", needs=("root",)
+)
 CACHE = Fix(
     "Put the library's folder into the loader's cache, with the link that older releases of Triton need",
     "echo <folder> | sudo tee /etc/ld.so.conf.d/libcuda.conf && sudo ldconfig && sudo ln -sf libcuda.so.1 <folder>/libcuda.so",
     verify=TARGET,
+    kind="set",
+    needs=("root",),
 )
 OWN_LINKS = Fix(
     "Without root: links in a folder of your own",
     "mkdir -p ~/.cache/libcuda && ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so && "
     "ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so.1 && export TRITON_LIBCUDA_PATH=~/.cache/libcuda",
     verify=TARGET,
+    where="shell",
 )
 NO_LIBCUDA = Problem(
     id="triton-cannot-find-lcuda",

@@ -25,18 +25,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.fixes.common import install_on, shut_down_wsl
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 LOADED = ("libcuda.so.1", "libnvidia-ml.so.1")
 SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
-RESTART = Fix("Then, so that Windows lends its libraries again", "wsl.exe --shutdown", risk="disruptive", verify=SMI)
+RESTART = shut_down_wsl("Then, so that Windows lends its libraries again", verify=SMI)
 REMOVE_FILES = (
     Fix(
         "Remove these files, which no package manager knows of (a .run file may have brought them)",
         "sudo rm -i <libraries> && sudo ldconfig",
         risk="destructive",
         verify=SMI,
+        kind="set",
+        needs=("root",),
     ),
     RESTART,
 )
@@ -48,7 +51,7 @@ LINUX_DRIVER = Problem(
     "cuda-drivers and nvidia-driver-* bring it; cuda-toolkit-* does not.",
     action=Action.FIX_CONFIG,
     fixes=(
-        *fix_on(
+        *install_on(
             "Remove the Linux driver and keep the toolkit",
             verify=SMI,
             risk="disruptive",
@@ -64,8 +67,10 @@ LINUX_DRIVER = Problem(
             "sudo rm -i <libraries> && sudo ldconfig",
             risk="destructive",
             verify=SMI,
+            kind="set",
+            needs=("root",),
         ),
-        Fix("Then, from Windows, to bring the lent libraries back", "wsl.exe --shutdown", risk="disruptive"),
+        shut_down_wsl("Then, from Windows, to bring the lent libraries back"),
     ),
     references=(GUIDE, "https://github.com/microsoft/WSL/issues/9166"),
 )
@@ -83,8 +88,9 @@ NO_LINKER_NAME = Problem(
             "mkdir -p ~/.local/lib && ln -sf /usr/lib/wsl/lib/libcuda.so.1 ~/.local/lib/libcuda.so && "
             "echo 'export LIBRARY_PATH=$HOME/.local/lib:$LIBRARY_PATH' >> ~/.bashrc",
             verify="ls -l ~/.local/lib/libcuda.so",
+            kind="set",
         ),
-        Fix("Restore Windows' own: update the Windows driver, then", "wsl.exe --shutdown", risk="disruptive"),
+        shut_down_wsl("Restore Windows' own: update the Windows driver, then"),
     ),
     references=("https://github.com/microsoft/WSL/issues/5663", "https://github.com/microsoft/WSL/issues/8587"),
 )

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause
 
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -32,7 +33,7 @@ FIRST_KERNEL = (5, 10, 16)
 BLOCKED_BY_SYSTEM = 17
 LENT = ("libcuda.so.1", "libnvidia-ml.so.1")
 SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
-UPDATE = Fix("Update WSL and its kernel, from Windows", "wsl.exe --update && wsl.exe --shutdown", risk="disruptive", verify=SMI)
+UPDATE = shut_down_wsl("Update WSL and its kernel, from Windows", verify=SMI, before="wsl.exe --update")
 
 WSL1 = Problem(
     id="wsl1-has-no-gpu",
@@ -61,6 +62,8 @@ SWITCHED_OFF = Problem(
             "sudo sed -i.bak -E '/^\\[gpu\\]/,/^\\[/ s/^( *enabled *= *).*/\\1true/I' /etc/wsl.conf && wsl.exe --shutdown",
             risk="disruptive",
             verify=SMI,
+            kind="reset",
+            needs=("root",),
         ),
     ),
     references=("https://github.com/MicrosoftDocs/WSL/blob/main/WSL/wsl-config.md",),
@@ -72,9 +75,7 @@ NO_DXGKRNL = Problem(
     why="/dev/dxg comes from the kernel's option CONFIG_DXGKRNL, which Microsoft's own kernel has; a custom one was chosen.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "In Windows: take the line 'kernel=' out of %UserProfile%\\.wslconfig, then", "wsl.exe --shutdown", risk="disruptive"
-        ),
+        shut_down_wsl("In Windows: take the line 'kernel=' out of %UserProfile%\\.wslconfig, then"),
         Fix("Build the kernel with CONFIG_DXGKRNL=y", verify="zcat /proc/config.gz | grep DXGKRNL"),
     ),
     references=("https://github.com/zhenruyan/WSL-libre-linux-kernel/issues/5",),
@@ -97,11 +98,7 @@ NO_DXG = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         UPDATE,
-        Fix(
-            "In Windows: install the newest driver from https://www.nvidia.com/Download, then",
-            "wsl.exe --shutdown",
-            risk="disruptive",
-        ),
+        shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then"),
         Fix("In Windows: does it see the GPU itself?", "nvidia-smi.exe"),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1542",),
@@ -114,11 +111,7 @@ NO_LIBRARIES = Problem(
     "or was replaced while WSL ran. A machine without an NVIDIA GPU looks the same.",
     action=Action.INSTALL,
     fixes=(
-        Fix(
-            "In Windows: install the newest driver from https://www.nvidia.com/Download, then",
-            "wsl.exe --shutdown",
-            risk="disruptive",
-        ),
+        shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then"),
         Fix("In Windows: does it see the GPU itself?", "nvidia-smi.exe", verify=SMI),
     ),
     references=(GUIDE, "https://github.com/NVIDIA/nvidia-docker/issues/1225"),
@@ -142,11 +135,7 @@ BLOCKED = Problem(
             needs=("reboot",),
             verify=SMI,
         ),
-        Fix(
-            "In Windows: install the newest driver from https://www.nvidia.com/Download, then",
-            "wsl.exe --shutdown",
-            risk="disruptive",
-        ),
+        shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then"),
     ),
     references=("https://github.com/microsoft/WSL/issues/11865", "https://github.com/microsoft/WSL/issues/9938"),
 )

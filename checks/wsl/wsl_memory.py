@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 FULL = 0.95
@@ -36,11 +37,9 @@ PINNED = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        Fix(
+        shut_down_wsl(
             "Give WSL more, as far as the computer has it: in %UserProfile%\\.wslconfig of Windows, under [wsl2], a line such as "
             "memory=32GB, then",
-            "wsl.exe --shutdown",
-            risk="disruptive",
             verify="free -g",
         ),
         Fix("Do without pinned memory in programs: pin_memory=False"),

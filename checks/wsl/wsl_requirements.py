@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -37,14 +38,7 @@ KERNEL = Problem(
     why="The GPU is shared, but kernels before 5.10.16.3 have known faults with it and lack its newer functions.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(
-        Fix(
-            "Update WSL and its kernel, from Windows",
-            "wsl.exe --update && wsl.exe --shutdown",
-            risk="disruptive",
-            verify="uname -r",
-        ),
-    ),
+    fixes=(shut_down_wsl("Update WSL and its kernel, from Windows", verify="uname -r", before="wsl.exe --update"),),
     references=(GUIDE,),
 )
 
@@ -53,14 +47,7 @@ DRIVER = Problem(
     title="The Windows driver is too old for CUDA under WSL2",
     why="CUDA under WSL2 came with R495. The driver is Windows', and only there can it be upgraded.",
     action=Action.INSTALL,
-    fixes=(
-        Fix(
-            "In Windows: install the newest driver from https://www.nvidia.com/Download, then",
-            "wsl.exe --shutdown",
-            risk="disruptive",
-            verify=SMI,
-        ),
-    ),
+    fixes=(shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then", verify=SMI),),
     references=(GUIDE,),
 )
 

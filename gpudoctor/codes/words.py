@@ -9,6 +9,7 @@ from gpudoctor import catalog
 from gpudoctor.codes import known
 from gpudoctor.codes.forms import Code
 from gpudoctor.codes.text import command, entry, listed, paragraph, parts
+from gpudoctor.fixes import engines
 from gpudoctor.knowledge import errors, rm, xids
 from gpudoctor.knowledge.tables import Row, Table
 from gpudoctor.model import Action
@@ -158,7 +159,7 @@ def _problem(id: str | None, is_one_of_several: bool = False) -> Iterator[str]:
     yield from paragraph(f"{'Mostly it is' if is_one_of_several else 'Diagnosed as'} {problem.id}: {problem.title}.")
     yield f"  {words.to_do(problem)}"
     shown: list[str] = []
-    for fix in problem.fixes:
+    for fix in engines.of(problem.fixes, "docker"):
         if fix.title not in shown and len(shown) < MOST_FIXES and "container" not in fix.on:
             shown.append(fix.title)
             yield from paragraph(f"Fix: {fix.title}", "  ")

@@ -6,17 +6,15 @@ https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import driver, environment, packages, undoing
+from gpudoctor.fixes import driver, engines, environment, packages, undoing, unstated
 from gpudoctor.fixes.distribution import Distribution, distribution
-from gpudoctor.fixes.engines import for_engine
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
 
@@ -34,7 +32,12 @@ RECIPES: dict[str, Callable[..., Iterator[Fix]]] = {
 }
 FAMILY = {"debian": "Debian and Ubuntu", "rhel": "RHEL and Fedora", "suse": "SUSE", "arch": "Arch", "nixos": "NixOS"}
 UNKNOWN_BRANCH = {"wanted_branch": driver.LONG_TERM, "last_branch": driver.LONG_TERM}  # where a mere text tells of no GPU
-ON_THE_HOST = Fix("On the host, outside this container: there the same command names the lines to paste", "gpudoctor check")
+ON_THE_HOST = Fix(
+    "On the host, outside this container: there the same command names the lines to paste",
+    "gpudoctor check",
+    kind="manual",
+    where="host",
+)
 
 
 @dataclass(frozen=True)
@@ -61,17 +64,20 @@ def context(facts: Facts) -> FixContext:
 def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
     """The ways out here, with the evidence filled in. A container cannot boot its host, whose distribution it does not know."""
     values = {**where.values, **evidence}
-    made = (replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="") for fix in _made(fixes, where, values))
+    made = (
+        replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="")
+        for fix in _made(engines.of(fixes, where.engine), where, values)
+    )
     suited = [
         undoing.known(translated, where.machine.packages) for fix in made for translated in packages.translated(fix, where.python)
     ]
     if "container" not in where.platform:
-        return tuple(suited)
-    inside = [for_engine(_in_container(fix, values), where.engine) for fix in suited if "reboot" not in fix.needs]
+        return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
+    inside = [unstated.in_container(_in_container(fix, values), where.engine) for fix in suited if "reboot" not in fix.needs]
     return (*inside, *(ON_THE_HOST for _ in suited[:1] if len(inside) < len(suited)))
 
 
-def _made(fixes: tuple[Fix, ...], where: FixContext, values: Mapping[str, Any]) -> Iterator[Fix]:
+def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) -> Iterator[Fix]:
     """A recipe that can be made here stands for all fixes that name it; else the fix of the platform counts."""
     done: set[tuple[str, str]] = set()
     for fix in fixes:
@@ -102,7 +108,7 @@ def recipe(fix: Fix, machine: Distribution) -> Iterator[Fix]:
 
 def _in_container(fix: Fix, values: Mapping[str, Any]) -> Fix:
     """Images have no sudo, and their user is mostly root already; a line for the host keeps it."""
-    if not values.get("is_root") or re.search(r"\bhost\b", fix.title):
+    if not values.get("is_root") or fix.where == "host":
         return fix
     needs = tuple(need for need in fix.needs if need != "root")
     return replace(fix, command=fix.command.replace("sudo ", ""), needs=needs, undo=fix.undo.replace("sudo ", ""))

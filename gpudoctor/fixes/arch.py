@@ -29,8 +29,8 @@ def install(host: Distribution, branch: int) -> Lines:
 def module(host: Distribution) -> Lines:
     """Kernel and module are only made for each other in one state of the repositories: nothing less than a full upgrade."""
     if host.has("dkms"):
-        return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall && sudo modprobe nvidia")
-    return Lines("sudo pacman -Syu && sudo reboot", OLD)
+        return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall", loads=True)
+    return Lines("sudo pacman -Syu", OLD, reboot=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -51,4 +51,4 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")

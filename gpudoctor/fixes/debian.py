@@ -81,7 +81,7 @@ def kernel(host: Distribution) -> str:
 
 
 def module(host: Distribution) -> Lines:
-    return Lines("sudo apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia")
+    return Lines("sudo apt install dkms linux-headers-$(uname -r) && sudo dkms autoinstall", loads=True)
 
 
 def module_of_newest_kernel(host: Distribution) -> Lines:
@@ -113,8 +113,8 @@ def fabric_manager(host: Distribution) -> Lines:
     if host.source == "nvidia":
         return ubuntu.fabric_manager(host)
     branch = max(host.branch, WITH_FABRIC_MANAGER)
-    return from_nvidia(host, branch, f" nvidia-fabricmanager-{branch} libnvidia-nscq-{branch}")
+    return from_nvidia(host, branch, f" nvidia-fabricmanager-{branch} libnvidia-nscq-{branch}")._replace(reboot=True)
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.knowledge import architecture, architecture_of_device, gpus_by_device_id
+from gpudoctor.model import Kind
 
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
@@ -17,14 +18,27 @@ ONLY_OPEN_FROM = 590  # from here on every GPU that is still supported runs with
 OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # between them the open module is for data centre boards, and on trial on others
 CLOUDS = {"amazon": "aws", "google": "gcp"}
 UBUNTU_CODENAMES = {"focal": "20.04", "jammy": "22.04", "noble": "24.04", "questing": "25.10", "resolute": "26.04"}
-UBUNTU_DRIVER = re.compile(r"(nvidia-(driver|headless(-no-dkms)?|dkms|utils)|libnvidia-compute|linux-modules-nvidia)-\d")
+UBUNTU_DRIVER = re.compile(
+    r"""
+    (nvidia-(driver|headless(-no-dkms)?|dkms|utils)|libnvidia-compute|linux-modules-nvidia)
+    -\d  # the branch
+    """,
+    re.VERBOSE,
+)
 
 
 class Lines(NamedTuple):
-    """What to type, and what takes it back."""
+    """What to type and what takes it back, with the fields of the fix that it becomes.
+
+    loads: the module is loaded after it. reboot: it counts from the next boot on.
+    """
 
     command: str
     undo: str = ""
+    kind: Kind = "install"
+    loads: bool = False
+    reboot: bool = False
+    needs: tuple[str, ...] = ("root", "network")
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,13 @@ TOGETHER = "{}; where apt has that release no more: newer, with all of the drive
 NEWEST_KERNEL = "Where apt has nothing for this kernel any more: the newest kernel with its module, then reboot"
 OLDEST_OF = {"390": ("Fermi",), "470": ("Kepler",), "580": ("Pascal",)}  # the branch -> of which it is the last
 LONG_TERM = 580  # the branch that supports the most GPUs of those that are maintained
-REBOOT, LOAD = " && sudo reboot", " && sudo modprobe nvidia"
+LOAD = "sudo modprobe nvidia"
 ENABLE, RESTART = "sudo systemctl enable nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"
 UBUNTU = Fix(
     "Let Ubuntu choose the driver, then reboot",
-    "sudo apt install ubuntu-drivers-common && sudo ubuntu-drivers install && sudo reboot",
+    "sudo apt install ubuntu-drivers-common && sudo ubuntu-drivers install",
+    kind="install",
+    reboot=True,
 )
 IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never a driver inside WSL"
 ENROL = "Secure Boot is on: enrol the key that signs the module; at the next boot choose 'Enroll MOK' and give the password again"
@@ -45,11 +47,9 @@ def of(host: Distribution) -> ModuleType:
 def elsewhere(host: Distribution, fix: Fix, what: str) -> Iterator[Fix]:
     """Under WSL2 and in a container there is nothing to install: the driver is that of Windows, or of the host."""
     if host.place == "wsl2":
-        yield replace(fix, title=IN_WINDOWS, command="", risk="safe", needs=(), undo="", on=(), recipe="")
+        yield Fix(IN_WINDOWS, verify=fix.verify)
     elif host.place == "container":
-        yield replace(
-            fix, title=f"On the host: {what}; never in the image", command="", risk="safe", needs=(), undo="", recipe=""
-        )
+        yield Fix(f"On the host: {what}; never in the image", verify=fix.verify, where="host")
 
 
 def install(host: Distribution, fix: Fix, branch: str = "", last: str = "") -> Iterator[Fix]:
@@ -67,12 +67,13 @@ def install(host: Distribution, fix: Fix, branch: str = "", last: str = "") -> I
     if source is runfile and host.source != "runfile" and host.family != "other":
         return
     made: Lines = source.install(host, wanted)
+    has_package = made.kind != "manual" or source is runfile
     titled = replace(fix, title=NO_PACKAGE.format(fix.title, host.distribution.title(), host.version, wanted))
-    yield from _made(titled if ".run" in made.command and source is not runfile else fix, made, REBOOT)
-    if host.is_ubuntu and not (host.source or host.driver) and ".run" not in made.command:
+    yield from _made(fix if has_package else titled, made._replace(reboot=True))
+    if host.is_ubuntu and not (host.source or host.driver) and has_package:
         yield replace(UBUNTU, verify=fix.verify)
     if host.secure_boot and (source is not ubuntu or ubuntu.uses_dkms(host)):
-        yield from _made(replace(fix, title=ENROL), source.sign(host), REBOOT)
+        yield from _made(replace(fix, title=ENROL), source.sign(host)._replace(reboot=True))
     yield from of_cloud(host, fix)
 
 
@@ -90,25 +91,24 @@ def last_of(host: Distribution) -> int:
 
 
 CLOUDS = {
-    "gcp": (
+    "gcp": Fix(
         "On Google Cloud: Google's installer, which chooses the driver for this machine type",
         "curl -fsSL https://storage.googleapis.com/compute-gpu-installation-us/installer/latest/cuda_installer.pyz "
         "-o cuda_installer.pyz && sudo python3 cuda_installer.pyz install_driver",
+        needs=("root", "network"),
     ),
-    "azure": (
+    "azure": Fix(
         "On Azure, with its command line: the GPU driver extension, which also knows the GRID driver of NV sizes",
         "az vm extension set --publisher Microsoft.HpcCompute --name NvidiaGpuDriverLinux --resource-group GROUP --vm-name NAME",
+        needs=("network",),
     ),
-    "aws": ("On AWS: start the instance from a Deep Learning Base GPU AMI, which brings driver and Fabric Manager", ""),
+    "aws": Fix("On AWS: start the instance from a Deep Learning Base GPU AMI, which brings driver and Fabric Manager"),
 }
 
 
 def of_cloud(host: Distribution, fix: Fix) -> Iterator[Fix]:
     if host.cloud in CLOUDS:
-        title, command = CLOUDS[host.cloud]
-        yield replace(
-            fix, title=title, command=command, risk="safe", needs=("network",) if command else (), undo="", on=(), recipe=""
-        )
+        yield replace(CLOUDS[host.cloud], verify=fix.verify)
 
 
 def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
@@ -118,7 +118,7 @@ def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
     source = of(host)
     yield from _made(fix, source.module(host))
     if source in (debian, ubuntu):
-        yield from _made(replace(fix, title=NEWEST_KERNEL), source.module_of_newest_kernel(host), REBOOT)
+        yield from _made(replace(fix, title=NEWEST_KERNEL), source.module_of_newest_kernel(host)._replace(reboot=True))
 
 
 def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
@@ -127,17 +127,16 @@ def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
         return
     made: Lines = of(host).module(host)
     before = "sudo apt install --fix-broken && " if host.family == "debian" and made.command else ""
-    command = made.command.removesuffix(LOAD).removesuffix(REBOOT)
-    yield from _made(fix, Lines(before + command if command else "", made.undo), REBOOT)
+    yield from _made(fix, made._replace(command=before + made.command, loads=False, reboot=True))
     if host.family == "debian" and of(host) is not runfile:
-        yield from _made(replace(fix, title=NEWEST_KERNEL), of(host).module_of_newest_kernel(host), REBOOT)
+        yield from _made(replace(fix, title=NEWEST_KERNEL), of(host).module_of_newest_kernel(host)._replace(reboot=True))
 
 
 def without_runfile(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """Takes a .run installation out from under the packages, which then put back the files that it took with it."""
     if host.place == "host" and of(host) is not runfile:
         made: Lines = of(host).reinstall(host)
-        yield from _made(fix, Lines("sudo nvidia-uninstall && " + made.command if made.command else ""), REBOOT)
+        yield from _made(fix, Lines("sudo nvidia-uninstall && " + made.command if made.command else "", reboot=True))
 
 
 DRIVER = '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|cuda-toolkit"))'
@@ -148,7 +147,9 @@ REMOVE = {
 
 
 IGNORED = Fix(
-    "See what pacman leaves out: the driver's packages must not be in IgnorePkg", "grep -n '^IgnorePkg' /etc/pacman.conf"
+    "See what pacman leaves out: the driver's packages must not be in IgnorePkg",
+    "grep -n '^IgnorePkg' /etc/pacman.conf",
+    kind="read",
 )
 
 
@@ -164,7 +165,7 @@ def one_source(host: Distribution, fix: Fix, newest: str = "") -> Iterator[Fix]:
     if host.family == "arch":
         yield IGNORED
     fix = fix if before else replace(fix, title="Install one release of one source, then reboot")
-    yield from (replace(step, risk="disruptive") for step in _made(fix, Lines(before + made.command), REBOOT))
+    yield from _made(fix, made._replace(command=before + made.command, undo="", reboot=True))
 
 
 def reinstall(host: Distribution, fix: Fix) -> Iterator[Fix]:
@@ -180,7 +181,7 @@ def libraries(host: Distribution, fix: Fix) -> Iterator[Fix]:
     source = of(host)
     yield from _made(fix, source.libraries(host))
     if source in (debian, ubuntu):
-        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), source.together(host), REBOOT)
+        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), source.together(host)._replace(reboot=True))
 
 
 def fabric_manager(host: Distribution, fix: Fix) -> Iterator[Fix]:
@@ -188,14 +189,12 @@ def fabric_manager(host: Distribution, fix: Fix) -> Iterator[Fix]:
         return
     source = of(host)
     made: Lines = source.fabric_manager(host)
-    changes_driver = bool(re.search(r"linux-headers|nvidia-driver-\d", made.command))
-    if changes_driver:
-        yield from _made(fix, made, f" && {ENABLE} && sudo reboot")
+    if made.reboot:
+        yield from _made(fix, made, ENABLE)
     else:
-        yield from (replace(step, risk="disruptive") for step in _made(fix, made, f" && {ENABLE} && {RESTART}"))
-    if host.is_ubuntu and source is ubuntu and not changes_driver:
-        more = ubuntu.with_fabric_manager(host)
-        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), more, f" && {ENABLE} && sudo reboot")
+        yield from (replace(step, risk="disruptive") for step in _made(fix, made, ENABLE, RESTART))
+    if host.is_ubuntu and source is ubuntu and not made.reboot:
+        yield from _made(replace(fix, title=TOGETHER.format(fix.title)), ubuntu.with_fabric_manager(host), ENABLE)
 
 
 def toolkit(host: Distribution, fix: Fix, release: str = "") -> Iterator[Fix]:
@@ -209,13 +208,15 @@ def toolkit(host: Distribution, fix: Fix, release: str = "") -> Iterator[Fix]:
 def sign(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """What makes Secure Boot accept the module."""
     if host.place == "host" and of(host) is runfile and host.source == "runfile" and not host.has("^dkms$"):
-        for title, command, then in runfile.with_own_key(host):
-            yield from _made(replace(fix, title=title), Lines(command), then)
+        for title, made in runfile.with_own_key(host):
+            yield from _made(replace(fix, title=title), made)
     elif host.place == "host":
-        made: Lines = of(host).sign(host)
-        yield from _made(fix, made, "" if made.command.endswith(LOAD) else REBOOT)
+        yield from _made(fix, of(host).sign(host)._replace(reboot=True))
 
 
-def _made(fix: Fix, lines: Lines, then: str = "") -> Iterator[Fix]:
+def _made(fix: Fix, lines: Lines, *then: str) -> Iterator[Fix]:
+    """then: what is typed after the lines, and before the reboot."""
     if lines.command:
-        yield Fix(fix.title, lines.command + then, "safe", ("network",), fix.verify, (), lines.undo)
+        command = " && ".join((lines.command, *then, *((LOAD,) if lines.loads else ())))
+        undo, kind, reboot = lines.undo, lines.kind, lines.reboot
+        yield Fix(fix.title, command, needs=lines.needs, verify=fix.verify, undo=undo, kind=kind, reboot=reboot)

@@ -1,4 +1,7 @@
-"""Fixes for a container in the words of the engine that runs it: their lines are Docker's as they stand.
+"""Ways out of a container's problem, for the engine that runs it and in its words.
+
+A command says <docker> for the engine's command and <all_gpus> for the options by which it gives a container all GPUs. A pod is
+not started by a command: what an option of `docker run` does is a line of its spec.
 
 https://kubernetes.io/docs/reference/kubectl/generated/
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
@@ -6,48 +9,66 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-sup
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpudoctor.model import Fix
 
-POD = "Delete the pod: its controller starts it anew (one without a controller: create it again)"
+WORDS: Mapping[str, Mapping[str, Any]] = {
+    "docker": {"docker": "docker", "all_gpus": ("--gpus", "all")},
+    "podman": {"docker": "podman", "all_gpus": ("--device", "nvidia.com/gpu=all")},
+    "nerdctl": {"docker": "nerdctl", "all_gpus": ("--gpus", "all")},
+}
+BY_COMMAND, POD = ("docker", "podman"), ("kubernetes",)
+START = "<docker> run --rm <all_gpus> ubuntu nvidia-smi"
 BY_CDI = "For good, for who runs the cluster: let the GPU operator give devices by CDI (cdi.enabled=true)"
+DELETE = "Delete the pod: its controller starts it anew (one without a controller: create it again)"
 IN_SPEC = "In the pod's spec, then create it again: what docker run calls {}"
 
 
-def for_engine(fix: Fix, engine: str | None) -> Fix:
-    if not re.match(r"docker (run|restart|compose)\b", fix.command):
-        return fix
-    if engine == "kubernetes":
-        return for_kubernetes(fix)
-    return replace(fix, command=of_podman(fix.command), title=of_podman(fix.title)) if engine == "podman" else fix
+def of(fixes: Iterable[Fix], engine: str | None) -> Iterator[Fix]:
+    """Those for an engine, in its words: in Docker's where none is known. nerdctl has no daemon either, as Podman."""
+    name = engine if engine in (*WORDS, *POD) else "docker"
+    suited = "podman" if name == "nerdctl" else name
+    for fix in fixes:
+        if not fix.engines or suited in fix.engines:
+            yield replace(fix.filled(WORDS.get(name, WORDS["docker"])), engines=())
 
 
-def for_kubernetes(fix: Fix) -> Fix:
-    """Nothing inside a pod can start it again, and its options are lines of its spec."""
-    if fix.command.startswith("docker restart"):
-        return replace(fix, title=POD, command="kubectl delete pod POD --namespace NAMESPACE", risk="disruptive", needs=())
-    if changed := _change(fix.command):
-        return replace(fix, command=f"kubectl {changed}", risk="disruptive", needs=())
-    told = BY_CDI if "nvidia.com/gpu" in fix.command else IN_SPEC.format(" ".join(_options(fix.command)))
-    return replace(fix, title=told, command="", risk="safe", needs=(), undo="")
+def again(
+    title: str, run: str, spec: str = "", kubectl: str = "", risk: str = "safe", verify: str = "", on: tuple[str, ...] = ()
+) -> tuple[Fix, Fix]:
+    """A container started again with other options.
+
+    run: the arguments of the engine's command. spec: the options of them that are lines of a pod's spec. kubectl: the arguments
+    that change a workload likewise, where it has words for it.
+    """
+    if kubectl:
+        pod = Fix(title, f"kubectl {kubectl}", "disruptive", verify=verify, on=on, engines=POD)
+    else:
+        pod = Fix(IN_SPEC.format(spec), verify=verify, on=on, engines=POD)
+    return Fix(title, f"<docker> {run}", risk, verify=verify, on=on, engines=BY_COMMAND), pod
 
 
-def _change(command: str) -> str:
-    """Of a workload, for the options that kubectl has words for."""
-    settings = " ".join(re.findall(r"-e (\S+=\S+)", command))
-    limits = [f"memory={size}Mi" for size in re.findall(r"--memory=(\d+)m\b", command)]
-    limits += [f"cpu={count}" for count in re.findall(r"--cpus=(\d+)", command)]
-    if settings:
-        return f"set env deployment/NAME {settings}"
-    return f"set resources deployment/NAME --limits={','.join(limits)}" if limits else ""
+def by_cdi(title: str, verify: str = "", on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
+    """The GPUs of a container as CDI devices."""
+    run = "<docker> run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi"
+    return Fix(title, run, verify=verify, on=on, engines=BY_COMMAND), Fix(BY_CDI, verify=verify, on=on, engines=POD)
 
 
-def _options(command: str) -> list[str]:
-    usual = ("--rm", "--gpus", "-it")
-    return [option for option in re.findall(r"(?<=\s)-{1,2}[a-z][\w-]*(?:=\S+)?", command) if option not in usual] or ["--gpus"]
+def restarted(title: str, verify: str, on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
+    """The container as it is; nothing inside a pod can start it again."""
+    by_command = Fix(title, "<docker> restart CONTAINER", "disruptive", verify=verify, on=on, engines=BY_COMMAND)
+    pod = "kubectl delete pod POD --namespace NAMESPACE"
+    return by_command, Fix(DELETE, pod, "disruptive", verify=verify, on=on, engines=POD)
 
 
-def of_podman(text: str) -> str:
-    return re.sub(r"\bdocker\b", "podman", text).replace("--gpus all", "--device nvidia.com/gpu=all").replace("Docker", "Podman")
+def restarting_docker(*fixes: Fix, rootless: bool = False) -> Iterator[Fix]:
+    """What Docker knows after a restart only, and Podman at once."""
+    restart = "systemctl --user restart docker" if rootless else "sudo systemctl restart docker"
+    told = ", and restart Docker" + ("" if rootless else " (and with it its containers)")
+    for fix in fixes:
+        kind = "restart" if fix.kind == "set" else fix.kind
+        yield replace(fix, title=fix.title + told, command=f"{fix.command} && {restart}", kind=kind, engines=("docker",))
+        yield replace(fix, engines=("podman",))

@@ -20,20 +20,20 @@ def install(host: Distribution, branch: int) -> Lines:
     package = f"hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages.{name};"
     flavour = f"hardware.nvidia.open = lib.mkForce {'true' if host.wants_open(branch) else 'false'};"
     written = f"echo '{{ config, lib, ... }}: {{ {package} {flavour} }}' | sudo tee {FOLDER}/{FILE}"
-    return Lines(f"{written} && {IMPORTED} && sudo nix-channel --update && {REBUILD}", UNDO)
+    return Lines(f"{written} && {IMPORTED} && sudo nix-channel --update && {REBUILD}", UNDO, kind="set")
 
 
 def module(host: Distribution) -> Lines:
     """Kernel and module are built for each other; a system that was built and not started is what differs."""
-    return Lines(f"{REBUILD} && sudo reboot", "sudo nixos-rebuild boot --rollback")
+    return Lines(REBUILD, "sudo nixos-rebuild boot --rollback", kind="set", reboot=True)
 
 
 def reinstall(host: Distribution) -> Lines:
-    return Lines(f"sudo nix-store --verify --check-contents --repair && {REBUILD}")
+    return Lines(f"sudo nix-store --verify --check-contents --repair && {REBUILD}", kind="set")
 
 
 def libraries(host: Distribution) -> Lines:
-    return Lines(REBUILD + " && sudo reboot")
+    return Lines(REBUILD, kind="set", reboot=True)
 
 
 def fabric_manager(host: Distribution) -> Lines:
@@ -41,7 +41,7 @@ def fabric_manager(host: Distribution) -> Lines:
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
-    return Lines(f"nix-shell -p cudaPackages_{release.replace('.', '_')}.cudatoolkit")
+    return Lines(f"nix-shell -p cudaPackages_{release.replace('.', '_')}.cudatoolkit", kind="set", needs=("network",))
 
 
 def sign(host: Distribution) -> Lines:

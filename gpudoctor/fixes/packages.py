@@ -125,7 +125,8 @@ def in_new(fix: Fix, command: str, here: Environment) -> Fix:
     lines = [f"{IN_NEW} -m pip install {joined(call.packages, _index(call), call.extra)}" for call in calls]
     made = " && ".join([f"{joined(here.python)} -m venv {NEW}", *lines])
     verify = fix.verify.replace(joined(here.python), IN_NEW)
-    return replace(fix, title=f"{fix.title}, {OWN}", command=made, verify=verify, undo=f"rm -r {NEW}")
+    title, undo = f"{fix.title}, {OWN}", f"rm -r {NEW}"
+    return replace(fix, title=title, command=made, verify=verify, undo=undo, kind="install", where="here")
 
 
 def restored(calls: tuple[Call, ...], here: Environment) -> str:

@@ -77,8 +77,8 @@ def is_precompiled(host: Distribution) -> bool:
 
 def module(host: Distribution) -> Lines:
     if is_precompiled(host):
-        return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo modprobe nvidia", UNDO)
-    return Lines(f"sudo dnf install dkms {headers(host)} && sudo dkms autoinstall && sudo modprobe nvidia")
+        return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*'", UNDO, loads=True)
+    return Lines(f"sudo dnf install dkms {headers(host)} && sudo dkms autoinstall", loads=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -108,4 +108,4 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")

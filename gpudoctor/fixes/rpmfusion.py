@@ -36,7 +36,7 @@ def repositories(host: Distribution) -> str:
 
 
 def module(host: Distribution) -> Lines:
-    return Lines(f"sudo dnf install {DEVELOPMENT} && {BUILD} && sudo modprobe nvidia")
+    return Lines(f"sudo dnf install {DEVELOPMENT} && {BUILD}", loads=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -49,4 +49,4 @@ def libraries(host: Distribution) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der")
+    return Lines("sudo kmodgenca -a; sudo mokutil --import /etc/pki/akmods/certs/public_key.der", kind="set")

@@ -22,7 +22,7 @@ def file(host: Distribution, version: str) -> str:
 
 def install(host: Distribution, branch: int) -> Lines:
     """Which release of the branch is for the person who downloads it: https://www.nvidia.com/drivers."""
-    return Lines(f"sudo sh {file(host, f'{branch}.*')}{module_option(host, branch)}", UNDO)
+    return Lines(f"sudo sh {file(host, f'{branch}.*')}{module_option(host, branch)}", UNDO, kind="manual")
 
 
 def module_option(host: Distribution, branch: int) -> str:
@@ -41,9 +41,8 @@ def again(host: Distribution, options: str = "") -> Lines:
 
 def module(host: Distribution) -> Lines:
     if host.has("^dkms$"):
-        return Lines("sudo dkms autoinstall && sudo modprobe nvidia")
-    made = again(host, " -K")
-    return Lines(f"{made.command} && sudo modprobe nvidia", made.undo) if made.command else made
+        return Lines("sudo dkms autoinstall", loads=True)
+    return again(host, " -K")._replace(loads=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -62,17 +61,17 @@ def toolkit(host: Distribution, release: str) -> Lines:
     return Lines("")
 
 
-def with_own_key(host: Distribution) -> Iterator[tuple[str, str, str]]:
-    """Title, line and what comes after it: the installer signs with any key, and the firmware must know that one before."""
+def with_own_key(host: Distribution) -> Iterator[tuple[str, Lines]]:
+    """Titles and lines: the installer signs with any key, and the firmware must know that one before."""
     made = (
         "sudo openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj '/CN=NVIDIA module/' "
         f"-keyout {KEY}.key -outform DER -out {KEY}.der"
     )
-    yield MAKE_KEY, f"{made} && sudo mokutil --import {KEY}.der", " && sudo reboot"
+    yield MAKE_KEY, Lines(f"{made} && sudo mokutil --import {KEY}.der", kind="set", reboot=True)
     signing = f" --module-signing-secret-key={KEY}.key --module-signing-public-key={KEY}.der"
-    again_so = again(host, signing).command or f"sudo sh NVIDIA-Linux-{host.architecture}-*.run{signing}"
-    yield USE_KEY, again_so, " && sudo modprobe nvidia"
+    any_release = Lines(f"sudo sh {file(host, '*')}{signing}", kind="manual")
+    yield USE_KEY, (again(host, signing) if host.driver else any_release)._replace(undo="", loads=True)
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub" if host.has("^dkms$") else "")
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub" if host.has("^dkms$") else "", kind="set")

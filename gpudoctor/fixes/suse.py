@@ -47,9 +47,9 @@ def repository(host: Distribution) -> str:
 def module(host: Distribution) -> Lines:
     """A ready-made module that fits is a matter of updates; DKMS packages are compiled."""
     if host.has("dkms"):
-        return Lines(f"sudo zypper install kernel-{kernel_flavour(host)}-devel && sudo dkms autoinstall && sudo modprobe nvidia")
+        return Lines(f"sudo zypper install kernel-{kernel_flavour(host)}-devel && sudo dkms autoinstall", loads=True)
     name = next((name for name in host.packages if "kmp" in name), "nvidia-open-driver-G06-signed-kmp-default")
-    return Lines(f"sudo zypper refresh && sudo zypper install --force {name} && sudo modprobe nvidia")
+    return Lines(f"sudo zypper refresh && sudo zypper install --force {name}", loads=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -79,4 +79,4 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub")
+    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")

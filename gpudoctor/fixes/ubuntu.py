@@ -104,10 +104,10 @@ def repository(host: Distribution) -> str:
 def module(host: Distribution) -> Lines:
     """For the running kernel, of the driver that is installed; a replaced branch has none for newer kernels."""
     if not host.branch or host.source != "distribution" or uses_dkms(host):
-        return Lines(f"sudo apt install dkms {HEADERS} && sudo dkms autoinstall && sudo modprobe nvidia")
+        return Lines(f"sudo apt install dkms {HEADERS} && sudo dkms autoinstall", loads=True)
     compiled = f"sudo apt install {HEADERS} nvidia-dkms-{suffix(host, host.branch)} {driver(host, host.branch)}"
     back = "" if is_maintained(host) else undo(host, host.branch)
-    return Lines(f"{UPDATE}({for_this_kernel(host)} || {compiled}) && sudo modprobe nvidia", back)
+    return Lines(f"{UPDATE}({for_this_kernel(host)} || {compiled})", back, loads=True)
 
 
 def module_of_newest_kernel(host: Distribution) -> Lines:
@@ -177,7 +177,7 @@ def with_fabric_manager(host: Distribution) -> Lines:
     """Ubuntu's Fabric Manager only goes with its driver for servers, and of one release."""
     number = package_branch(host, host.branch or 0)
     command = together(replace(host, is_server=True), f" nvidia-fabricmanager-{number} libnvidia-nscq-{number}").command
-    return Lines(command, undo(host, host.branch or 0))
+    return Lines(command, undo(host, host.branch or 0), reboot=True)
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
@@ -190,4 +190,4 @@ def sign(host: Distribution) -> Lines:
     """For Secure Boot: the module that Canonical signed; one that DKMS builds hides it, and wants its own key enrolled."""
     if host.source == "distribution" and host.branch and not uses_dkms(host) and signed(host, host.branch):
         return Lines(UPDATE + signed(host, host.branch), undo(host, host.branch))
-    return Lines("(sudo update-secureboot-policy --enroll-key || sudo mokutil --import /var/lib/dkms/mok.pub)")
+    return Lines("(sudo update-secureboot-policy --enroll-key || sudo mokutil --import /var/lib/dkms/mok.pub)", kind="set")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from gpudoctor.model import Action, Fix, Problem, Status, fix_on
+from gpudoctor.model import Action, Fix, Kind, Place, Problem, Status, on_platforms
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -79,7 +79,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def means(self, problem: Problem) -> Problem:
         """The problem with the ways out that these words allow."""
-        return replace(problem, fixes=_ways(self.fixes)) if self.fixes else problem
+        return replace(problem, fixes=ways(self.fixes)) if self.fixes else problem
 
     def ended_well(self, groups: Mapping[str, str | None], after: str) -> bool:
         """Whether what the text tells after these words says so."""
@@ -116,11 +116,20 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     on: tuple[str, ...] = ()
     undo: str = ""
     recipe: str = ""
+    kind: Kind = ""
+    where: Place = "here"
+    reboot: bool = False
+    engines: tuple[str, ...] = ()
+    kinds: Mapping[str, Kind] = {}
 
     def fixes(self) -> tuple[Fix, ...]:
         if self.commands:
-            return fix_on(self.title, self.verify, self.risk, self.needs, self.undo, self.recipe, **self.commands)
-        return (Fix(self.title, self.command, self.risk, self.needs, self.verify, self.on, self.undo, self.recipe),)
+            made = Fix(
+                self.title, "", self.risk, self.needs, self.verify, (), self.undo, self.recipe, self.kind, reboot=self.reboot
+            )
+            return on_platforms(made, self.commands, self.kinds)
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("commands", "kinds")}
+        return (Fix(**fields),)
 
 
 class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,11 +228,11 @@ def with_words(text: str) -> list[tuple[str, str]]:
 
 
 def _problem(cause: _Cause) -> Problem:
-    return Problem(cause.id, cause.title, cause.why, cause.action, _ways(cause.fixes), cause.references, Status(cause.status))
+    return Problem(cause.id, cause.title, cause.why, cause.action, ways(cause.fixes), cause.references, Status(cause.status))
 
 
-def _ways(ways: tuple[_Way, ...]) -> tuple[Fix, ...]:
-    return tuple(fix for way in ways for fix in way.fixes())
+def ways(rows: tuple[_Way, ...]) -> tuple[Fix, ...]:
+    return tuple(fix for row in rows for fix in row.fixes())
 
 
 @cache

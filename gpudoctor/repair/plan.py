@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gpudoctor.model import Diagnosis, Fix, Problem
-from gpudoctor.repair.phases import Phase, phase
+from gpudoctor.fixes import unstated
+from gpudoctor.model import Diagnosis, Fix, Kind, Problem
 from gpudoctor.report import findings
 
-_REBOOT = re.compile(r"\s*(?:&&|;|\|\|)?\s*(?:sudo )?(?:systemctl )?reboot\s*$")
+ORDER: tuple[Kind, ...] = ("read", "set", "install", "restart", "manual", "reset")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One way out of a problem. command: without its reboot. reboots: it counts from the next boot on."""
+    """One way out of a problem. kind: that of the fix; "manual" for what only a person may do here. command: without its reboot.
+
+    reboots: it counts from the next boot on.
+    """
 
     problem: str
     title: str  # of the problem
     fix: Fix
-    phase: Phase
+    kind: Kind
     command: str
     reboots: bool = False
     alternatives: tuple[Step, ...] = ()
@@ -29,7 +31,7 @@ class Step:
     @property
     def risk(self) -> str:
         """Of the command alone: the reboot is a step of its own."""
-        interrupts = self.fix.risk == "destructive" or "drain" in self.fix.needs or self.phase is Phase.RESTART
+        interrupts = self.fix.risk == "destructive" or "drain" in self.fix.needs or self.kind == "restart"
         return self.fix.risk if not self.reboots or interrupts else "safe"
 
     @property
@@ -39,7 +41,7 @@ class Step:
     @property
     def may_run(self) -> bool:
         """Not what needs a decision, another place, this very shell, a reset or only a reboot."""
-        return bool(self.command) and self.phase < Phase.WORDS
+        return bool(self.command) and self.kind not in ("manual", "reset")
 
     @property
     def disturbs(self) -> bool:
@@ -49,7 +51,7 @@ class Step:
     @property
     def replaces_driver(self) -> bool:
         """From then on until the reboot, what starts on a GPU finds libraries that the loaded module does not fit."""
-        return self.reboots and self.phase is Phase.INSTALL
+        return self.reboots and self.kind == "install"
 
 
 def of_report(diagnosis: Iterable[Diagnosis]) -> list[Step]:
@@ -66,21 +68,26 @@ def of_problem(problem: Problem, fixes: Iterable[Fix]) -> list[Step]:
 def _steps(problem: str, title: str, fixes: list[Fix]) -> Iterator[Step]:
     """All that only reads, then the first that changes something, with the others as its alternatives."""
     steps = [_step(problem, title, fix) for fix in fixes]
-    yield from (step for step in steps if step.phase is Phase.READ)
-    changing = [step for step in steps if step.phase is not Phase.READ]
+    yield from (step for step in steps if step.kind == "read")
+    changing = [step for step in steps if step.kind != "read"]
     first = next((step for step in changing if step.may_run), changing[0] if changing else None)
     if first:
         yield replace(first, alternatives=tuple(step for step in changing if step is not first))
 
 
 def _step(problem: str, title: str, fix: Fix) -> Step:
-    command = _REBOOT.sub("", fix.command) if _REBOOT.search(fix.command) else fix.command
-    reboots = command != fix.command or "reboot" in fix.needs
-    return Step(problem, title, fix, phase(fix, command), command, reboots)
+    return Step(problem, title, fix, _kind(fix), fix.before_reboot, "reboot" in fix.needs)
+
+
+def _kind(fix: Fix) -> Kind:
+    kind = fix.kind or unstated.kind(fix)
+    is_lost = fix.risk == "destructive" and kind != "read"
+    is_for_a_person = not fix.before_reboot or fix.where != "here" or fix.names or is_lost
+    return "manual" if is_for_a_person and kind != "reset" else kind
 
 
 def ordered(steps: Iterable[Step]) -> list[Step]:
-    """By phase, else as the report has them: the most severe first. What another step does as well is no step of its own."""
+    """By kind, else as the report has them: the most severe first. What another step does as well is no step of its own."""
     once: list[Step] = []
     for step in _by_one_reboot(list(steps)):
         place = next((number for number, other in enumerate(once) if _does(other, step) or _does(step, other)), None)
@@ -88,7 +95,7 @@ def ordered(steps: Iterable[Step]) -> list[Step]:
             once.append(step)
         else:
             once[place] = _joined(once[place], step)
-    return sorted(once, key=lambda step: step.phase)
+    return sorted(once, key=lambda step: ORDER.index(step.kind))
 
 
 def _does(step: Step, other: Step) -> bool:
@@ -107,7 +114,7 @@ def _by_one_reboot(steps: list[Step]) -> list[Step]:
     """Where the machine boots anyway, what a reboot does is not done before by force."""
     if not any(step.reboots and step.command for step in steps):
         return steps
-    return [_booted(step) if step.phase is Phase.RESTART else step for step in steps]
+    return [_booted(step) if step.kind == "restart" else step for step in steps]
 
 
 def _booted(step: Step) -> Step:
@@ -118,5 +125,5 @@ def _booted(step: Step) -> Step:
 def is_checked_later(step: Step, steps: Iterable[Step]) -> bool:
     """Whether its check can only succeed once another step counts: one that boots, restarts or is left to a person."""
     return step.reboots or any(
-        other.reboots or (other.command and other.phase >= Phase.RESTART) for other in steps if other != step
+        other.reboots or (other.command and other.kind in ("restart", "manual", "reset")) for other in steps if other != step
     )

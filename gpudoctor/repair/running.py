@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 from gpudoctor.plain import plain
 from gpudoctor.repair import script
-from gpudoctor.repair.phases import Phase
 from gpudoctor.repair.plan import Step, is_checked_later
 
 _GRACE_SECONDS = 5.0
@@ -102,11 +101,11 @@ class Runner:
         self.has_run = True
         self.done.append(f"step {number} was under way when it ended: {step.command}")
         code = self._execute(step.command)
-        if code and step.phase is not Phase.READ:
+        if code and step.kind != "read":
             self._fail(number, f"exit code {code}", step)
         self.done[-1] = f"step {number} was done: {step.fix.title}"
         self.reboots = self.reboots or step.reboots
-        if step.fix.verify and step.phase is not Phase.READ:
+        if step.fix.verify and step.kind != "read":
             self._verify(number, step, later)
 
     def _verify(self, number: int, step: Step, later: bool) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model import Fix
 from gpudoctor.plain import plain
-from gpudoctor.repair.phases import Phase
 from gpudoctor.repair.plan import Step, is_checked_later
 from gpudoctor.report import words
 from gpudoctor.version import __version__
@@ -91,7 +90,7 @@ def _run(number: int, step: Step, later: bool) -> Iterator[str]:
     yield f"printf '\\n== Step {number}: %s\\n' {shlex.quote(plain(step.fix.title))}"
     # A list of && does not end a script that has `set -e`; a subshell that fails does.
     for line in _commands(step.command):
-        yield from ("(", f"    {line}", ") || :" if step.phase is Phase.READ else ")")
+        yield from ("(", f"    {line}", ") || :" if step.kind == "read" else ")")
     if step.fix.verify and later:
         when = "After the reboot" if step.reboots else "When all steps are done"
         yield from _comment(f"{when}, check that it worked: {step.fix.verify}")
@@ -112,7 +111,7 @@ def _for_a_person(step: Step) -> Iterator[str]:
 
 def reason(step: Step) -> str:
     """Why gpudoctor leaves a step to a person."""
-    if step.phase is Phase.RESET:
+    if step.kind == "reset":
         return "Left to you, when nothing works on the GPU any more:"
     if not step.command:
         return "This takes a reboot: see the end." if step.fix.command else "This is for you to do: no command does it."
@@ -120,7 +119,7 @@ def reason(step: Step) -> str:
         return "Left to you, when nothing works on the GPU, or needs the service, any more:"
     if step.fix.risk == "destructive":
         return "Left to you, because something is lost by it:"
-    if step.command.startswith(("export ", "unset ", "ulimit ", "taskset ")):
+    if step.fix.where == "shell":
         return "In the shell in which your program starts, since no script can change that:"
     return "Left to you: there is something to fill in or to decide, or it is to be done elsewhere."
 

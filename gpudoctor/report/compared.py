@@ -17,6 +17,7 @@ from gpudoctor.comparing.parts import STATUS, WHOLE
 from gpudoctor.model import Diagnosis, Opened, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
+from gpudoctor.report.json import INTERNAL, hide
 from gpudoctor.report.layout import Lines, Page, cut, signed
 
 SCHEMA = "gpudoctor.diff/1"
@@ -45,6 +46,7 @@ def render(
 
 def as_json(one: Opened, other: Opened, comparison: Comparison) -> str:
     plain = msgspec.to_builtins(comparison, enc_hook=str, str_keys=True)
+    hide([*plain["only"][0], *plain["only"][1], *plain["both"]], INTERNAL)
     names = {"schema": SCHEMA, "a": one.name, "b": other.name}
     return msgspec.json.format(msgspec.json.encode({**names, **plain}), indent=2).decode() + "\n"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gpudoctor import catalog
-from gpudoctor.fixes import undoing
+from gpudoctor.fixes import engines, undoing
 from gpudoctor.model import Check, Problem
 from gpudoctor.report import words
 
@@ -53,7 +53,8 @@ def _problem(problem: Problem) -> Iterator[str]:
     yield from _wrapped(problem.title)
     yield f"  {words.to_do(problem)}"
     yield from _wrapped(problem.why, "  ")
-    for (title, terms, verify), fixes in groupby(problem.fixes, lambda fix: (fix.title, words.terms(fix), fix.verify)):
+    ways = engines.of(problem.fixes, "docker")
+    for (title, terms, verify), fixes in groupby(ways, lambda fix: (fix.title, words.terms(fix), fix.verify)):
         yield ""
         yield from _wrapped(f"Fix: {title}" + (f" ({terms})" if terms else ""), "  ")
         for fix in fixes:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
 
 from gpudoctor.model import Report
 
+INTERNAL = ("kind", "where", "reboot", "engines")  # fields of a fix that are not published
+CHOICE = ("on", "recipe")  # a fix in a report is for this machine: what it was chosen and made by says nothing more
+
 
 def render(report: Report) -> str:
     plain = msgspec.to_builtins(report, enc_hook=str, str_keys=True)
-    for entry in plain["diagnosis"]:
-        entry["fixes"] = [_chosen(fix) for fix in entry["fixes"]]
+    hide(plain["diagnosis"], (*CHOICE, *INTERNAL))
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
 
-def _chosen(fix: dict[str, Any]) -> dict[str, Any]:
-    """A fix in a report is for this machine: what it was chosen and made by says nothing more."""
-    return {name: value for name, value in fix.items() if name not in ("on", "recipe")}
+def hide(diagnosis: Iterable[dict[str, Any]], names: Collection[str]) -> None:
+    """Takes fields out of the fixes of a diagnosis."""
+    for entry in diagnosis:
+        entry["fixes"] = [{name: value for name, value in fix.items() if name not in names} for fix in entry["fixes"]]

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from gpudoctor.model import REPORT_SCHEMA, Report
+from gpudoctor.report.json import CHOICE, INTERNAL
 
+_FIX = "One way out: a line to paste, the command that shows it worked, and what takes it back."
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -15,9 +17,9 @@ def schema() -> dict[str, Any]:
     """Of the JSON report, draft 2020-12. A report always has every field, so every field is required."""
     made = msgspec.json.schema(Report)
     kinds = made["$defs"]
-    for name in ("on", "recipe"):
+    for name in (*CHOICE, *INTERNAL):
         del kinds["Fix"]["properties"][name]
-    kinds["Fix"]["description"] = "One way out: a line to paste, the command that shows it worked, and what takes it back."
+    kinds["Fix"]["description"] = _FIX
     verdict = kinds["Report"]["properties"]
     verdict["schema"] = {"const": REPORT_SCHEMA}
     verdict["status"] = {"enum": ["pass", "warn", "fail"]}
@@ -30,6 +32,10 @@ def of_difference() -> dict[str, Any]:
     from gpudoctor.report.compared import SCHEMA
 
     made = msgspec.json.schema(Comparison)
+    fix = made["$defs"]["Fix"]
+    fix["description"] = _FIX
+    for internal in INTERNAL:
+        del fix["properties"][internal]
     compared = made["$defs"]["Comparison"]
     name = {"type": "string", "description": "What the file is called."}
     compared["properties"] = {"schema": {"const": SCHEMA}, "a": name, "b": name, **compared["properties"]}

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
+from gpudoctor.fixes import engines
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.containers import pod_runtime
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip
 
 SMI = "nvidia-smi -L"
 # IMAGE, CONTAINER and CTID are what a person puts there: from in here their names are not visible.
-DOCKER = Fix("Start it again with its GPUs, on the host", "docker run --rm --gpus all IMAGE nvidia-smi", verify=SMI)
-DOCKER_CDI = Fix(
-    "Ask for it as a CDI device (Docker 28.2 or later)",
-    "docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+DOCKER = Fix(
+    "Start it again with its GPUs, on the host",
+    "<docker> run --rm <all_gpus> IMAGE nvidia-smi",
     verify=SMI,
+    engines=engines.BY_COMMAND,
 )
 BY_VARIABLE = Fix(
     "Name the GPUs, which the runtime reads from a variable",
@@ -23,14 +25,19 @@ BY_VARIABLE = Fix(
     verify=SMI,
 )
 COMPOSE = Fix(
-    "In a compose file: 'gpus: all' under the service, then", "docker compose up -d --force-recreate", "disruptive", verify=SMI
+    "In a compose file: 'gpus: all' under the service, then",
+    "<docker> compose up -d --force-recreate",
+    "disruptive",
+    verify=SMI,
+    kind="restart",
+    engines=engines.BY_COMMAND,
 )
 PODMAN = Fix(
     "Start it again with its GPUs, on the host (older versions of Podman ignore --gpus)",
     "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable IMAGE nvidia-smi",
     verify=SMI,
 )
-KUBERNETES = Fix(
+KUBERNETES = look(
     "Ask for a GPU in the container's spec (resources: {limits: {nvidia.com/gpu: 1}}); does a node have one?",
     "kubectl describe nodes | grep -E '^Name:|nvidia.com/gpu'",
     verify=SMI,
@@ -45,6 +52,8 @@ LXC = Fix(
     "On the host: allow and mount the devices in the container's configuration, then restart it (CTID: its number)",
     f"printf '%s\\n' \"{RULES}\" {ENTRIES} | sudo tee -a /etc/pve/lxc/CTID.conf",
     verify=SMI,
+    where="host",
+    needs=("root",),
 )
 ENGINES = {"docker": (DOCKER, COMPOSE), "podman": (PODMAN,), "kubernetes": (KUBERNETES,), "enroot": (ENROOT,), "lxc": (LXC,)}
 DOCUMENTATION = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/"
@@ -66,8 +75,8 @@ NOT_ARRIVED = Problem(
     "finds no GPU, or quietly computes on the processor.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Ask for it as a CDI device, which fails where it cannot be given", DOCKER_CDI.command, verify=SMI),
-        Fix("See what the host itself has to say", "gpudoctor check"),
+        *engines.by_cdi("Ask for it as a CDI device, which fails where it cannot be given", verify=SMI),
+        look("See what the host itself has to say", "gpudoctor check"),
     ),
     references=("https://github.com/containers/podman/issues/19338",),
 )
@@ -78,8 +87,12 @@ VISIBLE_DEVICES = Problem(
     why="The container toolkit gives a container the GPUs that this variable names; none, void and an empty value name no GPU.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Start it again with the variable set", "docker run --rm --gpus all -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi"),
-        Fix("Find who sets it: the image, or the compose or pod file", "docker image inspect -f '{{.Config.Env}}' IMAGE"),
+        *engines.again(
+            "Start it again with the variable set",
+            "run --rm <all_gpus> -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi",
+            kubectl="set env deployment/NAME NVIDIA_VISIBLE_DEVICES=all",
+        ),
+        Fix("Find who sets it: the image, or the compose or pod file", "<docker> image inspect -f '{{.Config.Env}}' IMAGE"),
     ),
 )
 
@@ -112,10 +125,8 @@ LOST = Problem(
     "upgrade does), and systemd wrote the container's device rules anew without the GPU; or no-cgroups is true on the host.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("On the host: start the container again", "docker restart CONTAINER", risk="disruptive", verify=SMI),
-        Fix(
-            "For good: by CDI, so that a reload keeps the devices", "docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi"
-        ),
+        *engines.restarted("On the host: start the container again", SMI),
+        *engines.by_cdi("For good: by CDI, so that a reload keeps the devices"),
         Fix("On the host: must not say true for a root daemon", "grep no-cgroups /etc/nvidia-container-runtime/config.toml"),
     ),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
@@ -129,7 +140,13 @@ SELINUX = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Start it again without SELinux's separation, for this container only", PODMAN.command, verify=SMI),
-        Fix("On the host: allow devices to all containers", "sudo setsebool -P container_use_devices 1", verify=SMI),
+        Fix(
+            "On the host: allow devices to all containers",
+            "sudo setsebool -P container_use_devices 1",
+            verify=SMI,
+            where="host",
+            needs=("root",),
+        ),
     ),
     references=(DOCUMENTATION + "troubleshooting.html",),
 )
@@ -141,12 +158,17 @@ USERNS = Problem(
     why="Users in here are others on the host (userns-remap, rootless), and the nodes are open to root and its group only.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "Start it again in the host's user namespace", "docker run --rm --userns=host --gpus all IMAGE nvidia-smi", verify=SMI
+        *engines.again(
+            "Start it again in the host's user namespace",
+            "run --rm --userns=host <all_gpus> IMAGE nvidia-smi",
+            spec="--userns=host",
+            verify=SMI,
         ),
         Fix(
             "On the host: open the nodes to everybody, as the driver does by itself",
             "sudo chmod 0666 /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",
+            where="host",
+            needs=("root",),
         ),
     ),
 )

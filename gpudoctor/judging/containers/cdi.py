@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
 from gpudoctor.facts.versions import dotted
-from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.fixes.engines import START
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 RELEASES = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/release-notes.html"
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
@@ -32,6 +34,8 @@ STALE = Problem(
             "Write it again, where it lies",
             "sudo nvidia-ctk cdi generate --output=<file>",
             verify="nvidia-ctk cdi list",
+            kind="set",
+            needs=("root",),
         ),
     ),
     references=(GUIDE,),
@@ -55,6 +59,8 @@ NONE = Problem(
             "Write it",
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             verify="nvidia-ctk cdi list",
+            kind="set",
+            needs=("root",),
         ),
     ),
     references=(GUIDE,),
@@ -69,7 +75,7 @@ TOO_NEW = Problem(
     status=Status.WARN,
     fixes=(
         Fix("Upgrade the engine", verify="nvidia-ctk cdi list"),
-        *fix_on(
+        *install_on(
             "Go back to a toolkit that writes an older version, and write it again",
             needs=("network",),
             debian="sudo apt install --allow-downgrades nvidia-container-toolkit=1.18.2-1 nvidia-container-toolkit-base=1.18.2-1 "
@@ -87,7 +93,15 @@ CONFLICT = Problem(
     why="An engine cannot know which of the two is right, and uses neither: it knows no such device, although both list it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(Fix("Move the one aside that is not kept up to date", "sudo mv <file> /root/", verify="nvidia-ctk cdi list"),),
+    fixes=(
+        Fix(
+            "Move the one aside that is not kept up to date",
+            "sudo mv <file> /root/",
+            verify="nvidia-ctk cdi list",
+            kind="set",
+            needs=("root",),
+        ),
+    ),
     references=("https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md",),
 )
 
@@ -103,8 +117,11 @@ OFF = Problem(
             "sudo nvidia-ctk runtime configure --runtime=docker --cdi.enabled && sudo systemctl restart docker",
             risk="disruptive",
             verify="docker info | grep -A 3 'CDI spec'",
+            kind="restart",
+            needs=("root",),
+            engines=("docker",),
         ),
-        Fix("Ask for the GPU in another way", "docker run --rm --gpus all ubuntu nvidia-smi"),
+        Fix("Ask for the GPU in another way", START),
     ),
     references=("https://docs.docker.com/build/building/cdi/",),
 )
@@ -116,8 +133,8 @@ OLD_ENGINE = Problem(
     "for a file, or for a driver that they do not have.",
     action=Action.INSTALL,
     fixes=(
-        Fix("With Docker: ask for the GPU in another way", "docker run --rm --gpus all ubuntu nvidia-smi"),
-        *fix_on(
+        Fix("With Docker: ask for the GPU in another way", START, engines=("docker",)),
+        *install_on(
             "Upgrade the engine (Docker restarts, and with it its containers)",
             risk="disruptive",
             needs=("network",),
@@ -135,7 +152,7 @@ UNKNOWN_DEVICE = Problem(
     title="The CDI specification has no GPU of the name that was asked for",
     why="Its names are all, the numbers of nvidia-smi (0, 1), MIG instances (0:0), and where the toolkit was told so UUIDs.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("See which names there are, and ask for one of them", "nvidia-ctk cdi list"),),
+    fixes=(look("See which names there are, and ask for one of them", "nvidia-ctk cdi list"),),
     references=(GUIDE,),
 )
 

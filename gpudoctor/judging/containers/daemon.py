@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
-from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable
 
 RUN = "docker run --rm --gpus all ubuntu nvidia-smi"
 ENGINE = "curl -fsSL https://get.docker.com | sudo sh"
@@ -23,8 +24,9 @@ DESKTOP_LINUX = Problem(
             "Let the docker command use the engine of the host (if that is installed)",
             "unset DOCKER_HOST; docker context use default",
             verify=RUN,
+            where="shell",
         ),
-        *fix_on(
+        *install_on(
             "Install the engine first",
             verify=RUN,
             risk="disruptive",
@@ -61,8 +63,9 @@ SNAP = Problem(
             "Replace it with Docker's own packages (images and volumes of the snap are deleted)",
             f"sudo snap remove --purge docker && {ENGINE} && {TOOLKIT}",
             risk="destructive",
-            needs=("network",),
+            needs=("root", "network"),
             verify=RUN,
+            kind="install",
         ),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1642",),
@@ -74,8 +77,15 @@ INVALID = Problem(
     why="The daemon does not start with such a file; one that runs has read it before. A comma or a quote is wrong.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See where it breaks", "cd && python3 -m json.tool <file>"),
-        Fix("Once corrected", "sudo systemctl restart docker", risk="disruptive", verify="docker info"),
+        look("See where it breaks", "cd && python3 -m json.tool <file>"),
+        Fix(
+            "Once corrected",
+            "sudo systemctl restart docker",
+            risk="disruptive",
+            verify="docker info",
+            kind="restart",
+            needs=("root",),
+        ),
     ),
 )
 
@@ -85,8 +95,15 @@ FAILED = Problem(
     why="Its service has failed, so that no container can be started. Its log says why.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Read why", "sudo journalctl -u docker -b --no-pager | grep -iE 'error|fail|unable' | tail -n 20"),
-        Fix("Once that is solved", "sudo systemctl restart docker", risk="disruptive", verify="docker info"),
+        look("Read why", "sudo journalctl -u docker -b --no-pager | grep -iE 'error|fail|unable' | tail -n 20", root=True),
+        Fix(
+            "Once that is solved",
+            "sudo systemctl restart docker",
+            risk="disruptive",
+            verify="docker info",
+            kind="restart",
+            needs=("root",),
+        ),
     ),
 )
 
@@ -97,8 +114,13 @@ CONTEXT_MISSING = Problem(
     "works until another one is chosen.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Use the daemon of this machine", "unset DOCKER_CONTEXT; docker context use default", verify="docker info"),
-        Fix("See which contexts there are", "DOCKER_CONTEXT=default docker context ls"),
+        Fix(
+            "Use the daemon of this machine",
+            "unset DOCKER_CONTEXT; docker context use default",
+            verify="docker info",
+            where="shell",
+        ),
+        look("See which contexts there are", "DOCKER_CONTEXT=default docker context ls"),
     ),
     references=(CONTEXTS,),
 )
@@ -111,7 +133,11 @@ ELSEWHERE = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("If this machine is meant: use its own daemon", "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default"),
+        Fix(
+            "If this machine is meant: use its own daemon",
+            "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
+            where="shell",
+        ),
         Fix("If the other one is meant: look there", "ssh MACHINE gpudoctor check"),
     ),
     references=(CONTEXTS,),
@@ -123,8 +149,14 @@ NOT_PERMITTED = Problem(
     why="Its socket belongs to root and the group docker. Whoever is in that group can become root on this machine.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Join the group, then log in again", "sudo usermod -aG docker $USER", verify="docker info"),
-        Fix("Run it as root, this time only", "sudo docker info"),
+        Fix(
+            "Join the group, then log in again",
+            "sudo usermod -aG docker $USER",
+            verify="docker info",
+            kind="set",
+            needs=("root",),
+        ),
+        look("Run it as root, this time only", "sudo docker info", root=True),
     ),
     references=("https://docs.docker.com/engine/install/linux-postinstall/",),
 )

@@ -6,7 +6,6 @@ in the order of the chain, the first link that is broken.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -14,6 +13,8 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
+from gpudoctor.fixes import engines, unstated
+from gpudoctor.fixes.common import look
 from gpudoctor.judging.containers import causes
 from gpudoctor.judging.containers.access import HOST_DRIVER, LOST, NO_GPUS_FLAG, NOT_ARRIVED, PODMAN, SELINUX
 from gpudoctor.judging.containers.causes import CAUSES, Case
@@ -36,24 +37,25 @@ UNEXPLAINED = Problem(
     why="The engine's words are all there is. What gpudoctor could look at on this host is fine, or has nothing to do with it.",
     action=Action.WATCH,
     fixes=(
-        Fix(
+        look(
             "Read what the daemon wrote meanwhile",
             "sudo journalctl -u docker -u containerd --since -5min --no-pager | tail -n 40",
+            root=True,
         ),
-        Fix("See whether anything starts: the same image without a GPU", "docker run --rm --entrypoint true <image>"),
+        Fix("See whether anything starts: the same image without a GPU", "<docker> run --rm --entrypoint true <image>"),
     ),
 )
 
 PODMAN_SAYS = (
-    Fix("See what Podman does, step by step", "podman --log-level=debug run --rm <image> true"),
-    Fix("Read what its helper wrote meanwhile", "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40"),
+    Fix("See what Podman does, step by step", "podman --log-level=debug run --rm <image> true", kind="set"),
+    look("Read what its helper wrote meanwhile", "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40"),
 )
 ENOUGH = (
-    Fix(
+    look(
         "See which driver the toolkit sees: not the one that nvidia-smi shows",
         "nvidia-container-cli info | head -n 2; nvidia-smi",
     ),
-    Fix("Where the driver was upgraded since: reboot, then start it again", "sudo reboot", verify="nvidia-smi"),
+    Fix("Where the driver was upgraded since: reboot, then start it again", verify="nvidia-smi", reboot=True),
 )
 """Where the driver of this machine has the CUDA that the image wants."""
 LIKELY = Confidence.LIKELY
@@ -183,15 +185,24 @@ def failed(start: Start, finding: Finding) -> Finding:
     words = said(start)
     message = finding.message if words in finding.message else f"{words}: {finding.message}"
     problem = replace(finding.problem, status=Status.FAIL)
-    if command := "podman" if start.is_podman else "nerdctl" if start.is_nerdctl else "":
-        problem = replace(
-            problem, fixes=tuple(_by(command, fix) for fix in problem.fixes if not fix.title.startswith("With Docker:"))
-        )
-    return replace(finding, problem=problem, message=message, evidence=_told(finding.evidence, problem))
+    engine = "podman" if start.is_podman else "nerdctl" if start.is_nerdctl else "docker"
+    ways = engines.of(problem.fixes, engine)
+    if engine != "docker":
+        ways = (unstated.of_failed_start(engine, fix) for fix in ways)
+    problem = replace(problem, fixes=tuple(ways))
+    evidence = _told(finding.evidence, problem)
+    problem = replace(problem, fixes=tuple(_for_a_person(fix, evidence) for fix in problem.fixes))
+    return replace(finding, problem=problem, message=message, evidence=evidence)
 
 
-UNTOLD = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME", "wanted": str(LEAST_BRANCH)}
+TO_FILL_IN = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME"}
+UNTOLD = {**TO_FILL_IN, "wanted": str(LEAST_BRANCH)}
 """What stands for a word that the engine did not say, where a fix needs one."""
+
+
+def _for_a_person(fix: Fix, evidence: dict[str, Any]) -> Fix:
+    """The fix, left to a person where there is a word to fill in."""
+    return replace(fix, kind="manual") if any(evidence.get(name) == TO_FILL_IN.get(name, "") for name in fix.names) else fix
 
 
 def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
@@ -202,24 +213,6 @@ def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
         for key, value in evidence.items()
         if f"<{key}>" in fixes or value not in ("", UNTOLD.get(key), untold.get(key))
     }
-
-
-_GPU_OF_DOCKER = re.compile(r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all")
-_COMMANDS = r"(?:compose|container|image|info|inspect|login|network|ps|pull|rm|run|save|system|version)\b"
-_OF_DOCKER = re.compile(rf"\bdocker (?={_COMMANDS})")
-
-
-def _by(command: str, fix: Fix) -> Fix:
-    """The fix for an engine that has no daemon to restart, and (Podman) takes GPUs by CDI only."""
-
-    def spoken(text: str) -> str:
-        text = re.sub(r"(?:;| &&) (?:sudo )?systemctl (?:--user )?restart docker\b", "", text)
-        if command == "podman":
-            text = _GPU_OF_DOCKER.sub("--device nvidia.com/gpu=all", text)
-        return _OF_DOCKER.sub(f"{command} ", text)
-
-    title = re.sub(r",? and restart Docker(?: \([^)]*\))?| \(Docker [\d.]+ or later\)", "", fix.title)
-    return replace(fix, title=title, command=spoken(fix.command), verify=spoken(fix.verify))
 
 
 def unexplained(case: Case) -> Finding:

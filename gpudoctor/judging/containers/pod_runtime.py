@@ -32,12 +32,16 @@ OF_K3S = Fix(
     "sudo systemctl restart k3s",
     risk="disruptive",
     verify="sudo grep default_runtime_name /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    where="host",
+    needs=("root",),
 )
 OF_CONTAINERD = Fix(
     "On the host instead, for all its pods: make NVIDIA's runtime the default one",
     "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
     risk="disruptive",
     verify="containerd config dump | grep default_runtime_name",
+    where="host",
+    needs=("root",),
 )
 
 

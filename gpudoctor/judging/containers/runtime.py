@@ -6,21 +6,24 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
+from gpudoctor.fixes.common import install_on
+from gpudoctor.fixes.engines import START, restarting_docker
 from gpudoctor.judging.containers.cdi import switched_off
-from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, Unavailable, fix_on
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, Unavailable
 
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-RUN = "docker run --rm --gpus all ubuntu nvidia-smi"
 REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 STANDARD_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/sbin")
 GPUS_BY_CDI = (29, 2)  # from where --gpus tries CDI first
+CDI_DEVICES = "<docker> run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
 ROOTLESS = Fix(
     "Register the runtime with the rootless daemon, which reads another file, and restart it",
     "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json && systemctl --user restart docker",
     risk="disruptive",
-    verify=RUN,
+    verify=START,
+    kind="restart",
 )
 
 MISSING = Problem(
@@ -31,9 +34,9 @@ MISSING = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install the toolkit from NVIDIA's repository and register it (Docker restarts, and with it its containers)",
-            verify=RUN,
+            verify=START,
             risk="disruptive",
             needs=("network",),
             debian=f"curl -fsSL {REPOSITORY}/gpgkey | sudo gpg --dearmor -o {KEYRING} && "
@@ -48,7 +51,7 @@ MISSING = Problem(
             f"sudo zypper --gpg-auto-import-keys install -y nvidia-container-toolkit && {CONFIGURE}",
             arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
         ),
-        Fix("Install nvidia-container-toolkit as NVIDIA's guide describes", verify=RUN, on=("other",)),
+        Fix("Install nvidia-container-toolkit as NVIDIA's guide describes", verify=START, on=("other",)),
     ),
     references=(GUIDE,),
 )
@@ -59,7 +62,14 @@ NOT_CONFIGURED = Problem(
     why="The toolkit is installed, but the daemon was not told of it, was not restarted since, or reads another daemon.json.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Register the runtime and restart the daemon (and with it its containers)", CONFIGURE, risk="disruptive", verify=RUN),
+        Fix(
+            "Register the runtime and restart the daemon (and with it its containers)",
+            CONFIGURE,
+            risk="disruptive",
+            verify=START,
+            kind="restart",
+            needs=("root",),
+        ),
     ),
     references=(GUIDE, "https://github.com/NVIDIA/nvidia-container-toolkit/issues/150"),
 )
@@ -70,7 +80,16 @@ NEWER = Problem(
     why="The daemon looks for the toolkit's hook only when it starts; until then --gpus finds nothing that gives a GPU.",
     action=Action.RESTART_APP,
     status=Status.WARN,
-    fixes=(Fix("Restart it (and with it its containers)", "sudo systemctl restart docker", risk="disruptive", verify=RUN),),
+    fixes=(
+        Fix(
+            "Restart it (and with it its containers)",
+            "sudo systemctl restart docker",
+            risk="disruptive",
+            verify=START,
+            kind="restart",
+            needs=("root",),
+        ),
+    ),
 )
 
 PROGRAM_MISSING = Problem(
@@ -80,9 +99,9 @@ PROGRAM_MISSING = Problem(
     "this runtime starts. What is not found is the runtime, not the image's command.",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install the toolkit anew, whole",
-            verify=RUN,
+            verify=START,
             risk="disruptive",
             needs=("network",),
             debian=f"sudo apt install --reinstall nvidia-container-toolkit nvidia-container-toolkit-base && {CONFIGURE}",
@@ -108,17 +127,20 @@ NO_HOOK = Problem(
     "the runtime in its older mode, need nvidia-container-runtime-hook as well.",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
-            "Install the whole toolkit, and restart Docker (and with it its containers)",
-            verify=RUN,
-            risk="disruptive",
-            needs=("network",),
-            debian="sudo apt install nvidia-container-toolkit && sudo systemctl restart docker",
-            rhel="sudo dnf install nvidia-container-toolkit && sudo systemctl restart docker",
-            suse="sudo zypper install nvidia-container-toolkit && sudo systemctl restart docker",
-            arch="sudo pacman -S nvidia-container-toolkit && sudo systemctl restart docker",
+        *restarting_docker(
+            *install_on(
+                "Install the whole toolkit",
+                verify=START,
+                risk="disruptive",
+                needs=("network",),
+                debian="sudo apt install nvidia-container-toolkit",
+                rhel="sudo dnf install nvidia-container-toolkit",
+                suse="sudo zypper install nvidia-container-toolkit",
+                arch="sudo pacman -S nvidia-container-toolkit",
+            )
         ),
-        Fix("Ask for the GPU by CDI (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"),
+        Fix("Ask for the GPU by CDI (Docker 28.2 or later)", CDI_DEVICES, engines=("docker",)),
+        Fix("Ask for the GPU by CDI", CDI_DEVICES, engines=("podman",)),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",),
 )

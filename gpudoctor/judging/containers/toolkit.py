@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import Docker
 from gpudoctor.facts.versions import dotted
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.fixes.engines import START, restarting_docker
 from gpudoctor.judging.containers.cdi import effective
 from gpudoctor.judging.containers.runtime import GPUS_BY_CDI, has_cdi_devices
-from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status, fix_on
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status
 
-RUN = "docker run --rm --gpus all ubuntu nvidia-smi"
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
 KNOWS_CGROUP_2 = (1, 8)
 JUST_IN_TIME_CDI = (1, 18)
@@ -28,7 +29,9 @@ WRONG_ROOT = Problem(
             "Look for the driver where the host has it",
             "sudo nvidia-ctk config --in-place --set nvidia-container-cli.root=/ --set "
             "nvidia-container-cli.ldconfig=@$(ls /sbin/ldconfig.real 2>/dev/null || echo /sbin/ldconfig)",
-            verify=RUN,
+            verify=START,
+            kind="set",
+            needs=("root",),
         ),
     ),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/154",),
@@ -41,21 +44,28 @@ OLD_LIBRARY = Problem(
     "containers with a GPU do not start.",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Upgrade the toolkit",
-            verify=RUN,
+            verify=START,
             debian="sudo apt update && sudo apt install nvidia-container-toolkit",
             rhel="sudo dnf upgrade nvidia-container-toolkit",
             suse="sudo zypper update nvidia-container-toolkit",
             arch="sudo pacman -Syu nvidia-container-toolkit",
         ),
-        Fix("Upgrade nvidia-container-toolkit as NVIDIA's guide describes", verify=RUN, on=("other",)),
+        Fix("Upgrade nvidia-container-toolkit as NVIDIA's guide describes", verify=START, on=("other",)),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1618",),
 )
 
-CDI = (
-    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
+CDI_DEVICES = "<docker> run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
+CDI = f"sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && {CDI_DEVICES}"
+NO_RULES = Fix(
+    "Tell the toolkit not to write device rules (a Docker that runs as root then loses its GPUs)",
+    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
+    risk="disruptive",
+    verify=START,
+    kind="set",
+    needs=("root",),
 )
 ROOTLESS = Problem(
     id="rootless-cgroup-permission",
@@ -64,13 +74,9 @@ ROOTLESS = Problem(
     "try.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "Tell the toolkit not to write device rules (a Docker that runs as root then loses its GPUs), and restart Docker",
-            "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place && systemctl --user restart docker",
-            risk="disruptive",
-            verify=RUN,
-        ),
-        Fix("Use CDI (Docker 28.2 or later), which needs no such rules", CDI),
+        *restarting_docker(NO_RULES, rootless=True),
+        Fix("Use CDI (Docker 28.2 or later), which needs no such rules", CDI, needs=("root",), engines=("docker",)),
+        Fix("Use CDI, which needs no such rules", CDI, needs=("root",), engines=("podman",)),
     ),
     references=("https://github.com/NVIDIA-ISAAC-ROS/isaac_ros_visual_slam/issues/132",),
 )
@@ -82,13 +88,15 @@ RULES_REFUSED = Problem(
     "(LXC, Docker in Docker) whose rights are limited.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("See whether Docker runs in a container: anything but none", "systemd-detect-virt --container; cat /proc/1/cgroup"),
+        look("See whether Docker runs in a container: anything but none", "systemd-detect-virt --container; cat /proc/1/cgroup"),
         Fix(
             "Tell the toolkit not to write device rules: the outer container's rules count",
             "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
-            verify=RUN,
+            verify=START,
+            kind="set",
+            needs=("root",),
         ),
-        Fix("Upgrade nvidia-container-toolkit and libnvidia-container1 to the newest, as NVIDIA's guide describes", verify=RUN),
+        Fix("Upgrade nvidia-container-toolkit and libnvidia-container1 to the newest, as NVIDIA's guide describes", verify=START),
     ),
     references=("https://github.com/gpustack/gpustack/issues/391",),
 )
@@ -103,7 +111,9 @@ NO_CGROUPS = Problem(
         Fix(
             "Let the toolkit write device rules again; containers are to be created anew",
             "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place",
-            verify=RUN,
+            verify=START,
+            kind="set",
+            needs=("root",),
         ),
     ),
 )
@@ -116,12 +126,19 @@ HOOK_REFUSED = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Ask for the GPU by the runtime", "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ubuntu nvidia-smi"),
-        Fix("Ask for it as a CDI device (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"),
+        Fix(
+            "Ask for the GPU by the runtime",
+            "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ubuntu nvidia-smi",
+            engines=("docker",),
+        ),
+        Fix("Ask for it as a CDI device (Docker 28.2 or later)", CDI_DEVICES, engines=("docker",)),
+        Fix("Ask for it as a CDI device", CDI_DEVICES, engines=("podman",)),
         Fix(
             "Let the toolkit choose the mode by itself, so that --gpus works too",
             "sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto",
-            verify=RUN,
+            verify=START,
+            kind="set",
+            needs=("root",),
         ),
     ),
     references=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
 
 LIFTED = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\"  # 0 is success"
@@ -15,8 +16,8 @@ LIMITED = Problem(
     "A limit on addresses (ulimit -v, 'as' in limits.conf, h_vmem of a batch system) stops it with 'out of memory'.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Lift the limit in this shell", "ulimit -v unlimited", verify=LIFTED),
-        Fix(
+        Fix("Lift the limit in this shell", "ulimit -v unlimited", verify=LIFTED, where="shell"),
+        look(
             "Find where it is set, and take it out; limit memory with cgroups instead",
             "grep -rnE 'ulimit +-[a-zA-Z]*v|[[:space:]]as[[:space:]]' /etc/profile /etc/profile.d /etc/security/limits.conf "
             "/etc/security/limits.d ~/.bashrc ~/.profile",

@@ -69,6 +69,8 @@ FINISH = Fix(
     "sudo dpkg --configure -a && sudo apt install --fix-broken && sudo modprobe nvidia",
     verify="nvidia-smi",
     on=("debian",),
+    kind="install",
+    needs=("root",),
 )
 
 

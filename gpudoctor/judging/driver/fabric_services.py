@@ -10,10 +10,11 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.services import Unit
-from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, fix_on
+from gpudoctor.fixes.common import install_on, look
+from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem
 
 LOOK = "systemctl is-active nvidia-fabricmanager && nvidia-smi -q | grep -A 3 Fabric"
-LOG = Fix("See why it does not stay up", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",))
+LOG = look("See why it does not stay up", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",), root=True)
 RESTART = "sudo systemctl restart nvidia-fabricmanager"
 MODULES = ("mlx5_ib", "ib_umad")  # the driver of the switches' InfiniBand adapters, and the nodes by which they are managed
 LOAD = "printf '%s\\n' <modules> | sudo tee /etc/modules-load.d/nvswitch.conf && sudo modprobe -a <modules>"
@@ -28,7 +29,7 @@ SUBNET_MANAGER = Problem(
     "CUDA answers 'system not yet initialized' (802).",
     action=Action.INSTALL,
     fixes=(
-        *fix_on(
+        *install_on(
             "Install it from NVIDIA's repository, then start Fabric Manager again",
             verify=LOOK,
             debian=f"sudo apt install nvlsm && {RESTART}",
@@ -51,12 +52,16 @@ UMAD = Problem(
             f"{LOAD} && {RESTART}",
             verify=LOOK,
             on=("host",),
+            kind="restart",
+            needs=("root",),
         ),
         Fix(
             "If modprobe does not find it: it is in the kernel's second package of modules",
             "sudo apt install linux-modules-extra-$(uname -r)",
             on=("debian",),
             undo="sudo apt remove linux-modules-extra-$(uname -r)",
+            kind="install",
+            needs=("root",),
         ),
         LOG,
     ),
@@ -100,7 +105,13 @@ def said_by_manager(facts: Facts) -> str:
 def ways(unit: Unit) -> tuple[Fix, ...]:
     """Where it is installed: one that was stopped wants to be started, one that failed has said why."""
     unmask = "sudo systemctl unmask nvidia-fabricmanager && " if "masked" in (unit.load, unit.enabled) else ""
-    start = Fix("Start it, now and at each boot", f"{unmask}sudo systemctl enable --now nvidia-fabricmanager", verify=LOOK)
+    start = Fix(
+        "Start it, now and at each boot",
+        f"{unmask}sudo systemctl enable --now nvidia-fabricmanager",
+        verify=LOOK,
+        kind="restart",
+        needs=("root",),
+    )
     return (LOG, start) if unit.active == "failed" else (start, LOG)
 
 
@@ -112,10 +123,11 @@ IN_GUEST = (
     ),
     Fix(
         "For GPUs that need no NVLink: switch it off in this machine, then reboot",
-        "echo 'options nvidia NVreg_NvLinkDisable=1' | sudo tee /etc/modprobe.d/nvidia-nvlink.conf && "
-        f"{NEW_INITRAMFS} && sudo reboot",
+        f"echo 'options nvidia NVreg_NvLinkDisable=1' | sudo tee /etc/modprobe.d/nvidia-nvlink.conf && {NEW_INITRAMFS}",
         verify=LOOK,
         undo="sudo rm /etc/modprobe.d/nvidia-nvlink.conf",
+        kind="set",
+        reboot=True,
     ),
 )
 

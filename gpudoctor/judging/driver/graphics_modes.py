@@ -30,11 +30,11 @@ class Tool:
 
 
 TOOLS = (
-    Tool("EnvyControl", "EnvyControl|50-remove-nvidia", "sudo envycontrol -s hybrid && sudo reboot"),
-    Tool("supergfxctl", "supergfx", "sudo supergfxctl -m Hybrid && sudo reboot"),
-    Tool("system76-power", "system76-power", "sudo system76-power graphics hybrid && sudo reboot"),
-    Tool("optimus-manager", "optimus-manager", "optimus-manager --switch hybrid --no-confirm && sudo reboot"),
-    Tool("prime-select", "nvidia-prime|pm-nvidia", "sudo prime-select on-demand && sudo reboot"),
+    Tool("EnvyControl", "EnvyControl|50-remove-nvidia", "sudo envycontrol -s hybrid"),
+    Tool("supergfxctl", "supergfx", "sudo supergfxctl -m Hybrid"),
+    Tool("system76-power", "system76-power", "sudo system76-power graphics hybrid"),
+    Tool("optimus-manager", "optimus-manager", "optimus-manager --switch hybrid --no-confirm"),
+    Tool("prime-select", "nvidia-prime|pm-nvidia", "sudo prime-select on-demand"),
 )
 
 SWITCHED_OFF = Problem(
@@ -51,15 +51,19 @@ SWITCHED_OFF = Problem(
 VERIFY = "nvidia-smi"
 FIRMWARE = Fix(
     "On an ASUS laptop: switch it on in the firmware's interface, then reboot",
-    "echo 0 | sudo tee /sys/devices/platform/asus-nb-wmi/dgpu_disable && sudo reboot",
+    "echo 0 | sudo tee /sys/devices/platform/asus-nb-wmi/dgpu_disable",
     verify=VERIFY,
+    kind="set",
+    reboot=True,
 )
-AWAKE = Fix("Give it power again", BBSWITCH, risk="disruptive", verify=VERIFY)
+AWAKE = Fix("Give it power again", BBSWITCH, risk="disruptive", verify=VERIFY, kind="restart", needs=("root",))
 BY_HAND = Fix(
     "Take away the rule that switches it off, then reboot",
-    f"sudo mv <file> <file>.off && {NEW_INITRAMFS} && sudo reboot",
+    f"sudo mv <file> <file>.off && {NEW_INITRAMFS}",
     verify=VERIFY,
     undo="sudo mv <file>.off <file>",
+    kind="set",
+    reboot=True,
 )
 
 
@@ -95,7 +99,9 @@ def ways_of(file: str, text: str) -> tuple[Fix, ...]:
 def _ways(tool: Tool | None) -> tuple[Fix, ...]:
     if tool is None:
         return ()
-    return (Fix(f"With {tool.name}: choose hybrid graphics, then reboot", tool.switch_on, verify=VERIFY),)
+    return (
+        Fix(f"With {tool.name}: choose hybrid graphics, then reboot", tool.switch_on, verify=VERIFY, kind="set", reboot=True),
+    )
 
 
 def _removing(facts: Facts) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpudoctor import knowledge
 from gpudoctor.facts.xids import GpuXids
+from gpudoctor.fixes.common import kernel_log, report_to_vendor, vendor_test
 from gpudoctor.model import Action, Fix, Problem, Status
 
 UPDATE = Fix(
@@ -23,14 +24,10 @@ UPDATE = Fix(
     recipe="driver",
 )
 REPLACE = (
-    Fix("It came back: take the GPU out of service, and test it", "dcgmi diag -r 4", "disruptive", ("drain",), on=("host",)),
-    Fix(
-        "If it fails there, or comes back once more: have it replaced; the vendor wants",
-        "sudo nvidia-bug-report.sh",
-        on=("host",),
-    ),
+    vendor_test("It came back: take the GPU out of service, and test it", "-r 4", risk="disruptive"),
+    report_to_vendor("If it fails there, or comes back once more: have it replaced; the vendor wants"),
 )
-WATCH = Fix("It has not come back: watch for it", "sudo dmesg | grep -E 'Xid|NVRM'", on=("host",))
+WATCH = kernel_log("It has not come back: watch for it", "-E 'Xid|NVRM'", on=("host",))
 AFTER_RESET = {Action.RESET_GPU: Action.REBOOT, Action.REBOOT: Action.REPLACE_HARDWARE}
 TWICE = 2  # earlier boots after which a fault of software is no longer likely
 

@@ -11,31 +11,20 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import LINK_ERRORS, GpuXids
+from gpudoctor.fixes.common import power_off, reset
 from gpudoctor.model import Action, Fix, Problem
 
 LINK = re.compile(r"\blink (\d+)", re.IGNORECASE)
 LOOK = "nvidia-smi nvlink -s"
-RESEAT = Fix(
-    "Switch off, seat the bridge anew on both cards, switch on",
-    "sudo poweroff",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
-)
+RESEAT = power_off("Switch off, seat the bridge anew on both cards, switch on", verify=LOOK, needs=("root", "drain"))
 REPLACE = Fix(
     "If the same links stay down: swap it with another bridge; replace it where the fault follows it, else a card or its slot",
     risk="disruptive",
     verify=LOOK,
     on=("host",),
 )
-TRY_RESET = Fix(
-    "Until then: stop all GPU work, then reset the GPUs of the bridge, which may bring the links up again",
-    "sudo nvidia-smi --gpu-reset",
-    risk="disruptive",
-    needs=("drain",),
-    verify=LOOK,
-    on=("host",),
+TRY_RESET = reset(
+    "Until then: stop all GPU work, then reset the GPUs of the bridge, which may bring the links up again", gpu="", verify=LOOK
 )
 HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a container", on=("container",), verify=LOOK)
 

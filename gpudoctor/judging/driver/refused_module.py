@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.driver.driver_packages import has_builder
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT, ways_of
 from gpudoctor.model import Action, Finding, Fix, Problem, fix_on
@@ -21,31 +22,54 @@ BY_AKMODS = (
     "sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force --rebuild || "
     "sudo dkms install --force nvidia/$(modinfo -F version nvidia) -k $(uname -r)) && sudo depmod -a && sudo modprobe nvidia"
 )
-BUILD = fix_on(
-    "Build the modules anew for the running kernel, then load them",
-    verify=VERIFY,
-    risk="disruptive",
-    debian=f"sudo apt install linux-headers-$(uname -r); {ANEW}",
-    rhel=BY_AKMODS,
-    suse=ANEW,
-    arch="sudo pacman -S --needed linux-headers nvidia-open-dkms && sudo dkms autoinstall --force && sudo reboot",
+BUILD_ANEW = "Build the modules anew for the running kernel, then load them"
+BUILD = (
+    *install_on(
+        BUILD_ANEW,
+        verify=VERIFY,
+        risk="disruptive",
+        debian=f"sudo apt install linux-headers-$(uname -r); {ANEW}",
+        rhel=BY_AKMODS,
+        suse=ANEW,
+    ),
+    Fix(
+        BUILD_ANEW,
+        "sudo pacman -S --needed linux-headers nvidia-open-dkms && sudo dkms autoinstall --force",
+        verify=VERIFY,
+        on=("arch",),
+        kind="install",
+        reboot=True,
+    ),
 )
-INSTALLER = Fix("Modules of a .run installer: run it again for this kernel", "sudo sh NVIDIA-Linux-*.run", verify="nvidia-smi")
-UPGRADED = Fix("If the kernel was just upgraded: boot into it", "sudo reboot", verify="nvidia-smi")
+INSTALLER = Fix(
+    "Modules of a .run installer: run it again for this kernel",
+    "sudo sh NVIDIA-Linux-*.run",
+    verify="nvidia-smi",
+    needs=("root",),
+)
+UPGRADED = Fix("If the kernel was just upgraded: boot into it", verify="nvidia-smi", reboot=True)
 READY_MADE = (
     Fix(
         "Take the ready-made module for the running kernel, then reboot",
-        "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo depmod -a && sudo reboot",
+        "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo depmod -a",
         verify=VERIFY,
+        kind="install",
+        reboot=True,
     ),
     Fix(
         "If there is none yet: one that is built here",
-        "sudo dnf install kernel-devel-$(uname -r) kmod-nvidia-open-dkms --allowerasing && sudo reboot",
+        "sudo dnf install kernel-devel-$(uname -r) kmod-nvidia-open-dkms --allowerasing",
         verify=VERIFY,
+        kind="install",
+        reboot=True,
     ),
 )
 BOOT_IT = Fix(
-    "Or boot the kernel that it was built for", "sudo grubby --set-default=/boot/vmlinuz-<built_for> && sudo reboot", on=("rhel",)
+    "Or boot the kernel that it was built for",
+    "sudo grubby --set-default=/boot/vmlinuz-<built_for>",
+    on=("rhel",),
+    kind="set",
+    reboot=True,
 )
 
 OF_ANOTHER_KERNEL = Problem(
@@ -98,7 +122,15 @@ BLACKLISTED = Problem(
     title="A rule keeps the nvidia module from loading",
     why="A file in modprobe.d, or a parameter of the kernel, blacklists nvidia, so that it is never loaded.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("Take the rule out, then load the module", f"{TAKE_OUT} <file> && sudo modprobe nvidia", verify="nvidia-smi"),),
+    fixes=(
+        Fix(
+            "Take the rule out, then load the module",
+            f"{TAKE_OUT} <file> && sudo modprobe nvidia",
+            verify="nvidia-smi",
+            kind="restart",
+            needs=("root",),
+        ),
+    ),
 )
 
 
@@ -119,10 +151,12 @@ ON_COMMAND_LINE = fix_on(
     "Take the parameter out, then reboot",
     verify="cat /proc/cmdline; nvidia-smi",
     undo="sudo cp /etc/default/grub.bak /etc/default/grub",
-    debian=f"{IN_GRUB}sudo update-grub && sudo reboot",
-    rhel="sudo grubby --update-kernel=ALL --remove-args=<parameter> && sudo reboot",
-    suse=f"{IN_GRUB}sudo grub2-mkconfig -o /boot/grub2/grub.cfg && sudo reboot",
-    arch=f"{IN_GRUB}sudo grub-mkconfig -o /boot/grub/grub.cfg && sudo reboot",
+    debian=f"{IN_GRUB}sudo update-grub",
+    rhel="sudo grubby --update-kernel=ALL --remove-args=<parameter>",
+    suse=f"{IN_GRUB}sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
+    arch=f"{IN_GRUB}sudo grub-mkconfig -o /boot/grub/grub.cfg",
+    kind="set",
+    reboot=True,
 )
 BY_HAND = Fix("Take the parameter out of the boot loader's configuration, then reboot", verify="cat /proc/cmdline; nvidia-smi")
 

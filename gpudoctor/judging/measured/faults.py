@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpudoctor.fixes.common import BMC_ON_POWER, FANS, look, vendor_test
 from gpudoctor.model import Action, Fix, Problem, Status
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
@@ -16,8 +17,8 @@ SHARED = Problem(
     why="Two programs on one GPU take turns, so that each gets a part of its speed. The figures say nothing about the hardware.",
     action=Action.WATCH,
     fixes=(
-        Fix("See whose it is; with its owner's consent stop it, then measure again", "ps -o pid,user,lstart,args -p <pids>"),
-        Fix("Measure when the GPU is free", AGAIN),
+        look("See whose it is; with its owner's consent stop it, then measure again", "ps -o pid,user,lstart,args -p <pids>"),
+        look("Measure when the GPU is free", AGAIN),
     ),
     status=Status.WARN,
 )
@@ -27,7 +28,7 @@ BRAKE = Problem(
     why="A power supply, a missing power cable or the BMC pulls the brake signal, which cuts the clocks to half or less.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Read what the BMC says about power", "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'"),
+        BMC_ON_POWER,
         Fix("Check the power supplies, their redundancy and every power plug of the board; replace what failed", verify=AGAIN),
     ),
     references=(HEADER,),
@@ -40,7 +41,7 @@ HOT = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=AGAIN),
-        Fix("In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=("host",)),
+        FANS,
     ),
     references=(HEADER,),
 )
@@ -55,6 +56,8 @@ LOW_CLOCKS = Problem(
             "sudo nvidia-smi -i <address> -rgc; sudo nvidia-smi -i <address> -rmc; sudo nvidia-smi -i <address> -rac",
             verify=AGAIN,
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         Fix("Ask the owner of the host whether clocks were locked", verify=AGAIN, on=("container",)),
     ),
@@ -67,7 +70,7 @@ POWER = Problem(
     why="The limit is the default one. A healthy GPU of this kind is faster within it: its cooling, its supply or the chip "
     "itself costs more power than usual.",
     action=Action.WATCH,
-    fixes=(Fix("Compare with other GPUs of the same kind under the same load; look at temperatures", LOOK, verify=AGAIN),),
+    fixes=(look("Compare with other GPUs of the same kind under the same load; look at temperatures", LOOK, verify=AGAIN),),
     references=(HEADER,),
     status=Status.WARN,
 )
@@ -82,6 +85,8 @@ LOWERED = replace(
             "sudo nvidia-smi -i <address> -pl <default_watts>",
             verify=AGAIN,
             on=("host",),
+            kind="set",
+            needs=("root",),
         ),
         Fix("Ask the owner of the host to set the limit back to its default", verify=AGAIN, on=("container", "wsl2")),
     ),
@@ -93,9 +98,9 @@ SLOW = Problem(
     "for this GPU, another tenant of the same card, or failing hardware.",
     action=Action.WATCH,
     fixes=(
-        Fix("Measure this GPU again, alone", AGAIN),
-        Fix("Look for errors of its memory and links", "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"),
-        Fix("Let the vendor's own tests judge the hardware", "dcgmi diag -r 3 -i <index>", needs=("drain",), on=("host",)),
+        look("Measure this GPU again, alone", AGAIN),
+        look("Look for errors of its memory and links", "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"),
+        vendor_test("Let the vendor's own tests judge the hardware", "-r 3 -i <index>"),
     ),
     status=Status.WARN,
 )
@@ -106,8 +111,10 @@ WRONG = Problem(
     "chip or a faulty library: nothing that this GPU computes can be trusted.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Take the GPU out of work, and test its memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"),
-        Fix("Let the vendor's own tests judge the hardware", "dcgmi diag -r 3 -i <index>", needs=("drain",), on=("host",)),
+        look(
+            "Take the GPU out of work, and test its memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"
+        ),
+        vendor_test("Let the vendor's own tests judge the hardware", "-r 3 -i <index>"),
         Fix("If it happens again after a cold start: have the GPU replaced", verify=AGAIN),
     ),
 )

@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Finding, Fix, Problem, Status
 
 ROOT = "/run/nvidia/driver"
@@ -18,7 +19,7 @@ IN_OPERATOR = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("Look through the container's own files", f"sudo chroot {ROOT} nvidia-smi"),
+        Fix("Look through the container's own files", f"sudo chroot {ROOT} nvidia-smi", kind="set", needs=("root",)),
         Fix("Look from inside a pod that has a GPU", "kubectl exec POD -- nvidia-smi"),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/",),
@@ -39,8 +40,8 @@ IMAGE = Problem(
     "them.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Build the image on one that fits, for example (Dockerfile)", "FROM <base>"),
-        Fix("See what it has now", "cat /etc/os-release; uname -m; ldd --version 2>&1 | head -n 1"),
+        Fix("Build the image on one that fits, for example (Dockerfile)", "FROM <base>", kind="manual"),
+        look("See what it has now", "cat /etc/os-release; uname -m; ldd --version 2>&1 | head -n 1"),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/509",),
 )

@@ -16,9 +16,13 @@ LINKERS = ("cuda-core", "pynvjitlink", "pynvjitlink-cu12", "pynvjitlink-cu13", "
 
 SHOW = "<python> -c 'from numba import cuda; cuda.jit(\"void(f4[:])\")(lambda x: None)'"
 OTHER_NUMBA = Fix(
-    "Install a Numba that does not hand PTX to the driver", "<python> -m pip install -U <numba>", needs=("network",), verify=SHOW
+    "Install a Numba that does not hand PTX to the driver",
+    "<python> -m pip install -U <numba>",
+    needs=("network",),
+    verify=SHOW,
+    kind="install",
 )
-OLDER = Fix("Let Numba compile with the toolkit that the driver knows", "export CUDA_HOME=<older>", verify=SHOW)
+OLDER = Fix("Let Numba compile with the toolkit that the driver knows", "export CUDA_HOME=<older>", verify=SHOW, where="shell")
 
 
 class Nvvm(NamedTuple):

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpudoctor.facts.libraries import Preload
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Fix, Problem
 
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/systemd/system/*.service.d/*.conf"
 FORGET = (
-    Fix("Take it out of LD_PRELOAD, in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD"),
-    Fix("For good: delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
+    Fix("Take it out of LD_PRELOAD, in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD", where="shell"),
+    look("For good: delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
 )
 OUT_OF_FILE = Fix(
     "Take it out of /etc/ld.so.preload, which is for every program of this machine",
     "sudo sed -i.bak 's#<library>##' /etc/ld.so.preload",
     verify="cat /etc/ld.so.preload",
     undo="sudo mv /etc/ld.so.preload.bak /etc/ld.so.preload",
+    kind="set",
+    needs=("root",),
 )
 
 

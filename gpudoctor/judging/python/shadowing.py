@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from packaging.utils import canonicalize_name
+
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.facts.packages import Package, normalized
+from gpudoctor.facts.packages import Package
 from gpudoctor.model import Finding
 
 PROBLEM = "python-path-shadows-environment"
@@ -46,7 +48,7 @@ def _outside(facts: Facts) -> set[str]:
 def with_cause(finding: Finding, facts: Facts) -> Finding:
     """A finding about a copy from outside is an effect of its being there: the environment has its own."""
     pairs = known(lambda: shadowed(facts), ()) if finding.packages else ()
-    from_outside = {normalized(pair.imported.name) for pair in pairs}
-    if finding.problem.id == PROBLEM or from_outside.isdisjoint(map(normalized, finding.packages)):
+    from_outside = {canonicalize_name(pair.imported.name) for pair in pairs}
+    if finding.problem.id == PROBLEM or from_outside.isdisjoint(map(canonicalize_name, finding.packages)):
         return finding
     return replace(finding, causes=(PROBLEM, *finding.causes))

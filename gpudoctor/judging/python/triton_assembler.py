@@ -21,14 +21,16 @@ USE = Fix(
     "Let Triton use the ptxas of a toolkit that knows the GPU",
     "export TRITON_PTXAS_PATH=<ptxas> TRITON_PTXAS_BLACKWELL_PATH=<ptxas>",
     verify=COMPILES,
+    where="shell",
 )
 NEWER = Fix(
     "Install a newer PyTorch, with its Triton",
     "<python> -m pip install -U torch --index-url https://download.pytorch.org/whl/<index>",
     needs=("network",),
     verify=COMPILES,
+    kind="install",
 )
-WITHOUT = Fix("Until then do without compiling", "export TORCHDYNAMO_DISABLE=1")
+WITHOUT = Fix("Until then do without compiling", "export TORCHDYNAMO_DISABLE=1", where="shell")
 
 TOO_OLD = Problem(
     id="triton-too-old-for-gpu",

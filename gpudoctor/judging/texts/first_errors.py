@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpudoctor.facts.texts import Text
+from gpudoctor.fixes.common import look
 from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Confidence, Finding, Fix, Problem
 
@@ -98,7 +99,7 @@ WAYS = (
         "Look from the bottom up for the first file of your own: that line was given something that it cannot use, such as "
         "tensors of the wrong shape or type, a wrong checkpoint, or an empty folder of data"
     ),
-    Fix(
+    look(
         "Where it is a file of a package: see which versions it wants, and what is installed",
         "python -m pip check; python -m pip list",
     ),
@@ -178,6 +179,7 @@ def _install(module: str) -> tuple[Fix, ...]:
             f"<python> -m pip install {module}",
             needs=("network",),
             verify=f"<python> -c 'import {module}'",
+            kind="install",
         ),
     )
 

@@ -1,0 +1,76 @@
+"""Ways out that several checks offer, with one command and one price each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpudoctor.model import Fix, Kind, Place, fix_on
+
+HOST, ROOT = ("host",), ("root",)
+BY_HAND: Mapping[str, Kind] = {"nixos": "set", "other": "manual"}
+
+
+def look(title: str, command: str, verify: str = "", on: tuple[str, ...] = (), root: bool = False, where: Place = "here") -> Fix:
+    """What changes nothing."""
+    return Fix(title, command, needs=ROOT * root, verify=verify, on=on, kind="read", where=where)
+
+
+FANS = look(
+    "In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=HOST, root=True
+)
+BMC_ON_POWER = look(
+    "Read what the BMC says about power", "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'", root=True
+)
+ASK_OWNER = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+SLOWED_LAUNCHES = look("Look for variables that make launches wait", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
+PROCESSOR = look("See whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$")
+GOVERNOR = look(
+    "See whether the processor saves power; the governor should be performance",
+    "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor | sort | uniq -c",
+)
+
+
+def install_on(
+    title: str,
+    verify: str = "",
+    risk: str = "safe",
+    needs: tuple[str, ...] = (),
+    recipe: str = "",
+    reboot: bool = False,
+    kinds: Mapping[str, Kind] = BY_HAND,
+    **commands: str,
+) -> tuple[Fix, ...]:
+    """By the package manager of each platform, as root. Where none is known, a person fetches an installer first."""
+    return fix_on(title, verify, risk, ("root", *needs), "", recipe, "install", reboot, kinds, **commands)
+
+
+def reset(title: str = "Stop what uses the GPU, then reset it", gpu: str = "<address>", verify: str = "") -> Fix:
+    """gpu: the one to reset, as nvidia-smi takes it; "" for all."""
+    return reset_by(title, f"sudo nvidia-smi --gpu-reset{f' -i {gpu}' if gpu else ''}", verify)
+
+
+def reset_by(title: str, command: str, verify: str = "") -> Fix:
+    return Fix(title, command, "disruptive", ("root", "drain"), verify, HOST, kind="reset")
+
+
+def power_off(title: str, verify: str = "", needs: tuple[str, ...] = ROOT) -> Fix:
+    return Fix(title, "sudo poweroff", "disruptive", needs, verify, HOST, kind="reset")
+
+
+def shut_down_wsl(title: str, verify: str = "", on: tuple[str, ...] = (), before: str = "") -> Fix:
+    """before: what is typed first."""
+    command = " && ".join(filter(None, (before, "wsl.exe --shutdown")))
+    return Fix(title, command, "disruptive", verify=verify, on=on, kind="reset")
+
+
+def kernel_log(title: str, grep: str, on: tuple[str, ...] = (), verify: str = "") -> Fix:
+    """grep: its arguments, and what its output goes through."""
+    return look(title, f"sudo dmesg | grep {grep}", verify, on, root=True)
+
+
+def vendor_test(title: str, options: str, risk: str = "safe", verify: str = "") -> Fix:
+    return Fix(title, f"dcgmi diag {options}", risk, ("drain",), verify, HOST, kind="read")
+
+
+def report_to_vendor(title: str, on: tuple[str, ...] = HOST) -> Fix:
+    return Fix(title, "sudo nvidia-bug-report.sh", needs=ROOT, on=on, kind="set")

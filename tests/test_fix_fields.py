@@ -1,0 +1,86 @@
+"""What every fix says of itself agrees with its command: a mistake here would run what a person has to decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from each import try_each
+from reading import only_reads
+
+from gpudoctor import catalog
+from gpudoctor.fixes import engines
+from gpudoctor.knowledge import messages
+from gpudoctor.model import Fix
+
+# Programs and loops that the second opinion does not know, read by a person: they change nothing.
+READ = re.compile(
+    r"""NCCL_P2P_DISABLE=1[ ]gpudoctor[ ]check | (?:uptime;[ ]nproc;[ ])taskset[ ]-pc[ ]\$\$ | free[ ]-h;.*ulimit[ ]-[lv]
+    | \S*python\S*[ ]-m[ ]pip[ ]check | \S*python\S*[ ]-X[ ]faulthandler[ ]-c | ray[ ]status | .*sudo[ ]py-spy[ ]dump
+    | show_gids | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
+    | .*\|\|[ ]chroot[ ]/run/nvidia/driver[ ]nvidia-smi
+    | nvidia-container-cli[ ].*-d[ ]/dev/(?:stderr|tty)[ ]info | sudo[ ]fuser[ ]-v[ ]/dev/vfio | cat[ ]/sys/class/mdev_bus""",
+    re.VERBOSE,
+)
+IN_THE_SHELL = re.compile(r"(?:^|&& |; )(?:(?:export|unset|source|conda activate) |ulimit -\w [^;]|taskset -\w+ \S+ \$\$)")
+
+
+def every() -> Iterator[tuple[str, Fix]]:
+    checks = ((problem.id, fix) for check in catalog.checks().values() for problem in check.problems for fix in problem.fixes)
+    told = ((id, fix) for id, problem in messages.problems().items() for fix in problem.fixes)
+    rows = ((row.id, fix) for row in messages.messages() for fix in messages.ways(row.fixes))
+    for id, fix in dict.fromkeys((*checks, *told, *rows)):
+        yield f"{id}: {fix.title}", fix
+
+
+def dummy(command: str) -> str:
+    """With something in the place of evidence."""
+    return re.sub(r"<([a-z_]+)>", lambda name: "python" if name[1] == "python" else "x1", command)
+
+
+def test_what_is_read_changes_nothing() -> None:
+    def changes_nothing(fix: Fix) -> None:
+        [said] = engines.of((fix,), fix.engines[0] if fix.engines else None)
+        command = dummy(said.command)
+        assert only_reads(command) or READ.match(command)
+
+    try_each(changes_nothing, ((name, fix) for name, fix in every() if fix.kind == "read"))
+
+
+def test_who_needs_root_says_so() -> None:
+    """Where a person does the rest of the title, that may need it too; Windows has no sudo."""
+
+    def says_so(fix: Fix) -> None:
+        is_by_sudo = re.search(r"\bsudo\b", fix.command) is not None
+        assert ("root" in fix.needs) == is_by_sudo or ("root" in fix.needs and fix.kind not in ("set", "install", "restart"))
+
+    try_each(says_so, every())
+
+
+def test_a_reboot_is_no_part_of_a_command() -> None:
+    def has_none(fix: Fix) -> None:
+        assert not re.search(r"(?<!pct )\breboot\b", fix.before_reboot)
+        assert not fix.reboot or (fix.risk != "safe" and {"root", "reboot"} <= set(fix.needs))
+
+    try_each(has_none, every())
+
+
+def test_what_changes_a_shell_is_typed_there() -> None:
+    def is_typed_there(fix: Fix) -> None:
+        assert (fix.where == "shell") == bool(IN_THE_SHELL.search(fix.command)) or fix.kind == "read"
+
+    try_each(is_typed_there, every())
+
+
+def test_a_fix_without_a_command_is_for_a_person() -> None:
+    def has_a_command(fix: Fix) -> None:
+        assert fix.command
+
+    try_each(has_a_command, ((name, fix) for name, fix in every() if fix.kind not in ("", "manual") and not fix.reboot))
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman", "nerdctl", "kubernetes"])
+def test_every_engine_has_words_for_all(engine: str) -> None:
+    for _, fix in every():
+        assert not re.search(r"<docker>|<all_gpus>", "".join(each.command + each.verify for each in engines.of((fix,), engine)))
