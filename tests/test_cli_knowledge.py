@@ -38,5 +38,5 @@ def test_programs_get_the_same() -> None:
 def test_every_report_names_the_version() -> None:
     report = doctor.judge(machine.load("h100"), doctor.select(catalog.checks(), "quick", ["xids"]))
     assert report.knowledge == version.version()
-    assert f"(knowledge {version.version()})" in terminal.render(report, width=120)
+    assert f"(knowledge {version.version()})" in terminal.render(report, width=120, verbose=True)
     assert f"(knowledge {version.version()})" in markdown.render(report)

@@ -12,7 +12,8 @@ from gpudoctor.report.layout import Lines, Page, signed, to_paste
 
 _INDENT = " " * 3
 _DEEPER = " " * 5
-_LISTED = 8
+_ALTERNATIVES = 5  # beside the first fix; -v shows all
+_EVIDENCE = 6  # values, likewise
 
 
 def diagnosis(page: Page, report: Report) -> Lines:
@@ -38,10 +39,14 @@ def _problem(page: Page, number: int, group: findings.Group) -> Lines:
     yield from _evidence(page, group)
     yield from _fixes(page, findings.fixes(group))
     yield Text()
-    explained = findings.explained(group)
-    said = ", ".join(explained) if page.verbose else words.listed(explained, _LISTED)
-    yield from page.paragraph(said, f"{_INDENT}Explains: ", _DEEPER)
+    yield from page.paragraph(_explained(page, findings.explained(group)), f"{_INDENT}Explains: ", _DEEPER)
     yield Text(f"{_INDENT}More: gpudoctor explain {first.problem}", "dim")
+
+
+def _explained(page: Page, checks: Sequence[str]) -> str:
+    if page.verbose or not checks:
+        return ", ".join(checks)
+    return f"{len(checks)} other checks (-v lists them)" if len(checks) > 1 else f"{checks[0]}"
 
 
 def _evidence(page: Page, group: findings.Group) -> Lines:
@@ -51,13 +56,17 @@ def _evidence(page: Page, group: findings.Group) -> Lines:
         evidence = findings.evidence(entry)
         if evidence:
             yield Text(f"{_INDENT}Evidence{of_gpu}:")
-        for name, value in evidence.items():
+        shown = list(evidence.items())[: None if page.verbose else _EVIDENCE]
+        for name, value in shown:
             yield from map(Text, page.short(value, f"{_DEEPER}{name}: ", _DEEPER + "  "))
+        if left := len(evidence) - len(shown):
+            yield Text(f"{_DEEPER}{left} more with -v", "dim")
 
 
 def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
     """A check that several fixes share is shown once, after the last of them."""
-    for number, fix in enumerate(fixes):
+    shown = fixes if page.verbose else fixes[: 1 + _ALTERNATIVES]
+    for number, fix in enumerate(shown):
         terms = f" ({words.terms(fix)})" if words.terms(fix) else ""
         yield Text()
         yield from page.paragraph(fix.title + terms, f"{_INDENT}{'Or' if number else 'Fix'}: ", _DEEPER)
@@ -65,7 +74,10 @@ def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
         if fix.undo:
             yield Text(f"{_INDENT}To undo it:")
             yield from to_paste(fix.undo)
-        following = fixes[number + 1].verify if number + 1 < len(fixes) else ""
+        following = shown[number + 1].verify if number + 1 < len(shown) else ""
         if fix.verify and fix.verify != following:
             yield Text(f"{_INDENT}Check that it worked:")
             yield from to_paste(fix.verify)
+    if left := len(fixes) - len(shown):
+        yield Text()
+        yield Text(f"{_INDENT}{left} more alternative{'s' * (left > 1)} with -v", "dim")
