@@ -1,9 +1,9 @@
-"""The two ways in which a run can end without a report."""
+"""Errors that end a run."""
 
 
 class UserError(Exception):
-    """Something the user gave is wrong; the message is one clear line. Exit code 2."""
+    """The input is wrong; the message is one line. Exit code 2."""
 
 
 class WorkError(Exception):
-    """gpudoctor could not do its work; the message is one clear line. Exit code 3."""
+    """gpudoctor failed; the message is one line. Exit code 3."""

@@ -454,11 +454,11 @@ def test_badges_are_readable_in_light_and_dark() -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("driver-version", "driver-version: a check of the area driver"),
+        ("driver-version", "driver-version: a check in the area driver"),
         ("Xid 79", "Xid 79: GPU has fallen off the bus"),
         ("invalid device ordinal", "A program asks for a GPU that it does not have"),
         ("NVRM: Xid (PCI:0000:9b:00): 79, pid=1, GPU has fallen off the bus.", "A GPU has fallen off the bus"),
-        ("the weather is fine", "Nothing in it is known to gpudoctor"),
+        ("the weather is fine", "gpudoctor does not know anything in this text"),
     ],
 )
 def test_an_explanation(what: str, words: str) -> None:

@@ -70,7 +70,7 @@ def test_only_what_the_host_shares_is_judged_there(seven_of_eight: Report) -> No
 
 def test_every_format_shows_both(seven_of_eight: Report) -> None:
     text = terminal.render(seven_of_eight)
-    assert "Image   nvcr.io/nvidia/pytorch:25.09-py3, by docker 28.5.2 with its GPUs by CDI" in text
+    assert "Image   nvcr.io/nvidia/pytorch:25.09-py3, docker 28.5.2, GPUs by CDI" in text
     assert "on the host" in text
     assert [line.split() for line in text.splitlines() if line.startswith("GPUs")] == [["GPUs", "8", "7"]]
     assert "| GPUs | 8 | 7 | differs |" in markdown.render(seven_of_eight)
@@ -97,7 +97,7 @@ def test_a_container_that_did_not_start_leaves_the_host_to_be_judged() -> None:
     report = report_of(replace(host, replies={**host.replies, "container-start": Reply("ok", failed)}))
     assert report.target["kind"] == "host"
     assert {result.area for result in report.checks} <= set(beside_host.AREAS)
-    assert "x:1, by docker 28.5.2 without a GPU: it did not start" in " ".join(terminal.render(report).split())
+    assert "x:1, docker 28.5.2, without a GPU: it did not start" in " ".join(terminal.render(report).split())
 
 
 def test_what_judges_is_loaded_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,8 +290,8 @@ def test_an_image_without_a_shell(image: str, tmp_path: Path) -> None:
         (("--image", "no-such-image"), 2, "no-such-image"),
         (("--image", "localhost:1/nothing:here"), 3, "the registry cannot be reached"),
         (("--image", ""), 2, "--image is empty"),
-        (("--registry", "mirror"), 2, "it goes with --image"),
-        (("--engine", "docker"), 2, "it goes with --image or --container"),
+        (("--registry", "mirror"), 2, "--registry requires --image"),
+        (("--engine", "docker"), 2, "--engine requires --image or --container"),
     ],
 )
 def test_what_cannot_be_examined_is_said_in_one_line(arguments: tuple[str, ...], code: int, line: str) -> None:

@@ -59,9 +59,9 @@ def test_exit_code_is_the_verdict(stub: Doctor, report: m.Report, fail_on: str, 
         (["check", "--expect-gpus", "-1"], "-1 is not in the range"),
         (["check", "--only", "batery"], "Error: no check is called 'batery'; did you mean battery?\n"),
         (["check", "--skip", "pressure,nonsense"], "Error: no check is called 'nonsense'\n"),
-        (["check", "--replay", "a", "--save", "b"], "goes without --save"),
-        (["check", "--replay", "a", "--python", "b"], "goes without --python"),
-        (["check", "--replay", "a", "-o", "a"], "-o names the file of the snapshot"),
+        (["check", "--replay", "a", "--save", "b"], "--save cannot be used with it"),
+        (["check", "--replay", "a", "--python", "b"], "--python cannot be used with it"),
+        (["check", "--replay", "a", "-o", "a"], "-o and the snapshot are the same file"),
         (["check", "--python", ""], "--python is empty"),
         (["check", "--replay", "/nowhere/at/all"], "Error: /nowhere/at/all cannot be read: No such file or directory\n"),
         (["check", "--python", "/etc/passwd"], "Error: /etc/passwd cannot be run as a Python"),
@@ -137,7 +137,7 @@ def test_the_snapshot_survives_a_bug_in_judging(stub: Doctor, monkeypatch: pytes
         (UserError("no Python"), 2, "Error: no Python\n"),
         (WorkError("no room"), 3, "Error: no room\n"),
         (KeyboardInterrupt(), 130, "Interrupted; nothing was written.\n"),
-        (ValueError("odd\nvery"), 3, f"Error: this is a bug of gpudoctor {gpudoctor.__version__}: ValueError: odd (GPUDOCTOR"),
+        (ValueError("odd\nvery"), 3, f"Error: internal error in gpudoctor {gpudoctor.__version__}: ValueError: odd (GPUDOCTOR"),
     ],
 )
 def test_no_report(stub: Doctor, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str) -> None:
@@ -223,7 +223,7 @@ def test_a_machine_that_nobody_looked_at_is_not_healthy(stub: Doctor, statuses: 
 def test_an_empty_list_of_checks_is_refused(option: str) -> None:
     result = run("check", option, "")
     assert result.exit_code == 2
-    assert "names no check" in result.stderr
+    assert "no check given" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_empty_list_of_checks_is_refused(option: str) -> None:
 )
 def test_an_empty_name_is_no_file(stub: Doctor, words: tuple[str, ...], name: str) -> None:
     result = run(*words)
-    assert (result.exit_code, result.stderr) == (2, f"Error: {name} is empty: it names no file\n")
+    assert (result.exit_code, result.stderr) == (2, f"Error: {name} is empty\n")
     assert stub.asked == []
 
 

@@ -28,11 +28,11 @@ def test_the_ticket_is_on_the_clipboard(display: str, programs: tuple[str, ...],
     done = copy(tmp_path, **{display: ":7", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
     held = (tmp_path / "held").read_text()
     assert "### NCCL Version" in held
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"On the clipboard: {len(held):,} characters.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"Copied {len(held):,} characters to the clipboard.\n")
 
 
 def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     done = copy(tmp_path, DISPLAY="", WAYLAND_DISPLAY="", PATH=str(tmp_path / "bin"))
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("Error: there is no clipboard here")
+    assert done.stderr.startswith("Error: no clipboard found")

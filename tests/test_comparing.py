@@ -160,7 +160,7 @@ def test_what_was_not_looked_at_is_not_called_healthy(names: tuple[str, str], tm
         path.write_bytes(snapshot.dump(snapshots[name]))
     result = run("diff", *map(str, paths), "--no-redact")
     assert result.exit_code == 1
-    assert f"Nothing wrong was found, but nothing could be checked in {'AB'[names.index('empty')]}.\n" in result.stdout
+    assert f"No problems found, but no check could run in {'AB'[names.index('empty')]}.\n" in result.stdout
 
 
 def test_a_check_that_broke_is_not_called_healthy() -> None:
@@ -168,7 +168,7 @@ def test_a_check_that_broke_is_not_called_healthy() -> None:
     one, other = Opened("one", HEALTHY, None), Opened("other", broken, None)
     comparison = comparing.compare(one, other)
     assert not comparison.is_same
-    assert "Nothing wrong was found, but a check of gpudoctor broke in B." in compared.render(one, other, comparison)
+    assert "No problems found, but a check stopped with an error in B." in compared.render(one, other, comparison)
 
 
 def test_a_loss_is_as_large_a_difference_as_the_gain_that_undoes_it() -> None:

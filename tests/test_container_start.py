@@ -177,7 +177,7 @@ Fine: driver, context, daemon, daemon.json
 Broken: runtime
   Docker was started before NVIDIA's container toolkit was installed
   Seen: the hook was installed after dockerd had started
-  Likely, but not proven.
+  Likely, but not confirmed.
   The engine's words mean: The Docker daemon found nothing that gives containers
   a GPU when it started
   Why: The daemon looks for the toolkit's hook only when it starts; until then

@@ -23,7 +23,7 @@ def catalog_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_list_is_a_line_per_check_by_area() -> None:
     assert run("list").stdout.splitlines() == [
-        "CHECK     AREA     LEVEL  NEEDS     WHAT IT LOOKS AT",
+        "CHECK     AREA     LEVEL  NEEDS     WHAT A PASS MEANS",
         "battery   machine  full   pressure  The battery has power.",
         "pressure  limits   quick  -         The tyres are hard.",
     ]
@@ -48,7 +48,7 @@ def test_list_for_programs() -> None:
 
 def test_explain_a_check() -> None:
     shown = run("explain", "battery").stdout
-    assert shown.startswith("battery: a check of the area machine, level full\n\nThe battery has power.\n")
+    assert shown.startswith("battery: a check in the area machine, level full\n\nThe battery has power.\n")
     assert "\nWhat it means\nA battery that is flat gives none.\n" in shown
     assert "\nNeeds: pressure\n" in shown
     assert "\nProblem battery-flat\nThe battery is flat\n" in shown
@@ -57,7 +57,7 @@ def test_explain_a_check() -> None:
 
 def test_explain_a_problem() -> None:
     assert run("explain", "battery-flat").stdout.splitlines() == [
-        "battery-flat: a problem that the check battery finds",
+        "battery-flat: a problem found by the check battery",
         "",
         "The battery is flat",
         "  ✗ fail, what to do: change the configuration",
@@ -98,5 +98,5 @@ def complete(args: list[str], typed: str, offered: list[str]) -> None:
 def test_a_problem_that_several_checks_find_names_them_all() -> None:
     battery = CHECKS["battery"]
     first, *rest = explanation.of_problem([battery, replace(battery, id="engine")], battery.problems[0])
-    assert first == "battery-flat: a problem that several checks find: battery, engine"
+    assert first == "battery-flat: a problem found by these checks: battery, engine"
     assert "How it is judged" not in rest

@@ -128,7 +128,7 @@ def test_an_interruption_says_what_was_under_way(terminal: Terminal, broken: Pat
         terminal.process.send_signal(signal.SIGTERM)
     terminal.expect("Interrupted")
     terminal.expect("Step 1 was under way when it ended: ")
-    terminal.expect("All commands with their output are in ")
+    terminal.expect("Log of all commands and their output: ")
     assert terminal.wait() == (130 if how == "keyboard" else 143)
     assert "pip: uninstall" in journal(tmp_path)
 

@@ -152,11 +152,11 @@ def test_nothing_wrong_is_said_in_a_way_that_no_shell_runs(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--run"], "it needs a terminal"),
-        (["--run", "--replay", "x.json"], "it goes without --replay"),
-        (["--run", "-o", "x.sh"], "it goes without -o"),
-        (["--journal", "x.log"], "goes with --run"),
-        (["--replay", "x.json", "--python", "python3"], "goes without --python"),
+        (["--run"], "needs a terminal"),
+        (["--run", "--replay", "x.json"], "--replay cannot be used with it"),
+        (["--run", "-o", "x.sh"], "-o cannot be used with it"),
+        (["--journal", "x.log"], "--journal requires --run"),
+        (["--replay", "x.json", "--python", "python3"], "--python cannot be used with it"),
         (["--replay", "/nowhere.json"], "/nowhere.json"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_busy_machine_is_skipped_naming_the_process() -> None:
     (row,) = [row for row in report.checks if row.id == "memory-bandwidth"]
     assert row.reason == "busy"
     assert "pid 77" in row.message
-    assert "not on a busy GPU" in report.coverage.sentence
+    assert "skipped because the GPU is busy" in report.coverage.sentence
 
 
 def test_a_gpu_that_was_left_alone_beside_others_is_said() -> None:
@@ -137,7 +137,7 @@ def test_what_a_cut_off_run_left_out_is_said() -> None:
     rows = {row.id: row for row in report.checks}
     assert rows["memory-bandwidth"].status.value == "pass"
     assert rows["gemm"].reason == "cut off"
-    assert "because the run was cut off" in report.coverage.sentence
+    assert "because the run was interrupted" in report.coverage.sentence
 
 
 def test_baseline_saved_shown_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_what_was_not_measured_is_said() -> None:
     report = doctor.judge(machine.load("h100"), doctor.select(catalog.checks(), "standard"))
     assert "not measured" in report.coverage.sentence
     assert {row.reason for row in report.checks if row.id in ("gemm", "memory-bandwidth")} == {"not measured"}
-    assert "could not look" in words.headline(report)
+    assert "got no answer or measurement" in words.headline(report)
 
 
 def test_a_cause_is_as_bad_as_the_worst_that_it_explains() -> None:

@@ -88,13 +88,13 @@ def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gpus", "a"], "is no list of GPU numbers"),
-        (["--gpus", ","], "is no list of GPU numbers"),
+        (["--gpus", "a"], "is not a list of GPU numbers"),
+        (["--gpus", ","], "is not a list of GPU numbers"),
         (["--measure-timeout", "0"], "--measure-timeout"),
         (["--baseline", "/nonexistent"], "/nonexistent cannot be read"),
-        (["--replay", "x", "--force"], "it goes without --force"),
-        (["--replay", "x", "--gpus", "0"], "it goes without --gpus"),
-        (["--replay", "x", "--measure-timeout", "5"], "it goes without --measure-timeout"),
+        (["--replay", "x", "--force"], "--force cannot be used with it"),
+        (["--replay", "x", "--gpus", "0"], "--gpus cannot be used with it"),
+        (["--replay", "x", "--measure-timeout", "5"], "--measure-timeout cannot be used with it"),
     ],
 )
 def test_wrong_arguments_get_one_clear_line(environment: dict[str, str], arguments: list[str], words: str) -> None:

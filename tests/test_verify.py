@@ -56,12 +56,12 @@ def now(**statuses: Status) -> Report:
 @pytest.mark.parametrize(
     ("statuses", "code", "words"),
     [
-        ({"memlock": Status.PASS, "numa": Status.PASS}, 0, "2 of 2 are well now."),
-        ({"memlock": Status.FAIL, "numa": Status.PASS}, 1, "1 of 2 is well now."),
-        ({"memlock": Status.WARN, "numa": Status.PASS}, 1, "1 of 2 is well now."),
-        ({"memlock": Status.PASS, "numa": Status.SKIP}, 3, "1 of 2 is well now; 1 could not be judged."),
-        ({"memlock": Status.ERROR, "numa": Status.PASS}, 3, "1 of 2 is well now; 1 could not be judged."),
-        ({"memlock": Status.PASS, "numa": Status.BLOCKED}, 3, "1 of 1 is well now; 1 still wait for another."),
+        ({"memlock": Status.PASS, "numa": Status.PASS}, 0, "2 of 2 fixed."),
+        ({"memlock": Status.FAIL, "numa": Status.PASS}, 1, "1 of 2 fixed."),
+        ({"memlock": Status.WARN, "numa": Status.PASS}, 1, "1 of 2 fixed."),
+        ({"memlock": Status.PASS, "numa": Status.SKIP}, 3, "1 of 2 fixed; 1 could not be checked again."),
+        ({"memlock": Status.ERROR, "numa": Status.PASS}, 3, "1 of 2 fixed; 1 could not be checked again."),
+        ({"memlock": Status.PASS, "numa": Status.BLOCKED}, 3, "1 of 1 fixed; 1 check still blocked."),
     ],
 )
 def test_the_exit_code_is_whether_all_is_well(
@@ -76,9 +76,9 @@ def test_the_exit_code_is_whether_all_is_well(
 @pytest.mark.parametrize(
     ("name", "reason", "code", "words"),
     [
-        ("numa", Skip.NOT_APPLICABLE, 0, "2 of 2 are well now."),
-        ("numa", Skip.NO_ANSWER, 3, "1 of 2 is well now; 1 could not be judged."),
-        ("memlock", Skip.NOT_APPLICABLE, 3, "1 of 2 is well now; 1 could not be judged."),
+        ("numa", Skip.NOT_APPLICABLE, 0, "2 of 2 fixed."),
+        ("numa", Skip.NO_ANSWER, 3, "1 of 2 fixed; 1 could not be checked again."),
+        ("memlock", Skip.NOT_APPLICABLE, 3, "1 of 2 fixed; 1 could not be checked again."),
     ],
 )
 def test_what_only_waited_may_have_nothing_to_look_at(
@@ -127,18 +127,18 @@ def test_a_check_that_is_no_more_is_not_called_well(asked: dict[str, object]) ->
     file.write_text(formats.render("json", replace(BEFORE, checks=(*BEFORE.checks, GONE))))
     asked["now"] = now(memlock=Status.PASS, numa=Status.PASS)
     result = run("verify", str(file))
-    assert "gone-check: this gpudoctor has no such check" in result.stdout
-    assert (result.exit_code, "2 of 2 are well now; 1 of a check that is no more." in result.stdout) == (3, True)
+    assert "gone-check: this check does not exist in this version of gpudoctor" in result.stdout
+    assert (result.exit_code, "2 of 2 fixed; 1 from checks that no longer exist." in result.stdout) == (3, True)
     file.write_text(formats.render("json", replace(BEFORE, checks=(GONE,))))
     result = run("verify", str(file))
-    assert (result.exit_code, "this gpudoctor has none of the checks that failed" in result.stderr) == (2, True)
+    assert (result.exit_code, "do not exist in this version of gpudoctor" in result.stderr) == (2, True)
 
 
 def test_where_nothing_could_be_checked_nothing_is_called_well(asked: dict[str, object]) -> None:
     skipped = (Result("memlock", Status.SKIP, "no answer", area="limits", reason=Skip.NO_ANSWER),)
     Path(str(asked["file"])).write_text(formats.render("json", replace(HEALTHY, checks=skipped)))
     result = run("verify", str(asked["file"]))
-    assert (result.exit_code, "nothing could be checked in" in result.stderr) == (2, True)
+    assert (result.exit_code, "no check could run in" in result.stderr) == (2, True)
     assert "nothing failed" not in result.stderr
 
 
@@ -146,7 +146,7 @@ def test_a_redacted_name_is_not_looked_up(asked: dict[str, object]) -> None:
     target = {"kind": "image", "image": "registry.example.com/image-1:2"}
     Path(str(asked["file"])).write_text(formats.render("json", replace(BEFORE, target=target)))
     result = run("verify", str(asked["file"]))
-    assert (result.exit_code, "image-1:2, a name that was redacted" in result.stderr) == (2, True)
+    assert (result.exit_code, "image-1:2, a redacted name" in result.stderr) == (2, True)
     assert "words" not in asked
 
 
@@ -174,7 +174,7 @@ def test_another_python_is_not_taken_for_it(asked: dict[str, object]) -> None:
         formats.render("json", replace(BEFORE, target={"python": "/home/user-1/venv/bin/python"}))
     )
     result = run("verify", str(asked["file"]))
-    assert (result.exit_code, "is of the Python /home/user-1/venv/bin/python, which is not here" in result.stderr) == (2, True)
+    assert (result.exit_code, "was made with /home/user-1/venv/bin/python, which is not found here" in result.stderr) == (2, True)
     assert "words" not in asked
 
 
@@ -204,7 +204,7 @@ def test_another_machine_is_not_taken_for_it(asked: dict[str, object], case: str
     Path(str(asked["file"])).write_text(formats.render("json", before))
     asked["now"] = replace(now(memlock=Status.PASS, numa=Status.PASS), target=target_now, facts=facts_now)
     result = run("verify", str(asked["file"]))
-    assert (result.exit_code, "is of another machine: " in result.stderr) == ((2, True) if case in ELSEWHERE else (0, False))
+    assert (result.exit_code, "is from another machine: " in result.stderr) == ((2, True) if case in ELSEWHERE else (0, False))
 
 
 def test_before_and_after_are_appended_to_a_ticket(asked: dict[str, object], tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_what_is_no_file_is_not_appended_to(asked: dict[str, object], tmp_path: 
     os.mkfifo(tmp_path / "pipe")
     result = run("verify", str(asked["file"]), "--append", str(tmp_path / name))
     assert result.exit_code == 2
-    assert result.stderr == f"Error: --append {tmp_path / name}: that is no file to which something can be added\n"
+    assert result.stderr == f"Error: --append {tmp_path / name}: not a regular file\n"
     assert "words" not in asked
 
 

@@ -15,35 +15,36 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.version import __version__
 
 COMMANDS = {
-    "check": "Say what is wrong with this machine or container, and how to fix it.",
-    "fix": "Print what repairs this machine as a shell script, or run it step by step.",
-    "report": "Write a report to attach: a page, a ticket, a bundle, for CI; also of what was saved.",
-    "diff": "Say how two machines differ, or one on two days, and which difference explains the problem.",
-    "verify": "Run again what failed in a report, and say what is well now.",
-    "run": "Run a container of an image, with the GPUs and what they need.",
+    "check": "Diagnose this machine or a container.",
+    "fix": "Print the fixes as a shell script, or run them step by step.",
+    "report": "Write a report to share: HTML, a ticket, a bundle or a CI format.",
+    "diff": "Compare two machines, or one at two times, to find the cause.",
+    "verify": "Re-run the checks that failed in a report and show what is fixed.",
+    "run": "Run a container image with GPUs and suitable limits.",
     "images": "Look up, pull, build, pin and lint container images.",
-    "baseline": "Keep what the GPUs reached when all was well, to compare with later.",
-    "explain": "Say what a log, a message, a code, a check or a problem means, and how to fix it.",
-    "list": "List the checks: what each reads, at which level it runs, what it needs.",
-    "knowledge": "Say what state the tables of known GPUs, drivers, codes and messages are in.",
-    "schema": "Print the JSON Schema of a report, a difference or a bundle.",
+    "baseline": "Save benchmark results of healthy GPUs to compare with later.",
+    "explain": "Explain a log, an error message, a code, a check or a problem.",
+    "list": "List the checks with their areas, levels and requirements.",
+    "knowledge": "Show the version and age of the built-in tables.",
+    "schema": "Print the JSON Schema of a report, a diff or a bundle manifest.",
 }
 _EPILOG = """\
 \b
 Examples:
-  gpudoctor check                        what is wrong here?
+  gpudoctor check                        diagnose this machine
   gpudoctor check --python .venv/bin/python
-  gpudoctor fix                          what to type, as a script
-  gpudoctor explain train.log            what a log tells; also: Xid 79
+  gpudoctor fix                          print the fixes as a script
+  gpudoctor explain train.log            find the cause in a log
+  gpudoctor explain Xid 79               look up a code
 \b
 Shell completion, for example in ~/.bashrc:
   eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"
-(zsh_source and fish_source are there too.)
+(For zsh and fish: zsh_source, fish_source.)
 """
 
 
 class Commands(LazyGroup):
-    """gpudoctor's commands, and how each of them may end."""
+    """gpudoctor's commands, and their exit codes."""
 
     package = "gpudoctor.cli"
     helps = COMMANDS
@@ -78,12 +79,12 @@ def _interrupted(written: tuple[str, ...]) -> str:
 def _bug(bug: Exception) -> str:
     first_line = next(iter(str(bug).splitlines()), "")
     return (
-        f"Error: this is a bug of gpudoctor {__version__}: {type(bug).__name__}: {first_line} "
-        "(GPUDOCTOR_DEBUG=1 shows where; please report it, with the snapshot of --save if you have one)"
+        f"Error: internal error in gpudoctor {__version__}: {type(bug).__name__}: {first_line} "
+        "(GPUDOCTOR_DEBUG=1 shows a traceback; please report it, with a snapshot from --save if possible)"
     )
 
 
 @click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpudoctor")
 def main() -> None:
-    """What is wrong with this GPU machine, container or Python environment, and what exactly to type to fix it."""
+    """Find out what is wrong with a GPU machine, container or Python environment, and how to fix it."""

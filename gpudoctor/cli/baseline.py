@@ -10,7 +10,9 @@ from gpudoctor.cli import COMMANDS
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError
 
-_FILE = click.option("--file", metavar="FILE", type=PATH, help="The baseline.  [default: ~/.local/state/gpudoctor/baseline.json]")
+_FILE = click.option(
+    "--file", metavar="FILE", type=PATH, help="The baseline file.  [default: ~/.local/state/gpudoctor/baseline.json]"
+)
 
 
 @click.group(help=COMMANDS["baseline"])
@@ -21,12 +23,12 @@ def command() -> None:
 @command.command()
 @click.argument("snapshot", type=PATH)
 @_FILE
-@click.option("--force", is_flag=True, help="Save it although measurements found something wrong.")
+@click.option("--force", is_flag=True, help="Save even if the measurements found problems.")
 def save(snapshot: Path, file: Path | None, force: bool) -> None:
-    """Save what the GPUs reached in SNAPSHOT.
+    """Save the results of SNAPSHOT as the baseline.
 
-    SNAPSHOT is a file of `gpudoctor check --save`, taken when all was well. Later runs of `gpudoctor check` on this machine
-    are compared with it, GPU by GPU. GPUs that are not in it keep what they had.
+    SNAPSHOT is a file of `gpudoctor check --save` from a healthy machine. Later runs of `gpudoctor check` on this machine are
+    compared with it, GPU by GPU. GPUs that are not in SNAPSHOT keep their saved results.
     """
     from gpudoctor import catalog
     from gpudoctor.checkup import Checkup
@@ -39,7 +41,7 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     measured = {id for id, check in catalog.checks().items() if check.workloads}
     sick = sorted({entry.problem for entry in report.diagnosis if measured & {entry.check, *entry.explains}})
     if sick and not force:
-        raise UserError(f"this run found something wrong: {', '.join(sick)}; --force saves it all the same")
+        raise UserError(f"this run found problems: {', '.join(sick)}; --force saves it anyway")
     path = file or baseline.default_path()
     new = baseline.of(taken, report)
     new = baseline.of_gpus(new, lambda uuid: remembering.recognised(uuid, taken.taken))
@@ -55,13 +57,13 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
 @command.command()
 @_FILE
 def show(file: Path | None) -> None:
-    """Show the baseline that runs on this machine are compared with."""
+    """Show the baseline."""
     from gpudoctor.cli import output
     from gpudoctor.files import baseline
 
     found = baseline.read(file)
     if not found.gpus:
         raise UserError(
-            "no baseline was saved yet: gpudoctor check --save FILE on a healthy machine, then gpudoctor baseline save FILE"
+            "no baseline saved yet: on a healthy machine run gpudoctor check --save FILE, then gpudoctor baseline save FILE"
         )
     output.show(baseline.as_text(found))

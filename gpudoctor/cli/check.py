@@ -1,4 +1,4 @@
-"""`gpudoctor check`: what was asked for becomes a checkup, which is written; exit code."""
+"""`gpudoctor check`."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ _EPILOG = """\
 \b
 Examples:
   gpudoctor check                                  this machine, this Python
-  gpudoctor check --level quick                    without measuring, in a second
-  gpudoctor check --python ~/train/.venv           somebody's environment
+  gpudoctor check --level quick                    no benchmarks, about a second
+  gpudoctor check --python ~/train/.venv           another environment
   gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
   gpudoctor check --format markdown -o report.md   for a ticket
-  gpudoctor check --save machine.json              keep all that was asked,
-                                                   redacted (or: --no-redact)
-  gpudoctor check --replay machine.json            judge it again, anywhere
-  gpudoctor check --image pytorch-24.08            inside that image, and its host
-  gpudoctor check --container trainer              inside a running container
-  gpudoctor check --log train.log                  with what a log tells
+  gpudoctor check --save machine.json              save a snapshot, redacted
+  gpudoctor check --replay machine.json            diagnose a saved snapshot
+  gpudoctor check --image pytorch-24.08            a container of an image
+  gpudoctor check --container trainer              a running container
+  gpudoctor check --log train.log                  this machine and a log
 \b
-Exit code: 0 nothing at or above --fail-on, 1 problems found,
-2 wrong usage, 3 gpudoctor could not do its work.
+Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
+3 gpudoctor itself failed.
 """
 
 
 @click.command(help=COMMANDS["check"], epilog=_EPILOG)
 @options.level(
-    "quick: no GPU works. standard: each is measured. full: memory, compilers and profilers too.  "
-    "[default: standard; with --replay, the level it was taken at]"
+    "quick: no load on any GPU. standard: benchmark each GPU. full: also test GPU memory, compilers and profilers.  "
+    "[default: standard; with --replay, the level of the snapshot]"
 )
 @click.option(
     "--only",
@@ -50,39 +49,39 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found,
     multiple=True,
     callback=names,
     shell_complete=completion.checks,
-    help="Run these checks only, of whatever level, and those they need.",
+    help="Run only these checks, of any level, and the checks they need.",
 )
 @click.option(
-    "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Leave these checks out."
+    "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Skip these checks."
 )
 @options.python()
-@options.image("Examine a container of this image, and its host.")
-@click.option("--container", metavar="ID", help="Examine this running container, and its host.")
-@click.option("--gpus", metavar="N,…", help="Measure these GPUs only, as nvidia-smi numbers them; with --image, give it these.")
+@options.image("Diagnose a new container of this image, and its host.")
+@click.option("--container", metavar="ID", help="Diagnose this running container, and its host.")
 @click.option(
-    "--force", is_flag=True, help="Measure GPUs that others are using, too; start an image that this driver cannot run."
+    "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
 )
-@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="How many GPUs there should be.")
+@click.option("--force", is_flag=True, help="Also measure GPUs in use; start an image even if the driver is too old for it.")
+@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="Fail unless this many GPUs are found.")
 @options.report_format("text")
-@options.output("Write the report here.")
-@options.save("Write the snapshot here, to be judged again.")
-@options.replay("Judge a saved snapshot; this machine is not touched.")
-@options.logs("Judge this evidence too: a log, a traceback … (- is standard input).")
+@options.output("Write the report to FILE.")
+@options.save("Write a snapshot to FILE, for --replay.")
+@options.replay("Diagnose a saved snapshot instead of this machine.")
+@options.logs("Also analyse this log or traceback (-: standard input).")
 @options.fail_on
 @options.timeout
 @click.option(
     "--measure-timeout",
     metavar="S",
     type=click.FloatRange(1, 36000),
-    help="Seconds for all measurements together.  [default: 240; with --level full 1200]",
+    help="Time limit for all measurements, in seconds.  [default: 240; with --level full 1200]",
 )
-@click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see: gpudoctor baseline).")
+@click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see gpudoctor baseline).")
 @options.engine
 @options.docker_option
-@options.gpu_mode("How --image gets its GPUs.")
+@options.gpu_mode("How the container gets its GPUs.")
 @options.registry
-@options.locked("Take the --image that gpudoctor.lock names.")
-@options.verbose("Show every check and all of the evidence.")
+@options.locked("Use the digest of the image in gpudoctor.lock.")
+@options.verbose("Show every check and all evidence.")
 @options.sharing
 @click.pass_context
 def command(
@@ -103,11 +102,11 @@ def command(
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
     wanted = wanted_of(given)
-    if wanted.only or wanted.skip:  # a misspelt name is said before the machine is asked
+    if wanted.only or wanted.skip:  # reports a misspelt name before the machine is examined
         wanted.checks()
     for path in filter(None, (destination, save)):
         output.must_be_writable(path)
-    told = examining.evidence_of(logs, "--log takes texts; a snapshot is judged with --replay FILE")
+    told = examining.evidence_of(logs, "--log takes texts; for a snapshot use --replay FILE")
     found, cut_off_by = (examining.replayed(replay, wanted, told), 0) if replay else examined(wanted, told)
     to_terminal = sharing.goes_to_terminal(destination)
     leaving = sharing.leaving(found, how, to_terminal and not save)
@@ -116,19 +115,19 @@ def command(
     shown = found if to_terminal else leaving
     output.deliver(_rendered(shown, form, destination, verbose), destination)
     if cut_off_by:
-        click.echo("Interrupted: the report holds what was measured until then.", err=True)
+        click.echo("Interrupted: the report contains what was measured until then.", err=True)
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
 
 
 def checked(words: Sequence[str]) -> tuple[Checkup, int]:
-    """As `gpudoctor check` with these words, and the signal (0: none) that cut the measuring off."""
+    """The checkup of `gpudoctor check` with these arguments, and the signal that interrupted measuring (0: none)."""
     with command.make_context("check", list(words)) as context:
         wanted = wanted_of(dict(context.params))
     return examined(wanted)
 
 
 def examined(wanted: Wanted, told: Evidence | None = None) -> tuple[Checkup, int]:
-    """As examining.examined, with its progress at a terminal."""
+    """Like examining.examined, with progress on a terminal."""
     from gpudoctor import examining
     from gpudoctor.cli import output
 
@@ -137,7 +136,7 @@ def examined(wanted: Wanted, told: Evidence | None = None) -> tuple[Checkup, int
 
 
 def _rendered(shown: Checkup, form: Format | None, destination: Path | None, verbose: bool) -> str:
-    """The report in the chosen format; the terminal's width and colours only where it goes to one."""
+    """The report in the chosen format, with the width and colours of the terminal if it goes there."""
     from gpudoctor.cli import output
     from gpudoctor.report import formats, terminal
 
@@ -148,7 +147,7 @@ def _rendered(shown: Checkup, form: Format | None, destination: Path | None, ver
 
 
 def exit_code(report: Report, fail_on: str) -> int:
-    """0, 1, or 3 where nothing was found, but a check broke or none could look: that machine was not shown to be healthy."""
+    """0, 1, or 3 if nothing was found but a check stopped with an error or no check could run."""
     from gpudoctor.model import Status
 
     found = {entry.status for entry in report.diagnosis}

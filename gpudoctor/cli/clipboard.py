@@ -1,4 +1,4 @@
-"""The clipboard of whoever sits here, where there is one."""
+"""The clipboard."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpudoctor.errors import WorkError
 
 
 def copy(text: str) -> None:
-    """WorkError where there is none, as over ssh."""
+    """WorkError if there is no clipboard, as over ssh."""
     try:
         pyperclip.copy(text)
     except (pyperclip.PyperclipException, OSError):
-        raise WorkError("there is no clipboard here (wl-clipboard, xclip or xsel): write a file with -o FILE") from None
-    click.echo(f"On the clipboard: {len(text):,} characters.", err=True)
+        raise WorkError("no clipboard found (wl-clipboard, xclip or xsel): write a file with -o FILE") from None
+    click.echo(f"Copied {len(text):,} characters to the clipboard.", err=True)

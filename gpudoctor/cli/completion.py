@@ -1,4 +1,4 @@
-"""What the shell offers after Tab for arguments that name checks and problems."""
+"""Shell completion for names of checks and problems."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import CompletionItem
 
 
 def checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Check ids; the last of several that are separated by commas."""
+    """Check ids, for the last item of a comma-separated list."""
     from gpudoctor import catalog
 
     before, comma, last = incomplete.rpartition(",")

@@ -1,4 +1,4 @@
-"""`gpudoctor diff`: two machines, or one on two days."""
+"""`gpudoctor diff`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _EPILOG = """\
 \b
 Examples:
   gpudoctor diff yesterday.json today.json     why is it worse today?
-  gpudoctor diff good-node.json bad-node.json  why is this one worse?
+  gpudoctor diff good-node.json bad-node.json  why is this node worse?
 \b
-A and B are what gpudoctor wrote: snapshots (check --save), reports as JSON or
-HTML, bundles. Of two snapshots every answer is compared, and tried: with the
-better machine's answer in its place, is the problem gone?
+A and B are files from gpudoctor: snapshots (check --save), JSON or HTML
+reports, or bundles. For two snapshots every reply is compared, and gpudoctor
+tests which difference explains the problem.
 \b
-Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
+Exit code: 0 no meaningful difference, 1 differences found, 2 wrong usage.
 """
 
 
@@ -29,7 +29,7 @@ Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
 @click.argument("other", metavar="B", type=NAME)
 @options.text_or_json
 @options.output()
-@options.verbose("Show all that differs.")
+@options.verbose("Show all differences.")
 @options.sharing
 @click.pass_context
 def command(
@@ -44,13 +44,13 @@ def command(
     form = form or output.text_or_json(destination)
     if destination:
         output.must_be_writable(destination)
-    first, second = (checkup.load(path, "full") for path in (one, other))  # what only one level looks at is no difference
+    first, second = (checkup.load(path, "full") for path in (one, other))  # so that different levels do not count as a difference
     is_redacted = opening.is_redacted(first.snapshot) or opening.is_redacted(second.snapshot)
     stays = sharing.goes_to_terminal(destination) and not is_redacted
     if not (stays or how.no_redact):
-        one, other = Path(one).name, Path(other).name  # of a folder nothing but tokens would be left
+        one, other = Path(one).name, Path(other).name  # a folder would only show tokens
     left = sharing.leaving(first, how, stays, "A  ")
-    tokens = left.redaction.tokens.private() if left.redaction else None  # what is one value stays one
+    tokens = left.redaction.tokens.private() if left.redaction else None  # equal values get equal tokens
     right = sharing.leaving(second, how, stays, "B  ", tokens=tokens)
     a, b = left.opened(one), right.opened(other)
     comparison = comparing.compare(a, b)

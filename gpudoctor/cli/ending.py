@@ -1,4 +1,4 @@
-"""Being told to end: as an exit, so that on the way out everything is tidied up."""
+"""Signals that end the program, turned into SystemExit so that cleanup runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def by_signal() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit, so that what is inside tidies up after itself."""
-    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+    """SIGTERM and SIGHUP raise SystemExit, so that cleanup inside the block runs."""
+    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # respect nohup
     before = {number: signal.signal(number, _leave) for number in heard}
     try:
         yield
@@ -24,5 +24,5 @@ def by_signal() -> Iterator[None]:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     for each in ENDING:
-        signal.signal(each, signal.SIG_IGN)  # a second one must not cut the tidying up short
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise SystemExit(128 + number)

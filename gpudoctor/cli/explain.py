@@ -1,4 +1,4 @@
-"""`gpudoctor explain`: an id, a code, a message, or evidence in files."""
+"""`gpudoctor explain`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Examples:
   gpudoctor explain Xid 79                       a code; also: CUDA error 802,
                                                  NVML 18, nvidia-smi 9
   gpudoctor explain 'invalid device ordinal'     a message
-  gpudoctor explain train.log dmesg.txt          all that these files tell
+  gpudoctor explain train.log dmesg.txt          find the cause in these files
   sudo dmesg | gpudoctor explain -
 \b
 Files: tracebacks and training logs, dmesg and the journal, nvidia-smi (plain,
--q, -q -x), nvidia-bug-report.log(.gz), torch's collect_env, NCCL_DEBUG=INFO,
-messages of Docker, pip and compilers, a snapshot of gpudoctor.
+-q, -q -x), nvidia-bug-report.log(.gz), torch's collect_env, NCCL_DEBUG=INFO
+logs, output of Docker, pip and compilers, gpudoctor snapshots.
 \b
-Exit code: 0 explained, 2 wrong usage, 3 nothing in it is known.
+Exit code: 0 explained, 2 wrong usage, 3 nothing recognised.
 """
 
 
 class _Command(click.Command):
-    """A message may begin with a dash, such as "-bash: nvidia-smi: command not found"."""
+    """Accepts messages that begin with a dash, such as "-bash: nvidia-smi: command not found"."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         messages = [] if "--" in args else [word for word in args if re.match(r"-(?!o)[^\s=]*\s", word)]
@@ -46,7 +46,7 @@ class _Command(click.Command):
 @click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completion.anything)
 @options.text_or_json
 @options.output()
-@options.save("Write what the evidence tells as a snapshot.")
+@options.save("Write what the texts contain to FILE, as a snapshot.")
 @options.verbose()
 @options.sharing
 @click.pass_context
@@ -62,7 +62,7 @@ def command(
 ) -> None:
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("give an id, a code, a message or files; - reads standard input.")
+        raise click.UsageError("give an id, a code, a message or a file (-: standard input).")
     from gpudoctor import checkup, explaining
     from gpudoctor.cli import output
 
@@ -70,7 +70,7 @@ def command(
     about = list(explaining.known(what))
     if about:
         if form == "json" or save:
-            raise click.UsageError(f"{' '.join(what)!r} is no evidence: --format json and --save are about evidence.")
+            raise click.UsageError(f"--format json and --save work on logs and messages only, not on {' '.join(what)!r}.")
         output.deliver("".join(f"{line}\n" for line in about), destination)
         return
     found = explaining.checkup_of(what or ("-",))

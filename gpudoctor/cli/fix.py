@@ -1,4 +1,4 @@
-"""`gpudoctor fix`: the fixes of this machine as a shell script, or run step by step."""
+"""`gpudoctor fix`."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _LISTED = 6
 _EPILOG = """\
 \b
 Examples:
-  gpudoctor fix                          a script of all fixes, to read first
-  gpudoctor fix no-driver-found          of one problem only
-  gpudoctor fix -o fix.sh                into a file; then: sh fix.sh
-  gpudoctor fix --run                    ask before each step, and run it
-  gpudoctor fix --replay machine.json    for the machine of a snapshot
+  gpudoctor fix                          print a script of all fixes
+  gpudoctor fix no-driver-found          fixes for one problem
+  gpudoctor fix -o fix.sh                write the script; then: sh fix.sh
+  gpudoctor fix --run                    ask before each step, then run it
+  gpudoctor fix --replay machine.json    fixes for a saved snapshot
 \b
---run never reboots and never resets a GPU; it says what to type. It leaves a
-GPU alone on which somebody works, and stops at the first step that fails.
+--run never reboots and never resets a GPU; it shows what to type. It does not
+touch a GPU in use, and it stops at the first step that fails.
 \b
-Exit code: 0 printed, or all is well now; 1 a step failed or a problem is left;
-2 wrong usage; 3 gpudoctor could not do its work; 130 interrupted.
+Exit code: 0 printed, or all problems fixed; 1 a step failed or problems
+remain; 2 wrong usage; 3 gpudoctor itself failed; 130 interrupted.
 """
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for on the command line."""
+    """The options of the command."""
 
     wanted: Wanted
     problems: tuple[str, ...]
@@ -58,13 +58,13 @@ class Options:
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
 @click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
-@options.python("Of this interpreter or environment.")
-@options.replay("Of the machine of a saved snapshot; this one is not touched.")
-@options.logs("With what a log or a traceback tells (- is standard input).")
-@options.output("Write the script here.")
+@options.python("Examine this interpreter or environment.")
+@options.replay("Use a saved snapshot instead of this machine.")
+@options.logs("Also analyse this log or traceback (-: standard input).")
+@options.output("Write the script to FILE.")
 @click.option("--run", is_flag=True, help="Ask before each step, then run it.")
 @click.option(
-    "--journal", metavar="FILE", type=PATH, help="Where --run writes what it did.  [default: in ~/.local/state/gpudoctor]"
+    "--journal", metavar="FILE", type=PATH, help="Log file of --run.  [default: a new file in ~/.local/state/gpudoctor]"
 )
 @options.timeout
 @click.pass_context
@@ -89,16 +89,16 @@ def command(context: click.Context, /, **given: Any) -> None:
 
 def _forbid_contradictions(asked: Options) -> None:
     if asked.replay and asked.wanted.python:
-        raise click.UsageError("--replay reads a snapshot and asks no machine: it goes without --python.")
+        raise click.UsageError("--replay uses a snapshot: --python cannot be used with it.")
     if asked.journal and not asked.run:
-        raise click.UsageError("--journal goes with --run.")
+        raise click.UsageError("--journal requires --run.")
     if not asked.run:
         return
     for name, value in {"--replay": asked.replay, "-o": asked.destination}.items():
         if value:
-            raise click.UsageError(f"--run works on this machine, at a terminal: it goes without {name}.")
+            raise click.UsageError(f"--run changes this machine: {name} cannot be used with it.")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        raise click.UsageError("--run asks before each step: it needs a terminal. Without --run the script is printed.")
+        raise click.UsageError("--run asks before each step and needs a terminal. Without --run the script is printed.")
 
 
 def _must_be_known(names: tuple[str, ...]) -> None:
@@ -109,18 +109,18 @@ def _must_be_known(names: tuple[str, ...]) -> None:
     for name in names:
         if name in checks and name not in known:
             found = words.listed([problem.id for problem in catalog.found_by(checks[name])], _LISTED)
-            raise UserError(f"{name} is a check; name one of the problems that it finds: {found} (gpudoctor explain {name})")
+            raise UserError(f"{name} is a check; give one of its problems: {found} (gpudoctor explain {name})")
         if name not in known:
             raise UserError(unknown("problem", name, known))
 
 
 def _found(asked: Options) -> Checkup:
-    """The machine as it answers now, without measuring, or that of a snapshot."""
+    """This machine, without measurements, or a snapshot."""
     from gpudoctor import examining
     from gpudoctor.checkup import Checkup
     from gpudoctor.files import opening
 
-    told = examining.evidence_of(asked.logs, "--log takes texts; the machine of a snapshot is given by --replay FILE")
+    told = examining.evidence_of(asked.logs, "--log takes texts; for a snapshot use --replay FILE")
     taken = opening.taken_in(str(asked.replay)) if asked.replay else _answers(asked.wanted)
     return Checkup(snapshot=examining.with_evidence(taken, told))
 
@@ -134,7 +134,7 @@ def _answers(wanted: Wanted) -> Snapshot:
 
 
 def _steps(asked: Options, found: Checkup) -> tuple[list[Step], list[str]]:
-    """Of all that was found, or of the problems that were named: those that are not here have their general fixes."""
+    """The steps for all problems found, or for the named ones; a named problem that was not found gets its general fixes."""
     from gpudoctor import catalog, fixes
     from gpudoctor.facts import Facts
     from gpudoctor.repair import plan
@@ -146,7 +146,7 @@ def _steps(asked: Options, found: Checkup) -> tuple[list[Step], list[str]]:
     for name in absent:
         problem = catalog.problems()[name][1]
         steps += plan.of_problem(problem, fixes.fitting(problem.fixes, fixes.context(Facts(found.snapshot)), {}))
-    notes = [f"{name} was not found here: these are its general fixes for this platform." for name in absent]
+    notes = [f"{name} was not found here; these are its general fixes for this platform." for name in absent]
     return plan.ordered(steps), notes
 
 
@@ -163,7 +163,7 @@ def _print(asked: Options, steps: Sequence[Step], notes: Sequence[str], report: 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
     output.deliver(text, asked.destination)
     if asked.destination:
-        click.echo(f"Written: {asked.destination}. Read it, then: sh {asked.destination}", err=True)
+        click.echo(f"Wrote {asked.destination}. Read it, then run: sh {asked.destination}", err=True)
 
 
 def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
@@ -183,13 +183,13 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
         except Quit:
             failed = False
         except (KeyboardInterrupt, asking.Ended, SystemExit) as ending:
-            click.echo("\nInterrupted." if isinstance(ending, SystemExit) else "\nInterrupted by you.")
+            click.echo("\nInterrupted.")
             _said(runner, path)
             return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
     _said(runner, path)
     if not runner.has_run:
-        return _compared("Nothing has changed:", before, before, failed, runner.reboots)
-    return _compared("Looked again:", before, _found(asked).report, failed, runner.reboots)
+        return _compared("Nothing was changed:", before, before, failed, runner.reboots)
+    return _compared("After the fixes:", before, _found(asked).report, failed, runner.reboots)
 
 
 def _said(runner: Runner, path: Path) -> None:
@@ -199,27 +199,27 @@ def _said(runner: Runner, path: Path) -> None:
     if not runner.has_run:
         click.echo("Nothing was run.")
     if runner.for_later:
-        click.echo("Left to you:")
+        click.echo("For you to run:")
         click.echo(
             "".join(f"  {line}\n" for command in dict.fromkeys(runner.for_later) for line in command.splitlines()), nl=False
         )
     if runner.reboots:
-        click.echo("Now reboot, when all work is saved; that is not done for you: sudo reboot")
+        click.echo("Save all work, then reboot: sudo reboot")
     if runner.has_run:
-        click.echo(f"All commands with their output are in {path}")
+        click.echo(f"Log of all commands and their output: {path}")
 
 
 def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:
-    """Says what became of each problem."""
+    """Prints which problems are fixed, remain or are new."""
     from gpudoctor.model import Status
 
     was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
-    click.echo(f"\n{heading}" if was or now else "\nNothing is wrong here.")
+    click.echo(f"\n{heading}" if was or now else "\nNo problems found.")
     for problem, entry in {**was, **now}.items():
         state = "fixed" if problem not in now else "still there" if problem in was else "new"
         click.echo(f"  {state + ':':<13}{entry.title} ({problem})")
     if waits_for_boot and now:
-        click.echo("What is still there may need the reboot.")
+        click.echo("Some of these may need the reboot.")
     left = any(entry.status is Status.FAIL for entry in after.diagnosis)
     return 1 if failed or (left and not waits_for_boot) else 0
 
@@ -241,7 +241,7 @@ def _default_journal() -> Path:
 
 @contextlib.contextmanager
 def _opened(path: Path):  # type: ignore[no-untyped-def]
-    """Commands may print secrets: only its owner reads it."""
+    """Commands may print secrets: only the owner may read it."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as journal:
             yield journal

@@ -54,7 +54,7 @@ def _counted(number: int, name: str) -> str:
 
 
 def _span(count: Count) -> str:
-    """When the oldest of its sources was read; the newest is the version's."""
+    """The date of the oldest source; the newest one is in the version."""
     return _day(count.oldest) or "-"
 
 

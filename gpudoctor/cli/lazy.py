@@ -1,4 +1,4 @@
-"""A group of commands of which each module is imported only when it is used."""
+"""A group of commands whose modules are imported on use."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from gpudoctor.cli import COMMANDS, options
 if TYPE_CHECKING:
     from gpudoctor.model import Check
 
-_COLUMNS = ("CHECK", "AREA", "LEVEL", "NEEDS", "WHAT IT LOOKS AT")
-_NARROWEST = 40  # columns that the last one must have to stand beside the others
+_COLUMNS = ("CHECK", "AREA", "LEVEL", "NEEDS", "WHAT A PASS MEANS")
+_NARROWEST = 40  # columns that the last one needs to fit on the same line
 
 
 @click.command(help=COMMANDS["list"])
@@ -32,7 +32,7 @@ def command(form: str) -> None:
 
 
 def in_order(checks: Iterable[Check]) -> list[Check]:
-    """By area, as in a report; within an area in the order of judging."""
+    """By area, as in a report; inside an area in the order of judging."""
     from gpudoctor.report import words
 
     return [check for found in words.by_area(checks).values() for check in found]
@@ -60,7 +60,7 @@ def as_json(checks: Iterable[Check]) -> str:
 
 
 def as_text(checks: Iterable[Check], width: int | None = None) -> str:
-    """One line per check, for grep; in a terminal that is too narrow for it the last column goes below."""
+    """One line per check; if the terminal is too narrow, the last column goes on a line below."""
     rows = [_COLUMNS, *((c.id, c.area, c.level, ",".join(c.needs) or "-", title(c)) for c in checks)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
     return "".join(f"{line.rstrip()}\n" for row in rows for line in _lines(row, widths, width))

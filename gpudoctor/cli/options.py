@@ -1,4 +1,4 @@
-"""The options and arguments that several commands have, each declared once."""
+"""The options and arguments that several commands share, each declared once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def several(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def taken_out(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Those of a command's options that are fields of a dataclass."""
+    """Removes and returns the options that are fields of a dataclass."""
     return {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
 
 
-# What is examined, and how long.
+# What to examine, and for how long.
 
 
 def level(help: str) -> Option:
@@ -51,29 +51,29 @@ timeout = click.option(
     type=click.FloatRange(1, 3600),
     default=20,
     show_default=True,
-    help="Seconds for all questions together.",
+    help="Time limit for collecting data, in seconds.",
 )
 
-# What comes of it, and where it goes.
+# What to write, and where.
 
 
 def report_format(default: str) -> Option:
-    """Of a report. default: where the name of -o says nothing."""
-    help = f"What to write.  [default: by the name of -o, else {default}]"
+    """The format of a report. default: the one used if the name of -o does not decide."""
+    help = f"Output format.  [default: from the name of -o, else {default}]"
     return click.option("--format", "form", type=click.Choice(FORMATS), help=help)
 
 
 text_or_json = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), help="What to write.  [default: by the name of -o, else text]"
+    "--format", "form", type=click.Choice(["text", "json"]), help="Output format.  [default: from the name of -o, else text]"
 )
 
 
 def printed_format(help: str | None = None) -> Option:
-    """Of what is only printed."""
+    """The format of what is only printed."""
     return click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help=help)
 
 
-def output(help: str = "Write it here.") -> Option:
+def output(help: str = "Write to FILE.") -> Option:
     return click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help=help)
 
 
@@ -81,19 +81,23 @@ def save(help: str) -> Option:
     return click.option("--save", metavar="FILE", type=PATH, help=help)
 
 
-def verbose(help: str = "Show all of the evidence.") -> Option:
+def verbose(help: str = "Show all evidence.") -> Option:
     return click.option("-v", "--verbose", is_flag=True, help=help)
 
 
 fail_on = click.option(
-    "--fail-on", type=click.Choice(["warn", "fail"]), default="fail", show_default=True, help="What makes the exit code 1."
+    "--fail-on",
+    type=click.Choice(["warn", "fail"]),
+    default="fail",
+    show_default=True,
+    help="Lowest severity that sets exit code 1.",
 )
 
 # Containers and images.
 
 
 def images(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Their names, after Tab."""
+    """Image names for shell completion."""
     from gpudoctor.containers.images import catalog
 
     return [CompletionItem(name, help=image.title) for name, image in catalog.images().items() if name.startswith(incomplete)]
@@ -109,13 +113,13 @@ def image(help: str, required: bool = False) -> Option:
 engine = click.option(
     "--engine",
     type=click.Choice(["docker", "podman"]),
-    help="[default: docker, or podman where only that is installed]",
+    help="[default: docker, or podman if only that is installed]",
 )
 registry = click.option(
     "--registry",
     metavar="HOST",
     default="",
-    help="The registry for names, in the place of NVIDIA's and Docker Hub: HOST[:PORT][/FOLDER].  [or: GPUDOCTOR_REGISTRY]",
+    help="Registry to use instead of nvcr.io and Docker Hub: HOST[:PORT][/FOLDER].  [env: GPUDOCTOR_REGISTRY]",
 )
 
 
@@ -141,10 +145,10 @@ docker_option = click.option(
     metavar="OPTION",
     multiple=True,
     callback=_words,
-    help="Any other option of docker run; the last one wins. Can be repeated.",
+    help="Another option for docker run; overrides gpudoctor's own. Can be repeated.",
 )
 
-# What is redacted of what leaves this machine; sharing.chosen takes these out of what a command was given.
+# Redaction; sharing.chosen takes these out of a command's parameters.
 
 
 def _kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -155,23 +159,23 @@ def _kinds(context: click.Context, parameter: click.Parameter, values: tuple[str
 
     for name in found:
         if name == "secrets":
-            raise click.BadParameter("secrets are never kept; --no-redact changes nothing at all.")
+            raise click.BadParameter("secrets cannot be kept; --no-redact turns redaction off.")
         if name not in KEPT_ON_REQUEST:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(KEPT_ON_REQUEST)}.")
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(KEPT_ON_REQUEST)}.")
     return found
 
 
 _SHARING = (
-    click.option("--no-redact", is_flag=True, help="Write files and pipes as they are, with names, paths and addresses."),
+    click.option("--no-redact", is_flag=True, help="Do not hide names, paths and addresses in files and pipes."),
     click.option(
         "--keep",
         metavar="KIND,…",
         multiple=True,
         callback=_kinds,
-        help="Leave these as they are: hostname, users, paths, addresses, gpu-uuids …",
+        help="Do not redact these: hostname, users, paths, addresses, gpu-uuids …",
     ),
-    click.option("--redact-word", "redact_words", metavar="WORD", multiple=True, help="Redact this word, too. Can be repeated."),
-    click.option("--same-map", is_flag=True, help="Redact with the tokens of the last report, so that reports can be compared."),
+    click.option("--redact-word", "redact_words", metavar="WORD", multiple=True, help="Also redact this word. Can be repeated."),
+    click.option("--same-map", is_flag=True, help="Reuse the tokens of the last report, so that reports can be compared."),
 )
 
 

@@ -1,4 +1,4 @@
-"""Output of a command: files, a standard output that may be closed, progress that leaves no trace."""
+"""Output of a command: files, standard output, progress."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": 
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replaces the file as a whole, and keeps in mind that it was written."""
+    """Replaces the file atomically, and remembers that it was written."""
     writing.write(path, data)
     if context := click.get_current_context(silent=True):
         context.meta["gpudoctor.written"] = (*context.meta.get("gpudoctor.written", ()), str(path))
 
 
 def deliver(text: str, destination: Path | None) -> None:
-    """Into the file, or to standard output where none was named."""
+    """Writes to the file, or to standard output if there is no destination."""
     if destination:
         write(destination, text.encode("utf-8", "replace"))
     else:
@@ -39,24 +39,24 @@ def deliver(text: str, destination: Path | None) -> None:
 
 
 def look(destination: Path | None) -> tuple[int, bool]:
-    """Width and colours of a text: those of the terminal, unless it goes into a file."""
+    """Width and colours for text: those of the terminal, unless it goes into a file."""
     from gpudoctor.report import terminal
 
     return (80, False) if destination else terminal.look()
 
 
 def text_or_json(destination: Path | None) -> str:
-    """The format by the name of the file; UsageError for a name of another format."""
+    """The format that the file name implies; UsageError for another format."""
     from gpudoctor.report import formats
 
     named = formats.named(destination, ("text", "json"))
     if named not in (None, "text", "json"):
-        raise click.UsageError(f"this is written as text or JSON: -o {destination} would be {named}.")
+        raise click.UsageError(f"only text and JSON can be written here, but -o {destination} means {named}.")
     return named or "text"
 
 
 def show(text: str) -> None:
-    """Writes to standard output. A reader that has gone, such as `head`, has seen what it wanted."""
+    """Writes to standard output. A reader that closes the pipe, such as `head`, is not an error."""
     if sys.stdout is None:
         raise WorkError("cannot write to standard output: it is closed")
     try:
@@ -78,7 +78,7 @@ def _encodable(text: str, encoding: str) -> str:
 
 
 def _discard_the_rest() -> None:
-    """What is still in the buffer must not fail again at exit: https://docs.python.org/3/library/signal.html#note-on-sigpipe."""
+    """Keeps the flush at exit from failing again: https://docs.python.org/3/library/signal.html#note-on-sigpipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -86,7 +86,7 @@ def _discard_the_rest() -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is being done, while stderr is a terminal; gone at the end."""
+    """A status line on stderr if stderr is a terminal; erased at the end."""
     stream = sys.stderr
     if stream is None or not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda doing: None

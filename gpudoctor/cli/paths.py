@@ -1,4 +1,4 @@
-"""Names of files on the command line."""
+"""File names on the command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpudoctor.errors import UserError
 
 
 class _Named(click.Path):
-    """An empty name is that of a variable that is not set, and means neither the folder here nor that no file was given."""
+    """Rejects an empty name, which usually comes from an unset variable."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if value == "":
-            raise UserError(f"{_called(parameter)} is empty: it names no file")
+            raise UserError(f"{_called(parameter)} is empty")
         return super().convert(value, parameter, context)
 
 
@@ -26,4 +26,4 @@ def _called(parameter: click.Parameter | None) -> str:
 
 
 PATH = _Named(path_type=Path)
-NAME = _Named(readable=False)  # as it was typed, also of standard input
+NAME = _Named(readable=False)  # as it was typed; may be -

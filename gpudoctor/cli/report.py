@@ -1,4 +1,4 @@
-"""`gpudoctor report`: a report in any format, of this machine or of what was saved."""
+"""`gpudoctor report`."""
 
 from __future__ import annotations
 
@@ -23,31 +23,28 @@ if TYPE_CHECKING:
 _EPILOG = """\
 \b
 Examples:
-  gpudoctor report -o report.html              this machine, for a browser
-  gpudoctor report --for pytorch -o issue.md   what that project asks for
-  gpudoctor report --bundle report.tar.gz      all of it, to attach
-  gpudoctor report machine.json -o report.xml  any format, from a snapshot
+  gpudoctor report -o report.html              an HTML page
+  gpudoctor report --for pytorch -o issue.md   a ticket for that project
+  gpudoctor report --bundle report.tar.gz      everything, to attach
+  gpudoctor report machine.json -o report.xml  from a snapshot, as JUnit
 \b
-It is for others, so it is redacted, also on a terminal (or: --no-redact).
-FILE is what gpudoctor wrote: a snapshot (check --save), a report as JSON or
-HTML, or a bundle. Without FILE this machine is checked first.
+The report is redacted, even on a terminal, unless --no-redact is given.
+FILE is a file from gpudoctor: a snapshot (check --save), a JSON or HTML
+report, or a bundle. Without FILE this machine is checked first.
 \b
-Exit code: 0 written, 2 wrong usage, 3 gpudoctor could not do its work.
+Exit code: 0 written, 2 wrong usage, 3 gpudoctor itself failed.
 """
 
 
 @click.command(help=COMMANDS["report"], epilog=_EPILOG)
 @click.argument("file", required=False, metavar="[FILE]", type=NAME)
 @options.report_format("markdown")
-@click.option("--for", "project", type=click.Choice(PROJECTS), help="A ticket with the sections that this project asks for.")
-@click.option("--bundle", metavar="FILE.tar.gz", type=PATH, help="Write all formats, the snapshot and the raw evidence here.")
-@click.option("--copy", is_flag=True, help="Put it on the clipboard.")
-@options.output("Write the report here.")
-@options.level(
-    "How much is checked, or judged of a snapshot (see gpudoctor check).  "
-    "[default: standard; with FILE, the level it was taken at]"
-)
-@options.python("Without FILE: examine this interpreter or environment.")
+@click.option("--for", "project", type=click.Choice(PROJECTS), help="Write a ticket in the form of this project.")
+@click.option("--bundle", metavar="FILE.tar.gz", type=PATH, help="Write all formats, the snapshot and raw replies to an archive.")
+@click.option("--copy", is_flag=True, help="Copy the report to the clipboard.")
+@options.output("Write the report to FILE.")
+@options.level("How much to check (see gpudoctor check).  [default: standard; with FILE, the level of the snapshot]")
+@options.python("Examine this interpreter or environment (without FILE).")
 @options.sharing
 @click.pass_context
 def command(
@@ -83,7 +80,7 @@ def command(
     else:
         _deliver(leaving.render(form or formats.named(destination) or "markdown"), destination, copy)
     if cut_off_by:
-        click.echo("Interrupted: the report holds what was measured until then.", err=True)
+        click.echo("Interrupted: the report contains what was measured until then.", err=True)
         context.exit(128 + cut_off_by)
 
 
@@ -97,29 +94,29 @@ def _forbid_contradictions(
     python: str | None,
 ) -> None:
     if file and python:
-        raise click.UsageError("--python examines this machine: it goes without FILE.")
+        raise click.UsageError("--python cannot be used with FILE.")
     if project and form not in (None, "markdown"):
-        raise click.UsageError("--for writes a ticket as Markdown: it goes without --format.")
+        raise click.UsageError("--for writes Markdown: --format cannot be used with it.")
     if destination == Path("-"):
-        raise click.UsageError("- is no file: without -o the report goes to standard output.")
+        raise click.UsageError("- is not a file name: without -o the report goes to standard output.")
     if bundle and (form or project or copy or destination):
-        raise click.UsageError("--bundle holds every format: it goes without --format, --for, --copy and -o.")
+        raise click.UsageError("--bundle contains every format: --format, --for, --copy and -o cannot be used with it.")
     from gpudoctor.report import formats
 
     if bundle and not formats.is_bundle(bundle):
-        raise click.UsageError(f"--bundle writes a packed archive: its name must end in {' or '.join(formats.PACKED)}.")
+        raise click.UsageError(f"--bundle writes an archive: its name must end in {' or '.join(formats.PACKED)}.")
     would_be_bundle = bool(destination and formats.is_bundle(destination))
     if would_be_bundle and (project or form):
-        raise click.UsageError(f"-o {destination} would be a bundle: it goes without --for and --format.")
+        raise click.UsageError(f"-o {destination} is the name of a bundle: --for and --format cannot be used with it.")
     by_name = None if form or would_be_bundle else formats.named(destination)
     if project and by_name not in (None, "markdown"):
-        raise click.UsageError(f"--for writes a ticket as Markdown: -o {destination} would be {by_name}.")
+        raise click.UsageError(f"--for writes Markdown, but -o {destination} means {by_name}.")
     if copy and destination:
-        raise click.UsageError("--copy and -o are two places: give one of them.")
+        raise click.UsageError("--copy and -o cannot be used together.")
 
 
 def _again(file: str | None, wanted: Wanted, how: Sharing) -> Iterator[str]:
-    """The words that examine the same once more; without the folder of a file, and words that nobody should see."""
+    """The arguments that repeat this examination, without the folder of FILE and without redacted words."""
     yield from (Path(file).name,) if file else ()
     yield from ("--level", wanted.level) if wanted.level else ()
     yield from ("--python", wanted.python) if wanted.python else ()
@@ -130,7 +127,7 @@ def _again(file: str | None, wanted: Wanted, how: Sharing) -> Iterator[str]:
 
 
 def _found(file: str | None, wanted: Wanted, project: Project | None, is_bundle: bool) -> tuple[Checkup, int]:
-    """And the signal (0: none) that cut the measuring off."""
+    """The checkup, and the signal that interrupted measuring (0: none)."""
     from gpudoctor import checkup
     from gpudoctor.cli import check
 
@@ -141,7 +138,7 @@ def _found(file: str | None, wanted: Wanted, project: Project | None, is_bundle:
 
 
 def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
-    """And what other tools say, which that project, or without one any, wants to read unchanged."""
+    """The checkup with the output of the tools that the project's form asks for; without a project, of all tools."""
     from gpudoctor import quoting
     from gpudoctor.checkup import Checkup
     from gpudoctor.cli import output
@@ -157,7 +154,7 @@ def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     needed = [name for name in names if name in quoting.OF_PYTHON]
     if project and needed and not any(quoting.said(said, name) for name in needed):
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
-        click.echo(f"{python} has nothing to say of {needed[0]}: {why} (another: --python PATH)", err=True)
+        click.echo(f"no output of {needed[0]} from {python}: {why} (for another Python: --python PATH)", err=True)
     return Checkup(snapshot=replace(taken, replies={**taken.replies, **said}))
 
 

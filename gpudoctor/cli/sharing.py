@@ -1,4 +1,4 @@
-"""What leaves this machine in a file or a pipe is redacted."""
+"""Redaction of what leaves this machine in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What was asked for. words: more that must go. same_map: the tokens of the last report."""
+    """The redaction options. words: more words to redact. same_map: reuse the tokens of the last report."""
 
     no_redact: bool = False
     keep: tuple[str, ...] = ()
@@ -25,10 +25,10 @@ class Sharing:
 
 
 def chosen(given: dict[str, Any]) -> Sharing:
-    """Takes the options.sharing out of what a command was given."""
+    """Takes the options of options.sharing out of a command's parameters."""
     how = Sharing(given.pop("no_redact"), given.pop("keep"), given.pop("same_map"), given.pop("redact_words"))
     if how.no_redact and (how.keep or how.same_map or how.words):
-        raise click.UsageError("--no-redact changes nothing: it goes without --keep, --redact-word and --same-map.")
+        raise click.UsageError("--no-redact cannot be used with --keep, --redact-word or --same-map.")
     if how.words:
         from gpudoctor.redaction import own_words
 
@@ -37,7 +37,7 @@ def chosen(given: dict[str, Any]) -> Sharing:
 
 
 def goes_to_terminal(destination: Path | None) -> bool:
-    """What a person reads here is as it is: its commands can be pasted."""
+    """Whether a person reads the output here: then it is not redacted, and its commands can be pasted."""
     return destination is None and sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -49,7 +49,7 @@ def leaving(
     beside: str = "",
     tokens: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Checkup:
-    """As it may leave this machine. Says on stderr what was replaced (in `name`). beside, tokens: as of checkup.redacted."""
+    """The checkup as it may leave this machine; stderr lists what was replaced (in `name`). beside, tokens: as for redacted."""
     if how.no_redact or to_terminal:
         return found
     from gpudoctor import checkup
@@ -59,7 +59,7 @@ def leaving(
         tokens = private_map.latest(private_map.read(private_map.default_path()))
     shared = checkup.redacted(found, how.keep, how.words, tokens, beside, warn=warn)
     if shared.redaction and shared.redaction.tokens.counts():
-        click.echo(f"{name}{shared.redaction.summary()}; --no-redact or --keep KIND leaves them.", err=True)
+        click.echo(f"{name}{shared.redaction.summary()}; to keep them: --no-redact or --keep KIND.", err=True)
     return shared
 
 

@@ -1,4 +1,4 @@
-"""`gpudoctor verify`: is what failed well now?"""
+"""`gpudoctor verify`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _EPILOG = """\
 \b
 Examples:
-  gpudoctor verify report.json                    run again what failed in it
-  gpudoctor verify report.html --append issue.md  and tell the ticket
+  gpudoctor verify report.json                    re-run what failed in it
+  gpudoctor verify report.html --append issue.md  add the result to a ticket
 \b
-REPORT is what gpudoctor wrote: a report as JSON or HTML, a snapshot, a bundle.
-It must be of this machine; its Python, image or container is looked at again.
+REPORT is a file from gpudoctor: a JSON or HTML report, a snapshot or a bundle.
+It must be from this machine; the same Python, image or container is examined.
 \b
-Exit code: 0 all of it is well now, 1 something is not, 2 wrong usage,
-3 something could not be judged again.
+Exit code: 0 everything is fixed, 1 something is not, 2 wrong usage,
+3 some checks could not run again.
 """
 
 
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
 @click.argument("file", metavar="REPORT", type=NAME)
 @options.python()
-@click.option("--append", metavar="FILE", type=PATH, help="Append before and after to this file, as Markdown.")
+@click.option("--append", metavar="FILE", type=PATH, help="Append the result to FILE, as Markdown.")
 @options.verbose()
 @options.sharing
 @click.pass_context
@@ -49,7 +49,7 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
     if append:
         output.must_be_writable(append)
         if append.exists() and not append.is_file():
-            raise UserError(f"--append {append}: that is no file to which something can be added")
+            raise UserError(f"--append {append}: not a regular file")
     then = checkup.load(file)
     again, now = _again(then.opened(file), python)
     to_terminal = sharing.goes_to_terminal(None)
@@ -64,7 +64,7 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
 
 
 def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
-    """And the machine as it is now."""
+    """The result, and the new checkup."""
     from gpudoctor import catalog
     from gpudoctor.cli import check
     from gpudoctor.comparing import same_machine
@@ -75,20 +75,20 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
     before = tuple(result for result in with_host(opened.report) if result.status not in well)
     known = {plain(result.id) for result in before} & catalog.checks().keys()
     if opened.report.verdict is Status.SKIP:
-        raise UserError(f"nothing could be checked in {opened.name}: there is nothing to verify")
+        raise UserError(f"no check could run in {opened.name}: there is nothing to verify")
     if not before:
         raise UserError(f"nothing failed in {opened.name}: there is nothing to verify")
     if not known:
-        raise UserError(f"this gpudoctor has none of the checks that failed in {opened.name}: it cannot verify them")
+        raise UserError(f"the checks that failed in {opened.name} do not exist in this version of gpudoctor")
     asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, python)]
     expected = opened.report.target.get("expected_gpus")
     asked += ["--expect-gpus", str(expected)] if expected else []
     found, cut_off_by = check.checked(asked)
     if cut_off_by:
-        raise WorkError("cut off before it was all measured again")
+        raise WorkError("interrupted before all checks had run again")
     now = found.report
     if differs := same_machine.difference(_as_it_was(opened.report), now):
-        raise UserError(f"{opened.name} is of another machine: {differs}")
+        raise UserError(f"{opened.name} is from another machine: {differs}")
     after = {result.id: result for result in with_host(now)}
     after = {result.id: after[result.id] for result in before if result.id in after}
     gone = tuple(result.id for result in before if result.id not in after)
@@ -96,7 +96,7 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
 
 
 def _where(opened: Opened, python: str | None) -> list[str]:
-    """The same image, container or Python as before; UserError where that is not here: another would be well or not by itself."""
+    """Options for the same image, container or Python as before; UserError if it is not here."""
     from gpudoctor.redaction import remembering
     from gpudoctor.redaction.tokens import PRESENT
 
@@ -105,23 +105,24 @@ def _where(opened: Opened, python: str | None) -> list[str]:
         if target.get("kind") == kind:
             wanted = remembering.recognised(str(target.get(name)), taken)
             if PRESENT.search(wanted):
-                raise UserError(f"{opened.name} is of {wanted}, a name that was redacted, and not known here")
+                raise UserError(f"{opened.name} is about {wanted}, a redacted name that is unknown here")
             asked = [remembering.recognised(str(word), taken) for word in target.get("asked", ())]
             return [f"--{kind.replace('host', 'image')}", wanted, *asked]
     path = python or remembering.recognised(str(target.get("python") or ""), taken)
     if python is None and path and not _is_here(path):
         raise UserError(
-            f"{opened.name} is of the Python {path}, which is not here: name it (--python PATH), unless it is another machine's"
+            f"{opened.name} was made with {path}, which is not found here. Name the Python with --python, "
+            "or run verify on the machine it came from"
         )
     return ["--python", path] if path else []
 
 
 def _is_here(path: str) -> bool:
-    return os.path.exists(path)  # noqa: PTH110 (a closed folder is no error)
+    return os.path.exists(path)  # noqa: PTH110 (no error for a folder without access)
 
 
 def _as_it_was(report: Report) -> Report:
-    """With the UUIDs of its GPUs, where it was redacted here."""
+    """The report with its GPUs' UUIDs restored if it was redacted on this machine."""
     from gpudoctor.redaction import remembering
 
     taken = str(report.target.get("taken", ""))

@@ -15,7 +15,7 @@ _ORDER = (*_FOUND, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 
 def in_short(page: Page, report: Report) -> Lines:
-    """Areas by their worst status, with the checks that found something. Our own bugs are shown in full: nothing else does."""
+    """Areas by status, with the checks that found something, and the messages of checks that stopped with an error."""
     areas = words.areas(report)
     for status in _ORDER:
         said = ", ".join(_named(area, results) for area, results in areas.items() if _shown_as(results) is status)
@@ -27,7 +27,7 @@ def in_short(page: Page, report: Report) -> Lines:
 
 
 def _shown_as(results: Sequence[Result]) -> Status:
-    """What was found goes before what could not be looked at."""
+    """Findings come before checks that could not run."""
     return min((result.status for result in results), key=_ORDER.index)
 
 
@@ -53,7 +53,7 @@ def in_full(page: Page, report: Report) -> Lines:
 
 
 def _summary(status: Status, results: Sequence[Result]) -> str:
-    return "does not apply here" if words.does_not_apply(results) else words.counts(results)
+    return "not applicable" if words.does_not_apply(results) else words.counts(results)
 
 
 def _every_check(page: Page, results: Iterable[Result]) -> Lines:

@@ -1,4 +1,4 @@
-"""How two machines differ, for a person at a terminal and for programs."""
+"""How two machines differ, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class _Lines:
 
     def _nothing_wrong(self) -> str:
         verdicts = tuple(zip(LETTERS, self.comparison.verdicts, strict=True))
-        but = [f"nothing could be checked in {letter}" for letter, verdict in verdicts if verdict is Status.SKIP]
-        but += [f"a check of gpudoctor broke in {letter}" for letter, verdict in verdicts if verdict is Status.ERROR]
-        return f"Nothing wrong was found, but {' and '.join(but)}." if but else "Nothing is wrong in either of them."
+        but = [f"no check could run in {letter}" for letter, verdict in verdicts if verdict is Status.SKIP]
+        but += [f"a check stopped with an error in {letter}" for letter, verdict in verdicts if verdict is Status.ERROR]
+        return f"No problems found, but {' and '.join(but)}." if but else "No problems found in either of them."
 
     def _found(self, title: str, found: tuple[Diagnosis, ...]) -> Lines:
         if not found:
@@ -104,32 +104,32 @@ class _Lines:
         if not shown:
             return
         worse = self.comparison.worse
-        title = "What differs" if worse is None else f"What differs, the likeliest to explain {LETTERS[worse]} first"
+        title = "Differences" if worse is None else f"Differences, most likely cause of the problems in {LETTERS[worse]} first"
         yield Text(title, "bold")
         for change, alike in shown:
             yield from self._change(change, alike)
         told = sum(1 + alike for _, alike in shown)
         if more := len(self.comparison.changes) - told:
-            yield Text(f"{more} more, of which {len(telling) - told} may tell something (-v)")
+            yield Text(f"{more} more, {len(telling) - told} of them possibly relevant (-v)")
         yield Text()
 
     def _change(self, change: Change, alike: int) -> Lines:
         sign = "→" if change.decides else "·"
-        said = label(change) + (f", and {alike} more there (-v)" if alike else "")
+        said = label(change) + (f", and {alike} more like it (-v)" if alike else "")
         yield from map(Text, self.page.wrap(said, f"  {sign} ", _INDENT))
         room = self.page.width - len(_INDENT) - 3
         for letter, line in zip(LETTERS, shown(change, room), strict=True):
             yield Text(f"{_INDENT}{letter}  {line}")
         if change.decides and self.comparison.worse is not None:
             better, worse = LETTERS[1 - self.comparison.worse], LETTERS[self.comparison.worse]
-            gone = f"With {better}'s answer here, {worse} would not have {' and '.join(change.decides)}."
+            gone = f"With the value of {better}, {worse} would not have {' and '.join(change.decides)}."
             yield from self.page.paragraph(gone, _INDENT, _INDENT)
 
     def _figures(self) -> Lines:
         figures = self.comparison.figures
         for number, each in enumerate(figures):
             if number == 0:
-                yield Text("Measured differently", "bold")
+                yield Text("Different measurements", "bold")
             if number >= _FIGURES and not self.page.verbose:
                 yield Text(f"  and {len(figures) - number} more (-v)")
                 return
@@ -139,7 +139,7 @@ class _Lines:
 
 
 def _first(telling: list[Change]) -> list[tuple[Change, int]]:
-    """All that decide, and of the others some; of many in one answer the first, and how many more there are."""
+    """All deciding changes and some of the others. Many changes in one reply are shown as the first and a count."""
     deciding = [(change, 0) for change in telling if change.decides]
     shown = list(deciding)
     for _, found in groupby((change for change in telling if not change.decides), key=lambda change: change.question):
@@ -161,7 +161,7 @@ def label(change: Change) -> str:
 
 
 def shown(change: Change, room: int) -> tuple[str, str]:
-    """Both values in a line each: of lists and fields only what is not the same in both."""
+    """Each value in one line; lists and records show only what differs."""
     one, other = change.one, change.other
     if isinstance(one, dict) and isinstance(other, dict):
         keys = [key for key in dict.fromkeys((*one, *other)) if one.get(key) != other.get(key)]
@@ -171,7 +171,7 @@ def shown(change: Change, room: int) -> tuple[str, str]:
     lines = _line(one, room), _line(other, room)
     if lines[0] != lines[1] or one == other:
         return lines
-    pairs = zip(str(one), str(other), strict=False)  # the line was cut before anything differed
+    pairs = zip(str(one), str(other), strict=False)  # the difference is after the end of the cut line
     same = next((place for place, (first, second) in enumerate(pairs) if first != second), 0)
     start = max(0, same - room // 4)
     return _line(f"…{str(one)[start:]}", room), _line(f"…{str(other)[start:]}", room)
@@ -183,7 +183,7 @@ def _without(items: list[Any], others: list[Any]) -> list[Any]:
 
 def _line(value: Any, room: int) -> str:
     if value == ABSENT:
-        return "not there"
+        return "absent"
     said = " ".join(_words(value))
     return cut(plain(" ".join(said.split())) or "nothing", room)
 

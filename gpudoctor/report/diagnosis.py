@@ -1,4 +1,4 @@
-"""The diagnosis at a terminal: what is wrong, why, the evidence, and the lines to paste."""
+"""The diagnosis at a terminal: what is wrong, why, the evidence and the fixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.report.layout import Lines, Page, signed, to_paste
 
 _INDENT = " " * 3
 _DEEPER = " " * 5
-_ALTERNATIVES = 5  # beside the first fix; -v shows all
+_ALTERNATIVES = 5  # after the first fix; -v shows all
 _EVIDENCE = 6  # values, likewise
 
 
@@ -33,7 +33,7 @@ def _problem(page: Page, number: int, group: findings.Group) -> Lines:
         yield from page.paragraph(findings.seen(entry), f"{_INDENT}Seen: ", _DEEPER)
     yield from page.paragraph(findings.doubt(first), _INDENT, _DEEPER)
     if command := findings.decides(first):
-        yield Text(f"{_INDENT}What decides it:")
+        yield Text(f"{_INDENT}To confirm or rule it out:")
         yield from to_paste(command)
     yield from page.paragraph(first.why, f"{_INDENT}Why: ", _DEEPER)
     yield from _evidence(page, group)
@@ -50,7 +50,7 @@ def _explained(page: Page, checks: Sequence[str]) -> str:
 
 
 def _evidence(page: Page, group: findings.Group) -> Lines:
-    """Of several GPUs with one problem, the first stands for all unless everything was asked for."""
+    """If several GPUs have one problem, only the first is shown; with -v all are."""
     for entry in group if page.verbose else group[:1]:
         of_gpu = f" of GPU {entry.gpu}" if len(group) > 1 and entry.gpu is not None else ""
         evidence = findings.evidence(entry)
@@ -64,7 +64,7 @@ def _evidence(page: Page, group: findings.Group) -> Lines:
 
 
 def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
-    """A check that several fixes share is shown once, after the last of them."""
+    """If consecutive fixes share a verify command, it is shown once, after the last of them."""
     shown = fixes if page.verbose else fixes[: 1 + _ALTERNATIVES]
     for number, fix in enumerate(shown):
         terms = f" ({words.terms(fix)})" if words.terms(fix) else ""
@@ -72,7 +72,7 @@ def _fixes(page: Page, fixes: Sequence[Fix]) -> Lines:
         yield from page.paragraph(fix.title + terms, f"{_INDENT}{'Or' if number else 'Fix'}: ", _DEEPER)
         yield from to_paste(fix.command)
         if fix.undo:
-            yield Text(f"{_INDENT}To undo it:")
+            yield Text(f"{_INDENT}Undo:")
             yield from to_paste(fix.undo)
         following = shown[number + 1].verify if number + 1 < len(shown) else ""
         if fix.verify and fix.verify != following:

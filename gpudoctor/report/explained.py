@@ -1,4 +1,4 @@
-"""What evidence tells, for a person at a terminal: what was recognised, what it proves, then what is wrong."""
+"""The report of `gpudoctor explain`: what was recognised, what is known from it, then what is wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
 _PACKAGES = 6
-_LIVE = "On the machine itself, gpudoctor check looks at all that this text cannot tell; add the text with --log FILE."
+_LIVE = "For more, run gpudoctor check --log FILE on the machine itself."
 
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
-    """`verbose` shows all of the evidence."""
+    """verbose: show all evidence."""
     page = Page.fitting(width, verbose)
     return page.printed(_lines(page, report), colours)
 
@@ -26,25 +26,25 @@ def _lines(page: Page, report: Report) -> Lines:
     for text in report.evidence:
         said = heading.evidence(text)
         unknown = not text.kinds and len(report.evidence) > 1
-        yield from page.paragraph(f"{said}: no kind of text that is known" if unknown else said, "Read    ", " " * 8)
-    yield from page.paragraph("; ".join(_facts(report)), "Proves  ", " " * 8)
+        yield from page.paragraph(f"{said}: unknown format" if unknown else said, "Read    ", " " * 8)
+    yield from page.paragraph("; ".join(_facts(report)), "Facts   ", " " * 8)
     yield Text()
     if report.diagnosis:
         yield from diagnosis(page, _without_blocked(report))
         return
     known = any(text.kinds for text in report.evidence) or not report.evidence
-    said = "Nothing wrong is told by what was recognised." if known else "Nothing in it is known to gpudoctor."
+    said = "Recognised, but nothing in it points to a problem." if known else "gpudoctor does not know anything in this text."
     yield Text(said, "bold")
     yield from page.paragraph(_LIVE)
 
 
 def _without_blocked(report: Report) -> Report:
-    """Which checks would have to wait is of no interest where no machine was asked."""
+    """Without the blocked checks: no machine was examined, so they would not have run anyway."""
     return replace(report, diagnosis=tuple(replace(entry, explains=()) for entry in report.diagnosis))
 
 
 def _facts(report: Report) -> list[str]:
-    """What is known of the machine from the texts."""
+    """What the texts say about the machine."""
     target, facts = report.target, report.facts
     known = {"distribution", "kernel", "container", "wsl"} & {name for name, value in target.items() if value}
     parts = [heading.system(report)] if known - {"wsl"} else []

@@ -1,4 +1,4 @@
-"""What a check looks at and what a problem is, in words: the texts of the catalog."""
+"""What `gpudoctor explain` prints about a check or a problem of the catalog."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HEADINGS = ("What it means", "How it is judged", "Known exceptions", "Reference
 
 
 def of_check(check: Check) -> Iterator[str]:
-    """The file's own explanation, then everything that it can find."""
-    yield f"{check.id}: a check of the area {check.area}, level {check.level}"
+    """The check's explanation, then every problem that it can find."""
+    yield f"{check.id}: a check in the area {check.area}, level {check.level}"
     yield ""
     yield from _prose(check.explanation)
     yield ""
@@ -31,10 +31,10 @@ def of_check(check: Check) -> Iterator[str]:
 
 
 def of_problem(finders: Sequence[Check], problem: Problem) -> Iterator[str]:
-    """finders: the checks that find it; how they judge is told where it is one."""
+    """finders: the checks that find it. If there is only one, its way of judging is included."""
     names = ", ".join(check.id for check in finders)
-    found = f"the check {names} finds" if len(finders) == 1 else f"several checks find: {names}"
-    yield from _wrapped(f"{problem.id}: a problem that {found}")
+    found = f"by the check {names}" if len(finders) == 1 else f"by these checks: {names}"
+    yield from _wrapped(f"{problem.id}: a problem found {found}")
     yield ""
     yield from _problem(problem)
     yield ""
@@ -59,7 +59,7 @@ def _problem(problem: Problem) -> Iterator[str]:
         yield from _wrapped(f"Fix: {title}" + (f" ({terms})" if terms else ""), "  ")
         for fix in fixes:
             yield from _paste(fix.command, f"on {', '.join(fix.on)}:" if fix.on else "")
-            yield from _paste(undoing.known(fix).undo, "To undo it:")
+            yield from _paste(undoing.known(fix).undo, "Undo:")
         yield from _paste(verify, "Check that it worked:")
 
 

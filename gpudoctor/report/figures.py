@@ -1,4 +1,4 @@
-"""What was measured, in rows of a table: the same figure of several GPUs is one row, from the lowest to the highest."""
+"""The figures as rows of a table. A figure of several GPUs is one row with the range of its values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpudoctor.model import Figure, Model, Report
 from gpudoctor.plain import plain
 
 PAIR = re.compile(r"^(?P<before>.*)GPU (?P<one>\d+) (?P<way>to|and) (?P<other>\d+)(?P<after>.*)$")
-HEADINGS = ("Measured", "Value", "Unit", "Healthy", "Share")
+HEADINGS = ("Measured", "Value", "Unit", "Expected", "% of expected")
 Row = tuple[str, ...]
 
 
 def rows(report: Report, all: bool = False) -> list[Row]:
-    """One row per figure; without `all` only those of which something is expected. All pairs of GPUs are one row."""
+    """One row per figure; without `all` only those with an expected value. All pairs of GPUs are one row."""
     figures = [figure for each in report.measured.figures.values() for figure in each]
     ordered: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
@@ -31,7 +31,7 @@ def _of_all_pairs(what: str) -> str:
 
 
 def matrices(report: Report) -> Iterator[tuple[str, list[Row]]]:
-    """What was measured from each GPU to each other: a title with the unit, and a table with a row for each first GPU."""
+    """The figures of pairs of GPUs: for each a title with the unit and a table, one row per source GPU."""
     found: dict[str, dict[tuple[int, int], str]] = {}
     for figure in (figure for each in report.measured.figures.values() for figure in each):
         pair = PAIR.match(figure.what)
@@ -45,15 +45,15 @@ def matrices(report: Report) -> Iterator[tuple[str, list[Row]]]:
 
 
 def telling(report: Report) -> set[str]:
-    """The checks whose numbers say most about a machine: those of which something is expected."""
+    """The checks with figures that have an expected value."""
     return {id for id, each in report.measured.figures.items() if any(figure.expected for figure in each)}
 
 
 def judged_by_itself(report: Report) -> str:
-    """Which GPUs are in no table, and what they were judged by; "" if there is none."""
+    """A note on GPUs without an entry in the tables; "" if every GPU has one."""
     if not any(figure.unlisted for each in report.measured.figures.values() for figure in each):
         return ""
-    return "This GPU is in no table: it is judged by its own clocks and widths, which promise less than a datasheet."
+    return "This GPU is not in the tables: expected values come from its own clocks and bus widths, less strict than a datasheet."
 
 
 def _row(what: str, figures: Sequence[Figure]) -> Row:
@@ -72,7 +72,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def models(report: Report) -> Iterator[Row]:
-    """One row per size, with its precisions side by side; sizes of which none fits are left out."""
+    """One row per model size, one column per precision; sizes that do not fit at all are left out."""
     for size, found in groupby(report.measured.models, lambda model: model.size):
         each = list(found)
         if any(model.gpus for model in each):

@@ -1,4 +1,4 @@
-"""The findings of a diagnosis in words: several GPUs with one problem are one, and evidence has its unit."""
+"""The findings of a diagnosis as text, grouped by problem, with the units of evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.model import Confidence, Diagnosis, Fix
 
 _UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
-_CAUSES = 8  # of which the words leave open which it is
+_CAUSES = 8  # most possible causes that are listed
 _SAID_APART = ("ruled_out", "could_not_check", "could_be", "decide")
 
 Group = tuple[Diagnosis, ...]
@@ -25,20 +25,20 @@ def groups(diagnosis: Iterable[Diagnosis]) -> list[Group]:
 
 
 def seen(entry: Diagnosis) -> str:
-    """The message, with its GPU where it does not say that itself."""
+    """The message, with its GPU unless the message names it."""
     if entry.gpu is None or re.search(rf"\bGPU {entry.gpu}\b", entry.message):
         return entry.message
     return f"GPU {entry.gpu}: {entry.message}"
 
 
 def doubt(entry: Diagnosis) -> str:
-    """How sure a diagnosis is, where it is not confirmed, and what was looked at in vain."""
+    """How certain a diagnosis is if it is not confirmed, and what was ruled out."""
     if entry.confidence is Confidence.CONFIRMED:
         return ""
-    words = "Likely, but not proven." if entry.confidence is Confidence.LIKELY else "Cause not found."
+    words = "Likely, but not confirmed." if entry.confidence is Confidence.LIKELY else "Cause not found."
     if could_be := entry.evidence.get("could_be"):
         shown = ", ".join(could_be[:_CAUSES]) + (f" and {len(could_be) - _CAUSES} more" if len(could_be) > _CAUSES else "")
-        words += f" Could also be, the likeliest first: {shown}."
+        words += f" Other possible causes, most likely first: {shown}."
     if ruled_out := entry.evidence.get("ruled_out"):
         words += f" Ruled out: {value(ruled_out)}."
     if unread := entry.evidence.get("could_not_check"):
@@ -47,12 +47,12 @@ def doubt(entry: Diagnosis) -> str:
 
 
 def decides(entry: Diagnosis) -> str:
-    """The one command that would tell the causes apart."""
+    """The command that shows which of the possible causes it is."""
     return str(entry.evidence.get("decide", ""))
 
 
 def evidence(entry: Diagnosis) -> dict[str, str]:
-    """Name -> value with its unit, without what `doubt` already says."""
+    """Name -> value with its unit, without what `doubt` shows."""
     said = {key: item for key, item in entry.evidence.items() if key not in _SAID_APART and item not in (None, "", [], (), {})}
     return dict(_named(key, item) for key, item in said.items())
 
@@ -77,12 +77,12 @@ def value(item: Any) -> str:
 
 
 def fixes(group: Group) -> list[Fix]:
-    """Every way out once: one that differs from GPU to GPU only in its line is one fix with several lines."""
+    """Each fix once: a fix whose command differs from GPU to GPU has several lines."""
     merged: dict[tuple[str, int], Fix] = {}
     for entry in group:
         titles = [fix.title for fix in entry.fixes]
         for number, fix in enumerate(entry.fixes):
-            key = fix.title, titles[:number].count(fix.title)  # two of one title are alternatives, not one after the other
+            key = fix.title, titles[:number].count(fix.title)  # two fixes with one title are alternatives
             known = merged.get(key, fix)
             command, verify = _joined(known.command, fix.command), _joined(known.verify, fix.verify)
             merged[key] = replace(known, command=command, verify=verify, undo=_joined(known.undo, fix.undo))
@@ -94,5 +94,5 @@ def _joined(known: str, more: str) -> str:
 
 
 def explained(group: Group) -> list[str]:
-    """The checks that are explained; messages of a text are quoted as effects."""
+    """The checks that the diagnosis explains, without the check of texts, whose messages are listed as effects."""
     return [check for check in dict.fromkeys(check for entry in group for check in entry.explains) if check != "messages"]

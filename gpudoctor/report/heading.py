@@ -8,12 +8,12 @@ from gpudoctor.model import WAYS, Recognised, Report
 
 
 def version(report: Report) -> str:
-    """Of gpudoctor, and of what it knew."""
+    """The versions of gpudoctor and of its tables."""
     return report.version + (f" (knowledge {report.knowledge})" if report.knowledge else "")
 
 
 def system(report: Report) -> str:
-    """Distribution, kernel and the walls around: container, WSL."""
+    """Distribution, kernel and what they run in: container, WSL."""
     target = report.target
     parts = [str(target.get("distribution", "Linux of unknown distribution"))]
     parts += [f"kernel {target['kernel']}"] if "kernel" in target else []
@@ -24,30 +24,30 @@ def system(report: Report) -> str:
 
 
 def is_of_texts(report: Report) -> bool:
-    """Whether only texts were given, and no machine was asked."""
+    """Whether the report is about texts only, without a machine."""
     return report.target.get("kind") == "texts"
 
 
 def container(report: Report) -> str:
-    """The image or container that was looked into, and how it came to its GPUs; "" for a machine."""
+    """The image or container that was examined, and how it got its GPUs; "" for a machine."""
     target = report.target
     if target.get("kind") not in ("image", "container", "host"):
         return ""
     name = target.get("container_name") or ""
-    said = f"{name} of the image {target['image']}" if name else str(target["image"])
-    said += f", by {target['container_engine']}" + _mode(str(target["gpu_mode"]))
+    said = f"{name}, image {target['image']}" if name else str(target["image"])
+    said += f", {target['container_engine']}" + _mode(str(target["gpu_mode"]))
     if target["kind"] == "host":
-        return f"{said}: it did not start, so what follows is this host"
+        return f"{said}: it did not start, so this report is about the host"
     if replaced := target.get("entrypoint_left_out"):
         said += f", without its entrypoint {replaced}"
-    said += f"; its host was not looked at: {target['host_not_asked']}" if target.get("host_not_asked") else ""
+    said += f"; host not examined: {target['host_not_asked']}" if target.get("host_not_asked") else ""
     return said + (f"; {target['reduced']}" if target.get("reduced") else "")
 
 
 _MODES = {
-    **{mode: f" with its GPUs by {way}" for mode, way in WAYS.items()},
-    "devices": " with devices named one by one",
-    "none": " without a GPU",
+    **{mode: f", GPUs by {way}" for mode, way in WAYS.items()},
+    "devices": ", single devices (--device)",
+    "none": ", without a GPU",
 }
 
 
@@ -56,7 +56,7 @@ def _mode(mode: str) -> str:
 
 
 def gpus(report: Report) -> str:
-    """How many of which GPU and their driver, or what is known without NVML."""
+    """The GPUs and their driver, or what is known without NVML."""
     driver = report.facts.get("driver_version")
     said = gpu_names(report)
     return said + (f", driver {driver}" if driver else ", no driver loaded" if "driver_version" in report.facts else "")
@@ -69,16 +69,16 @@ def gpu_names(report: Report) -> str:
     if not said and (found := len(facts.get("pci_gpus", ()))):
         said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"
     elif not said:
-        said = "no GPU seen" if "gpus" in facts or "pci_gpus" in facts else "GPUs not known"
+        said = "no GPU found" if "gpus" in facts or "pci_gpus" in facts else "GPUs unknown"
     return said
 
 
 def python(report: Report) -> str:
     version, path = report.target.get("python_version"), report.target.get("python")
-    return f"{version} at {path}" if version and path else "not known"
+    return f"{version} at {path}" if version and path else "unknown"
 
 
 def evidence(text: Recognised) -> str:
-    """A text that was given, and what was recognised in it: `train.log, 400 lines: kernel log`."""
+    """An input text and its recognised kinds: `train.log, 400 lines: kernel log`."""
     kinds = f": {', '.join(text.kinds)}" if text.kinds else ""
     return f"{text.name}, {text.lines} line{'s' * (text.lines != 1)}{kinds}"

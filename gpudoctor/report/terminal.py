@@ -1,4 +1,4 @@
-"""The report for a person at a terminal: what is wrong and the lines to paste, what was measured, and the state of each area."""
+"""The report for a person at a terminal: what is wrong and how to fix it, what was measured, and the state of each area."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.report import areas, figures, heading
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
-_MODELS = "Least time per token that the measured memory bandwidth allows, one answer at a time:"
+_MODELS = "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
 
 
 def look() -> tuple[int, bool]:
@@ -22,7 +22,7 @@ def look() -> tuple[int, bool]:
 
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
-    """`verbose` shows every check and all of the evidence."""
+    """verbose: show every check and all evidence."""
     page = Page.fitting(width, verbose)
     return page.printed(_lines(page, report), colours)
 
@@ -50,7 +50,7 @@ def _heading(page: Page, report: Report) -> Lines:
 
 
 def _comparison(page: Page, report: Report) -> Lines:
-    """What the host and the container see that is not the same; all of it if everything was asked for."""
+    """What differs between host and container; with -v everything that was compared."""
     rows = [(row.what, row.host, row.container) for row in report.comparison if row.differs or page.verbose or row.what == "GPUs"]
     if rows:
         yield Text()
@@ -60,14 +60,14 @@ def _comparison(page: Page, report: Report) -> Lines:
 
 
 def _measured(page: Page, report: Report) -> Lines:
-    """The numbers that something is expected of, or all; then what they mean for language models."""
+    """The figures with an expected value, with -v all; then what they mean for language models."""
     rows = figures.rows(report, all=page.verbose)
     if rows:
         yield Text()
         first, *rest = figures.columns([figures.HEADINGS, *rows])
         yield Text(first, "bold")
         yield from map(Text, rest)
-        took = f"Measured in {report.measured.seconds:.1f} s. Healthy is what such a GPU or link usually reaches."
+        took = f"Measured in {report.measured.seconds:.1f} s. Expected: the typical value for this GPU or link."
         yield from page.paragraph(took)
         yield from page.paragraph(figures.judged_by_itself(report))
     for title, matrix in figures.matrices(report) if page.verbose else ():

@@ -1,4 +1,4 @@
-"""What failed before and how it is now, for a person at a terminal and for a ticket."""
+"""What failed before and its status now, for a terminal and for a ticket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSEEN = (Status.SKIP, Status.BLOCKED, Status.ERROR)
 
 @dataclass(frozen=True)
 class Verified:
-    """before: the results of `then` that were not well. after: the same checks today, by id; gone: those that are no more."""
+    """before: the results of `then` that did not pass. after: the same checks now, by id. gone: checks that no longer exist."""
 
     name: str
     then: Report
@@ -28,27 +28,27 @@ class Verified:
 
     @property
     def is_well(self) -> bool:
-        """Whether each was looked at again and is well: a check that could not look has shown nothing."""
+        """Whether every check ran again and passed. A check that could not run proves nothing."""
         return not self.gone and all(_is_well(*pair) for pair in _pairs(self))
 
     @property
     def verdict(self) -> str:
-        """Of those that only waited for another check, and still do, there is no more to say than how many."""
+        """How many are fixed; checks that were and still are blocked are only counted."""
         seen = [pair for pair in _pairs(self) if not _waits(*pair)]
         well = sum(_is_well(*pair) for pair in seen)
         unseen = sum(after.status in _UNSEEN and not _is_well(before, after) for before, after in seen)
         waiting = len(list(_pairs(self))) - len(seen)
-        said = f"{well} of {len(seen)} {'is' if 1 in (well, len(seen)) else 'are'} well now"
-        said += f"; {unseen} could not be judged" if unseen else ""
-        said += f"; {len(self.gone)} of a check that is no more" if self.gone else ""
-        return said + (f"; {waiting} still wait for another." if waiting else ".")
+        said = f"{well} of {len(seen)} fixed"
+        said += f"; {unseen} could not be checked again" if unseen else ""
+        said += f"; {len(self.gone)} from checks that no longer exist" if self.gone else ""
+        return said + (f"; {waiting} check{'s' * (waiting > 1)} still blocked." if waiting else ".")
 
 
 _OF_HOST = " (host)"
 
 
 def with_host(report: Report) -> tuple[Result, ...]:
-    """All results; those of a container's host have ids of their own."""
+    """All results. Ids of a container's host get a suffix."""
     return (*report.checks, *(replace(result, id=result.id + _OF_HOST) for result in report.host))
 
 
@@ -75,7 +75,7 @@ def _lines(page: Page, verified: Verified) -> Lines:
     for blocker, waiting in words.blocked(still).items():
         yield from map(Text, page.short(f"still blocked by {blocker}: {', '.join(waiting)}", "  ", "    "))
     for name in verified.gone:
-        yield from page.paragraph(f"{name}: this gpudoctor has no such check", "  ", "  ")
+        yield from page.paragraph(f"{name}: this check does not exist in this version of gpudoctor", "  ", "  ")
     yield Text()
     yield Text(verified.verdict, "bold")
     if verified.now.diagnosis:
@@ -84,7 +84,7 @@ def _lines(page: Page, verified: Verified) -> Lines:
 
 
 def _is_well(before: Result, after: Result) -> bool:
-    """What only waited for another, and then has nothing to look at here, had found nothing and does not now."""
+    """A check that was blocked and now does not apply counts as fixed."""
     waited = before.status is Status.BLOCKED
     return after.status is Status.PASS or (waited and after.status is Status.SKIP and after.reason == Skip.NOT_APPLICABLE)
 
@@ -94,7 +94,7 @@ def _told(verified: Verified) -> Iterator[tuple[Result, Result]]:
 
 
 def _waits(before: Result, after: Result) -> bool:
-    """For another check, then and now."""
+    """Whether it was blocked then and is blocked now."""
     return before.status is after.status is Status.BLOCKED
 
 
@@ -105,8 +105,8 @@ def _pairs(verified: Verified) -> Iterator[tuple[Result, Result]]:
 
 
 def as_markdown(verified: Verified) -> str:
-    """A section to be appended to a ticket."""
-    lines = ["", "### Before and after", "", "| Before | After | Check | What is seen now |", "|---|---|---|---|"]
+    """A section to append to a ticket."""
+    lines = ["", "### Before and after", "", "| Before | After | Check | Result now |", "|---|---|---|---|"]
     for before, after in _told(verified):
         row = (words.label(before.status), words.label(after.status), markdown.code(after.id), markdown.text(after.message))
         lines.append(f"| {' | '.join(row)} |")

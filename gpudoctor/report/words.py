@@ -1,4 +1,4 @@
-"""How a report is said to people, whatever the format: signs, areas, the verdict, what has to be done."""
+"""The words that all formats for people share: signs, areas, the headline, what a fix costs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _COUNTED = {
     Status.FAIL: "failed",
     Status.ERROR: "broken",
     Status.BLOCKED: "blocked",
-    Status.WARN: "with a warning",
+    Status.WARN: "with warnings",
     Status.PASS: "passed",
     Status.SKIP: "skipped",
 }
 TO_DO = {
-    Action.WATCH: "keep an eye on it",
+    Action.WATCH: "monitor it",
     Action.FIX_CONFIG: "change the configuration",
     Action.INSTALL: "install or upgrade something",
     Action.RESTART_APP: "restart the application",
@@ -40,7 +40,7 @@ _RISKS = {"safe": "", "disruptive": "interrupts running work", "destructive": "l
 _NEEDS = {
     "root": "needs root",
     "reboot": "needs a reboot",
-    "drain": "needs the GPU free of work",
+    "drain": "needs an idle GPU",
     "network": "needs the network",
 }
 ON_HOST = "on the host"
@@ -52,9 +52,9 @@ def label(status: Status) -> str:
 
 
 def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Area -> its checks or results, in the fixed order of areas; areas that are not in it come last.
+    """Area -> its checks or results, in the fixed order of areas; unknown areas come last.
 
-    Evidence is an area only where some was given.
+    The area "evidence" is left out if no evidence was given.
     """
     areas: dict[str, list[Row]] = {area: [] for area in AREAS}
     for row in rows:
@@ -64,7 +64,7 @@ def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def areas(report: Report) -> dict[str, list[Result]]:
-    """Area -> its results, the host's last. Of texts alone only what they tell: nothing else was looked at."""
+    """Area -> its results, the host's last. For texts alone, only the checks that they could answer."""
     found = by_area(report.checks)
     if heading.is_of_texts(report):
         unseen = (Status.SKIP, Status.BLOCKED)
@@ -78,12 +78,12 @@ def does_not_apply(results: Iterable[Result]) -> bool:
 
 
 def worst(results: Iterable[Result]) -> Status:
-    """What an area's line shows: a skipped check hides none that ran."""
+    """The status of an area: that of its worst check that ran."""
     return min((result.status for result in results), key=_WORST_FIRST.index)
 
 
 def blocked(results: Iterable[Result]) -> dict[str, list[str]]:
-    """Check that stands in the way -> the checks that wait for it."""
+    """Blocking check -> the checks that it blocks."""
     waiting: dict[str, list[str]] = {}
     for result in results:
         if result.status is Status.BLOCKED:
@@ -92,7 +92,7 @@ def blocked(results: Iterable[Result]) -> dict[str, list[str]]:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """`a, b, c`, or of a long list the beginning: `a, b and 40 more`."""
+    """`a, b, c`, or the beginning of a long list: `a, b and 40 more`."""
     if len(names) <= most + 1:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
@@ -105,7 +105,7 @@ def counts(results: Iterable[Result]) -> str:
 
 
 def headline(report: Report, on_terminal: bool = False) -> str:
-    """The verdict in one sentence. on_terminal: with where else to look there."""
+    """The verdict in one sentence. on_terminal: with a hint at what shows more there."""
     statuses = [group[0].status for group in findings.groups(report.diagnosis)]
     problems, warnings = statuses.count(Status.FAIL), statuses.count(Status.WARN)
     parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
@@ -118,19 +118,17 @@ def headline(report: Report, on_terminal: bool = False) -> str:
 
 
 def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:
-    """number: how many checks have a status, or a reason for being skipped."""
+    """number: how many checks have each status, and each reason for being skipped."""
     if broke := number[Status.ERROR]:
-        return f"Nothing wrong was found, but {_count(broke, 'check')} of gpudoctor broke" + (
-            ": see above." if on_terminal else "."
-        )
+        return f"No problems found, but {_count(broke, 'check')} stopped with an error in gpudoctor itself."
     if not number[Status.PASS]:
-        return "Nothing could be checked here: each check says why" + (" below its area (-v)." if on_terminal else ".")
+        return "No check could run: " + ("-v shows why." if on_terminal else "the checks below say why.")
     if missing := number["cut off"]:
-        return f"Nothing wrong was found until the run was cut off: {_count(missing, 'check')} could not look."
+        return f"No problems found before the run was interrupted: {_count(missing, 'check')} did not run."
     if unseen := sum(number[kind] for kind in UNSEEN):
-        which = "-v says which, and why" if on_terminal else "the checks below say which, and why"
-        return f"Nothing wrong was found, but {_count(unseen, 'check')} could not look: {which}."
-    return "Nothing is wrong: all that was checked is healthy."
+        which = "-v shows which, and why" if on_terminal else "the checks below say why"
+        return f"No problems found, but {_count(unseen, 'check')} got no answer or measurement: {which}."
+    return f"No problems found in the {_count(number[Status.PASS], 'check')} that ran."
 
 
 def _count(number: int, noun: str) -> str:
@@ -138,7 +136,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def to_do(problem: Problem | Diagnosis) -> str:
-    """How bad it is, and the kind of work that it takes: `✗ fail, what to do: reboot`."""
+    """The status and the kind of fix: `✗ fail, what to do: reboot`."""
     if problem.action is Action.NONE:
         return label(problem.status)
     return f"{label(problem.status)}, what to do: {TO_DO[problem.action]}"
