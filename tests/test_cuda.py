@@ -139,7 +139,7 @@ def test_crash_in_a_context_is_not_repeated(library: Path) -> None:
 
 
 def test_hang_in_init(library: Path) -> None:
-    hung = ask("cuda", library, {"STUB_HANG": "cuInit"}, seconds=1)
+    hung = ask("cuda", library, {"STUB_HANG": "cuInit"}, hangs_in=("cuda", "cuInit"))
     assert (hung.code, hung.steps[-1], hung.replies) == (None, ("cuda", "cuInit"), {})
     cuda = Cuda(Replies({"cuda": Reply("timeout", detail="no answer in 8.0 s from cuInit")}))
     assert cuda.died == "no answer in 8.0 s from cuInit"

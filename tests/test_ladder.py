@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import machine
 import pytest
 from each import each
+from process import command_lines
 from waiting import until
 
 from gpudoctor import catalog
@@ -24,7 +24,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import compilers
 from gpudoctor.knowledge import messages
 from gpudoctor.model import Finding, Reply, Skip, Snapshot
-from gpudoctor.worker.measuring import bench, programs, square
+from gpudoctor.worker.measuring import bench, clock, programs, square
 from gpudoctor.worker.measuring.driver import CudaError
 from gpudoctor.worker.workloads import rung_compile, rung_nvcc, rung_nvrtc, rung_ptx, rung_triton, square_torch
 
@@ -183,18 +183,12 @@ def test_nvcc_fails_in_its_own_words(gpu: Gpu, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_compiler_that_hangs_is_killed_with_what_it_started(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvcc = program(tmp_path / "bin", "nvcc", "echo at work; sleep 98765 & wait")
+    length = f"98765.{os.getpid()}"  # to be told from others
+    nvcc = program(tmp_path / "bin", "nvcc", f"echo at work; sleep {length} & wait")
     monkeypatch.setenv("PATH", f"{nvcc.parent}:/usr/bin:/bin")
     monkeypatch.setattr(rung_nvcc, "SECONDS", 0.3)
     assert "came to no end" in results(tmp_path, rung_nvcc.run)["broken"]["error"]
-    assert until(lambda: not any("sleep\x0098765" in command_line(process) for process in Path("/proc").glob("[0-9]*")), 5)
-
-
-def command_line(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
+    assert until(lambda: not command_lines(of=f"sleep {length}"))
 
 
 def test_without_nvcc_its_rung_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,18 +281,19 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return found
 
 
-def test_the_second_time_is_that_of_another_process(torch: Any, tmp_path: Path) -> None:
+def test_the_second_time_is_that_of_another_process(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(torch: Any) -> Any:
-        time.sleep(0 if (tmp_path / "cache").exists() else 0.3)
+        seconds[0] += 1 if (tmp_path / "cache").exists() else 30
         (tmp_path / "cache").touch()
         with (tmp_path / "pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
         return lambda matrix: matrix * matrix
 
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "now", lambda: seconds[0])
     found = results(tmp_path, lambda each: square.by_torch(each, build))
     assert found["square"] == {"gb_per_s": 1.0, "value": 9}
-    assert found["build"]["cold_seconds"] >= 0.3
-    assert found["build"]["warm_seconds"] < 0.3
+    assert found["build"] == {"cold_seconds": 30, "warm_seconds": 1}
     assert len(set((tmp_path / "pids").read_text().split())) == 2
 
 

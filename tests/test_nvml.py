@@ -179,7 +179,7 @@ def test_crash_in_init(library: Path) -> None:
 
 def test_hang_keeps_the_answers_before_it(library: Path) -> None:
     stub = {"STUB_VALUES": "nvmlDeviceGetCount_v2=2", "STUB_HANG": "nvmlDeviceGetClockInfo@1"}
-    hung = ask("nvml", library, stub, seconds=1.5)
+    hung = ask("nvml", library, stub, hangs_in=("nvml:gpu1", "nvmlDeviceGetClockInfo"))
     assert hung.code is None
     assert hung.steps[-1] == ("nvml:gpu1", "nvmlDeviceGetClockInfo")
     replies = {**hung.replies, "nvml:gpu1": Reply("timeout", detail="no answer in 8.0 s from nvmlDeviceGetClockInfo")}

@@ -6,12 +6,15 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor.model import Reply
 
@@ -29,8 +32,13 @@ def compile_cuda(directory: Path) -> Path:
     return _compile("cuda.c", directory / "libcuda.so.1")
 
 
+def compile_working(directory: Path) -> Path:
+    """Puts a libcuda.so.1 that works (working_cuda.c) into a directory, for LD_LIBRARY_PATH."""
+    return _compile("working_cuda.c", directory / "libcuda.so.1")
+
+
 def _compile(source: str, library: Path) -> Path:
-    flags = ("-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    flags = ("-std=gnu11", "-O1", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     subprocess.run(["gcc", *flags, "-o", library, HERE / source], check=True)
     return library
 
@@ -58,26 +66,42 @@ def ask(
     known: Mapping[str, Any] | None = None,
     skip: Iterable[str] = (),
     python: str = sys.executable,
-    seconds: float = 20,
+    hangs_in: tuple[str, str] | None = None,
 ) -> Asked:
-    """Asks one probe in a process of its own. stub: the variables of stub.h. known: question -> value."""
+    """Asks one probe in a process of its own. stub: the variables of stub.h. known: question -> value.
+
+    hangs_in: the question and step in which it is given up, as soon as it sleeps there.
+    """
     child = _start(probe, libraries, python, stub or {})
     job = json.dumps({"skip": list(skip), "known": dict(known or {})})
-    try:
-        out, _ = child.communicate(job, seconds)
-        code: int | None = child.returncode
-    except subprocess.TimeoutExpired:
-        child.kill()
-        out, _ = child.communicate()
-        code = None
-    return _asked(out.splitlines(), code)
+    if not hangs_in:
+        return _asked(child.communicate(job, HOPELESS_SECONDS)[0].splitlines(), child.returncode)
+    assert child.stdin
+    assert child.stdout
+    child.stdin.write(job)
+    child.stdin.close()
+    out = []
+    for line in child.stdout:
+        out.append(line)
+        if json.loads(line).get("at") == [*hangs_in] and until(lambda: _sleeps(child.pid)):
+            child.kill()
+    child.stdout.close()
+    return _asked(out, None if child.wait() == -signal.SIGKILL else child.returncode)
 
 
-def ask_each(probe: str, libraries: Path, stubs: Sequence[Mapping[str, str]], seconds: float = 60) -> list[Asked]:
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def ask_each(
+    probe: str,
+    libraries: Path,
+    stubs: Sequence[Mapping[str, str]],
+) -> list[Asked]:
     """What one probe answers under each of many settings of the stubs: a process of its own each, forked from one."""
     child = _start(probe, libraries, sys.executable, {})
     try:
-        out, _ = child.communicate(json.dumps({"skip": [], "known": {}, "each": list(map(dict, stubs))}), seconds)
+        out, _ = child.communicate(json.dumps({"skip": [], "known": {}, "each": list(map(dict, stubs))}), HOPELESS_SECONDS)
     finally:
         child.kill()
         child.wait()

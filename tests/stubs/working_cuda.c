@@ -1,8 +1,10 @@
-/* A libcuda.so.1 that works: memory is the host's, our kernels are C, and time is what a small GPU would take.
+/* A libcuda.so.1 that works: memory is the host's, our kernels are C. Time is virtual: each call takes what it would take a small
+ * GPU and its host, and nothing waits for it. working_seconds() tells it.
  *
  *   WORKING_GPUS     how many GPUs (1)
  *   WORKING_FLIP     NAME,...: functions that damage the last word they copy
  *   WORKING_CODES    NAME=CODE,...: functions that fail
+ *   WORKING_HANG     NAME,...: functions that never return
  *   WORKING_NO_PEERS set: no GPU reaches another one's memory
  *   CUDA_LAUNCH_BLOCKING as the real one
  */
@@ -10,31 +12,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 typedef uint64_t u64;
 enum { GPUS = 4, STREAMS = 4096 };
 enum { TO_GPU, FROM_GPU, PEER, COMPUTE, ENGINES };
-static const double BYTES_PER_SECOND = 1e9, LAUNCH_SECONDS = 2e-6, CLOCK = 1e9;
+static const double BYTES_PER_SECOND = 1e9, LAUNCH_SECONDS = 2e-6, IN_A_GRAPH_SECONDS = 1e-6, CLOCK = 1e9;
+static const double CALL_SECONDS = 1e-6, ALLOCATION_SECONDS = 1e-5, LOADING_SECONDS = 1e-3; /* of the host */
+static double host; /* seconds that the program has lived through */
 static double engine_busy[GPUS][ENGINES], busy[STREAMS], last;
-static int current, streams = 1, capturing, captured;
+static int current, streams = GPUS, capturing, captured; /* the first streams are the default ones of the GPUs */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
+double working_seconds(void) { return host; }
 
-static void until(double end)
-{
-    while (now() < end) {
-    }
-}
+static long number(void *stream) { return stream ? (intptr_t)stream : current; }
+static void until(double end) { if (end > host) host = end; }
 
 static int fails(const char *function)
 {
-    const char *codes = getenv("WORKING_CODES"), *found = codes ? strstr(codes, function) : NULL;
+    const char *codes = getenv("WORKING_CODES"), *found = codes ? strstr(codes, function) : NULL, *hang = getenv("WORKING_HANG");
+
+    while (hang && strstr(hang, function)) pause();
     return found && found[strlen(function)] == '=' ? atoi(found + strlen(function) + 1) : 0;
 }
 
@@ -43,7 +41,7 @@ static int fails(const char *function)
 /* A stream does one thing after another, and so does an engine of a GPU. */
 static void work(long stream, int engine, double seconds)
 {
-    double start = now();
+    double start = host += CALL_SECONDS;
     if (busy[stream] > start) start = busy[stream];
     if (engine >= 0 && engine_busy[current][engine] > start) start = engine_busy[current][engine];
     busy[stream] = start + seconds;
@@ -93,19 +91,21 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     return 0;
 }
 
-int cuMemAlloc_v2(u64 *pointer, size_t size) { CHECK(); *pointer = (u64)malloc(size); return 0; }
-int cuMemFree_v2(u64 pointer) { free((void *)pointer); return 0; }
+int cuMemAlloc_v2(u64 *pointer, size_t size) { CHECK(); host += ALLOCATION_SECONDS; *pointer = (u64)malloc(size); return 0; }
+int cuMemFree_v2(u64 pointer) { host += ALLOCATION_SECONDS; free((void *)pointer); return 0; }
 int cuMemHostAlloc(void **pointer, size_t size, unsigned flags) { (void)flags; CHECK(); *pointer = malloc(size); return 0; }
 int cuMemFreeHost(void *pointer) { free(pointer); return 0; }
 int cuMemPoolCreate(void **pool, const int *properties) { *pool = (void *)1; return properties[0] == 1 && properties[2] == 1 ? 0 : 1; }
 int cuMemPoolSetAttribute(void *pool, int attribute, u64 *value) { (void)pool; return attribute == 4 && *value == ~0ULL ? 0 : 1; }
 int cuMemPoolDestroy(void *pool) { (void)pool; return 0; }
-int cuMemFreeAsync(u64 pointer, void *stream) { (void)stream; return cuMemFree_v2(pointer); }
+int cuMemFreeAsync(u64 pointer, void *stream) { (void)stream; host += CALL_SECONDS; free((void *)pointer); return 0; }
 
 int cuMemAllocFromPoolAsync(u64 *pointer, size_t size, void *pool, void *stream)
 {
     (void)pool, (void)stream;
-    return cuMemAlloc_v2(pointer, size);
+    host += CALL_SECONDS;
+    *pointer = (u64)malloc(size);
+    return 0;
 }
 
 int cuMemsetD32_v2(u64 pointer, unsigned value, size_t count)
@@ -115,21 +115,21 @@ int cuMemsetD32_v2(u64 pointer, unsigned value, size_t count)
 }
 
 int cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = (void *)(intptr_t)streams++; return 0; }
-int cuStreamSynchronize(void *stream) { until(busy[(intptr_t)stream]); return 0; }
+int cuStreamSynchronize(void *stream) { until(busy[number(stream)]); return 0; }
 int cuEventCreate(void **event, unsigned flags) { (void)flags; *event = calloc(1, sizeof(double)); return 0; }
 int cuEventDestroy_v2(void *event) { free(event); return 0; }
 
 int cuEventRecord(double *event, void *stream)
 {
-    work((intptr_t)stream, -1, 0);
-    *event = busy[(intptr_t)stream];
+    work(number(stream), -1, 0);
+    *event = busy[number(stream)];
     return 0;
 }
 
 int cuStreamWaitEvent(void *stream, double *event, unsigned flags)
 {
     (void)flags;
-    if (*event > busy[(intptr_t)stream]) busy[(intptr_t)stream] = *event;
+    if (*event > busy[number(stream)]) busy[number(stream)] = *event;
     return 0;
 }
 
@@ -138,25 +138,28 @@ int cuEventElapsedTime(float *milliseconds, double *before, double *after) { *mi
 int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t size, void *stream)
 {
     CHECK();
-    move(__func__, (void *)to, from, size, (intptr_t)stream, TO_GPU);
+    move(__func__, (void *)to, from, size, number(stream), TO_GPU);
     return 0;
 }
 
 int cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t size, void *stream)
 {
-    move(__func__, to, (void *)from, size, (intptr_t)stream, FROM_GPU);
+    move(__func__, to, (void *)from, size, number(stream), FROM_GPU);
     return 0;
 }
 
 int cuMemcpyPeerAsync(u64 to, void *to_context, u64 from, void *from_context, size_t size, void *stream)
 {
     if (!to_context || !from_context) return 1;
-    move(__func__, (void *)to, (void *)from, size, (intptr_t)stream, (intptr_t)to_context > (intptr_t)from_context ? PEER : FROM_GPU);
+    move(__func__, (void *)to, (void *)from, size, number(stream), (intptr_t)to_context > (intptr_t)from_context ? PEER : FROM_GPU);
     return 0;
 }
 
-int cuMemcpyHtoD_v2(u64 to, const void *from, size_t size) { memcpy((void *)to, from, size); return 0; }
-int cuMemcpyDtoH_v2(void *to, u64 from, size_t size) { memcpy(to, (void *)from, size); return 0; }
+/* These return when all is done. */
+static int moved(void *to, const void *from, size_t size) { until(last); host += size / BYTES_PER_SECOND; memcpy(to, from, size); return 0; }
+
+int cuMemcpyHtoD_v2(u64 to, const void *from, size_t size) { return moved((void *)to, from, size); }
+int cuMemcpyDtoH_v2(void *to, u64 from, size_t size) { return moved(to, (void *)from, size); }
 
 int cuDeviceCanAccessPeer(int *can, int one, int other)
 {
@@ -170,6 +173,7 @@ int cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *opti
 {
     (void)options, (void)values;
     *module = (void *)1;
+    host += LOADING_SECONDS;
     return strstr(ptx, ".visible .entry fill_pattern") && count == 2 ? 0 : 218;
 }
 
@@ -199,8 +203,8 @@ int cuLaunchKernel(const char *function, unsigned grid, unsigned y, unsigned z, 
     } else if (strcmp(function, "nothing")) {
         return 500;
     }
-    work((intptr_t)stream, grid > 1 ? COMPUTE : -1, seconds);
-    if (getenv("CUDA_LAUNCH_BLOCKING")) until(busy[(intptr_t)stream]);
+    work(number(stream), grid > 1 ? COMPUTE : -1, seconds);
+    if (getenv("CUDA_LAUNCH_BLOCKING")) until(busy[number(stream)]);
     return 0;
 }
 
@@ -215,6 +219,6 @@ int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long lo
 
 int cuGraphLaunch(void *executable, void *stream)
 {
-    work((intptr_t)stream, -1, (intptr_t)executable * 1e-6);
+    work(number(stream), -1, (intptr_t)executable * IN_A_GRAPH_SECONDS);
     return 0;
 }

@@ -13,12 +13,11 @@ import os
 import re
 import sys
 import tempfile
-import time
 import traceback
 from array import array
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from gpudoctor.worker.measuring import programs
+from gpudoctor.worker.measuring import clock, programs
 from gpudoctor.worker.measuring.bench import Bench, summary
 from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, covering
 from gpudoctor.worker.reply import Skip
@@ -60,11 +59,11 @@ def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
         vectors, grid = ctypes.c_uint64(size // VECTOR), covering(size // VECTOR)
 
         def first() -> Tuple[Module, float]:
-            began = time.monotonic()
+            began = clock.now()
             module = build(driver)
             module("square", result, matrix, vectors, grid=grid)
             driver.synchronize()
-            return module, time.monotonic() - began
+            return module, clock.now() - began
 
         built = attempt(bench, first)
         if built is None:
@@ -84,11 +83,11 @@ def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
     torch = cuda_torch()
 
     def first(matrix: Any) -> Tuple[Square, float]:
-        began = time.monotonic()
+        began = clock.now()
         square = build(torch)
         square(matrix)
         torch.cuda.synchronize()
-        return square, time.monotonic() - began
+        return square, clock.now() - began
 
     again = NextProgram(lambda: first(ramp(torch, bench.gpu))[1])
     bench.step("context")

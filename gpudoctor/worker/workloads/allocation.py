@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import Driver, Pointer
 from gpudoctor.worker.reply import Skip
@@ -63,9 +63,9 @@ def measured(driver: Driver, get: Get, give: Give, size: int) -> Dict[str, float
     wrong = wrong_bytes(driver, get, give, size)
     times: List[float] = []
     for _ in range(REPEATS):
-        began = time.perf_counter()
+        began = clock.now()
         give(get(size))
-        times.append((time.perf_counter() - began) * 1e6)
+        times.append((clock.now() - began) * 1e6)
     driver.synchronize()
     found = summary(times)
     return {"microseconds": found["median"], "spread": found["spread"], "wrong_bytes": wrong}

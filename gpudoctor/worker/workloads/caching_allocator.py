@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any, Callable, Dict, List
 
-from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring import clock, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import Driver
 
@@ -94,10 +93,10 @@ def microseconds(work: Callable[[], Any], count: int) -> float:
     """What one of `count` calls takes, the median of some rounds."""
     rounds = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began = clock.now()
         for _ in range(count):
             work()
-        rounds.append((time.perf_counter() - began) / count * 1e6)
+        rounds.append((clock.now() - began) / count * 1e6)
     return summary(rounds)["median"]
 
 

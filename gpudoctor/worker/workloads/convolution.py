@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
-from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring import clock, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.torch_gpu import ROUNDING
 from gpudoctor.worker.reply import Skip
@@ -108,10 +107,10 @@ def algorithm(work: Callable[[], Any], device: Any, autotuned: bool) -> Tuple[to
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = autotuned
     try:
-        began = time.monotonic()
+        began = clock.now()
         work()
         torch_gpu.synchronize()
-        first = time.monotonic() - began
+        first = clock.now() - began
         return torch_gpu.timed(work, device), first
     finally:
         torch.backends.cudnn.benchmark = before

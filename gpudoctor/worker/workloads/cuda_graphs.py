@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable, Dict
 
-from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring import clock, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 
 SIDE = 64
@@ -35,13 +34,13 @@ def run(bench: Bench) -> None:
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     bench.step("capture")
-    began = time.monotonic()
+    began = clock.now()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = layers(inputs, weights)
     graph.replay()
     torch.cuda.synchronize()
-    bench.keep("capture", kernels=KERNELS, milliseconds=(time.monotonic() - began) * 1e3)
+    bench.keep("capture", kernels=KERNELS, milliseconds=(clock.now() - began) * 1e3)
     compare(bench, lambda: layers(inputs, weights), graph.replay)
     inputs.copy_(torch.randn_like(inputs))  # a graph reads what is there when it is replayed
     graph.replay()
@@ -72,11 +71,11 @@ def per_kernel(work: Callable[[], Any]) -> Dict[str, float]:
     rounds = []
     for _ in range(ROUNDS):
         torch_gpu.synchronize()
-        began = time.perf_counter()
+        began = clock.now()
         for _ in range(REPLAYS):
             work()
         torch_gpu.synchronize()
-        rounds.append((time.perf_counter() - began) / REPLAYS / KERNELS * 1e6)
+        rounds.append((clock.now() - began) / REPLAYS / KERNELS * 1e6)
     found = summary(rounds)
     return {"microseconds_per_kernel": found["median"], "spread": found["spread"]}
 

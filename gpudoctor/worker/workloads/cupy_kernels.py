@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from typing import Any, Callable, Dict
 
-from gpudoctor.worker.measuring import matrices
+from gpudoctor.worker.measuring import clock, matrices
 from gpudoctor.worker.measuring.bench import Bench, Workload, finite, summary
 
 REPEATS, WARM_UP = 10, 2
@@ -109,10 +108,10 @@ def relative(found: Any, expected: Any) -> Any:
 
 def timed(cupy: Any, work: Callable[[], Any], amount: float) -> Dict[str, Any]:
     """{"rate": amount per second, "spread", "milliseconds", "cold_seconds"}."""
-    start = time.perf_counter()
+    start = clock.now()
     work()
     cupy.cuda.Device().synchronize()
-    cold = time.perf_counter() - start
+    cold = clock.now() - start
     for _ in range(WARM_UP):
         work()
     marks = [cupy.cuda.Event() for _ in range(REPEATS + 1)]

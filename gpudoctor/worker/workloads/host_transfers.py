@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import time
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import ALONE, Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, fill, wrong_words
 
@@ -145,10 +145,10 @@ def latency(ends: Ends, work: Callable[[Any], None]) -> Dict[str, float]:
     stream = ends.driver.stream()
     times = []
     for _ in range(SMALL_REPEATS):
-        began = time.perf_counter()
+        began = clock.now()
         work(stream)
         ends.driver.wait(stream)
-        times.append((time.perf_counter() - began) * 1e6)
+        times.append((clock.now() - began) * 1e6)
     found = summary(times)
     return {"microseconds": found["median"], "spread": found["spread"]}
 
@@ -165,10 +165,10 @@ def host_milliseconds(driver: Driver, work: Callable[[], None]) -> List[float]:
     """The first time does not count: it touches the memory."""
     times: List[float] = []
     while len(times) < 4 or (sum(times) < MILLISECONDS and len(times) < 10):
-        began = time.perf_counter()
+        began = clock.now()
         work()
         driver.synchronize()
-        times.append((time.perf_counter() - began) * 1e3)
+        times.append((clock.now() - began) * 1e3)
     return times[1:]
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
-import time
 from typing import Any, List
 
-from gpudoctor.worker.measuring import matrices
+from gpudoctor.worker.measuring import clock, matrices
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 from gpudoctor.worker.reply import Skip
 
@@ -38,9 +37,9 @@ def run(bench: Bench) -> None:
     with bench.section("matmul") as values:
         left, right = (jax.device_put(matrix, devices[0]) for matrix in (one, other))
         multiply = jax.jit(jax.numpy.matmul)
-        start = time.perf_counter()
+        start = clock.now()
         product = multiply(left, right).block_until_ready()
-        values["cold_seconds"] = round(time.perf_counter() - start, 4)
+        values["cold_seconds"] = round(clock.now() - start, 4)
         found = summary(seconds_each(multiply, left, right))
         values.update(tflops=2 * SIDE**3 / found["median"] / 1e12, spread=found["spread"], milliseconds=found["median"] * 1e3)
         values["wrong_rows"] = matrices.wrong_rows(one, other, jax.device_get(product))
@@ -67,11 +66,11 @@ def seconds_each(multiply: Any, left: Any, right: Any) -> List[float]:
     """Of one product: many between two synchronizations, several times."""
     seconds = []
     for _ in range(REPEATS + 1):
-        start = time.perf_counter()
+        start = clock.now()
         for _ in range(CALLS):
             product = multiply(left, right)
         product.block_until_ready()
-        seconds.append((time.perf_counter() - start) / CALLS)
+        seconds.append((clock.now() - start) / CALLS)
     return seconds[1:]
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from typing import Any, Callable, Dict, List, Sequence
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import SUCCESS, CudaError, Driver, Module
 from gpudoctor.worker.reply import Skip
@@ -67,10 +67,10 @@ def each(driver: Driver, stream: Any, work: Callable[[], None], repeats: int) ->
     """Microseconds of each repeat until the GPU is done; the first ones do not count."""
     times = []
     for _ in range(repeats + 2):
-        began = time.perf_counter()
+        began = clock.now()
         work()
         driver.wait(stream)
-        times.append((time.perf_counter() - began) * 1e6)
+        times.append((clock.now() - began) * 1e6)
     return times[2:]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.driver import OUT_OF_MEMORY, CudaError, Driver, Module, Pointer, errors_found
 
@@ -103,7 +103,7 @@ def taken(bench: Bench, driver: Driver) -> List[Chunk]:
 
 def tested(driver: Driver, module: Module, pattern: Pattern, chunks: List[Chunk]) -> Dict[str, Any]:
     """Writes all chunks before it reads the first, so that a write to the wrong place is seen too."""
-    began = time.monotonic()
+    began = clock.now()
     for chunk in chunks:
         module("fill_pattern", chunk.pointer, chunk.words, *pattern.parameters(chunk))
     count = 0
@@ -113,7 +113,7 @@ def tested(driver: Driver, module: Module, pattern: Pattern, chunks: List[Chunk]
         count += found
         if found and len(wrong) < LONGEST_LIST:
             wrong.append(described(driver, pattern, chunk, first, found))
-    seconds = time.monotonic() - began
+    seconds = clock.now() - began
     size = 2 * sum(chunk.size for chunk in chunks)
     return {"wrong_words": count, "gb_per_s": size / seconds / 1e9, "wrong": wrong}
 

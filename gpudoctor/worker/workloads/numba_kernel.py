@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, List
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 
 ELEMENTS, SIMULATED_ELEMENTS = 1 << 26, 256
@@ -57,17 +57,17 @@ def saxpy(y: Any, x: Any, a: Any) -> None:
 
 def timed(work: Any) -> Any:
     """Seconds of the first call, and of one of many, several times."""
-    start = time.perf_counter()
+    start = clock.now()
     work()
     cuda.synchronize()
-    cold = time.perf_counter() - start
+    cold = clock.now() - start
     seconds: List[float] = []
     for _ in range(REPEATS + 1):
-        start = time.perf_counter()
+        start = clock.now()
         for _ in range(LAUNCHES):
             work()
         cuda.synchronize()
-        seconds.append((time.perf_counter() - start) / LAUNCHES)
+        seconds.append((clock.now() - start) / LAUNCHES)
     return cold, seconds[1:]
 
 

@@ -6,9 +6,9 @@ GPUs are named by CUDA's numbers: "0>1" is from GPU 0 to GPU 1.
 from __future__ import annotations
 
 import ctypes
-import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import TOGETHER, Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import SUCCESS, Driver, Module, Pointer, fill, wrong_words
 from gpudoctor.worker.reply import Skip
@@ -124,10 +124,10 @@ def latency(one: Peer, work: Callable[[], None], stream: Any) -> float:
     """Microseconds until a small copy has arrived."""
     times: List[float] = []
     for _ in range(SMALL_REPEATS):
-        began = time.perf_counter()
+        began = clock.now()
         work()
         one.driver.wait(stream)
-        times.append((time.perf_counter() - began) * 1e6)
+        times.append((clock.now() - began) * 1e6)
     return summary(times)["median"]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import statistics
-import time
 from typing import Any, Callable, Dict, List, Tuple
 
+from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.driver import Driver, Module
 from gpudoctor.worker.workloads.host_transfers import FIRST, OLD, Ends
@@ -123,11 +123,11 @@ def duration(driver: Driver, *works: Callable[[], None]) -> float:
     """Milliseconds from the first call until all is done: the median, without the first time."""
     times: List[float] = []
     for _ in range(REPEATS + 1):
-        began = time.perf_counter()
+        began = clock.now()
         for work in works:
             work()
         driver.synchronize()
-        times.append((time.perf_counter() - began) * 1e3)
+        times.append((clock.now() - began) * 1e3)
     return statistics.median(times[1:])
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring import clock, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload, finite
 
 STEPS = 40
@@ -60,10 +59,10 @@ def measure(bench: Bench, device: Any, shape: Shape) -> None:
     losses = [step() for _ in range(WARM_UP)]
     torch_gpu.synchronize()
     with bench.section("training") as values:
-        began = time.monotonic()
+        began = clock.now()
         losses += [step() for _ in range(STEPS - WARM_UP)]
         torch_gpu.synchronize()
-        values["steps_per_second"] = (STEPS - WARM_UP) / (time.monotonic() - began)
+        values["steps_per_second"] = (STEPS - WARM_UP) / (clock.now() - began)
     found = torch.stack(losses).tolist()
     bench.keep("loss", **judged(found, first_fp32))
     bench.keep("scaler", first_scale=first_scale, scale=scaler.get_scale(), skipped_steps=skipped(first_scale, scaler))
