@@ -40,7 +40,10 @@ if sys.version_info < (3, 8):
     sys.stderr.write({TOO_OLD_WORDS!r})
     sys.exit({TOO_OLD})
 import json, os, shutil, signal, tempfile
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+def end(number, frame):
+    signal.signal(number, signal.SIG_IGN)  # once is enough
+    sys.exit(143)
+signal.signal(signal.SIGTERM, end)
 sys.dont_write_bytecode = True
 job = json.loads(sys.stdin.readline())
 try:

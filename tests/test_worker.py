@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from process import command_lines
+from waiting import HOPELESS_SECONDS, until, with_enough_time
 
 from gpudoctor import interpreter
 from gpudoctor.errors import UserError
@@ -70,10 +71,14 @@ def waits(machine):
     yield "knows", Reply("ok", machine.known["number"].value)
 
 PROBES = (
-    Probe("good", good, 5), Probe("raises", raises, 5), Probe("segfaults", segfaults, 5),
-    Probe("doomed", always_segfaults, 5), Probe("hangs", hangs, 0.5), Probe("waits", waits, 5, after="good"),
+    Probe("good", good, 100), Probe("raises", raises, 100), Probe("segfaults", segfaults, 100),
+    Probe("doomed", always_segfaults, 100), Probe("hangs", hangs, 0.5), Probe("waits", waits, 100, after="good"),
 )
 """
+
+
+# Limits that a busy machine keeps as well.
+PATIENT = f"\nPROBES = tuple(probe._replace(seconds={HOPELESS_SECONDS}) for probe in PROBES)\n"
 
 
 @functools.cache
@@ -91,10 +96,9 @@ def pythons() -> list[str]:
 
 
 @functools.cache
-def ask(python: str, probes: str | None = None, seconds: float = 20.0) -> dict[str, Reply]:
+def ask(python: str, probes: str | None = None, seconds: float = HOPELESS_SECONDS) -> dict[str, Reply]:
     sources = interpreter.travelling_sources()
-    if probes:
-        sources["gpudoctor/worker/probes/table.py"] = probes
+    sources["gpudoctor/worker/probes/table.py"] = probes or sources["gpudoctor/worker/probes/table.py"] + PATIENT
     replies: dict[str, Reply] = {}
 
     def hear(message: dict[str, Any]) -> None:
@@ -135,9 +139,9 @@ def test_the_real_probes_answer(python: str) -> None:
 
 def test_the_total_time_is_kept() -> None:
     endless = PROBES.replace('Probe("hangs", hangs, 0.5)', 'Probe("hangs", hangs, 500)')
-    start = time.monotonic()
-    replies = ask(sys.executable, endless, seconds=1.0)
-    assert time.monotonic() - start < 10
+    replies = with_enough_time(
+        lambda seconds: ask(sys.executable, endless, seconds), lambda replies: "number" in replies and "hang" in replies
+    )
     assert replies["hang"].status == "timeout"
     assert replies["number"].value == 42
 
@@ -154,7 +158,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_is_no_python_gets_one_clear_line(program: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        interpreter.Interpreter(program).run({"seconds": 2.0}, lambda message: None)
+        interpreter.Interpreter(program).run({"seconds": HOPELESS_SECONDS}, lambda message: None)
     assert "\n" not in str(caught.value)
 
 
@@ -164,7 +168,7 @@ def test_a_python_that_is_too_old_is_told_so() -> None:
         pytest.skip("no Python older than 3.8 here")
     for python in old:
         with pytest.raises(UserError, match=r"older than Python 3\.8"):
-            interpreter.Interpreter(str(python)).run({"seconds": 2.0}, lambda message: None)
+            interpreter.Interpreter(str(python)).run({"seconds": HOPELESS_SECONDS}, lambda message: None)
 
 
 def test_travelling_files_parse_on_the_oldest_python() -> None:
@@ -184,7 +188,7 @@ def test_a_killed_worker_takes_its_probes_along() -> None:
     marker = f"gpudoctor-test-{os.getpid()}"
     probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("0.5)", "500)")
     ask(sys.executable, probes, seconds=0.5)
-    assert until(lambda: subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 1, 5)
+    assert until(lambda: not command_lines(of=marker))
 
 
 def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
@@ -197,6 +201,9 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
         assert list(tmp_path.glob("gpudoctor-*")) == []
 
 
+JOB = {"probes": [], "seconds": HOPELESS_SECONDS}
+
+
 def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -204,12 +211,12 @@ def test_an_interrupt_while_the_job_starts_does_not_lose_it(tmp_path: Path, monk
 
     def interrupt(process: subprocess.Popen[bytes]) -> None:
         started.append(process)
-        time.sleep(0.3)  # by now it has made its folder
+        assert until(lambda: list(tmp_path.glob("gpudoctor-*")))
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(interpreter, "widen", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+        interpreter.this_interpreter().run(JOB, lambda message: None)
     assert started[0].returncode is not None
     assert list(tmp_path.glob("gpudoctor-*")) == []
 
@@ -229,10 +236,10 @@ def test_an_interrupt_while_the_job_is_tidied_up_is_not_lost(
 
     monkeypatch.setattr(interpreter, "remove", remove)
     with pytest.raises(raised):
-        interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None)
+        interpreter.this_interpreter().run(JOB, lambda message: None)
     assert len(tidied) == 1
     tidied.clear()
-    assert interpreter.this_interpreter().run({"probes": [], "seconds": 5}, lambda message: None, patience=5) == number
+    assert interpreter.this_interpreter().run(JOB, lambda message: None, patience=HOPELESS_SECONDS) == number
     assert len(tidied) == 1
 
 
@@ -241,7 +248,7 @@ def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
     sources = {f"gpudoctor/filler/{number}.py": "" for number in range(3000)} | {
         "gpudoctor/__init__.py": "",
         "gpudoctor/worker/__init__.py": "",
-        "gpudoctor/worker/main.py": "",
+        "gpudoctor/worker/main.py": "import time\ntime.sleep(600)",
     }
     job = tmp_path / "job"
     job.write_text(json.dumps({"sources": sources, "marker": "of-this-test"}))
@@ -250,10 +257,9 @@ def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-c", interpreter.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
         )
-    end = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < end:
-        if (tmp_path / "gpudoctor-of-this-test" / "gpudoctor" / "filler" / "2999.py").exists():
-            process.terminate()
+    carried = tmp_path / "gpudoctor-of-this-test" / "gpudoctor" / "filler" / "2999.py"
+    assert until(carried.exists)
+    while process.poll() is None:
+        process.terminate()
         time.sleep(0.001)
-    process.wait(30)
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
