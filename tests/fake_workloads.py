@@ -8,13 +8,45 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from gpudoctor.worker.measuring.bench import ALONE, ONCE, TOGETHER, Bench, Workload
 from gpudoctor.worker.reply import Skip
 
 SECTION_SECONDS = 0.1
-FOREVER = 600
+FOREVER, HOPELESS_SECONDS = 600, 120
+POLL_SECONDS = 0.01
+
+
+def shared(name: str) -> Path:
+    """A file by which the processes of a test tell each other how far they are."""
+    return Path(os.environ["GPUDOCTOR_TEST_RUN"], name)
+
+
+def wait_for(*names: str) -> None:
+    while not all(shared(name).exists() for name in names):
+        time.sleep(POLL_SECONDS)
+
+
+class UntilStuck(float):
+    """A limit that is over as soon as somebody is stuck, however long it took to get there."""
+
+    file: Path
+
+    def __new__(cls, name: str) -> UntilStuck:
+        limit = super().__new__(cls, FOREVER)
+        limit.file = shared("stuck-" + name)
+        return limit
+
+    def __radd__(self, now: float) -> UntilStuck:
+        return self
+
+    def __gt__(self, now: float) -> bool:
+        return not self.file.exists()
+
+    def __lt__(self, now: float) -> bool:
+        return self.file.exists()
 
 
 def section(bench: Bench) -> None:
@@ -54,16 +86,23 @@ def hangs(bench: Bench) -> None:
     section(bench)
     bench.step("second step")
     print("noise " * 1000, flush=True)  # noqa: T201
-    stuck_here()
+    stuck_here("hangs")
 
 
-def stuck_here() -> None:
+def stuck_here(name: str) -> None:
+    shared("stuck-" + name).touch()
     time.sleep(FOREVER)
 
 
 def stops(bench: Bench) -> None:
     section(bench)
-    os.kill(os.getpid(), signal.SIGSTOP)
+    stopped = os.getpid()
+    if not os.fork():
+        while " T " not in Path(f"/proc/{stopped}/stat").read_text():
+            time.sleep(POLL_SECONDS)
+        shared("stuck-stops").touch()
+        os._exit(0)
+    os.kill(stopped, signal.SIGSTOP)
 
 
 def exits(bench: Bench) -> None:
@@ -85,17 +124,46 @@ def leaves(bench: Bench) -> None:
 
 def leaves_and_hangs(bench: Bench) -> None:
     leaves(bench)
-    stuck_here()
+    stuck_here("leaves-and-hangs")
 
 
 def keeps(bench: Bench) -> None:
     """On the first GPU it has grandchildren, while the one on the second ends."""
     if bench.gpu == 0:
         leaves(bench)
-    time.sleep(3 * SECTION_SECONDS if bench.gpu == 0 else 2 * SECTION_SECONDS)
-    if bench.gpu == 0:
+        shared("has-grandchildren").touch()
+        wait_for("ends-now")
+        time.sleep(SECTION_SECONDS)
         names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
         bench.keep("later", pids=[int(name) for name in names])
+    else:
+        wait_for("has-grandchildren")
+        shared("ends-now").touch()
+
+
+def sampled(bench: Bench) -> None:
+    """A section in which the fake NVML was read at least twice, with the count of its readings at both ends."""
+    from fake_pynvml import readings
+
+    with bench.section("work") as values:
+        began = readings(bench.gpu)
+        while readings(bench.gpu) < began + 2:
+            time.sleep(POLL_SECONDS)
+        values.update(began=began, ended=readings(bench.gpu))
+
+
+def meets(name: str, *others: str) -> Any:
+    """Work that is done only if the others work meanwhile."""
+
+    def run(bench: Bench) -> None:
+        with bench.section("work") as values:
+            began = time.monotonic()
+            shared(f"{name}-{bench.gpu}").touch()
+            wait_for(*others)
+            time.sleep(SECTION_SECONDS)
+            values.update(gpus=bench.gpus, at=began, until=time.monotonic())
+
+    return run
 
 
 def skips(bench: Bench) -> None:
@@ -109,8 +177,11 @@ def early(bench: Bench) -> None:
 
 
 def early_but_stuck(bench: Bench) -> None:
+    """Once the other one is prepared."""
     bench.step("preparing")
-    stuck_here()
+    while not Path(bench.folder, f"early-gpu{bench.gpu}.waits").exists():
+        time.sleep(POLL_SECONDS)
+    stuck_here("early")
 
 
 def one_after_the_other(bench: Bench) -> None:
@@ -122,18 +193,18 @@ def one_after_the_other(bench: Bench) -> None:
 
 
 def plan(run: Any, **more: Any) -> Workload:
-    return Workload(run, **{"seconds": 5, "typical_seconds": SECTION_SECONDS, **more})
+    return Workload(run, **{"seconds": HOPELESS_SECONDS, "typical_seconds": SECTION_SECONDS, **more})
 
 
 WORKLOADS = {
     "noisy": plan(noisy),
     "segfaults": plan(segfaults),
     "raises": plan(raises),
-    "hangs": plan(hangs, seconds=0.6),
-    "stops": plan(stops, seconds=0.6),
+    "hangs": plan(hangs, seconds=UntilStuck("hangs")),
+    "stops": plan(stops, seconds=UntilStuck("stops")),
     "exits": plan(exits),
     "leaves": plan(leaves),
-    "leaves-and-hangs": plan(leaves_and_hangs, seconds=0.6),
+    "leaves-and-hangs": plan(leaves_and_hangs, seconds=UntilStuck("leaves-and-hangs")),
     "keeps": plan(keeps),
     "skips": plan(skips),
     "each": plan(section),
@@ -143,6 +214,11 @@ WORKLOADS = {
     "early": plan(early, starts_early=True),
     "early-but-stuck": plan(early_but_stuck, starts_early=True),
     "endless": plan(one_after_the_other, seconds=FOREVER),
+    "sampled": plan(sampled),
+    "sampled-too": plan(sampled),
+    "once-beside-each": plan(meets("once", "each-1"), scope=ONCE),
+    "each-beside-once": plan(meets("each", "once-0")),
+    "torch-beside-torch": plan(meets("torch", "torch-0", "torch-1"), runtime="torch"),
     "torch": plan(imports, runtime="torch"),
     "torch-raises": plan(raises, runtime="torch"),
     "torch-too": plan(imports, runtime="torch"),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import lab_images
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)

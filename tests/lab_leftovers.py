@@ -19,7 +19,7 @@ from typing import Any
 SOCKET = "/var/run/docker.sock"
 FOLDERS = ("gpudoctor-*", "lab-*")
 PROGRAMS = ("gpudoctor-run-", "/lab-")  # in the command lines of what a test or gpudoctor has started
-SECONDS = 3.0  # what is on its way out may need
+SECONDS = 10.0  # what is on its way out may need
 
 
 class _Connection(http.client.HTTPConnection):

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import yaml
 
-START_SECONDS = 20.0
+START_SECONDS = 120.0
 TRIES = 3
 # What a registry with a login asks for: user lab, password lab.
 LOGIN = "lab:$2b$05$uU6AuCFVMU8TaXK/FNl3hO7ShmEyTZf/2ZsSb1Y6oegq2RtuMQBIO\n"

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from waiting import HOPELESS_SECONDS
+
 from gpudoctor import interpreter
 
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 20
 TORCH = """
 import os, time
 PID = os.getpid()
@@ -21,7 +22,7 @@ print("noise at import")
 """
 
 
-def job(workloads: str, gpus: int = 1, seconds: float = 20, **replaced: str | None) -> dict[str, Any]:
+def job(workloads: str, gpus: int = 1, seconds: float = HOPELESS_SECONDS, **replaced: str | None) -> dict[str, Any]:
     """replaced: text of modules in the target; None for one that is not there."""
     names = workloads.split()
     sources: dict[str, str | None] = {**interpreter.travelling_sources(), "pynvml.py": None, "torch.py": TORCH}
@@ -53,4 +54,4 @@ def tell(message: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.stdin.read())
-    tell({"signal": interpreter.this_interpreter().run(given, tell, patience=PATIENCE_SECONDS)})
+    tell({"signal": interpreter.this_interpreter().run(given, tell, patience=HOPELESS_SECONDS)})

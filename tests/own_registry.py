@@ -23,6 +23,7 @@ import lab_registry
 import requests
 import yaml
 from lab_registry import LOGIN
+from waiting import HOPELESS_SECONDS
 
 Respond = Callable[[http.server.BaseHTTPRequestHandler], None]
 
@@ -155,7 +156,9 @@ def htpasswd(folder: Path) -> dict[str, Any]:
 def put(host: str, repository: str, tag: str, body: bytes, kind: str) -> str:
     """Gives a tag a manifest or an index; its digest."""
     headers = {"Content-Type": kind}
-    requests.put(f"http://{host}/v2/{repository}/manifests/{tag}", data=body, headers=headers, timeout=10).raise_for_status()
+    requests.put(
+        f"http://{host}/v2/{repository}/manifests/{tag}", data=body, headers=headers, timeout=HOPELESS_SECONDS
+    ).raise_for_status()
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
@@ -163,13 +166,13 @@ def changed(host: str, repository: str, tag: str, **settings: str) -> None:
     """Gives an image of a registry another configuration."""
     base = f"http://{host}/v2/{repository}"
     kind = "application/vnd.docker.distribution.manifest.v2+json"
-    manifest = requests.get(f"{base}/manifests/{tag}", headers={"Accept": kind}, timeout=10).json()
-    found = requests.get(f"{base}/blobs/{manifest['config']['digest']}", timeout=10).json()
+    manifest = requests.get(f"{base}/manifests/{tag}", headers={"Accept": kind}, timeout=HOPELESS_SECONDS).json()
+    found = requests.get(f"{base}/blobs/{manifest['config']['digest']}", timeout=HOPELESS_SECONDS).json()
     blob = json.dumps({**found, **settings}).encode()
     digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
-    upload = requests.post(f"{base}/blobs/uploads/", timeout=10).headers["Location"]
+    upload = requests.post(f"{base}/blobs/uploads/", timeout=HOPELESS_SECONDS).headers["Location"]
     headers = {"Content-Type": "application/octet-stream"}
-    requests.put(f"{upload}&digest={digest}", data=blob, headers=headers, timeout=10).raise_for_status()
+    requests.put(f"{upload}&digest={digest}", data=blob, headers=headers, timeout=HOPELESS_SECONDS).raise_for_status()
     manifest["config"] |= {"size": len(blob), "digest": digest}
     put(host, repository, tag, json.dumps(manifest).encode(), kind)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from test_report import REPORT
+from waiting import HOPELESS_SECONDS
 
 import gpudoctor
 from gpudoctor import catalog, doctor
@@ -95,7 +96,9 @@ def run(*args: str, input: str | bytes | None = None) -> Result:
 
 def python(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     """A real process, for what CliRunner has none of: descriptors, pipes, imports."""
-    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=environment(), timeout=60, **settings)
+    return subprocess.run(
+        [sys.executable, *args], capture_output=True, text=True, env=environment(), timeout=HOPELESS_SECONDS, **settings
+    )
 
 
 def environment() -> dict[str, str]:

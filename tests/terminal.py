@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SECONDS = 30.0
+from waiting import HOPELESS_SECONDS
 
 
 class Terminal:
@@ -38,7 +38,7 @@ class Terminal:
 
     def expect(self, pattern: str) -> re.Match[str]:
         """Waits until something new fits."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + HOPELESS_SECONDS
         while not (found := re.search(pattern, self.seen[self._until :])):
             assert time.monotonic() < end, f"{pattern!r} never came: {self.seen!r}"
             if select.select([self.master], [], [], 0.1)[0]:
@@ -48,7 +48,7 @@ class Terminal:
 
     def wait(self) -> int:
         """The exit code; what is shown until then is read on."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + HOPELESS_SECONDS
         while self.process.poll() is None:
             assert time.monotonic() < end, f"it does not end: {self.seen!r}"
             if select.select([self.master], [], [], 0.05)[0]:

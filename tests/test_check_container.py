@@ -22,7 +22,7 @@ from typing import Any
 import lab_images
 import pytest
 from click.testing import CliRunner, Result
-from waiting import until
+from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor import collect_container
 from gpudoctor.cli import main
@@ -109,7 +109,7 @@ def derived(tag: str, base: str, *lines: str) -> str:
 def test_an_image_is_examined_inside_and_its_host_outside(image: str, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     command = [sys.executable, "-m", "gpudoctor", *QUICK, "--image", image, "--save", str(kept)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HOPELESS_SECONDS)
     report = report_of(done.returncode, done.stdout, done.stderr)
     assert (report["target"]["kind"], report["target"]["image"]) == ("image", image)
     assert report["target"]["container"] == "docker"
@@ -204,7 +204,7 @@ def test_a_python_that_does_not_start_is_a_finding(image: str, running: Any) -> 
 
 
 def test_a_python_that_takes_no_job_is_not_waited_for(image: str) -> None:
-    script = '#!/bin/sh\ncase $2 in *gettempdir*) exec sleep 60 ;; esac\nexec /usr/bin/python3 "$@"\n'
+    script = '#!/bin/sh\ncase $2 in *gettempdir*) exec sleep 600 ;; esac\nexec /usr/bin/python3 "$@"\n'
     coded = base64.b64encode(script.encode()).decode()
     stuck = f"RUN mkdir -p /usr/local/bin && echo {coded} | base64 -d >/usr/local/bin/python3 && chmod 755 /usr/local/bin/python3"
     name = derived("stuck-python", image, stuck)
@@ -322,12 +322,12 @@ def test_a_daemon_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whoever_ends_it_nothing_is_left(image: str, number: signal.Signals) -> None:
-    entrypoint = 'ENTRYPOINT ["env", "sh", "-c", "sleep 30; exec \\"$@\\"", "sh"]'
+    entrypoint = 'ENTRYPOINT ["env", "sh", "-c", "sleep 600; exec \\"$@\\"", "sh"]'
     own = f"ENV SIGNAL={number.name}"  # else the three were one image, and containers_of would give those of another worker
     slow = derived(f"slow-until-{number.name.lower()}", image, entrypoint, own)
     command = [sys.executable, "-m", "gpudoctor", "check", "--image", slow, "--level", "quick"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     assert until(lambda: containers_of(slow))
     process.send_signal(number)
-    assert process.wait(20) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    assert process.wait(HOPELESS_SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert until(lambda: not containers_of(slow))

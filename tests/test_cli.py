@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from stand_in import TAKEN, Doctor, environment, few_checks, python, raising, run
 from test_report import HEALTHY, REPORT
+from waiting import HOPELESS_SECONDS
 
 import gpudoctor
 from gpudoctor import doctor
@@ -165,7 +166,7 @@ def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(
         "import time\nimport gpudoctor.collect as module\nfrom gpudoctor import catalog\nfrom gpudoctor.cli import main\n"
-        "def collect(*args):\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "def collect(*args):\n    print('ready', flush=True)\n    time.sleep(600)\n"
         "catalog.checks = dict\nmodule.collect = collect\nmain(['check'])\n"
     )
     command = [sys.executable, str(script)]
@@ -173,7 +174,7 @@ def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
         assert process.stdout
         ready = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=HOPELESS_SECONDS)
     assert (ready, process.returncode) == ("ready\n", 130)
     assert (stdout, stderr) == ("", "Interrupted; nothing was written.\n")
 

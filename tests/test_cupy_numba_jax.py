@@ -11,6 +11,7 @@ from typing import Any
 
 import machine
 import pytest
+from waiting import HOPELESS_SECONDS
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
@@ -96,7 +97,11 @@ def ran(tmp_path: Path, module: str, workload: str, code: str = "", **variables:
     file = str(tmp_path / "all")
     text = PRELUDE.format(root=str(ROOT), workload=workload, file=file) + code + "\nworkload.run(bench)\n"
     done = subprocess.run(
-        [python_with(module), "-c", text], capture_output=True, text=True, env={**os.environ, **variables}, timeout=100
+        [python_with(module), "-c", text],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=HOPELESS_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return bench.read(file).values

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import machine
 import pytest
+from process import command_lines
+from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
@@ -175,7 +176,7 @@ def started(tmp_path: Path, backend: str) -> subprocess.Popen[str]:
 def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
     (tmp_path / "all.go").touch()
     process = started(tmp_path, "gloo")
-    assert process.communicate(timeout=100)[1] == ""
+    assert process.communicate(timeout=HOPELESS_SECONDS)[1] == ""
     heard = bench.read(str(tmp_path / "all"))
     for rank in (0, 1):
         own = heard.values[f"rank {rank}"]
@@ -192,7 +193,7 @@ def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
 
 def test_an_error_of_a_rank_is_the_message(tmp_path: Path) -> None:
     (tmp_path / "all.go").touch()
-    last = started(tmp_path, "carrier-pigeon").communicate(timeout=100)[1].splitlines()[-1]
+    last = started(tmp_path, "carrier-pigeon").communicate(timeout=HOPELESS_SECONDS)[1].splitlines()[-1]
     assert last.startswith("RuntimeError: torchrun: rank ")
     assert "carrier-pigeon" in last.lower()
 
@@ -200,27 +201,14 @@ def test_an_error_of_a_rank_is_the_message(tmp_path: Path) -> None:
 def test_no_rank_outlives_the_workload(tmp_path: Path) -> None:
     """torchrun gives each rank a session of its own, so that killing the process group does not reach it."""
     process = started(tmp_path, "gloo")
-    assert wait_for(lambda: len(ranks_in(tmp_path)) == 2 and (tmp_path / "all.rank0").exists(), 60)
+    assert until(lambda: len(ranks_in(tmp_path)) == 2 and (tmp_path / "all.rank0").exists())
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert wait_for(lambda: not ranks_in(tmp_path), 5)
+    assert until(lambda: not ranks_in(tmp_path))
 
 
 def ranks_in(folder: Path) -> list[str]:
-    lines = (path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-    return [line[-2].decode() for line in lines if len(line) > 3 and b"-u" in line and str(folder).encode() in line[-2]]
-
-
-def wait_for(condition: Any, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if condition():
-                return True
-        except OSError:  # a process that has just ended
-            pass
-        time.sleep(0.05)
-    return False
+    return [line for line in command_lines().values() if " -u " in line and str(folder) in line]
 
 
 # How it is judged.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from waiting import HOPELESS_SECONDS
 
 from gpudoctor.files import snapshot
 from gpudoctor.model import Action, Fix, Kind, Problem
@@ -102,7 +103,9 @@ def test_its_check_is_run_too(tmp_path: Path) -> None:
 
 def gpudoctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpudoctor", "fix", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80", **environment}, timeout=60)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80", **environment}, timeout=HOPELESS_SECONDS
+    )
 
 
 @pytest.fixture

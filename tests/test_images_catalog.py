@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -300,14 +299,12 @@ def test_list_as_json() -> None:
 
 
 def test_list_asks_no_engine_and_no_network(tmp_path: Path) -> None:
-    """A docker that hangs is on the PATH."""
     docker = tmp_path / "docker"
-    docker.write_text("#!/bin/sh\nsleep 60\n")
+    docker.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
-    started = time.monotonic()
     done = gpudoctor("list", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 0
-    assert time.monotonic() - started < 5
+    assert not (tmp_path / "asked").exists()
 
 
 def test_list_imports_nothing_heavy() -> None:
@@ -403,7 +400,7 @@ def test_show_says_what_is_pinned(tmp_path: Path) -> None:
 
 def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
-    docker.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    docker.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(about, "SECONDS", 0.2)
     found, words = about.on_disk("debian:12")

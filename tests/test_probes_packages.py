@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folder_machine import SITE, Folder, python_lives_in
+from process import processor_seconds
 
 from gpudoctor.worker.probes import packages
 
@@ -115,6 +116,6 @@ def test_many_packages_are_read_quickly(folder: Folder) -> None:
         info = f"{SITE}/nvidia_library_{number}-1.0.dist-info"
         for name in ("METADATA", "INSTALLER", "WHEEL"):
             folder.write(f"{info}/{name}", "Name: x\n")
-    start = time.perf_counter()
-    assert len(folder.ask(packages)["packages"].value) == 300
-    assert time.perf_counter() - start < 5  # 10 ms on an idle machine
+    found: dict[str, Any] = {}
+    assert processor_seconds(lambda: found.update(folder.ask(packages))) < 5  # 10 ms, as a rule
+    assert len(found["packages"].value) == 300

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from lab import give_up, need, need_root
 from lab_podman import Podman
 from lab_registry import Registry
-from waiting import until
+from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor.cli import main
 from gpudoctor.containers.engine import client as engines
@@ -87,7 +87,9 @@ def test_a_tag_that_has_moved_is_pulled_again(own: Registry, tiny: tuple[str, st
     reference, other = own.push(tiny[0], "a/b:1"), own.push(tiny[1], "a/b:2")
     engine, image = engines.find("docker"), Image("a", reference)
     assert pulling.ensure(engine, image, reference)["Id"] == inspect(tiny[0])
-    moved = requests.get(f"http://{own.host}/v2/a/b/manifests/2", headers={"Accept": registries.MANIFESTS[1]}, timeout=10)
+    moved = requests.get(
+        f"http://{own.host}/v2/a/b/manifests/2", headers={"Accept": registries.MANIFESTS[1]}, timeout=HOPELESS_SECONDS
+    )
     own_registry.put(own.host, "a/b", "1", moved.content, registries.MANIFESTS[1])
     assert pulling.ensure(engine, image, reference)["Id"] == inspect(tiny[0])
     assert pulling.pull(engine, image, reference)["Id"] == inspect(tiny[1])

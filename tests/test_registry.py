@@ -18,6 +18,7 @@ import pytest
 import requests
 from lab import give_up, need
 from lab_registry import Registry
+from waiting import HOPELESS_SECONDS
 
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.containers.images import registry as registries
@@ -66,7 +67,7 @@ def test_unknown_names_and_tags(registry: Registry) -> None:
 @pytest.mark.docker
 def test_the_image_for_the_processor_is_chosen(registry: Registry) -> None:
     base = f"http://{registry.host}/v2/nvidia/pytorch/manifests"
-    manifest = requests.get(f"{base}/24.08-py3", headers={"Accept": registries.MANIFESTS[1]}, timeout=10)
+    manifest = requests.get(f"{base}/24.08-py3", headers={"Accept": registries.MANIFESTS[1]}, timeout=HOPELESS_SECONDS)
     one = {
         "mediaType": registries.MANIFESTS[1],
         "size": len(manifest.content),
@@ -313,15 +314,13 @@ def test_an_answer_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch)
         request.send_response(200)
         request.end_headers()
         with contextlib.suppress(OSError):  # nobody listens any more
-            for _ in range(100):
+            while True:
                 request.wfile.write(b" " * 70_000)
                 time.sleep(0.1)
 
-    started = time.monotonic()
     with own_registry.answers(dripping) as host, pytest.raises(WorkError, match="does not answer in time") as failed:
         registries.look(f"{host}/a/b:1")
     assert "its answer does not end" in str(failed.value)
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(

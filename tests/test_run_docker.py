@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from process import Process
+from process import Process, command_lines
 from terminal import Terminal
+from waiting import HOPELESS_SECONDS, until
 
 pytestmark = pytest.mark.docker
 
@@ -31,7 +32,6 @@ rlimits.refused = lambda engine: ()
 from gpudoctor.cli import main
 main(prog_name="gpudoctor")
 """
-READY_SECONDS, GONE_SECONDS = 20.0, 60.0
 TRAPS = "trap 'exit 7' TERM; trap 'echo usr1' USR1; trap 'exit 8' INT; echo ready; while :; do sleep 0.05; done"
 
 
@@ -55,7 +55,7 @@ class Doctor:
     def run(self, *words: str, input: str = "", **options: object) -> subprocess.CompletedProcess[str]:
         argv = self.argv(*words, **options)  # type: ignore[arg-type]
         return subprocess.run(
-            argv, input=input, capture_output=True, text=True, env=self.env, cwd=self.folder / "work", timeout=60
+            argv, input=input, capture_output=True, text=True, env=self.env, cwd=self.folder / "work", timeout=HOPELESS_SECONDS
         )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -82,42 +82,14 @@ class Doctor:
     def left(self) -> list[str]:
         """Containers, temporary files and processes of this test."""
         files = [path.name for path in (self.folder / "tmp").iterdir()]
-        return self.containers() + files + processes(str(self.folder))
+        return self.containers() + files + list(command_lines(of=str(self.folder)).values())
 
     def must_be_gone(self) -> None:
-        end = time.monotonic() + GONE_SECONDS
-        while left := self.left():
-            assert time.monotonic() < end, f"left behind: {left}"
-            time.sleep(0.1)
+        assert until(lambda: not self.left()), f"left behind: {self.left()}"
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def processes(text: str) -> list[str]:
-    """Those that have this in their command line or environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            about = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if text.encode() in about and int(process.name) != os.getpid():
-            found.append(f"process {process.name}")
-    return found
-
-
-def command_lines() -> dict[int, str]:
-    """Of every process."""
-    lines = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            lines[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return lines
+def wait_for(is_so: Callable[[], object]) -> None:
+    assert until(is_so)
 
 
 @pytest.fixture
@@ -154,8 +126,8 @@ def test_a_terminal_is_the_programs_inside(doctor: Doctor, terminals: list[Termi
     terminal.resize(40, 120)
     terminal.type("until stty size | grep '^40'; do sleep 0.1; done\r")
     terminal.expect(r"40 120")
-    terminal.type("sleep 1000\r")
-    time.sleep(0.5)
+    terminal.type("echo a''sleep; sleep 1000\r")
+    terminal.expect("asleep")
     terminal.type("\x03")
     terminal.type("echo after=$?\r")
     terminal.expect(r"after=130")
@@ -177,7 +149,7 @@ def test_a_closed_window_ends_the_container(doctor: Doctor, terminals: list[Term
     terminals.append(terminal)
     terminal.expect("root@.*# ")
     terminal.hang_up()
-    terminal.process.wait(20)
+    terminal.process.wait(HOPELESS_SECONDS)
     doctor.must_be_gone()
 
 
@@ -238,9 +210,24 @@ def test_much_data_goes_through_unchanged(doctor: Doctor) -> None:
 
 
 def test_output_and_errors_in_one_place_keep_their_order(doctor: Doctor) -> None:
-    argv = doctor.argv("-q", "--", "sh", "-c", "for n in 1 2 3 4; do echo o$n; sleep 0.05; echo e$n >&2; sleep 0.05; done")
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=doctor.env, cwd=doctor.folder)
-    assert done.stdout.split() == ["o1", "e1", "o2", "e2", "o3", "e3", "o4", "e4"]
+    """Each line is written when the one before it has come."""
+    written = "until read _; do :; done"
+    argv = doctor.argv("-q", "--", "sh", "-c", f"for n in 1 2 3 4; do echo o$n; {written}; echo e$n >&2; {written}; done")
+    with Process(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=doctor.env,
+        cwd=doctor.folder,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for line in ("o1", "e1", "o2", "e2", "o3", "e3", "o4", "e4"):
+            assert process.stdout.readline() == f"{line}\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
 
 
 @contextlib.contextmanager
@@ -266,7 +253,7 @@ def test_a_slow_reader_gets_everything(doctor: Doctor) -> None:
 def test_a_reader_that_never_reads_can_be_left(doctor: Doctor) -> None:
     with reader_behind(doctor) as process:
         process.terminate()
-        process.wait(20)
+        process.wait(HOPELESS_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +282,14 @@ def test_a_reader_that_has_seen_enough(doctor: Doctor) -> None:
         process.stdout.close()
         time.sleep(0.5)
         process.terminate()
-        process.wait(20)
+        process.wait(HOPELESS_SECONDS)
     doctor.must_be_gone()
 
 
 def test_without_any_input(doctor: Doctor) -> None:
     script = 'exec "$@" <&-'
     argv = ["sh", "-c", script, "sh", *doctor.argv("-q", "--", "sh", "-c", "cat; echo end")]
-    done = subprocess.run(argv, capture_output=True, text=True, env=doctor.env, cwd=doctor.folder, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, env=doctor.env, cwd=doctor.folder, timeout=HOPELESS_SECONDS)
     assert (done.stdout, done.returncode) == ("end\n", 0)
 
 
@@ -313,7 +300,7 @@ def test_signals_are_the_programs(doctor: Doctor, number: signal.Signals, code: 
         process.send_signal(signal.SIGUSR1)
         assert process.stdout.readline() == "usr1\n"
         process.send_signal(number)
-        assert process.wait(20) == code
+        assert process.wait(HOPELESS_SECONDS) == code
 
 
 def test_what_is_ignored_stays_ignored(doctor: Doctor) -> None:
@@ -325,7 +312,7 @@ def test_what_is_ignored_stays_ignored(doctor: Doctor) -> None:
         process.send_signal(signal.SIGUSR1)
         assert process.stdout.readline() == b"usr1\n"
         process.terminate()
-        assert process.wait(20) == 7
+        assert process.wait(HOPELESS_SECONDS) == 7
 
 
 def test_killed_nothing_is_left(doctor: Doctor) -> None:
@@ -342,7 +329,7 @@ def test_ended_while_it_starts(doctor: Doctor, number: signal.Signals, there: st
     with Process(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=doctor.env, cwd=doctor.folder) as process:
         wait_for(lambda: bool(doctor.processes(there)))
         process.send_signal(number)
-        assert process.wait(20) != 0
+        assert process.wait(HOPELESS_SECONDS) != 0
     doctor.must_be_gone()
 
 
@@ -357,7 +344,7 @@ def test_a_signal_that_dockers_command_loses_still_ends_the_container(doctor: Do
     with Process(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=doctor.folder) as process:
         wait_for(lambda: bool(doctor.processes("--cidfile")))
         process.terminate()
-        process.wait(20)
+        process.wait(HOPELESS_SECONDS)
     doctor.must_be_gone()
 
 
@@ -380,7 +367,7 @@ def test_a_container_that_could_not_be_removed_is_said_and_the_watchdog_goes_on(
         for command in doctor.processes("--cidfile"):
             os.kill(command, signal.SIGKILL)
         assert process.stderr.read() == f"gpudoctor: container {container} could not be removed: docker rm -f {container}\n"
-        assert process.wait(20) == 128 + signal.SIGKILL
+        assert process.wait(HOPELESS_SECONDS) == 128 + signal.SIGKILL
     doctor.must_be_gone()
 
 
@@ -388,10 +375,7 @@ def test_kept_it_stays_whatever_becomes_of_gpudoctor(doctor: Doctor) -> None:
     with doctor.start("--keep", "--", "sh", "-c", TRAPS) as process:
         process.kill()
         process.wait()
-    end = time.monotonic() + GONE_SECONDS
-    while doctor.processes("gpudoctor-guard"):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: not doctor.processes("gpudoctor-guard"))
     assert state(doctor) == "running"
     subprocess.run(["docker", "rm", "-f", *doctor.containers()], check=True, capture_output=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from lab_gpus import Machine
 from lab_podman import Podman
 from process import Process
 from terminal import Terminal
+from waiting import HOPELESS_SECONDS, until
 
 pytestmark = pytest.mark.docker
 
@@ -46,12 +46,12 @@ class Doctor:
             text=True,
             env=self.env,
             cwd=self.folder,
-            timeout=60,
+            timeout=HOPELESS_SECONDS,
         )
 
     def run_until_seen(self, *words: str, script: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Long enough that it is seen whether GPUs arrived, which takes a busy machine longer."""
-        for seconds in (0.7, 10):
+        for seconds in (0.7, 10, 60):
             done = self.run(*words, "--", "sh", "-c", f"{script}; sleep {seconds}; exit {code}")
             if TOO_SOON not in done.stderr:
                 break
@@ -176,9 +176,9 @@ def test_podman_at_a_terminal(doctor_with_podman: Doctor) -> None:
     terminal = Terminal(doctor_with_podman.argv("-q", "--gpus=none"), doctor_with_podman.env, doctor_with_podman.folder)
     try:
         terminal.expect("# ")
-        terminal.type("until stty size | grep '^33'; do sleep 0.1; done; sleep 1000\r")
+        terminal.type("until stty size | grep '^33'; do sleep 0.1; done; echo a''sleep; sleep 1000\r")
         terminal.expect("33 101")
-        time.sleep(0.5)  # until the shell has started sleep
+        terminal.expect("asleep")
         terminal.type("\x03")
         terminal.expect("# ")
         terminal.type("exit 42\r")
@@ -193,10 +193,7 @@ def test_podman_that_is_killed(doctor_with_podman: Doctor) -> None:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
         process.kill()
-    end = time.monotonic() + 20
-    while doctor_with_podman.left():
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    assert until(lambda: not doctor_with_podman.left())
 
 
 def test_a_podman_device_that_is_not_there_is_dissected(doctor_with_podman: Doctor) -> None:
