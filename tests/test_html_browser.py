@@ -14,6 +14,7 @@ import html_machine
 import machine
 import pytest
 from test_html import PAGES, TAKEN, hostile
+from waiting import HOPELESS_SECONDS
 
 from gpudoctor.files import snapshot
 from gpudoctor.report import html
@@ -53,7 +54,7 @@ class Opened:
 
     def __init__(self, browser: Any, file: Path, width: int = DESKTOP, **context: Any) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 800}, **context)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(1000 * HOPELESS_SECONDS)
         self.page = self.context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import gzip
-import time
 from dataclasses import replace
 
 import canaries
 import machine
 import msgspec
 import pytest
+from process import processor_seconds
 
 from gpudoctor import catalog, doctor
 from gpudoctor.files import opening, snapshot
@@ -18,7 +18,6 @@ from gpudoctor.model import Reply, Report, Snapshot, Status
 from gpudoctor.redaction import Redacted, redacted
 from gpudoctor.report import bundle, formats, terminal
 
-SECONDS = 0.3  # for 64 GPUs, of the processor: the machine of the tests has other work
 FORMATS = tuple(formats.FORMATS)
 
 
@@ -98,7 +97,7 @@ def test_saved_and_read_it_is_the_same() -> None:
     assert snapshot.parse(snapshot.dump(done().snapshot), "it") == msgspec.convert(msgspec.to_builtins(done().snapshot), Snapshot)
 
 
-def test_64_gpus_take_no_time() -> None:
+def test_64_gpus_take_little_more_time_than_one() -> None:
     taken = machine.load("h100-measured")
     replies = dict(taken.replies)
     machine.multiply(replies, 64)
@@ -106,10 +105,6 @@ def test_64_gpus_take_no_time() -> None:
         value = replies[f"nvml:gpu{index}"].value
         replies[f"nvml:gpu{index}"] = Reply("ok", {**value, "UUID": value["UUID"].replace("4000", "4abc")})
     big = replace(taken, replies=replies)
-    seconds = []
-    for _ in range(3):
-        start = time.process_time()
-        found = redacted(big)
-        seconds.append(time.process_time() - start)
-    assert found.tokens.counts()["gpu-uuids"] == 64
-    assert min(seconds) <= SECONDS, seconds
+    assert redacted(big).tokens.counts()["gpu-uuids"] == 64
+    one, many = (min(processor_seconds(lambda: redacted(each)) for _ in range(3)) for each in (taken, big))  # noqa: B023
+    assert many < 3 * one
