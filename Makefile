@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3)
 DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-gpu lint docs wheel kernels format clean
+.PHONY: help check test test-fast test-gpu coverage lint docs wheel kernels format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,12 @@ check: $(VENV)/installed ## Say what is wrong with this machine and how to fix i
 
 test: $(VENV)/installed-dev ## Run the tests
 	$(BIN)/pytest -n auto -q --dist loadgroup
+
+test-fast: $(VENV)/installed-dev ## Run the tests that are quick and need no Docker, GPU, browser, network or root
+	$(BIN)/pytest -n auto -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
+
+coverage: $(VENV)/installed-dev ## Run the tests and list the lines that none of them runs, with those of child processes
+	$(BIN)/pytest -n auto -q --dist loadgroup --cov --cov-report=term
 
 test-gpu: $(VENV)/installed-dev ## Run the tests that need a GPU, on a machine that has one
 	$(BIN)/pytest -m gpu
@@ -43,7 +49,7 @@ format: $(VENV)/installed-dev ## Format the code
 	$(BIN)/ruff check --fix
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist .coverage .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/installed: pyproject.toml | $(VENV)
 	@$(call install,.)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import browser
 import lab_leftovers
 from lab import (  # noqa: F401
     _cdi_daemon,
@@ -75,10 +77,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if left := config.stash.get(LEFT, []):
-        terminalreporter.section("left behind, by these tests or by somebody beside them")
-        for what in left:
-            terminalreporter.line(what)
+    _list(terminalreporter, "skipped", _why_skipped(terminalreporter.stats.get("skipped", [])))
+    _list(terminalreporter, "not cleaned up by these tests, or by others that run on this machine", config.stash.get(LEFT, []))
+
+
+def _why_skipped(reports: list[pytest.TestReport]) -> list[str]:
+    """A line for each reason, the most frequent first."""
+    reasons = Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in reports if isinstance(each.longrepr, tuple))
+    return [f"{count:5} {reason}" for reason, count in reasons.most_common()]
+
+
+def _list(reporter: pytest.TerminalReporter, title: str, lines: list[str]) -> None:
+    if lines:
+        reporter.section(title)
+        for line in lines:
+            reporter.line(line)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,7 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    missing = {"gpu": _no_gpu(), "docker": _no_docker()}
+    missing = {"gpu": _no_gpu(), "docker": _no_docker(), "browser": browser.missing()}
     for item in items:
         for fixture, group in GROUPS.items():
             if fixture in getattr(item, "fixturenames", ()):

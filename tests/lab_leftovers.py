@@ -38,7 +38,7 @@ def of_daemon(path: str = SOCKET, ours: bool = False) -> frozenset[str]:
         return frozenset()
     found = {f"container {_describe(one)}" for one in _ask(path, "/containers/json?all=1") if not ours or _is_ours(one)}
     images = _ask(path, '/images/json?filters={"dangling":["true"]}')
-    found |= {f"image {one['Id'][7:19]} without a name" for one in images if not ours or _labels(one)}
+    found |= {f"untagged image {one['Id'][7:19]}" for one in images if not ours or _labels(one)}
     if not ours:
         found |= {f"network {one['Name']}" for one in _ask(path, "/networks")}
         found |= {f"volume {one['Name']}" for one in _ask(path, "/volumes")["Volumes"] or ()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import html_machine
 import machine
 import pytest
+from browser import CHROMIUM
 from test_html import PAGES, TAKEN, hostile
 from waiting import HOPELESS_SECONDS
 
@@ -22,11 +22,7 @@ from gpudoctor.report import html
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
-pytestmark = [
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium is installed here (apt install chromium)"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 DESKTOP, TABLET, PHONE = 1280, 768, 360
 TWO = machine.load("h200-x2-full")
 

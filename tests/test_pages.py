@@ -20,6 +20,7 @@ import machine
 import pages
 import pytest
 import yaml
+from browser import CHROMIUM
 
 from gpudoctor import catalog, checkup, doctor
 from gpudoctor.cli import COMMANDS
@@ -250,14 +251,12 @@ def test_the_site_has_a_page_for_every_check_and_problem(site: Path) -> None:
         assert not re.search(r"(?:src|<link[^>]*href)=\"https?:", html), "it asks the network"
 
 
+@pytest.mark.browser
 @pytest.mark.xdist_group("site")
 def test_the_site_offers_a_search_only_where_it_can_find_something(site: Path) -> None:
-    engine = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if not chromium:
-        pytest.skip("no chromium is installed here (apt install chromium)")
+    engine = pytest.importorskip("playwright.sync_api")
     with engine.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
         served = "http://site.example"
         page.route(f"{served}/**", lambda route: route.fulfill(path=f"{site}{urlsplit(route.request.url).path}"))
