@@ -77,18 +77,24 @@ PYTHONS = {"3.9": "python3.9", "3.10": "python3.10", "3.11": "bookworm", "3.12":
 
 def make(name: str) -> str:
     """The image's reference, gpudoctor-test:NAME, made if it is not there or its recipe has changed."""
-    with locked(name):
-        reference = f"{PREFIX}:{name}"
-        before = _inspect(reference, "{{.Id}}")
+    reference = f"{PREFIX}:{name}"
+    with locked(name), replacing(reference):
         if name == "ngc":
             _ngc(reference, make("bookworm"))
         elif name == "ubuntu-apt":
             _ubuntu(reference)
         elif _label(reference) != RECIPES[name].hash:
             _unpack(reference, RECIPES[name])
-        if before and before != _inspect(reference, "{{.Id}}"):
-            subprocess.run(("docker", "image", "rm", before), capture_output=True)  # somebody may still use it
-        return reference
+    return reference
+
+
+@contextmanager
+def replacing(reference: str) -> Iterator[None]:
+    """Removes the image that had the reference, if another one gets it."""
+    before = _inspect(reference, "{{.Id}}")
+    yield
+    if before and before != _inspect(reference, "{{.Id}}"):
+        subprocess.run(("docker", "image", "rm", before), capture_output=True)  # fails while a container uses it
 
 
 @contextmanager

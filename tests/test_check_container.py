@@ -99,11 +99,12 @@ def image(bookworm: str) -> str:
 def derived(tag: str, base: str, *lines: str) -> str:
     """An image of ours on top of another; made by one worker at a time, since an image that both make loses its name."""
     text = "\n".join([f"FROM {base}", *lines])
-    argv = ["docker", "build", "--quiet", "--network=none", "--tag", f"gpudoctor-test:{tag}", "-"]
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
-    with lab_images.locked("derived"):
+    reference = f"{lab_images.PREFIX}:{tag}"
+    argv = ["docker", "build", "--quiet", "--network=none", "--tag", reference, "-"]
+    with lab_images.locked("derived"), lab_images.replacing(reference):
         subprocess.run(argv, input=text, text=True, capture_output=True, check=True, env=environment)
-    return f"gpudoctor-test:{tag}"
+    return reference
 
 
 def test_an_image_is_examined_inside_and_its_host_outside(image: str, tmp_path: Path) -> None:

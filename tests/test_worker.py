@@ -72,7 +72,7 @@ def waits(machine):
 
 PROBES = (
     Probe("good", good, 100), Probe("raises", raises, 100), Probe("segfaults", segfaults, 100),
-    Probe("doomed", always_segfaults, 100), Probe("hangs", hangs, 0.5), Probe("waits", waits, 100, after="good"),
+    Probe("doomed", always_segfaults, 100), Probe("hangs", hangs, 1), Probe("waits", waits, 100, after="good"),
 )
 """
 
@@ -138,7 +138,7 @@ def test_the_real_probes_answer(python: str) -> None:
 
 
 def test_the_total_time_is_kept() -> None:
-    endless = PROBES.replace('Probe("hangs", hangs, 0.5)', 'Probe("hangs", hangs, 500)')
+    endless = PROBES.replace('Probe("hangs", hangs, 1)', 'Probe("hangs", hangs, 500)')
     replies = with_enough_time(
         lambda seconds: ask(sys.executable, endless, seconds), lambda replies: "number" in replies and "hang" in replies
     )
@@ -186,8 +186,9 @@ def test_the_environment_of_the_user_is_what_is_examined(monkeypatch: pytest.Mon
 
 def test_a_killed_worker_takes_its_probes_along() -> None:
     marker = f"gpudoctor-test-{os.getpid()}"
-    probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("0.5)", "500)")
-    ask(sys.executable, probes, seconds=0.5)
+    probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("hangs, 1)", "hangs, 500)")
+    replies = with_enough_time(lambda seconds: ask(sys.executable, probes, seconds), lambda replies: "before-hang" in replies)
+    assert replies["hang"].status == "timeout"
     assert until(lambda: not command_lines(of=marker))
 
 
