@@ -18,6 +18,8 @@ from gpudoctor.facts import Facts
 from gpudoctor.model import Finding, Reply, Skip, Snapshot
 from gpudoctor.worker.measuring import bench
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 CUPY, NUMBA, JAX = (catalog.checks()[id] for id in ("cupy-kernels", "numba-kernel", "jax-matmul"))
 

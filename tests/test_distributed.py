@@ -24,7 +24,7 @@ from gpudoctor.worker.measuring import bench, nccl_log
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.workloads import distributed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # pytest-xdist has threads
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]  # pytest-xdist has threads
 ROOT = Path(__file__).parent.parent
 ALL_REDUCE, TRAINING = (catalog.checks()[id] for id in ("all-reduce", "distributed-training"))
 

@@ -17,6 +17,8 @@ from waiting import HOPELESS_SECONDS, until, with_enough_time
 from gpudoctor.cli import check as cli_check
 from gpudoctor.worker.probes.table import PROBES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -16,6 +16,8 @@ from terminal import Terminal
 from gpudoctor.facts import Facts
 from gpudoctor.repair import busy
 
+pytestmark = pytest.mark.slow
+
 HARMLESS = "nccl-shm-leftovers"  # its fix interrupts jobs, and needs no root
 
 

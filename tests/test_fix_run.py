@@ -13,6 +13,8 @@ import pytest
 from terminal import Terminal
 from waiting import until
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = "cupy-multiple-packages"
 PIP = """\
 import pathlib, shutil, sys, time

@@ -338,6 +338,7 @@ def test_programs_beside_python_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
 
 
+@pytest.mark.slow
 def test_the_triton_kernel_squares() -> None:
     """By Triton's interpreter, which needs no GPU."""
     for module in ("torch", "triton", "numpy"):

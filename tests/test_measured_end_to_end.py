@@ -15,6 +15,8 @@ from process import Process
 from stubs import compile_working
 from waiting import HOPELESS_SECONDS, until
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "gpudoctor", "check", "--format", "json"]
 HANGING = {"WORKING_HANG": "cuMemcpyHtoDAsync_v2"}  # of the first transfer to the GPU
 

@@ -24,6 +24,8 @@ from gpudoctor.model import Reply
 from gpudoctor.worker.measuring.history import FINEST_SECONDS, POINTS, History
 from gpudoctor.worker.measuring.sampler import MOST_SAMPLES, Samples
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 NVML = (HERE / "fake_pynvml.py").read_text()
 OLDEST = next((path for path in pythons() if "3.8" in path), pythons()[-1])

@@ -12,7 +12,7 @@ import pytest
 
 import gpudoctor
 
-pytestmark = pytest.mark.xdist_group("packaging")  # built once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # built once
 
 ROOT = Path(__file__).parent.parent
 DATA = ("checks", "images")

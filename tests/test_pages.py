@@ -50,6 +50,7 @@ def must_be_shown(page: Path, shown: list[tuple[pages.Block, str]]) -> None:
         assert without_version(block.text) == without_version(said)
 
 
+@pytest.mark.slow
 @every_page
 def test_every_command_runs_and_says_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = pages.Session(tmp_path)
@@ -213,6 +214,7 @@ def test_the_example_of_a_check_is_as_good_as_those_that_are_there(example: tupl
 OF_ALL_CHECKS = ("machines", "texts", "checks", "layers", "summaries", "contract")
 
 
+@pytest.mark.slow
 def test_the_example_of_a_check_touches_nothing_else(
     example: tuple[Check, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -238,6 +240,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_the_site_has_a_page_for_every_check_and_problem(site: Path) -> None:
     for folder, names in (("checks", catalog.checks()), ("problems", catalog.problems())):

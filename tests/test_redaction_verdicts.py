@@ -18,6 +18,8 @@ from gpudoctor.model import Report, Snapshot
 from gpudoctor.redaction import redacted
 from gpudoctor.report import formats
 
+pytestmark = pytest.mark.slow
+
 PARTS, SHARE = 8, 10  # every tenth machine
 TEXTS = sorted((Path(__file__).parent / "texts").glob("*.yaml"))
 

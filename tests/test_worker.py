@@ -24,6 +24,8 @@ from gpudoctor import interpreter
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
 
+pytestmark = pytest.mark.slow
+
 OLDEST = (3, 8)
 
 # A table of probes that misbehave, in place of the real one.
