@@ -50,7 +50,8 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None
 
 # Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
+    sys.dont_write_bytecode = False
 
 # What nohup or a shell's & has us ignore, the programs that tests start would ignore as well, and those end them by signals.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import gzip
 import json
 import os
@@ -29,7 +30,7 @@ from gpudoctor import catalog, collect, doctor, interpreter, measure, planning
 from gpudoctor.checkup import Checkup
 from gpudoctor.choices import FORMATS, PROJECTS
 from gpudoctor.files import snapshot
-from gpudoctor.model import Reply, Snapshot, Status
+from gpudoctor.model import Reply, Report, Snapshot, Status
 from gpudoctor.redaction import remembering
 from gpudoctor.report import formats, tickets
 
@@ -67,7 +68,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
 def checkup(case: str = MACHINE) -> Checkup:
     taken = machine.load(case)
-    return Checkup(doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick")), taken)
+    return Checkup(_judged(case), taken)
+
+
+@functools.cache
+def _judged(case: str) -> Report:
+    taken = machine.load(case)
+    return doctor.judge(taken, doctor.select(catalog.checks(), "full" if taken.measured else "quick"))
 
 
 def test_every_name_is_there_for_people_and_for_type_checkers() -> None:

@@ -226,6 +226,7 @@ def test_progress_is_the_step() -> None:
     assert "load build definition from Dockerfile" not in found
 
 
+@pytest.mark.slow
 def test_a_wheel_is_the_same_twice(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

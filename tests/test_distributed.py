@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -151,10 +152,11 @@ def test_one_gpu_or_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert skip.value.kind == Skip.NOT_INSTALLED
 
 
+@functools.cache
 def python_with_torch() -> str:
     """GPUDOCTOR_TEST_PYTHON names interpreters that have frameworks, where this one has none."""
     for python in [*filter(None, os.environ.get("GPUDOCTOR_TEST_PYTHON", "").split(":")), sys.executable]:
-        if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+        if subprocess.run([python, "-c", "import importlib.util as i; exit(i.find_spec('torch') is None)"]).returncode == 0:
             return python
     pytest.skip("needs torch")
 

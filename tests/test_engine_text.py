@@ -37,6 +37,7 @@ def told(text: str) -> tuple[Diagnosis, ...]:
     return doctor.judge(evidence.snapshot_of(evidence.of_text(text)), doctor.select(catalog.checks(), "quick")).diagnosis
 
 
+@pytest.mark.slow
 @each(("message", "problem"), [entry for entry in ALL if not entry[0].startswith(OF_PROGRAMS)])
 def test_a_message_is_explained_as_that_of_a_start(message: str, problem: str) -> None:
     (entry,) = told(f"{message}\n\nRun 'docker run --help' for more information\n")

@@ -444,6 +444,7 @@ def test_pasted_into_an_issue_between_other_words() -> None:
     assert told(text)[name].value["kinds"] == ["nvidia-smi", "nvidia-smi -q"]
 
 
+@pytest.mark.slow
 @each("reader", READERS, ids=lambda reader: reader.kind)
 def test_no_reader_breaks_on_damaged_text(reader: Any) -> None:
     chance = random.Random(11)
@@ -458,6 +459,7 @@ def test_no_reader_breaks_on_damaged_text(reader: Any) -> None:
             reader.read(text[start:end].replace(":", "").replace("|", ""))
 
 
+@pytest.mark.slow
 def test_damaged_text_is_judged_without_an_error() -> None:
     chance = random.Random(12)
     for text in (H100, H200, OLD, TABLE):

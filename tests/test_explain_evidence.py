@@ -71,6 +71,7 @@ def test_a_log_beside_a_machine(log: Path, tmp_path: Path) -> None:
     assert "dmesg.txt, 4 lines: kernel log" in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "report.tar.gz"])
 def test_a_page_and_a_bundle_are_the_snapshot_in_them(name: str, tmp_path: Path) -> None:
     taken = machine.load("driver-library-version-mismatch")

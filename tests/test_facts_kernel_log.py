@@ -272,6 +272,7 @@ def test_the_journal_comes_without_the_host_name(tmp_path: Path, monkeypatch: py
     assert kernel_log._journal(Machine()) == [f"[    3.141592] {FELL_OFF.replace(chr(39), '')}"]
 
 
+@pytest.mark.slow
 def test_a_log_of_very_many_boots_is_read_in_time() -> None:
     """Each time that the clock goes back another boot begins; what two of them tell alike is told once."""
     lines = [log_line(f"[{(i * 7919) % 100000:10d}.{i:06d}] NVRM: Xid (PCI:0000:65:00): 31, pid={i}") for i in range(60000)]

@@ -16,6 +16,8 @@ from gpudoctor.fixes import FixContext, fitting
 from gpudoctor.fixes.distribution import Distribution
 from gpudoctor.model import Fix
 
+pytestmark = pytest.mark.slow
+
 UBUNTU, DEBIAN = ("22.04", "24.04", "25.10", "26.04"), ("12", "13")
 KERNELS = {
     "22.04": ("5.15.0-204-generic", "6.8.0-149-generic", "6.8.0-1070-aws", "6.8.0-1073-azure", "5.15.0-1116-nvidia"),

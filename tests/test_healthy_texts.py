@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import machine
+import pytest
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Snapshot
+
+pytestmark = pytest.mark.slow
 
 PAST = ("gpu-came-back",)  # whose log tells of a fault that is over
 

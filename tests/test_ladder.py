@@ -353,6 +353,7 @@ assert torch.equal(rung_triton.squared(torch)(matrix), matrix.square())
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": root}, check=True)
 
 
+@pytest.mark.slow
 def test_pytorch_verifies_exactly() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
     matrix = torch.arange(1024, dtype=torch.float32).repeat(3, 1)

@@ -6,6 +6,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -54,9 +55,14 @@ SOURCES: dict[Name, Path] = {
 MODULES: dict[Name, Path] = {name[:-1] if name[-1] == "__init__" else name: path for name, path in SOURCES.items()}
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and module of every import, also of those in functions and under TYPE_CHECKING."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _imports(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -86,6 +86,7 @@ def test_every_problem_fires_somewhere() -> None:
     assert {problem.id for check in catalog.checks().values() for problem in catalog.found_by(check)} - fired == set()
 
 
+@pytest.mark.slow
 def test_every_check_passes_somewhere() -> None:
     """Of each machine only those are judged that have not passed yet, and what they need."""
     left = set(catalog.checks())
@@ -99,6 +100,7 @@ def test_every_check_passes_somewhere() -> None:
     raise AssertionError(left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", machine.cases()[::10])
 def test_replay_of_a_saved_snapshot_gives_the_same_report(case: str) -> None:
     again = snapshot.parse(snapshot.dump(machine.load(case)), case)

@@ -10,6 +10,8 @@ from each import try_each
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.knowledge import messages
 
+pytestmark = pytest.mark.slow
+
 TOPICS = (
     *("nvidia_smi", "kernel", "driver", "installers", "containers", "apptainer", "wsl", "vgpu"),
     *messages.topics("container-start"),

@@ -11,6 +11,8 @@ from each import try_each
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.knowledge import messages
 
+pytestmark = pytest.mark.slow
+
 TOPICS = (
     *("torch", "torch_program", "cuda_start", "cuda_kernels", "cuda_libraries", "memory", "extensions"),
     *(

@@ -60,6 +60,7 @@ def warnings(*args: object) -> list[str]:
     return [entry["problem"] for entry in plain["diagnosis"]]
 
 
+@pytest.mark.slow
 def test_what_was_measured_at_level_full_is_judged_so(full: Path, tmp_path: Path) -> None:
     assert warnings("report", full) == warnings("check", "--replay", full) == ["toolchain-rung-broken"]
     assert warnings("report", full, "--level", "standard") == warnings("check", "--replay", full, "--level", "quick") == []
@@ -67,6 +68,7 @@ def test_what_was_measured_at_level_full_is_judged_so(full: Path, tmp_path: Path
     assert gpudoctor.load(full, "standard").status is Status.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "report.tar.gz"])
 @pytest.mark.parametrize("level", [(), ("--level", "standard")])
 def test_a_page_and_a_bundle_open_as_they_were_written(full: Path, tmp_path: Path, name: str, level: tuple[str, ...]) -> None:

@@ -107,6 +107,7 @@ def test_older_units_are_understood() -> None:
     assert profile_ncu.the_row(NCU_CSV.replace('"ns","28,704"', '"usecond","28.70"'))["microseconds"] == pytest.approx(28.7)
 
 
+@pytest.mark.slow
 def test_ncu_that_hangs_is_ended(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake("ncu", "echo ==PROF== Connected; sleep 600 & wait")
 

@@ -333,6 +333,7 @@ def test_an_answer_of_another_form_is_gone_through_all_the_same(odd: object) -> 
     assert "n-a-1" not in str(found.snapshot)
 
 
+@pytest.mark.slow
 def test_long_lines_take_no_long_time() -> None:
     for part in (
         "a.",

@@ -97,6 +97,7 @@ def test_saved_and_read_it_is_the_same() -> None:
     assert snapshot.parse(snapshot.dump(done().snapshot), "it") == msgspec.convert(msgspec.to_builtins(done().snapshot), Snapshot)
 
 
+@pytest.mark.slow
 def test_64_gpus_take_little_more_time_than_one() -> None:
     taken = machine.load("h100-measured")
     replies = dict(taken.replies)

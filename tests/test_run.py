@@ -500,6 +500,7 @@ def test_a_program_that_says_something_alike(prefix: bytes, said: str, code: int
     assert relay.refusal(code) == (said if is_refusal else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "longest", "is_shown"),
     [
@@ -526,6 +527,7 @@ def test_a_refusal_is_held_back_while_its_container_is_removed(
         os.close(end)
 
 
+@pytest.mark.slow
 def test_an_end_that_somebody_else_keeps_open_is_not_waited_for() -> None:
     source, errors = os.pipe()
     shown, sink = os.pipe()
@@ -558,6 +560,7 @@ def test_what_nobody_reads_can_be_given_up(by: str) -> None:
     os.close(sink)
 
 
+@pytest.mark.slow
 def test_an_end_is_seen_also_by_a_signal_that_interrupts_the_wait_for_it() -> None:
     with subprocess.Popen(["sleep", "1"]) as process:
         assert not running.has_ended(process)
@@ -632,6 +635,7 @@ def test_the_watchdog_does_not_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -
     assert "rm --force --volumes abc" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("looks", "is_removed"), [(2, False), (100, True)])
 def test_the_watchdog_leaves_a_kept_container_that_is_just_starting(tmp_path: Path, looks: int, is_removed: bool) -> None:
     """An engine says "created" for so many looks."""

@@ -60,6 +60,7 @@ def test_lines_around_a_message_are_kept_of_a_large_text() -> None:
     assert (excerpt.total_lines, excerpt.left_out) == (200_000, 0)
 
 
+@pytest.mark.slow
 def test_line_and_its_surroundings_at_every_place_around_the_border_of_chunks() -> None:
     rows = log(120_000)
     text = "".join(f"{row}\n" for row in rows)
@@ -167,6 +168,7 @@ def test_bytes_that_are_no_text_do_no_harm() -> None:
     assert ERROR in excerpt.lines.values()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text() -> None:
     row = (XID.format(1, 1) + "\n" + "\n".join(log(20)) + "\n").encode()
     piece = row * ((1 << 20) // len(row))

@@ -51,6 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return measured
 
 
+@pytest.mark.slow
 def test_gemm(run: Run) -> None:
     import torch
 
@@ -68,6 +69,7 @@ def test_gemm(run: Run) -> None:
     assert torch.get_float32_matmul_precision() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
 def test_gemm_leaves_out_what_the_gpu_lacks(run: Run, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
     monkeypatch.setattr(torch_gpu, "capability", lambda: capability)
@@ -75,6 +77,7 @@ def test_gemm_leaves_out_what_the_gpu_lacks(run: Run, monkeypatch: pytest.Monkey
     assert found == {"fp64", "fp32", "fp16"} | ({"tf32", "bf16"} if capability >= (8, 0) else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "bf16"])
 def test_gemm_notices_wrong_numbers(run: Run, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
     right = gemm.product
@@ -129,6 +132,7 @@ def test_libraries_of_a_process() -> None:
     assert torch_gpu.libraries(maps, "libcublasLt.so") == ["/venv/with a space/libcublasLt.so.13"]
 
 
+@pytest.mark.slow
 def test_convolution(run: Run) -> None:
     values = run(convolution.measure, convolution.Shape(images=4, channels=16, side=8))
     assert set(values) == {"fp16", "fp16 autotuned", "fp32", "fp32 autotuned"}
@@ -138,6 +142,7 @@ def test_convolution(run: Run) -> None:
     assert values["fp32"]["relative_error"] < 1e-5
 
 
+@pytest.mark.slow
 def test_convolution_restores_what_was_set(run: Run) -> None:
     import torch
 
@@ -151,6 +156,7 @@ def test_versions_of_cudnn(number: int, words: str) -> None:
     assert convolution.version_words(number) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_attention(run: Run, dtype: str) -> None:
     values = run(attention.measure, dtype, attention.Shape(batch=2, heads=3, length=128, width=32))
@@ -162,6 +168,7 @@ def test_attention(run: Run, dtype: str) -> None:
     assert values["efficient"]["unavailable"]
 
 
+@pytest.mark.slow
 def test_attention_without_its_mask_is_wrong(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
@@ -171,6 +178,7 @@ def test_attention_without_its_mask_is_wrong(run: Run, monkeypatch: pytest.Monke
     assert run(attention.measure, "bf16", attention.Shape(batch=1, heads=2, length=64, width=32))["default"]["wrong"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's own modules
 def test_training_step(run: Run) -> None:
     values = run(training_step.measure, training_step.TINY)
@@ -215,6 +223,7 @@ def test_settings_of_the_allocator(environment: dict[str, str], expandable: bool
     assert (found["expandable_segments"], found["caching"]) == (expandable, caching)
 
 
+@pytest.mark.slow
 def test_times_of_small_kernels(run: Run) -> None:
     """The capture itself needs a GPU."""
     import torch

@@ -232,6 +232,7 @@ def test_a_healthy_report_has_nothing_to_verify(asked: dict[str, object], tmp_pa
     assert (result.exit_code, "there is nothing to verify" in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_on_this_machine(tmp_path: Path) -> None:
     """A real run: memlock can be read anywhere."""
     memlock = replace(BEFORE, checks=BEFORE.checks[:1], target={})

@@ -91,7 +91,7 @@ def pythons() -> list[str]:
     candidates += [path for path in ("/usr/bin/python3",) if Path(path).exists()]
     found: dict[str, str] = {}
     for path in candidates:
-        version = subprocess.run([path, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+        version = subprocess.run([path, "-IS", "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
         if version.returncode == 0 and ast.literal_eval(version.stdout) >= OLDEST:
             found.setdefault(version.stdout.strip(), path)
     return list(found.values())
