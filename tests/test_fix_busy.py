@@ -45,8 +45,8 @@ def opened(libraries: Path, tmp_path: Path, values: str) -> Terminal:
 def test_a_process_on_the_gpu_is_named_and_left_alone(libraries: Path, tmp_path: Path, worker: subprocess.Popen[bytes]) -> None:
     terminal = opened(libraries, tmp_path, f"nvmlDeviceGetComputeRunningProcesses_v3={worker.pid}")
     terminal.expect(r"\$ .*nccl-")
-    terminal.expect(rf"Not run: it would interrupt sleep \(pid {worker.pid}\) on GPU 0; end that first")
-    terminal.expect("Step .* was left out")
+    terminal.expect(rf"Not run: it would interrupt sleep \(pid {worker.pid}\) on GPU 0; stop that first")
+    terminal.expect("Step .* skipped")
     terminal.wait()
     terminal.close()
     assert "Run it" not in terminal.seen

@@ -90,7 +90,7 @@ def test_yes_repairs_checks_and_looks_again(terminal: Terminal, broken: Path, tm
 def test_no_changes_nothing(terminal: Terminal, broken: Path) -> None:
     terminal.expect("Run it")
     terminal.type("n\n")
-    terminal.expect("Step 1 was left out")
+    terminal.expect("Step 1 skipped")
     terminal.expect(rf"still there: .*\({PROBLEM}\)")
     terminal.wait()
     assert installed(broken) == ["cupy_cuda12x", "cupy_cuda13x"]
@@ -109,8 +109,8 @@ def test_a_step_that_fails_stops_all_and_names_its_undo(terminal: Terminal, brok
     terminal.expect("Run it")
     terminal.type("y\n")
     terminal.expect("no matching distribution")
-    terminal.expect("Step 1 failed: exit code 1. Nothing more is run.")
-    terminal.expect("What takes it back: .*pip install cupy-cuda12x==13.6.0 cupy-cuda13x==13.6.0")
+    terminal.expect("Step 1 failed: exit code 1. Stopping.")
+    terminal.expect("Undo: .*pip install cupy-cuda12x==13.6.0 cupy-cuda13x==13.6.0")
     assert terminal.wait() == 1
     assert "no matching distribution" in journal(tmp_path)
 
@@ -127,7 +127,7 @@ def test_an_interruption_says_what_was_under_way(terminal: Terminal, broken: Pat
     else:
         terminal.process.send_signal(signal.SIGTERM)
     terminal.expect("Interrupted")
-    terminal.expect("Step 1 was under way when it ended: ")
+    terminal.expect("Step 1 was interrupted while running: ")
     terminal.expect("Log of all commands and their output: ")
     assert terminal.wait() == (130 if how == "keyboard" else 143)
     assert "pip: uninstall" in journal(tmp_path)

@@ -52,7 +52,7 @@ def test_what_gpudoctor_may_do_with_a_fix(fix: Fix, expected: Kind) -> None:
 def test_a_way_that_loses_something_is_left_to_a_person() -> None:
     [step] = planned(Fix("Remove it", "sudo dnf remove x", "destructive", kind="install"))
     text = script.render([step])
-    assert "because something is lost by it" in text
+    assert "because it deletes data or settings" in text
     assert not re.search(r"^\s*sudo dnf remove", text, re.M)
 
 
@@ -71,7 +71,7 @@ def test_other_ways_are_comments_and_reading_is_not() -> None:
     steps = planned(SET, Fix("Look", "ls /", kind="read"), replace(SET, title="Set it otherwise", command="sudo sysctl -w a=2"))
     assert [step.command for step in steps] == ["ls /", "sudo sysctl -w a=1"]
     text = script.render(steps)
-    assert "# Another way: Set it otherwise (needs root)\n#     sudo sysctl -w a=2" in text
+    assert "# Alternative: Set it otherwise (needs root)\n#     sudo sysctl -w a=2" in text
 
 
 def run_script(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -85,7 +85,7 @@ def test_it_stops_at_a_step_that_fails_and_says_what_takes_it_back(tmp_path: Pat
     assert done.returncode == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
     assert "Stopped in step 1 (exit code 1)." in done.stderr
-    assert "What takes it back: rmdir one" in done.stderr
+    assert "Undo: rmdir one" in done.stderr
 
 
 def test_reading_in_vain_does_not_stop_it(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_an_ending_of_something_else_is_refused_before_the_work(
     monkeypatch.chdir(tmp_path)
     result = run(*command, "-o", name)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"Error: {name}: no format has such a name; there are text (.txt), ")
+    assert result.stderr.startswith(f"Error: {name}: unknown ending; known are text (.txt), ")
     assert result.stderr.count("\n") == 1
 
 

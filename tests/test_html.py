@@ -283,7 +283,7 @@ def test_the_numbers_of_few_gpus_are_told_row_by_row() -> None:
     found = tuple(figure(gpu, 650 + gpu, what=what) for gpu in range(2) for what in whats)
     (chart,) = charts(replace(BARE, measured=Measurements({"gemm": found})))
     assert chart.table
-    assert chart.table.head == ("Measured", "Healthy", "GPU 0", "GPU 1")
+    assert chart.table.head == ("Measured", "Expected", "GPU 0", "GPU 1")
     assert [cell.text for cell in chart.table.rows[1]] == ["bf16", "700 TFLOP/s", "650 (93%)", "651 (93%)"]
 
 
@@ -435,7 +435,7 @@ def test_one_problem_of_several_gpus_is_one_card_with_all_commands() -> None:
 
 def test_blocked_and_skipped_checks_say_why() -> None:
     text = html.render(REPORT)
-    assert "waits for driver-version" in text
+    assert "blocked by driver-version" in text
     assert "not permitted: the kernel log may not be read" in text
     assert "gpudoctor&#39;s own bug" in text
 

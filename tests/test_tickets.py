@@ -102,7 +102,7 @@ def test_what_has_a_box_of_one_line_is_one_line() -> None:
 
 @EVERY
 def test_without_a_snapshot_it_says_what_to_paste(project: Project) -> None:
-    assert "Not asked when this was saved. Please paste the output of `" in tickets.render(project, REPORT, None)
+    assert "Not recorded in this file. Please paste the output of `" in tickets.render(project, REPORT, None)
 
 
 @pytest.mark.parametrize("project", ["pytorch", "vllm"])
@@ -131,8 +131,8 @@ LINES = "\n".join(f"line {number}: it said this and that" for number in range(40
 def test_what_is_too_long_is_cut_at_a_line_and_the_rest_is_in_the_attachment(project: Project) -> None:
     rendered = tickets.render(project, REPORT, quoting_(**dict.fromkeys(quoting.COMMANDS, LINES)))
     assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS
-    assert re.search(r"it said this and that\n```\n\n</details>\n\n_[\d,]+ characters are left out here", rendered)
-    assert "in `raw/machine/…-quoted-" in rendered
+    assert re.search(r"it said this and that\n```\n\n</details>\n\n_[\d,]+ characters left out", rendered)
+    assert "see `raw/machine/…-quoted-" in rendered
     assert rendered.count("```") % 2 == 0
 
 
@@ -142,8 +142,10 @@ def test_gpudoctors_own_report_goes_before_what_the_project_wants_to_read() -> N
     rendered = tickets.render("pytorch", report, quoting_(torch=said), attachment="gpudoctor report q.json --bundle r.tgz")
     assert f"```text\n{said}\n```" in rendered
     assert len(rendered) <= tickets.MOST_CHARACTERS
-    whole = rendered.partition("### The whole report\n\n")[2].partition("\n\n###")[0]
-    says = r"_([\d,]+) characters are left out here, .* in `report.md` of the attachment, which `gpudoctor report q.json"
+    whole = rendered.partition("### Full report\n\n")[2].partition("\n\n###")[0]
+    says = (
+        r"_([\d,]+) characters left out to keep the ticket short: see `report.md` in the attachment from `gpudoctor report q.json"
+    )
     match = re.match(says, whole)
     assert match
     assert int(match[1].replace(",", "")) > 10_000
@@ -154,7 +156,9 @@ def test_a_long_message_is_cut_between_two_words(project: Project) -> None:
     long = replace(REPORT.diagnosis[0], message="what it said " * 16_000)
     rendered = tickets.render(project, replace(REPORT, diagnosis=(long,)), TAKEN)
     assert tickets.MOST_CHARACTERS * 0.9 < len(rendered) <= tickets.MOST_CHARACTERS
-    said = re.search(r"(\w+)\n\n_([\d,]+) characters are left out here, .* in `report.md` of the attachment", rendered)
+    said = re.search(
+        r"(\w+)\n\n_([\d,]+) characters left out to keep the ticket short: see `report.md` in the attachment", rendered
+    )
     assert said
     assert said[1] in ("what", "it", "said")
     assert int(said[2].replace(",", "")) > 140_000
@@ -177,7 +181,7 @@ def test_what_is_left_out_is_in_the_bundle_that_the_ticket_names(words: list[str
     file = tmp_path / "q.json"
     file.write_bytes(snapshot.dump(quoting_(torch=LINES)))
     text = run("report", str(file), "--for", "pytorch", *words).stdout
-    assert f"which `gpudoctor report {again} --bundle report.tar.gz` makes._" in text
+    assert f"from `gpudoctor report {again} --bundle report.tar.gz`._" in text
     assert f"`gpudoctor report {again} --for pytorch` (" in text
     packed = run("report", str(file), *words, "--bundle", str(tmp_path / "report.tar.gz"))
     assert packed.exit_code == 0
@@ -206,7 +210,7 @@ def test_the_host_of_a_container_is_named_and_not_the_container() -> None:
     assert "- Host OS: Ubuntu 24.04.3 LTS" in text
     assert "- Container Runtime Version: docker 28.5.2" in text
     alone = tickets.render("toolkit", doctor.judge_at_its_level(taken, "quick"), None)
-    assert "- Host OS: not known" in alone
+    assert "- Host OS: unknown" in alone
 
 
 def test_the_toolkit_asks_for_the_logs_of_the_container() -> None:
@@ -215,7 +219,7 @@ def test_the_toolkit_asks_for_the_logs_of_the_container() -> None:
     refusal = 'could not select device driver "" with capabilities: [[gpu]]'
     start = replace(taken.replies["container-start"], value={"engine": "docker", "message": refusal})
     text = tickets.render("toolkit", REPORT, replace(taken, replies={"container-start": start}))
-    assert f"What <code>docker</code> said of the container</summary>\n\n```text\n{refusal}\n```" in text
+    assert f"Output of <code>docker</code></summary>\n\n```text\n{refusal}\n```" in text
 
 
 @pytest.mark.parametrize(
@@ -242,7 +246,7 @@ def test_the_toolkit_is_that_of_the_host() -> None:
 def test_a_gpu_that_does_not_answer_is_not_called_none() -> None:
     taken = machine.load("xid-79-fallen-off-bus")
     text = tickets.render("driver", doctor.judge_at_its_level(taken, "quick"), taken)
-    assert "; GPU 1: it does not tell its name\n" in text
+    assert "; GPU 1: unknown model\n" in text
 
 
 def test_where_no_driver_names_a_gpu_it_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""A question at a terminal that no interruption gets lost at.
+"""A question at a terminal that handles interruptions reliably.
 
 A signal that comes after Python last looked and before the system call waits until a key is pressed, or for ever. A signal
 handler of Python writes a byte to the wakeup descriptor at once, for which this waits too.
@@ -15,11 +15,11 @@ import sys
 
 
 class Ended(Exception):
-    """There is nobody to answer: end of input."""
+    """End of input."""
 
 
 def ask(question: str) -> str:
-    """One line. KeyboardInterrupt, or what a handler raises, comes out of here."""
+    """Reads one line. Raises KeyboardInterrupt, or what a signal handler raises."""
     waking, woken = socket.socketpair()
     with waking, woken:
         woken.setblocking(False)

@@ -1,4 +1,4 @@
-"""Who works on a GPU at this moment: by NVML, and where that does not answer by the device files that are open."""
+"""Which processes use a GPU now: from NVML, or from open device files if NVML does not answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpudoctor.model import Skip
 
 NODE = re.compile(r"/dev/(nvidia\d+|dxg)$")
 OF_THE_DRIVER = re.compile(r"nvidia-persiste|nv-fabricmanag|nv-hostengine|nvidia-smi")
-NOT_SEEN = "work that only root can see (NVML does not tell; sudo gpudoctor fix --run)"
+NOT_SEEN = "processes that only root can see (NVML does not list them; use sudo gpudoctor fix --run)"
 
 
 def users(facts: Facts, root: Path = Path("/")) -> list[str]:
-    """Empty only where it is known that nobody does. The processes of a screen do not count."""
+    """Empty only if it is certain that none does. Display servers do not count."""
     try:
         return [name for gpu in facts.nvml.reachable.values() for name in of_gpu(gpu.index, gpu.processes)]
     except Skip:

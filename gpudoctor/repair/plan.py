@@ -1,4 +1,4 @@
-"""The fixes of a report as steps in a safe order: reads, settings, packages, restarts; what a person must do comes last."""
+"""The fixes of a report as steps in a safe order: reads, settings, packages, restarts; steps for a person come last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDER: tuple[Kind, ...] = ("read", "set", "install", "restart", "manual", "reset
 
 @dataclass(frozen=True)
 class Step:
-    """One way out of a problem. kind: that of the fix; "manual" for what only a person may do here. command: without its reboot.
+    """One fix as a step. kind: that of the fix, or "manual" if a person has to do it. command: without its reboot.
 
     reboots: it counts from the next boot on.
     """
@@ -30,7 +30,7 @@ class Step:
 
     @property
     def risk(self) -> str:
-        """Of the command alone: the reboot is a step of its own."""
+        """The risk of the command alone: the reboot is a separate step."""
         interrupts = self.fix.risk == "destructive" or "drain" in self.fix.needs or self.kind == "restart"
         return self.fix.risk if not self.reboots or interrupts else "safe"
 
@@ -40,33 +40,33 @@ class Step:
 
     @property
     def may_run(self) -> bool:
-        """Not what needs a decision, another place, this very shell, a reset or only a reboot."""
+        """Whether a script may run it: no decision, other machine, user's shell, reset or mere reboot."""
         return bool(self.command) and self.kind not in ("manual", "reset")
 
     @property
     def disturbs(self) -> bool:
-        """Work on a GPU would suffer."""
+        """Whether it interrupts work on a GPU."""
         return self.risk != "safe" or "drain" in self.fix.needs
 
     @property
     def replaces_driver(self) -> bool:
-        """From then on until the reboot, what starts on a GPU finds libraries that the loaded module does not fit."""
+        """Whether new programs find mismatched driver libraries until the reboot."""
         return self.reboots and self.kind == "install"
 
 
 def of_report(diagnosis: Iterable[Diagnosis]) -> list[Step]:
-    """All problems of a report, each command once."""
+    """The steps for all problems of a report, each command once."""
     groups = findings.groups(diagnosis)
     return ordered(step for group in groups for step in _steps(group[0].problem, group[0].title, findings.fixes(group)))
 
 
 def of_problem(problem: Problem, fixes: Iterable[Fix]) -> list[Step]:
-    """A problem that was not found: its fixes as far as this machine is known."""
+    """The steps for a problem that was not found, from its general fixes."""
     return ordered(_steps(problem.id, problem.title, list(fixes)))
 
 
 def _steps(problem: str, title: str, fixes: list[Fix]) -> Iterator[Step]:
-    """All that only reads, then the first that changes something, with the others as its alternatives."""
+    """Steps that only read, then the first that changes something, with the others as its alternatives."""
     steps = [_step(problem, title, fix) for fix in fixes]
     yield from (step for step in steps if step.kind == "read")
     changing = [step for step in steps if step.kind != "read"]
@@ -87,7 +87,7 @@ def _kind(fix: Fix) -> Kind:
 
 
 def ordered(steps: Iterable[Step]) -> list[Step]:
-    """By kind, else as the report has them: the most severe first. What another step does as well is no step of its own."""
+    """Steps by kind, then in the order of the report. A step that another one includes is left out."""
     once: list[Step] = []
     for step in _by_one_reboot(list(steps)):
         place = next((number for number, other in enumerate(once) if _does(other, step) or _does(step, other)), None)
@@ -111,7 +111,7 @@ def _joined(one: Step, other: Step) -> Step:
 
 
 def _by_one_reboot(steps: list[Step]) -> list[Step]:
-    """Where the machine boots anyway, what a reboot does is not done before by force."""
+    """If the machine reboots anyway, services are not restarted before."""
     if not any(step.reboots and step.command for step in steps):
         return steps
     return [_booted(step) if step.kind == "restart" else step for step in steps]
@@ -123,7 +123,7 @@ def _booted(step: Step) -> Step:
 
 
 def is_checked_later(step: Step, steps: Iterable[Step]) -> bool:
-    """Whether its check can only succeed once another step counts: one that boots, restarts or is left to a person."""
+    """Whether its verification can only succeed after a later step: a reboot, a restart or a step for a person."""
     return step.reboots or any(
         other.reboots or (other.command and other.kind in ("restart", "manual", "reset")) for other in steps if other != step
     )

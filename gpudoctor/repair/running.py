@@ -1,4 +1,4 @@
-"""Runs steps one by one, each only after a person said yes, and keeps a journal of commands, output and exit codes."""
+"""Runs steps one by one, each after a confirmation, and logs commands, output and exit codes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NO_SUDO = 'sudo() { "$@"; }\n'
 
 
 class Quit(Exception):
-    """The person has had enough."""
+    """The user quit."""
 
 
 class Failed(Exception):
-    """A step, or the command that checks it, did not succeed."""
+    """A step, or the command that verifies it, failed."""
 
 
 @dataclass
@@ -46,16 +46,16 @@ class Runner:
     reboots: bool = False
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Failed or Quit where not all steps were gone through."""
+        """Raises Failed or Quit if not all steps were handled."""
         for number, step in enumerate(steps, 1):
             self._tell(f"\n== Step {number} of {len(steps)}: {step.fix.title}")
             self._tell(*(f"   Why: {why.title} ({why.problem})" for why in (step, *step.also)))
             later = is_checked_later(step, steps)
             if not any(self._take(number, way, later) for way in (step, *step.alternatives)):
-                self.done.append(f"step {number} was left out: {step.fix.title}")
+                self.done.append(f"step {number} skipped: {step.fix.title}")
 
     def _take(self, number: int, step: Step, later: bool) -> bool:
-        """Whether this way out was gone; the next one is offered where it was not."""
+        """Whether this fix was applied; otherwise the next alternative is offered."""
         if not step.may_run:
             return self._leave(step)
         self._tell(*(f"   $ {line}" for line in plain(step.command).splitlines()))
@@ -70,7 +70,7 @@ class Runner:
         return True
 
     def _leave(self, step: Step) -> bool:
-        """What is not for a program: said, and remembered for the end."""
+        """A step for a person: shown now, and again at the end."""
         if step.command or step.reboots:
             self._tell(f"   {script.reason(step)}", *(f"     {line}" for line in plain(step.command).splitlines()))
         if step.reboots and not step.command:
@@ -81,11 +81,11 @@ class Runner:
     def _refused(self, step: Step) -> str:
         if "root" in step.needs and os.geteuid() != 0:
             if "sudo " not in step.command:
-                return "it needs root: sudo gpudoctor fix --run"
+                return "needs root: sudo gpudoctor fix --run"
             if not shutil.which("sudo"):
-                return "it needs root, and there is no sudo here: start gpudoctor fix --run as root"
+                return "needs root, and sudo is not installed: run gpudoctor fix --run as root"
         users = self.busy() if step.disturbs or step.replaces_driver else []
-        return f"it would interrupt {', '.join(users)}; end that first" if users else ""
+        return f"it would interrupt {', '.join(users)}; stop that first" if users else ""
 
     def _agreed(self, step: Step) -> bool:
         while True:
@@ -99,11 +99,11 @@ class Runner:
 
     def _do(self, number: int, step: Step, later: bool) -> None:
         self.has_run = True
-        self.done.append(f"step {number} was under way when it ended: {step.command}")
+        self.done.append(f"step {number} was interrupted while running: {step.command}")
         code = self._execute(step.command)
         if code and step.kind != "read":
             self._fail(number, f"exit code {code}", step)
-        self.done[-1] = f"step {number} was done: {step.fix.title}"
+        self.done[-1] = f"step {number} done: {step.fix.title}"
         self.reboots = self.reboots or step.reboots
         if step.fix.verify and step.kind != "read":
             self._verify(number, step, later)
@@ -115,13 +115,13 @@ class Runner:
             return
         self._tell("   Checking that it worked:", f"   $ {plain(step.fix.verify)}")
         if code := self._execute(step.fix.verify):
-            self._fail(number, f"done, but its check says that it did not help: exit code {code}", step)
+            self._fail(number, f"its verification failed with exit code {code}", step)
 
     def _fail(self, number: int, how: str, step: Step) -> None:
         self.done[-1] = f"step {number} failed ({how}): {step.fix.title}"
-        self._tell(f"\nStep {number} failed: {how}. Nothing more is run.")
+        self._tell(f"\nStep {number} failed: {how}. Stopping.")
         if step.fix.undo:
-            self._tell(f"What takes it back: {plain(step.fix.undo)}")
+            self._tell(f"Undo: {plain(step.fix.undo)}")
         raise Failed
 
     def _tell(self, *lines: str) -> None:
@@ -135,7 +135,7 @@ class Runner:
         self.journal.flush()
 
     def _execute(self, command: str) -> int:
-        """By /bin/sh, each line only after the one before it succeeded; what it says is shown and written down."""
+        """Runs the lines with /bin/sh until one fails; output is shown and logged."""
         started = time.monotonic()
         root_without_sudo = os.geteuid() == 0 and not shutil.which("sudo")
         text = (
@@ -148,7 +148,7 @@ class Runner:
 
 
 def _shown(argv: list[str], write: Callable[[bytes], None]) -> int:
-    """Its output as it comes. Once it has ended, a daemon that it left behind is not waited for."""
+    """Yields its output as it arrives. Does not wait for daemons that it left behind."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout
         try:
@@ -166,7 +166,7 @@ def _shown(argv: list[str], write: Callable[[bytes], None]) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The terminal has told the command to stop as well; one that does not is ended."""
+    """The terminal also signals the command; if it does not stop, it is killed."""
     try:
         process.wait(_GRACE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Steps as a shell script to read, and then to run: what is left to a person is a comment in it."""
+"""Steps as a shell script; what is left to a person is a comment in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HEAD = """\
 #!/bin/sh
 # Fixes by gpudoctor {version}{where}, in a safe order.
 #
-# Read each step before you run this. What needs a decision, another place or
-# your own shell is a comment; so are other ways. It never reboots or resets:
-# what to type is at its end. It stops at the first step that fails.
+# Read it before you run it. It stops at the first step that fails and never
+# reboots or resets. Steps that interrupt work or need a decision, another
+# machine or your own shell are comments, and so are alternatives.
 set -e
 
 step='' undo=''
@@ -27,7 +27,7 @@ stopped() {{
     code=$?
     [ "$code" = 0 ] && return
     printf '\\nStopped in step %s (exit code %s).\\n' "$step" "$code" >&2
-    [ -z "$undo" ] || printf 'What takes it back: %s\\n' "$undo" >&2
+    [ -z "$undo" ] || printf 'Undo: %s\\n' "$undo" >&2
 }}
 trap stopped EXIT
 """
@@ -36,7 +36,7 @@ if [ "$(id -u)" = 0 ] && ! command -v sudo >/dev/null 2>&1; then
     sudo() { "$@"; }
 fi
 """
-_USER = "USER=${SUDO_USER:-$(id -un)}  # of the person, even under sudo\n"
+_USER = "USER=${SUDO_USER:-$(id -un)}  # the user, even under sudo\n"
 
 
 def render(steps: Sequence[Step], where: str = "", notes: Sequence[str] = ()) -> str:
@@ -110,24 +110,24 @@ def _for_a_person(step: Step) -> Iterator[str]:
 
 
 def reason(step: Step) -> str:
-    """Why gpudoctor leaves a step to a person."""
+    """Why a step is left to a person."""
     if step.kind == "reset":
-        return "Left to you, when nothing works on the GPU any more:"
+        return "For you to run once nothing uses the GPU:"
     if not step.command:
-        return "This takes a reboot: see the end." if step.fix.command else "This is for you to do: no command does it."
+        return "Needs a reboot: see the end." if step.fix.command else "For you to do: there is no command for it."
     if step.disturbs and step.may_run:
-        return "Left to you, when nothing works on the GPU, or needs the service, any more:"
+        return "For you to run once nothing uses the GPU or the service:"
     if step.fix.risk == "destructive":
-        return "Left to you, because something is lost by it:"
+        return "For you to run, because it deletes data or settings:"
     if step.fix.where == "shell":
-        return "In the shell in which your program starts, since no script can change that:"
-    return "Left to you: there is something to fill in or to decide, or it is to be done elsewhere."
+        return "For you to run in the shell that starts your program:"
+    return "For you to run: it needs a decision or a value from you, or another machine."
 
 
 def _other(fix: Fix) -> Iterator[str]:
     yield "#"
     cost = f" ({words.terms(fix)})" if words.terms(fix) else ""
-    yield from _comment(f"Another way: {fix.title}{cost}")
+    yield from _comment(f"Alternative: {fix.title}{cost}")
     yield from (f"#     {line}" for line in _commands(fix.command))
 
 
@@ -136,10 +136,10 @@ def _end(steps: Sequence[Step]) -> Iterator[str]:
     if waiting:
         yield f"# {'-' * (_WIDTH - 2)}"
         which = f"step{'s' if len(waiting) > 1 else ''} {', '.join(waiting)}"
-        yield from _comment(f"Last: reboot once, for {which}. Save all work on this machine before.")
+        yield from _comment(f"Last: save all work, then reboot once, for {which}.")
         yield "#     sudo reboot"
-        yield f"printf '\\n%s\\n' 'Now reboot, for {which}: sudo reboot'"
-    yield "printf '\\n%s\\n' 'Then look again: gpudoctor check'"
+        yield f"printf '\\n%s\\n' 'Now reboot for {which}: sudo reboot'"
+    yield "printf '\\n%s\\n' 'Then check again: gpudoctor check'"
 
 
 def _commands(command: str) -> list[str]:

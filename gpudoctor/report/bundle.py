@@ -1,4 +1,4 @@
-"""Packs a bundle to attach: the report as a page, a ticket and JSON, the snapshot, and each raw answer with a manifest."""
+"""Packs a bundle: HTML, Markdown and JSON reports, the snapshot, and each raw reply with a manifest."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gpudoctor.report import formats
 
 MOST_BYTES = 25_000_000  # what GitHub takes as an attachment
 _REPORTS = {"report.html": "html", "report.md": "markdown", "report.json": "json"}
-_LEFT_OUT = "left out, since the bundle would be too large; it is in snapshot.json"
+_LEFT_OUT = "left out because the bundle would be too large; see snapshot.json"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """file: where its content is kept, of which there is none where nothing was answered. about: what the manifest says of it."""
+    """file: the path of its content, if there is a reply. about: its entry in the manifest."""
 
     file: str
     about: dict[str, Any]
@@ -35,7 +35,7 @@ class Answer:
 
 
 def packed(report: Report, taken: Snapshot | None, sweep: Callable[[str], str] = str) -> bytes:
-    """A tar.gz of at most MOST_BYTES: where it would be larger, the largest raw answers are left out, and the manifest says so.
+    """A tar.gz of at most MOST_BYTES. If it would be larger, the largest raw replies are left out, and the manifest says so.
 
     taken: None where only a report was kept. sweep: what a rendered text goes through. Raises WorkError where even the reports
     are too large.
@@ -56,7 +56,7 @@ def packed(report: Report, taken: Snapshot | None, sweep: Callable[[str], str] =
 
 
 def _answers(taken: Snapshot) -> Iterator[Answer]:
-    """For each question its raw answer; what answered nothing has no file."""
+    """The raw reply of each question; a question without a reply has no file."""
     numbered = 0
     for where, replies in (("machine", taken.replies), ("host", taken.host), ("measured", taken.measured)):
         for question, reply in sorted(replies.items()):

@@ -15,7 +15,7 @@ from gpudoctor.model import Report, Snapshot
 
 @dataclass(frozen=True)
 class Format:
-    """suffixes: of files that hold it, the usual one first. about: whom it is for."""
+    """suffixes: file name endings, the usual one first. about: what it is for."""
 
     suffixes: tuple[str, ...]
     about: str
@@ -36,17 +36,17 @@ _MODULES = {"text": "terminal"}
 
 
 def of(path: Path) -> choices.Format | None:
-    """The format that a file of this name would hold."""
+    """The format that this file name implies."""
     suffix = path.suffix.lower()
     return next((name for name, form in FORMATS.items() if suffix in form.suffixes), None)
 
 
 def named(path: Path | None, among: Iterable[choices.Format] = FORMATS) -> choices.Format | None:
-    """The format that the name of a file asks for; None where it asks for none, UserError for an ending of something else."""
+    """The format that a file name implies; None if it implies none, UserError for an unknown ending."""
     form = of(path) if path else None
     if path and path.suffix and not form and path.suffix.lower() not in OF_TEXTS:
         known = ", ".join(f"{name} ({FORMATS[name].suffixes[0]})" for name in among)
-        raise UserError(f"{path}: no format has such a name; there are {known}; --format chooses one for any name")
+        raise UserError(f"{path}: unknown ending; known are {known}; or choose with --format")
     return form
 
 
@@ -55,7 +55,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def render(name: str, report: Report, taken: Snapshot | None = None) -> str:
-    """taken: the snapshot that was judged, for the one format that holds it."""
+    """taken: the snapshot, for the format that contains it."""
     module = import_module(f"gpudoctor.report.{_MODULES.get(name, name)}")
     given = (report, taken) if name == "html" else (report,)
     return cast(str, module.render(*given))

@@ -10,7 +10,7 @@ import msgspec
 from gpudoctor.model import Report
 
 INTERNAL = ("kind", "where", "reboot", "engines")  # fields of a fix that are not published
-CHOICE = ("on", "recipe")  # a fix in a report is for this machine: what it was chosen and made by says nothing more
+CHOICE = ("on", "recipe")  # how a fix was chosen; a fix in a report is for this machine
 
 
 def render(report: Report) -> str:
@@ -20,6 +20,6 @@ def render(report: Report) -> str:
 
 
 def hide(diagnosis: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Takes fields out of the fixes of a diagnosis."""
+    """Removes fields from the fixes of a diagnosis."""
     for entry in diagnosis:
         entry["fixes"] = [{name: value for name, value in fix.items() if name not in names} for fix in entry["fixes"]]

@@ -1,4 +1,4 @@
-"""The report as JUnit XML: an area is a suite, a check is a test case; Jenkins' schema, which the others read as well.
+"""The report as JUnit XML: an area is a suite, a check is a test case; Jenkins' schema, which other systems also read.
 
 https://github.com/jenkinsci/xunit-plugin/blob/master/src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd/junit-10.xsd
 """
@@ -91,7 +91,7 @@ def _cause(result: Result, diagnosis: list[Diagnosis]) -> str:
 
 
 def _said(group: findings.Group) -> str:
-    """A problem with its ways out, as lines."""
+    """A problem with its fixes, as lines."""
     first = group[0]
     lines = [f"{first.title} ({words.to_do(first)})", *map(findings.seen, group)]
     lines += filter(None, (findings.doubt(first), first.why))
@@ -101,5 +101,5 @@ def _said(group: findings.Group) -> str:
 
 
 def _text(raw: str) -> str:
-    """XML has no place for control characters."""
+    """XML does not allow control characters."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", plain(raw))

@@ -1,4 +1,4 @@
-"""The report for a ticket: a table, the diagnosis with commands to copy, everything else folded away."""
+"""The report for a ticket: a table, the diagnosis with commands, everything else folded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _lines(report: Report) -> Iterator[str]:
         f", {text(str(report.target['taken']))}" if "taken" in report.target else ""
     )
     yield ""
-    yield from _table(("Status", "Area", "What was seen"), _areas(report))
+    yield from _table(("Status", "Area", "Result"), _areas(report))
     if report.comparison:
         seen = ((text(row.what), text(row.host), text(row.container), "differs" * row.differs) for row in report.comparison)
         yield from _table(("", "Host", "Container", ""), seen)
@@ -61,7 +61,7 @@ def _areas(report: Report) -> Iterator[tuple[str, ...]]:
 
 def _summary(status: Status, results: Sequence[Result]) -> str:
     if words.does_not_apply(results):
-        return "does not apply here"
+        return "not applicable"
     shown = list(dict.fromkeys(result.message for result in results if result.status is status and result.message))
     if status not in (Status.PASS, Status.SKIP):
         names = [result.id for result in results if result.status in (Status.FAIL, Status.ERROR, Status.WARN)]
@@ -97,7 +97,7 @@ def _fix(word: str, fix: Fix) -> Iterator[str]:
     yield ""
     yield from fenced(fix.command)
     if fix.undo:
-        yield "To undo it:"
+        yield "Undo:"
         yield ""
         yield from fenced(fix.undo)
     if fix.verify:
@@ -116,7 +116,7 @@ def _measured(report: Report) -> Iterator[str]:
         yield ""
         yield from _table(figures.HEADINGS, (tuple(map(text, row)) for row in rows))
         if models := list(figures.models(report)):
-            yield "Least time per token that the measured memory bandwidth allows, one answer at a time:"
+            yield "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
             yield ""
             headings = tuple(map(text, figures.model_headings(report)))
             yield from _table(headings, (tuple(map(text, row)) for row in models))
@@ -129,7 +129,7 @@ def _every_check(which: str, results: Sequence[Result]) -> Iterator[str]:
     yield f"<summary>{which} {len(results)} checks</summary>"
     yield ""
     rows = ((words.label(result.status), code(result.id), _seconds(result), text(_said(result))) for result in results)
-    yield from _table(("Status", "Check", "Seconds", "What was seen"), rows)
+    yield from _table(("Status", "Check", "Seconds", "Result"), rows)
     yield "</details>"
 
 
@@ -149,14 +149,14 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def text(raw: str) -> str:
-    """Text that renders as itself in one line, and that calls nobody and links no other ticket."""
+    """Text that renders as itself on one line, without mentions and without links to other tickets."""
     line = " ".join(plain(raw).split())
     escaped = re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", line)
     return re.sub(r"([@#]|\b[Gg][Hh]-)(?=\w)", r"\1" + _ZERO_WIDTH, escaped)
 
 
 def code(raw: str) -> str:
-    """An inline code span, whatever backticks are in it; a very long one is cut."""
+    """An inline code span, whatever backticks it contains; a very long one is cut."""
     line = " ".join(plain(raw).split()) or " "
     if len(line) > _LONGEST_VALUE:
         line = line[:_LONGEST_VALUE] + " …"
@@ -175,6 +175,6 @@ def fenced(command: str) -> Iterator[str]:
 
 
 def fence(content: str, fewest: int) -> str:
-    """A run of backticks that is longer than any in the content."""
+    """A run of backticks longer than any in the content."""
     longest = max((len(run) for run in re.findall("`+", content)), default=0)
     return "`" * max(fewest, longest + 1 if longest else fewest)

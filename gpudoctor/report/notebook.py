@@ -1,4 +1,4 @@
-"""The report in a notebook: the verdict and what to type, in HTML without a style sheet, since notebooks drop those of others."""
+"""The report in a notebook: the verdict and the fixes, as HTML without a style sheet, because notebooks remove it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SHOWN = 5  # problems, and of each the first fix; the rest is folded
 
 
 def render(report: Report) -> str:
-    """The verdict, what is wrong, how to fix it."""
+    """The verdict, the problems and their fixes."""
     parts = [_verdict(report), _problems(report), _tag("p", report.coverage.sentence)]
     return str(Markup("<div>{}</div>").format(Markup("").join(parts)))
 
 
 def problems(report: Report) -> str:
-    """Of evidence, which is no machine: only what is wrong."""
+    """Only the problems, for texts without a machine."""
     return str(Markup("<div>{}</div>").format(_problems(report)))
 
 
@@ -55,9 +55,9 @@ def _problem(group: findings.Group) -> Markup:
         Markup("<div>{} <b>{}</b></div>").format(_badge(first.status), plain(title)),
         seen,
         *(_tag("div", sentence) for sentence in (more, findings.doubt(first), first.why) if sentence),
-        *([_tag("div", "What decides it:"), _pre(decides)] if decides else []),
+        *([_tag("div", "To confirm or rule it out:"), _pre(decides)] if decides else []),
         *fixes[:1],
-        _folded("Other ways", fixes[1:]),
+        _folded("Alternatives", fixes[1:]),
         _folded("Evidence", _evidence(group)),
     ]
     return Markup('<div style="{}">{}</div>').format(_FRAME.format(_colour(first.status)), Markup("").join(said))
@@ -66,7 +66,7 @@ def _problem(group: findings.Group) -> Markup:
 def _fix(word: str, fix: Fix) -> Markup:
     terms = f" ({words.terms(fix)})" if words.terms(fix) else ""
     parts = [_tag("div", f"{word}: {fix.title}{terms}"), _pre(fix.command) if fix.command else ""]
-    for said, command in (("To undo it:", fix.undo), ("Check that it worked:", fix.verify)):
+    for said, command in (("Undo:", fix.undo), ("Check that it worked:", fix.verify)):
         parts += [_tag("div", said), _pre(command)] if command else []
     return Markup('<div style="margin-top:6px">{}</div>').format(Markup("").join(parts))
 

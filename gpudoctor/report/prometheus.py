@@ -25,13 +25,13 @@ class _Metrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         report = self._report
         yield _info(report)
-        about = "The verdict: 0 pass, 1 warn, 2 fail, 3 nothing was found and not everything could be judged."
+        about = "The verdict: 0 pass, 1 warn, 2 fail, 3 no problem found but not every check could run."
         yield GaugeMetricFamily("gpudoctor_status", about, STATUSES[report.verdict])
         if taken := report.target.get("taken"):
             seconds = datetime.fromisoformat(str(taken).replace("Z", "+00:00")).timestamp()
-            yield GaugeMetricFamily("gpudoctor_taken_timestamp_seconds", "When the machine was asked.", seconds)
+            yield GaugeMetricFamily("gpudoctor_taken_timestamp_seconds", "Time at which the data was collected.", seconds)
         yield GaugeMetricFamily("gpudoctor_checks_applicable", "Checks that apply to this machine.", report.coverage.applicable)
-        yield GaugeMetricFamily("gpudoctor_checks_ran", "Checks that could look.", report.coverage.ran)
+        yield GaugeMetricFamily("gpudoctor_checks_ran", "Checks that ran.", report.coverage.ran)
         yield _checks(report)
         yield _problems(report)
         yield from _figures(report)
@@ -44,7 +44,7 @@ def render(report: Report) -> str:
 
 
 def _info(report: Report) -> GaugeMetricFamily:
-    metric = GaugeMetricFamily("gpudoctor_info", "What was used and examined.", labels=("version", "knowledge", "driver"))
+    metric = GaugeMetricFamily("gpudoctor_info", "Versions in use.", labels=("version", "knowledge", "driver"))
     driver = str(report.facts.get("driver_version") or "")
     metric.add_metric(_plain(report.version, report.knowledge, driver), 1)
     return metric
@@ -82,8 +82,8 @@ def _plain(*values: str) -> tuple[str, ...]:
 
 def _figures(report: Report) -> Iterator[GaugeMetricFamily]:
     names = ("check", "what", "unit", "gpu")
-    measured = GaugeMetricFamily("gpudoctor_measured", "What was measured, in its unit.", labels=names)
-    expected = GaugeMetricFamily("gpudoctor_expected", "What a healthy machine reaches, in its unit.", labels=names)
+    measured = GaugeMetricFamily("gpudoctor_measured", "Measured value, in its unit.", labels=names)
+    expected = GaugeMetricFamily("gpudoctor_expected", "Expected value, in its unit.", labels=names)
     seen = set()
     for check, figures in report.measured.figures.items():
         for figure in figures:

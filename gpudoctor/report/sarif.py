@@ -1,4 +1,4 @@
-"""The report as SARIF 2.1.0, for code scanning: a problem is a rule, and each place where it was seen is a result.
+"""The report as SARIF 2.1.0, for code scanning: a problem is a rule, and each place where it occurs is a result.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -23,7 +23,7 @@ def render(report: Report) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Without control characters in any text: what machines answer may hold them."""
+    """Removes control characters, which replies of a machine can contain."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -50,7 +50,7 @@ def _run(report: Report) -> dict[str, Any]:
 
 
 def _invocation(report: Report) -> dict[str, Any]:
-    """The checks of gpudoctor that broke: what they would have found is not in the results."""
+    """The checks that stopped with an error: their results are missing."""
     broke = [result for result in (*report.checks, *report.host) if result.status is Status.ERROR]
     notes = [{"level": "error", "message": {"text": f"{result.id}: {result.message}"}} for result in broke]
     taken = {"endTimeUtc": str(report.target["taken"])} if "taken" in report.target else {}

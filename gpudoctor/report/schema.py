@@ -1,4 +1,4 @@
-"""The JSON Schemas of what programs may read, made from the same dataclasses."""
+"""The JSON Schemas of published formats, made from the dataclasses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Of the JSON report, draft 2020-12. A report always has every field, so every field is required."""
+    """The schema of the JSON report, draft 2020-12. A report always has every field, so every field is required."""
     made = msgspec.json.schema(Report)
     kinds = made["$defs"]
     for name in (*CHOICE, *INTERNAL):
@@ -27,7 +27,7 @@ def schema() -> dict[str, Any]:
 
 
 def of_difference() -> dict[str, Any]:
-    """Of `gpudoctor diff --format json`."""
+    """The schema of `gpudoctor diff --format json`."""
     from gpudoctor.comparing import Comparison
     from gpudoctor.report.compared import SCHEMA
 
@@ -43,7 +43,7 @@ def of_difference() -> dict[str, Any]:
 
 
 def of_manifest() -> dict[str, Any]:
-    """Of the manifest.json in a bundle. What was asked has more fields than a file that is only kept."""
+    """The schema of manifest.json in a bundle."""
     from gpudoctor.files.bundle import SCHEMA
 
     text, number = {"type": "string"}, {"type": "number"}

@@ -1,4 +1,4 @@
-"""The page: what a template needs of a report, each text escaped."""
+"""The page: what the templates need from a report, with every text escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONG = 240  # characters of an area's line; the page cuts what does not fit
 
 
 def render(report: Report, taken: Snapshot | None = None) -> str:
-    """taken: the snapshot that was judged; it travels in the page, to be judged again."""
+    """taken: the snapshot; it is embedded in the page, to be diagnosed again."""
     return _templates().get_template("page.html").render(_content(report, taken)) + "\n"
 
 
@@ -45,13 +45,13 @@ def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
 
 
 def _areas(report: Report) -> Iterator[tuple[str, Status, list[Result]]]:
-    """Area, its status and its checks, the worst check first."""
+    """Areas with their status and their checks, the worst check first."""
     for area, results in words.areas(report).items():
         yield area, words.worst(results), _worst_first(results)
 
 
 def _worst_first(results: Any) -> list[Result]:
-    """Then those that could not look."""
+    """Failed checks first, then those that could not run."""
     return sorted(results, key=_rank, reverse=True)
 
 
@@ -60,15 +60,15 @@ def _rank(result: Result) -> tuple[int, bool]:
 
 
 def _is_open(results: list[Result], report: Report) -> bool:
-    """Whether an area shows its checks by itself: what is wrong, or, where nothing is, what the headline is unsure of."""
+    """Whether an area is expanded: it has findings, or checks that could not run if nothing was found."""
     unsure = not report.diagnosis and any(result.reason in words.UNSEEN for result in results)
     return unsure or words.worst(results) in (Status.FAIL, Status.ERROR, Status.WARN)
 
 
 def _summed(results: list[Result]) -> str:
-    """What an area's line says: its unhealthy checks by name, or what the healthy ones saw."""
+    """The summary of an area: the names of its failed checks, or the messages of the passed ones."""
     if words.does_not_apply(results):
-        return "does not apply here"
+        return "not applicable"
     worst = words.worst(results)
     if worst in (Status.PASS, Status.SKIP):
         return "; ".join(dict.fromkeys(result.message for result in results if result.status is worst and result.message))[:_LONG]
@@ -76,7 +76,7 @@ def _summed(results: list[Result]) -> str:
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Everything that is known about the machine: a name with its path, and a value."""
+    """All facts about the machine, as path and value."""
     yield from _flat("", {name: "no" if name in _AROUND and not value else value for name, value in report.target.items()})
     yield from _flat("", {name: value for name, value in report.facts.items() if (name, value) != ("driver_is_open", None)})
 
@@ -116,19 +116,19 @@ def _templates() -> jinja2.Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Whatever a machine answered, the page holds no control characters."""
+    """Removes control characters, which replies of a machine can contain."""
     if isinstance(value, Markup):
         return value
     return plain(value) if isinstance(value, str) else value
 
 
 def _source(name: str) -> Markup:
-    """A file of ours that stands in the page as it is."""
+    """A file that is embedded unchanged."""
     loader = _templates().loader
     assert loader
     return Markup(loader.get_source(_templates(), name)[0].strip())
 
 
 def _hash(script: str) -> str:
-    """By which the page's policy knows its one script, and runs no other."""
+    """The hash by which the page's policy allows its script and no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

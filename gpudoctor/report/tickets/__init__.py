@@ -1,4 +1,4 @@
-"""Tickets: the sections that a project's own form asks for, filled with what is known, and short enough to be posted."""
+"""Tickets: the sections of a project's issue form, filled in as far as possible and short enough to post."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_CHARACTERS = 60_000  # GitHub takes 65,536
 
 @dataclass(frozen=True)
 class Form:
-    """quotes: the tools whose words belong into it. about: where the project's form is.
+    """quotes: the tools whose output it includes. about: where the project's form is.
 
-    rest: the box of that form that takes what it has no box for; "" where the form is one text.
+    rest: the field of the form for everything else; "" if the form is one text.
     """
 
     sections: Callable[[Report, Snapshot | None], tuple[Section, ...]]
@@ -63,7 +63,7 @@ def render(
     made: str = "",
     attachment: str = "gpudoctor report --bundle report.tar.gz",
 ) -> str:
-    """Markdown of at most MOST_CHARACTERS; taken: None where only a report was kept, which holds no other tool's words.
+    """Markdown of at most MOST_CHARACTERS. taken: None for a saved report, which contains no output of other tools.
 
     made: what gives this ticket, where that is more than --for. attachment: what makes a bundle, where the rest of it is.
     """
@@ -75,6 +75,6 @@ def render(
 
 def _where_to_paste(form: Form) -> str:
     return (
-        f"<!-- {form.about}: paste what is below a heading into the box of that name, and all from "
+        f"<!-- {form.about}: paste each section into the field of that name, and everything from "
         f'"{DIAGNOSIS}" on into "{form.rest}". -->\n\n'
     )

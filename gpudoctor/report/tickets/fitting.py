@@ -1,4 +1,4 @@
-"""A ticket that would be too long: what it can spare goes to the attachment, and the ticket says how much that is, and where."""
+"""Shortens a ticket that is too long: parts move to the attachment, and the ticket says how much and where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROOM = 400  # for the sentence about what is left out
 
 
 def fitted(sections: Sequence[Section], most: int, attachment: str) -> str:
-    """The sections in at most so many characters, gpudoctor's own report left out first; attachment: what makes one."""
+    """The sections, shortened; gpudoctor's own report is left out first. attachment: the command that makes one."""
     parts = {(at, place): part for at, section in enumerate(sections) for place, part in enumerate(section.parts)}
     spared = [place for place, part in parts.items() if part.is_own]
     while (excess := len(text := _written(sections, parts, attachment)) - most) > 0:
@@ -37,14 +37,14 @@ def _part(part: Part, attachment: str) -> str:
     if not part.left_out:
         return whole
     said = (
-        f"{part.left_out:,} characters are left out here, since the ticket would be too long: they are in "
-        f"{markdown.code(part.file)} of the attachment, which {markdown.code(attachment)} makes."
+        f"{part.left_out:,} characters left out to keep the ticket short: see "
+        f"{markdown.code(part.file)} in the attachment from {markdown.code(attachment)}."
     )
     return f"{whole}\n_{said}_\n" if whole else f"_{said}_\n"
 
 
 def _shorter(part: Part, excess: int) -> Part:
-    """Cut at the end of a line, or of a word where a line is very long."""
+    """Cut at the end of a line, or of a word if a line is very long."""
     most = max(0, len(part.text) - excess)
     ends = (part.text.rfind("\n", most // 2, most), part.text.rfind(" ", 0, most))
     end = next((end for end in ends if end >= 0), most)

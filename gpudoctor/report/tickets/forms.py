@@ -1,4 +1,4 @@
-"""Each project's own form, in the order and with the headings of its template (read on 2026-11-21)."""
+"""The issue form of each project, in the order and with the headings of its template (read on 2026-11-21)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpudoctor.report.tickets.sections import Part, Section
 
 Taken = Snapshot | None
 DESCRIBE = "🐛 Describe the bug"
-_BUG = "What happened, what you expected, and the smallest program that shows it, with the whole traceback."
+_BUG = "What happened, what you expected, and the smallest program that reproduces it, with the full traceback."
 _WAYS_TO_INSTALL = "Wheel, Source, Conda-Forge, or Built from GitHub source"
-_STEPS = "Step by step, from a fresh start; how often it happens; whether it worked before, and with what."
+_STEPS = "Step by step, from a fresh start; how often it happens; whether it worked before, and with which versions."
 
 
 def github(report: Report, taken: Taken) -> tuple[Section, ...]:
@@ -45,9 +45,7 @@ def vllm(report: Report, taken: Taken) -> tuple[Section, ...]:
     is_only_torchs = taken and not quoting.said(taken.replies, "vllm") and quoting.said(taken.replies, "torch")
     return (
         sections.quoted("Your current environment", taken, "torch" if is_only_torchs else "vllm"),
-        sections.to_fill_in(
-            DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG; of a crash or a hang with VLLM_TRACE_FUNCTION=1, too."
-        ),
+        sections.to_fill_in(DESCRIBE, f"{_BUG} With VLLM_LOGGING_LEVEL=DEBUG; for a crash or a hang also VLLM_TRACE_FUNCTION=1."),
         sections.diagnosis(report),
         sections.whole(report),
     )
@@ -63,15 +61,15 @@ def nccl(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.to_fill_in(
             "How is this issue impacting you?",
-            "To choose: Lower performance than expected, Application crash, Data corruption, or Application hang.",
+            "Choose one: Lower performance than expected, Application crash, Data corruption, or Application hang.",
         ),
         sections.to_fill_in(
             "Share Your Debug Logs",
             "Set NCCL_DEBUG=INFO NCCL_DEBUG_FILE=ncclDebug.%h.%p NCCL_TOPO_DUMP_FILE=ncclSystem.txt, run again, read the files "
-            "for names that nobody should see, and attach them.",
+            "for private names, and attach them.",
         ),
         sections.to_fill_in("Steps to Reproduce the Issue", _STEPS),
-        sections.of("NCCL Version", markdown.text(_package(report, "nvidia-nccl") or "not known") + "\n"),
+        sections.of("NCCL Version", markdown.text(_package(report, "nvidia-nccl") or "unknown") + "\n"),
         sections.of("Your platform details", *platform),
         sections.to_fill_in("Error Message & Behavior", "The first NCCL WARN of the log; what you expected instead."),
         sections.diagnosis(report),
@@ -83,7 +81,7 @@ def cupy(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.to_fill_in("Description", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
-        sections.of("Installation", f"{markdown.text(_installed(report, 'cupy'))}\n\n<!-- To choose: {_WAYS_TO_INSTALL}. -->\n"),
+        sections.of("Installation", f"{markdown.text(_installed(report, 'cupy'))}\n\n<!-- Choose one: {_WAYS_TO_INSTALL}. -->\n"),
         sections.quoted("Environment", taken, "cupy"),
         sections.diagnosis(report),
         sections.whole(report),
@@ -116,29 +114,29 @@ def toolkit(report: Report, taken: Taken) -> tuple[Section, ...]:
 
 
 def _container_logs(taken: Taken) -> Part:
-    """What the engine said where the container did not start; otherwise they are with whoever started it."""
+    """The engine's output if the container did not start; otherwise the reporter has it."""
     reply = taken.replies.get("container-start") if taken else None
     value = reply.value if reply and isinstance(reply.value, dict) else {}
     said = "\n".join(filter(None, (str(value.get(name) or "") for name in ("message", "entrypoint_failed"))))
     if said:
-        summary = f"What <code>{html.escape(str(value.get('engine')))}</code> said of the container"
+        summary = f"Output of <code>{html.escape(str(value.get('engine')))}</code>"
         return sections.fenced(summary, said, "raw/machine/…-container-start.json")
-    return Part("Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of whatever runs it. -->\n")
+    return Part("Container logs:\n\n<!-- The output of `docker logs CONTAINER`, or of the tool that runs it. -->\n")
 
 
 def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
     return (
         sections.of("NVIDIA Open GPU Kernel Modules Version", markdown.text(_module(report)) + "\n"),
         sections.to_fill_in("Comparison with proprietary kernel module", "Does it happen there too? If you cannot try, say why."),
-        sections.of("Operating System and Version", markdown.text(_host_os(report, taken) or "not known") + "\n"),
+        sections.of("Operating System and Version", markdown.text(_host_os(report, taken) or "unknown") + "\n"),
         sections.of("Kernel Release", markdown.text(_uname(report, taken)) + "\n"),
         sections.to_fill_in(
-            "Please confirm you are running a stable release kernel", "To tick: I am running on a stable kernel release."
+            "Please confirm you are running a stable release kernel", "Tick: I am running on a stable kernel release."
         ),
         sections.of("Hardware: GPU", _gpus(report)),
         sections.to_fill_in("Describe the bug", _BUG),
         sections.to_fill_in("To Reproduce", _STEPS),
-        sections.to_fill_in("Bug Incidence", "To choose: Once, Sometimes, or Always."),
+        sections.to_fill_in("Bug Incidence", "Choose one: Once, Sometimes, or Always."),
         sections.of(
             "nvidia-bug-report.log.gz",
             "<!-- Reports without this file will be closed. Run `sudo nvidia-bug-report.sh` after it happened, and attach the "
@@ -153,37 +151,37 @@ def driver(report: Report, taken: Taken) -> tuple[Section, ...]:
 def _module(report: Report) -> str:
     facts = report.facts
     if not facts.get("driver_version"):
-        return "no driver is loaded" if "driver_version" in facts else "not known"
-    kind = {True: "open", False: "not the open one"}.get(facts.get("driver_is_open"), "kind not known")  # type: ignore[arg-type]
+        return "no driver is loaded" if "driver_version" in facts else "unknown"
+    kind = {True: "open", False: "proprietary"}.get(facts.get("driver_is_open"), "flavour unknown")  # type: ignore[arg-type]
     return f"{facts['driver_version']} ({kind})"
 
 
 def _uname(report: Report, taken: Taken) -> str:
-    """As `uname -srvm` has it, as far as it is known."""
+    """Like `uname -srvm`, as far as known."""
     reply = taken.replies.get("interpreter") if taken else None
     markers = reply.value.get("markers") if reply and isinstance(reply.value, dict) else None
     version = str(markers.get("platform_version", "")) if isinstance(markers, dict) else ""
-    parts = ("Linux", str(report.target.get("kernel", "not known")), version, str(report.target.get("architecture", "")))
+    parts = ("Linux", str(report.target.get("kernel", "unknown")), version, str(report.target.get("architecture", "")))
     return " ".join(filter(None, parts))
 
 
 def _gpus(report: Report) -> str:
-    """As `nvidia-smi -L` has it, in the one line that its box takes."""
+    """Like `nvidia-smi -L`, on the one line that the field takes."""
     gpus = report.facts.get("gpus", ())
     lines = [f"GPU {gpu.get('index')}: {_named(gpu)}" for gpu in gpus]
     return markdown.text("; ".join(lines) or heading.gpus(report)) + "\n"
 
 
 def _named(gpu: dict[str, Any]) -> str:
-    name = gpu.get("name", "it does not tell its name")
+    name = gpu.get("name", "unknown model")
     return f"{name} (UUID: {gpu['uuid']})" if "uuid" in gpu else str(name)
 
 
 def _nccl_settings(taken: Snapshot) -> str:
-    """Of the environment and of NCCL's files."""
+    """The settings of the environment and of NCCL's files."""
     known = readable({"settings": lambda: Facts(taken).environment.nccl})
     if "settings" not in known:
-        return "not known"
+        return "unknown"
     found = sorted(known["settings"].items())
     return ", ".join(f"{name}={setting.value} ({setting.source})" for name, setting in found) or "none"
 
@@ -192,7 +190,7 @@ def _kind_of_machine(report: Report) -> str:
     if report.target.get("container"):
         return "a container"
     if "hypervisor" not in report.target:
-        return "not known"
+        return "unknown"
     maker = report.target["hypervisor"]
     return f"a virtual machine ({maker})" if maker else "bare metal"
 
@@ -209,7 +207,7 @@ def _environment(report: Report) -> tuple[tuple[str, str], ...]:
         ("CUDA of the driver", str(facts.get("cuda_driver_version") or "")),
         ("Toolkits", ", ".join(facts.get("toolkits", {}).values()) or "none"),
         ("Python", heading.python(report)),
-        ("Packages", packages or "none of those that use a GPU"),
+        ("Packages", packages or "no GPU packages"),
     )
 
 
@@ -222,11 +220,11 @@ def _installed(report: Report, prefix: str) -> str:
     packages: dict[str, Any] = report.facts.get("packages", {})
     names = [f"{name} {version}" for name, version in packages.items() if name.startswith(prefix)]
     wheels = [name for name in names if "-cuda" in name]
-    return f"Wheel ({', '.join(wheels)})" if wheels else ", ".join(names) or "no package of CuPy in this Python"
+    return f"Wheel ({', '.join(wheels)})" if wheels else ", ".join(names) or "CuPy is not installed in this Python"
 
 
 def _toolkit(report: Report, taken: Taken) -> str:
-    """Of a container that was examined from outside: that of the machine below it, which started it."""
+    """For a container that was examined from outside: the engine of its host."""
     if not taken:
         return ""
     replies = taken.host if _is_inside(report) else taken.replies
@@ -242,7 +240,7 @@ def _is_inside(report: Report) -> bool:
 
 
 def _host_os(report: Report, taken: Taken) -> str:
-    """Of a container that was examined from outside: that of the machine below it."""
+    """For a container that was examined from outside: that of its host."""
     if not _is_inside(report):
         return str(report.target.get("distribution", ""))
     reply = taken.host.get("file:/etc/os-release") if taken else None

@@ -1,4 +1,4 @@
-"""The sections that tickets are made of."""
+"""The sections of tickets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, markdown, words
 
 MOST_FINDINGS = 3
-DIAGNOSIS = "What gpudoctor says of this machine"
+DIAGNOSIS = "Diagnosis by gpudoctor"
 
 
 @dataclass(frozen=True)
 class Part:
-    """text: what is shortened where the ticket would be too long, between `before` and `after`, by `left_out` characters.
+    """text: the part between `before` and `after` that is shortened by `left_out` characters if the ticket is too long.
 
     file: of the bundle, which holds all of it. is_own: gpudoctor's own report, which is left out as a whole, before all others.
     """
@@ -41,12 +41,12 @@ def of(title: str, *parts: str | Part) -> Section:
 
 
 def to_fill_in(title: str, hint: str) -> Section:
-    """What only the person who writes can know."""
+    """A section that only the reporter can fill in."""
     return of(title, f"<!-- {hint} -->\n")
 
 
 def diagnosis(report: Report) -> Section:
-    """The verdict, and the first findings with the lines that gpudoctor would type."""
+    """The verdict and the first findings with their fixes."""
     groups = findings.groups(report.diagnosis)
     lines = [markdown.text(words.headline(report)), ""]
     for group in groups[:MOST_FINDINGS]:
@@ -56,18 +56,18 @@ def diagnosis(report: Report) -> Section:
         fixes = findings.fixes(group)
         lines += [f"  - fix: {markdown.code(fixes[0].command)}"] if fixes and fixes[0].command else []
     if more := len(groups) - MOST_FINDINGS:
-        lines += [f"- and {more} more: see the whole report"] if more > 0 else []
+        lines += [f"- and {more} more: see the full report"] if more > 0 else []
     lines += [""] * bool(groups) + [markdown.text(report.coverage.sentence)]
     return of(DIAGNOSIS, Part("\n".join(lines) + "\n", file="report.md"))
 
 
 def whole(report: Report) -> Section:
-    return of("The whole report", folded("<code>gpudoctor check</code>", markdown.render(report), file="report.md", is_own=True))
+    return of("Full report", folded("<code>gpudoctor check</code>", markdown.render(report), file="report.md", is_own=True))
 
 
 def made_by(report: Report, command: str) -> Section:
-    said = f"{report.schema}, gpudoctor {heading.version(report)}, {report.target.get('taken', 'time not known')}"
-    return of("How this was made", f"{markdown.code(command)} ({markdown.text(said)})\n")
+    said = f"{report.schema}, gpudoctor {heading.version(report)}, {report.target.get('taken', 'time unknown')}"
+    return of("Made by", f"{markdown.code(command)} ({markdown.text(said)})\n")
 
 
 def quoted(title: str, taken: Snapshot | None, name: str) -> Section:
@@ -75,7 +75,7 @@ def quoted(title: str, taken: Snapshot | None, name: str) -> Section:
 
 
 def quotation(taken: Snapshot | None, name: str) -> Part:
-    """The unchanged words of another tool, folded; or why there are none, and what to run."""
+    """The unchanged output of another tool, folded; or why there is none, and what to run."""
     said = quoting.said(taken.replies, name) if taken else ""
     if said:
         return fenced(f"The output of <code>{html.escape(quoting.shown(name))}</code>", said, f"raw/machine/…-quoted-{name}.txt")
@@ -87,7 +87,7 @@ def _why(taken: Snapshot | None, name: str) -> str:
     replies = taken.replies if taken else {}
     reply = replies.get(quoting.PREFIX + name)
     if reply is None:
-        return f"Not asked when this was saved. Please paste the output of {command}."
+        return f"Not recorded in this file. Please paste the output of {command}."
     if reply.status != "ok":
         return f"No output of {command}: {markdown.text(reply.detail)}."
     code = reply.value.get("code") if isinstance(reply.value, dict) else None
@@ -96,21 +96,21 @@ def _why(taken: Snapshot | None, name: str) -> str:
 
 
 def folded(summary: str, text: str, *, file: str, is_own: bool = False) -> Part:
-    """summary: HTML, in which GitHub reads no Markdown."""
+    """summary: HTML; GitHub renders no Markdown in it."""
     return Part(f"{text}\n", f"<details>\n<summary>{summary}</summary>\n\n", "</details>\n", file, is_own)
 
 
 def fenced(summary: str, said: str, file: str) -> Part:
-    """Lines as they are, folded: in a fence longer than any in them nothing calls anybody."""
+    """Unchanged lines, folded, in a fence longer than any in them, so that mentions stay inactive."""
     ticks = markdown.fence(said, 3)
     part = folded(summary, "\n".join(map(plain, said.splitlines())), file=file)
     return replace(part, before=f"{part.before}{ticks}text\n", after=f"{ticks}\n\n{part.after}")
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:
-    lines = [f"| {markdown.text(name)} | {markdown.text(value) or 'not known'} |" for name, value in rows]
+    lines = [f"| {markdown.text(name)} | {markdown.text(value) or 'unknown'} |" for name, value in rows]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 
 
 def listed(rows: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- {name}: {markdown.text(value) or 'not known'}" for name, value in rows) + "\n"
+    return "\n".join(f"- {name}: {markdown.text(value) or 'unknown'}" for name, value in rows) + "\n"

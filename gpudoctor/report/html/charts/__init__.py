@@ -1,4 +1,4 @@
-"""Charts of a report. One for which nothing was measured is left out."""
+"""Charts of a report. A chart without measurements is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErr
 
 
 def charts(report: Report) -> Iterator[Chart]:
-    """In the order in which a person looks at them."""
+    """In the order of display."""
     for of in (shares, roofline, collectives, peers, overlap, history):
         with contextlib.suppress(*_UNREADABLE):
             yield from list(of.charts(report))

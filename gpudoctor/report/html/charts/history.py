@@ -68,7 +68,7 @@ def _chart(name: str, title: str, unit: str, found: Mapping[int, Seen]) -> Chart
     seconds = max(one.seconds for one in found.values())
     ran = lanes.shared({gpu: one.ran for gpu, one in found.items()}, seconds)
     about = f"{unit} during the {seconds:.0f} s of measuring."
-    about += f" The blocks below zero: what ran then{', on which GPU' if len(ran) > 1 else ''}." if ran else ""
+    about += f" Blocks below zero: what ran{', on which GPU' if len(ran) > 1 else ''}." if ran else ""
     if len(found) > _MOST_LINES:
         shown, kinds = _spread(found), ["faint", "good", "faint"]
         keys = [Key("good", f"median of {len(found)} GPUs"), Key("faint", "lowest and highest")]

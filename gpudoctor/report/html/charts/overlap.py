@@ -21,9 +21,9 @@ def charts(report: Report) -> Iterator[Chart]:
         return
     hidden = {gpu: min(_hidden(run)) for gpu, run in _runs(report).items() if gpu in found}
     worst = min(hidden, key=lambda gpu: hidden[gpu])
-    of = f"GPU {worst}" + (f", which hides least of {len(found)}" if len(found) > 1 else "")
+    of = f"GPU {worst}" + (f", the least overlap of {len(found)}" if len(found) > 1 else "")
     about = f"{of}: {hidden[worst]:.0%} of a copy is hidden behind computing. Each block is a piece of work, in milliseconds."
-    title = "Copies beside computing"
+    title = "Overlap of copies and kernels"
     rows = tuple(
         (Cell(name), Cell(f"{spans[0][0]:.2f} ms"), Cell(f"{spans[-1][1]:.2f} ms"), Cell(str(len(spans))))
         for name, spans in found[worst].items()

@@ -45,7 +45,7 @@ def _matrices(report: Report) -> dict[str, Pairs]:
 
 def _expected(pairs: Pairs) -> str:
     healthy = {digits(figure.expected): figure.rule for figure in pairs.values() if figure.expected}
-    return "".join(f" Healthy: {value} ({rule})." for value, rule in healthy.items()) if len(healthy) == 1 else ""
+    return "".join(f" Expected: {value} ({rule})." for value, rule in healthy.items()) if len(healthy) == 1 else ""
 
 
 def _kind(figure: Figure) -> str:

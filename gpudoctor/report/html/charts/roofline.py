@@ -83,24 +83,24 @@ def _roof(report: Report, name: str, gpus: list[int]) -> Roof | None:
         peaks = {dtype: getattr(board.peak_tflops, dtype) for dtype in dtypes}
         peaks |= {"fp64": board.peak_tflops.fp64_tensor or board.peak_tflops.fp64} if "fp64" in peaks else {}
         rates = {dtype: float(rate) for dtype, rate in peaks.items() if rate}
-        return Roof(rates, board.memory_gb_per_s, "The roof is the datasheet's.") if rates else None
+        return Roof(rates, board.memory_gb_per_s, "The roof is from the datasheet.") if rates else None
     rates = {figure.what.removeprefix("GEMM "): figure.expected for figure in gemm if figure.expected}
     speeds = [figure.expected for figure in memory if figure.expected]
-    return Roof(rates, speeds[0], "The roof is what a healthy one reaches.") if rates and speeds else None
+    return Roof(rates, speeds[0], "The roof is the expected value.") if rates and speeds else None
 
 
 def _chart(number: int, name: str, points: list[Point], roof: Roof, count: int) -> Chart:
     title = "Roofline" + (f" of {count} × {name}" if count > 1 else f" of {name}")
     about = f"TFLOP/s by operations per byte of memory traffic. {roof.rule}"
     edges = _edges(points)
-    about += " Of each measurement the slowest and the fastest GPU." if count > 1 else ""
+    about += " Each measurement shows the slowest and the fastest GPU." if count > 1 else ""
     rows = tuple(
         (Cell(low.name), Cell(digits(low.intensity)), *(Cell(digits(point.tflops), about=_says(point)) for point in (low, high)))
         for low, high in edges
     )
     table = Table(("Measurement", "Operations per byte", "TFLOP/s, lowest", "Highest"), rows)
     shown = [point for pair in edges for point in dict.fromkeys(pair)]
-    keys = (Key("compute", "matrix products"), Key("memory", "memory kernels"), Key("roof", "what the hardware allows"))
+    keys = (Key("compute", "matrix products"), Key("memory", "memory kernels"), Key("roof", "hardware limit"))
     kinds = ("compute", "memory", *("roof" for _ in _levels(roof)))
     return Chart(f"roofline-{number}", title, about, drawn(_lines(shown, roof), title, kinds), table, keys)
 

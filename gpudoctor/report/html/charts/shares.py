@@ -13,7 +13,7 @@ _CHARTS = {
     "Matrix products": (("gemm",), "GEMM "),
     "Memory bandwidth": (("memory-bandwidth",), "memory "),
     "Transfers between host and GPU": (("host-transfers",), "pinned "),
-    "The same kernel by each toolchain": (("toolchain-ladder",), "square by "),
+    "The same kernel from each toolchain": (("toolchain-ladder",), "square by "),
     "Frameworks": (("cupy-kernels", "numba-kernel", "jax-matmul"), ""),
 }
 _MOST_BARS = 96  # with more: the slowest, the middle and the fastest GPU
@@ -21,7 +21,7 @@ _LEAST_BARS = 2  # one alone is no chart
 _NAMED_PIXELS = 52  # bars that are narrower do not carry their numbers
 _USUAL_GROUPS = 6
 _KEYS = {
-    "good": "as a healthy one",
+    "good": "as expected",
     "warn": f"below {WARN:.0%}, or below its siblings",
     "fail": f"below {FAIL:.0%}, or a wrong result",
 }
@@ -50,7 +50,7 @@ def _chart(check: str, title: str, prefix: str, grid: Grid) -> Chart:
     labels = {what: what.removeprefix(prefix) for what in whats}
     gpus = sorted({gpu for gpu, _ in grid})
     series, lying = _series(grid, whats), is_lying(list(labels.values()))
-    about = f"Share of what a healthy GPU reaches (the line at 100 %); {_each(gpus, len(series), lying)}."
+    about = f"Share of the expected value (the line at 100 %); {_each(gpus, len(series), lying)}."
     named = not lying and len(whats) * len(series) * _NAMED_PIXELS <= WIDTH
     units = {figure.unit for figure in grid.values()}
     about += f" Above the bars: {', '.join(units)}." if named and len(units) == 1 else ""
@@ -67,8 +67,8 @@ def _table(grid: Grid, kinds: Mapping[tuple[int, str], str], labels: Mapping[str
             (Cell(label), Cell(_healthy(grid, what)), *(_cell(grid, kinds, gpu, what) for gpu in gpus))
             for what, label in labels.items()
         )
-        return Table(("Measured", "Healthy", *(f"GPU {gpu}" for gpu in gpus)), tuple(each))
-    head = ("GPU", *(f"{label}, healthy {_healthy(grid, what)}" for what, label in labels.items()))
+        return Table(("Measured", "Expected", *(f"GPU {gpu}" for gpu in gpus)), tuple(each))
+    head = ("GPU", *(f"{label}, expected {_healthy(grid, what)}" for what, label in labels.items()))
     rows = ((Cell(f"GPU {gpu}"), *(_cell(grid, kinds, gpu, what) for what in labels)) for gpu in gpus)
     return Table(head, tuple(rows))
 
