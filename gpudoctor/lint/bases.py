@@ -1,4 +1,4 @@
-"""What a base image is known to hold, by its name alone."""
+"""What a base image is known to contain, by its name alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CUDA_TAG = re.compile(r"(?:cuda|cu)-?(\d{2})[.\-]?(\d)(?!\d)")
 
 @dataclass(frozen=True)
 class Base:
-    """family: cuda, ngc, pytorch, plain, alpine, jetson or other. flavour: base, runtime, devel or "" where it is not known."""
+    """family: cuda, ngc, pytorch, plain, alpine, jetson or other. flavour: base, runtime, devel or "" if it is not known."""
 
     repository: str  # without registry and tag
     tag: str
@@ -41,17 +41,17 @@ class Base:
 
     @property
     def has_cuda(self) -> bool:
-        """It surely brings CUDA's libraries."""
+        """Whether it certainly contains the CUDA libraries."""
         return self.family in ("cuda", "ngc", "pytorch")
 
     @property
     def lacks_compiler(self) -> bool:
-        """It surely has no nvcc."""
+        """Whether it certainly has no nvcc."""
         return self.family in ("plain", "alpine") or (self.family in ("cuda", "pytorch") and self.flavour in ("base", "runtime"))
 
 
 def base(reference: str) -> Base:
-    """Of an image reference in which variables may be left over."""
+    """The base of an image reference, which may still contain variables."""
     repository, tag = _parts(reference)
     if repository in ("nvidia/cuda", "nvidia/cudagl"):
         version = re.match(r"(\d+)\.(\d+)", tag)

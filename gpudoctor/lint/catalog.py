@@ -1,4 +1,4 @@
-"""The rules: every module of the package `rules` has some, and functions that look for them in a file."""
+"""The rules: every module of the package `rules` defines some, and functions that look for their faults in a file."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _APPENDED = ("devices", "volumes", "cap_add")
 
 @dataclass(frozen=True)
 class Service:
-    """complete: all that it extends could be read."""
+    """complete: everything that it extends could be read."""
 
     name: str
     node: Node
@@ -32,7 +32,7 @@ class Service:
 
     @property
     def base(self) -> Base:
-        """What its image is; a service that builds has another one, whatever it is called."""
+        """The base of its image; for a service that builds its image, an empty one, whatever the name."""
         return base("" if self.node.at("build") else self.image.text)
 
     @property
@@ -54,7 +54,7 @@ class Service:
 
     @property
     def requests(self) -> list[Node]:
-        """Every device request, of `gpus` and of `deploy`."""
+        """Every device request, in `gpus` and in `deploy`."""
         return [*self.node.at("gpus"), *self.reservations]
 
     @property
@@ -64,7 +64,7 @@ class Service:
 
     @property
     def asks_for_gpu(self) -> bool:
-        """It is given a GPU in one of the ways that there are, rightly or wrongly."""
+        """Whether it requests a GPU in any way, valid or not."""
         wrongly = ("limits", "devices"), ("reservations", "generic_resources")
         return bool(
             self.node.at("gpus")
@@ -82,7 +82,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Compose:
-    """gpu_elsewhere: services that a compose file beside this one gives a GPU; files are merged when both are used."""
+    """gpu_elsewhere: services that get a GPU in another compose file of the folder; files are merged when both are used."""
 
     services: tuple[Service, ...]
     version: Node
@@ -90,7 +90,7 @@ class Compose:
 
 
 def parse(text: str, read: Reader = lambda name: None, gpu_elsewhere: frozenset[str] = frozenset()) -> Compose:
-    """`read` gives the text of another file that a service extends."""
+    """`read` returns the text of another file that a service extends; None if it cannot be read."""
     root = yaml_lines.parse(text)
     services = root.at("services").mapping
     if not services and not any(root.at(key) for key in ("include", "name", "volumes", "networks", "x-common")):
@@ -114,7 +114,7 @@ def _resolved(name: str, root: Node, read: Reader, depth: int) -> Service:
     if where is None or depth > _DEEPEST or not where.at("services", other):
         return Service(name, node, complete=False)
     parent = _resolved(other, where, read, depth + 1)
-    # What stands in another file is reported at the line that brings it here.
+    # Content of another file is reported at the line that extends it.
     inherited = _moved(parent.node, extends.line) if file else parent.node
     return Service(name, _merged(inherited, node), parent.complete)
 

@@ -35,5 +35,5 @@ class Devcontainer:
 def parse(text: str) -> Devcontainer:
     node = yaml_lines.parse_json(text)
     if not node.mapping:
-        raise NoYaml(node.line, "it is no JSON object")
+        raise NoYaml(node.line, "it is not a JSON object")
     return Devcontainer(node)

@@ -1,4 +1,4 @@
-"""A Dockerfile as its stages: what each is built on, and what the environment holds at every instruction."""
+"""A Dockerfile as its stages: what each is built on, and the environment at every instruction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCRIPTS = ("", "sh", "bash", "dash", "ash")
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One variable of an ENV, and the values that were known before it."""
+    """One variable of an ENV or ARG. value: expanded with the values known before it. written: as in the file."""
 
     name: str
     value: str
@@ -82,14 +82,14 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """`FROM image AS name`. parent: the stage that is its image. ships: it is in an image that somebody can run."""
+    """`FROM image AS name`. parent: the stage that it is built on, if any."""
 
     index: int
     name: str
     image: str
     line: int
     parent: Stage | None
-    values: dict[str, str]  # ENV alone, at its end
+    values: dict[str, str]  # only ENV, at the end of the stage
     platform: str = ""
     steps: list[Step] = field(default_factory=list)
 
@@ -104,7 +104,7 @@ class Stage:
 
     @property
     def history(self) -> Iterator[Step]:
-        """All that was done since the registry's image."""
+        """All steps since the registry image."""
         for stage in self.lineage:
             yield from stage.steps
 
@@ -119,14 +119,14 @@ class Dockerfile:
 
     @cached_property
     def shipped(self) -> frozenset[Stage]:
-        """Stages whose content is in an image that can be run: the last one, all that no other uses, and what they stand on."""
+        """Stages whose content is in an image that can be run: the last one, all that no other uses, and those they build on."""
         used = {id(stage.parent) for stage in self.stages} | {id(stage) for stage in self._copied_from()}
         outputs = [stage for stage in self.stages if stage is self.last or id(stage) not in used]
         return frozenset(ancestor for stage in outputs for ancestor in stage.lineage)
 
     @cached_property
     def built(self) -> frozenset[Stage]:
-        """Stages that the last one needs: BuildKit builds no others, unless they are asked for."""
+        """Stages that the last one needs: BuildKit builds no others unless requested."""
         found: set[Stage] = set()
         left = [self.last]
         while left:
@@ -177,7 +177,7 @@ def parse(text: str) -> Dockerfile:
             values = dict(stages[-1].values)
             continue
         if not stages and instruction.name != "ARG":
-            raise NoDockerfile(instruction.line, f"{instruction.name} stands before the first FROM")
+            raise NoDockerfile(instruction.line, f"{instruction.name} is before the first FROM")
         if stages:
             stages[-1].steps.append(step)
         if step.settings:
@@ -196,7 +196,7 @@ def _stage(step: Step, everywhere: dict[str, str], stages: list[Stage]) -> Stage
 
 
 def _with(step: Step, values: dict[str, str], stages: list[Stage], everywhere: dict[str, str]) -> dict[str, str]:
-    """The values after an ENV or ARG. An ARG without a default is not known; ENV outlives the stage."""
+    """The values after an ENV or ARG. An ARG without a default is unknown; ENV outlives the stage."""
     changed = dict(values)
     for setting in step.settings:
         if step.name == "ENV":

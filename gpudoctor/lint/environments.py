@@ -1,4 +1,4 @@
-"""Whether pip installs into the image's own Python, or into an environment beside it."""
+"""Whether pip installs into the image's own Python, or into a separate environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run")
 
 
 def elsewhere(install: PipInstall, step: Step, stage: Stage) -> bool:
-    """It leaves the packages of the image as they are, or may do so."""
+    """Whether it leaves the packages of the image unchanged, or may do so."""
     texts, folder = install.command.texts, install.command.words[0].text.rpartition("/")[0]
     values = {**step.values, **install.command.settings}
     if any(option in install.options for option in _ELSEWHERE) or install.command.program == "pipx":
@@ -44,14 +44,14 @@ def elsewhere(install: PipInstall, step: Step, stage: Stage) -> bool:
 
 
 def _system_of_uv(install: PipInstall, values: Values) -> bool:
-    """uv wants a virtual environment, unless it is told otherwise."""
+    """Whether uv installs into the system's Python; by default it requires a virtual environment."""
     python = install.options.get("--python", install.options.get("-p", ("",)))[-1]
     told = "--system" in install.options or values.get("UV_SYSTEM_PYTHON", "") not in ("", "0", "false")
     return told or bool(python and _SYSTEM_FOLDER.fullmatch(python.rpartition("/")[0]))
 
 
 def _path_is_changed(values: Values, before: list[str]) -> bool:
-    """A folder of programs comes first in PATH, or every RUN goes through `conda run`."""
+    """Whether another folder comes first in PATH, or every RUN goes through `conda run`."""
     first = values.get("PATH", "").partition(":")[0]
     shell = any('"conda"' in text and '"run"' in text for text in before)
     return shell or bool(first and not first.startswith("$") and not _SYSTEM_FOLDER.fullmatch(first))

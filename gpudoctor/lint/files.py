@@ -1,4 +1,4 @@
-"""Which files are looked at, what kind each is, and what is wrong with one that cannot be read."""
+"""Which files are linted, what kind each is, and the errors for files that cannot be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudoctor.lint.instructions import NoDockerfile
 from gpudoctor.lint.model import Fault
 from gpudoctor.lint.yaml_lines import NoYaml
 
-_LARGEST = 2_000_000  # bytes; a file that people write is a thousand times smaller
+_LARGEST = 2_000_000  # bytes; a file written by hand is a thousand times smaller
 _NAMES = {
     "dockerfile": re.compile(
         r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)? | [\w.-]+\.(?:dockerfile|containerfile)",
@@ -41,7 +41,7 @@ class Linted:
 
 
 def search(folder: Path) -> list[Path]:
-    """The files of a folder whose name says what they are, in the order of their paths."""
+    """The files of a folder whose name shows their kind, in the order of their paths."""
     found = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
@@ -67,7 +67,7 @@ def lint_text(text: str, kind: str, name: str, path: Path | None = None) -> Lint
     except (NoDockerfile, NoYaml) as error:
         where = f"{name}:{error.line}" if error.line else name
         what = {"dockerfile": "Dockerfile", "compose": "compose file", "devcontainer": "devcontainer.json"}[kind]
-        raise UserError(f"{where}: no {what}: {error}") from None
+        raise UserError(f"{where}: not a {what}: {error}") from None
     except RecursionError:
         raise UserError(f"{name}: nested too deeply to be read") from None
 
@@ -85,12 +85,12 @@ def _parsed(text: str, kind: str, path: Path | None) -> linting.Parsed:
 
 
 def _kind_of(text: str, name: str) -> str:
-    """Of a file whose name says nothing."""
+    """The kind of a file whose name does not show it."""
     if re.search(r"^\s*FROM\s+\S", text, re.MULTILINE | re.IGNORECASE):
         return "dockerfile"
     if re.search(r"^services:", text, re.MULTILINE):
         return "compose"
-    raise UserError(f"{name}: neither a Dockerfile nor a compose file (--kind says what it is)")
+    raise UserError(f"{name}: neither a Dockerfile nor a compose file (set its kind with --kind)")
 
 
 def _bytes(path: Path) -> bytes:
@@ -100,19 +100,19 @@ def _bytes(path: Path) -> bytes:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError:
-        raise UserError(f"{path!s}: no file name") from None
+        raise UserError(f"{path!s}: not a file name") from None
     return data
 
 
 def _decoded(data: bytes, name: str) -> str:
     if len(data) > _LARGEST:
-        raise UserError(f"{name}: larger than {_LARGEST // 1_000_000} MB, which nobody wrote by hand")
+        raise UserError(f"{name}: larger than {_LARGEST // 1_000_000} MB, too large for a file written by hand")
     if b"\0" in data:
-        raise UserError(f"{name}: a binary file")
+        raise UserError(f"{name}: binary file")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{name}: no text in UTF-8 (byte {error.start})") from None
+        raise UserError(f"{name}: not UTF-8 text (byte {error.start})") from None
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -121,7 +121,7 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def _beside(path: Path, name: str) -> str | None:
-    """The text of a file that this one extends; None where it cannot be read."""
+    """The text of a file that this one extends; None if it cannot be read."""
     try:
         return _decoded(_bytes(path.parent / name), name)
     except UserError:
@@ -129,7 +129,7 @@ def _beside(path: Path, name: str) -> str | None:
 
 
 def _gpu_elsewhere(path: Path) -> Iterator[str]:
-    """Services that another compose file of the folder gives a GPU: `-f compose.yaml -f compose.gpu.yaml` merges them."""
+    """Services that get a GPU in another compose file of the folder: `-f compose.yaml -f compose.gpu.yaml` merges them."""
     try:
         names = sorted(other.name for other in path.resolve().parent.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""What pip, conda and the system's package manager are told to install."""
+"""What pip, conda and the system's package manager install."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _EXTRA_OPTIONS = ("--extra-index-url", "--index")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package: its name in pip's normal form, `==1.2+cu121` as written, `[cuda12]`; url: where it comes from instead."""
+    """One package: its name in pip's normal form, `==1.2+cu121` as written, `[cuda12]`; url: its direct source, if any."""
 
     name: str
     specifier: str
@@ -73,7 +73,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class PipInstall:
-    """index: the one that replaces PyPI, "" for PyPI. extras: those asked besides."""
+    """index: the one that replaces PyPI, "" for PyPI. extras: additional indexes."""
 
     command: Command
     requirements: tuple[Requirement, ...]
@@ -154,14 +154,14 @@ def system_removals(step: Step) -> set[str]:
 
 
 def requirements(stage: Stage) -> Iterator[Requirement]:
-    """All that pip installs from the registry's image to the end of the stage."""
+    """Everything that pip installs, from the registry image to the end of the stage."""
     for step in stage.history:
         for install in pip_installs(step):
             yield from install.requirements
 
 
 def _pip_words(command: Command) -> tuple[Word, ...] | None:
-    """What follows `pip install`, however it is called."""
+    """The words after `pip install`, however it is called; None for other commands."""
     texts = command.texts
     if command.program == "uv" and texts[1:3] == ("pip", "install"):
         return command.words[3:]
@@ -215,7 +215,7 @@ def _requirement(word: Word) -> Requirement | None:
 
 
 def _name_of(url: str) -> str:
-    """The package that an address most likely holds: its egg, its repository or its file."""
+    """The package that a URL most likely contains, by its egg, its repository or its file."""
     egg = re.search(r"[#&]egg=([\w.-]+)", url)
     if egg:
         return canonicalize_name(egg[1])

@@ -20,7 +20,7 @@ _FLAG = re.compile(r"--([a-z][\w-]*)(?:=((?:\"[^\"]*\"|\S)*))?(\s+|$)")
 
 
 class NoDockerfile(Exception):
-    """The text is no Dockerfile: the line (0: all of it) and why."""
+    """The text is not a Dockerfile: the line (0: all of it) and why."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -29,7 +29,7 @@ class NoDockerfile(Exception):
 
 @dataclass(frozen=True)
 class Text:
-    """Text that remembers from which lines it was put together."""
+    """Text with the lines that it was assembled from."""
 
     text: str
     starts: tuple[tuple[int, int], ...]  # (offset, line), ascending
@@ -38,14 +38,14 @@ class Text:
         return self.starts[max(bisect_right(self.starts, (offset, 1 << 60)) - 1, 0)][1]
 
     def after(self, offset: int) -> Text:
-        """What follows `offset`."""
+        """The text after `offset`."""
         later = tuple((start - offset, line) for start, line in self.starts if start > offset)
         return Text(self.text[offset:], ((0, self.line(offset)), *later))
 
 
 @dataclass(frozen=True)
 class Heredoc:
-    """A file within the file; `quoted`: the shell fills in no variables."""
+    """A file within the file; `quoted`: the shell expands no variables."""
 
     body: Text
     quoted: bool
@@ -77,10 +77,10 @@ def parse(text: str) -> Parsed:
     found = []
     for instruction in _instructions(lines, escape if escape in "\\`" else "\\"):
         if instruction.name not in _NAMES and not own_syntax:
-            raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is no instruction of a Dockerfile")
+            raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is not a Dockerfile instruction")
         found.append(instruction)
     if not found:
-        raise NoDockerfile(0, "it has no instruction")
+        raise NoDockerfile(0, "it has no instructions")
     if not any(instruction.name == "FROM" for instruction in found):
         raise NoDockerfile(0, "it has no FROM")
     return Parsed(tuple(found), escape)
@@ -158,7 +158,7 @@ def _heredocs(text: str, lines: list[str], at: int) -> tuple[tuple[Heredoc, ...]
                 break
             body.append((place + 1, line + "\n"))
         else:
-            return tuple(found), at  # nothing ends it: not meant as one
+            return tuple(found), at  # it does not end: not a heredoc
         found.append(Heredoc(_joined(body) if body else Text("", ((0, at + 1),)), bool(quote)))
         at += len(body) + 1
     return tuple(found), at

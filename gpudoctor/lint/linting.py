@@ -1,4 +1,4 @@
-"""Text of a known kind -> the faults in it, without those that a comment tells to ignore."""
+"""Text of a known kind -> the faults in it, without those that a comment ignores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Parsed = dockerfile.Dockerfile | compose.Compose | devcontainer.Devcontainer
 
 
 def lint(kind: str, parsed: Parsed, text: str) -> list[Fault]:
-    """In the order of the lines."""
+    """Faults in the order of the lines."""
     found: dict[tuple[str, int], Fault] = {}
     for module in catalog.modules():
         look: Callable[[Any], Iterable[Fault]] | None = getattr(module, kind, None)
@@ -35,7 +35,7 @@ def _starts(parsed: Parsed) -> dict[int, int]:
 
 
 def _ignored(text: str, starts: dict[int, int]) -> dict[int, set[str]]:
-    """Line -> the rules that a comment in it, above it or above its instruction switches off."""
+    """Line -> the rules that a comment in it, above it or above its instruction disables."""
     if "gpudoctor:" not in text:
         return {}
     lines = ["", *text.splitlines()]

@@ -9,7 +9,7 @@ STATUSES = ("fail", "warn", "info")  # worst first; info never decides the exit 
 
 @dataclass(frozen=True)
 class Rule:
-    """One fault that a file can have, named by what is wrong; `write` is what belongs there instead."""
+    """One fault that a file can have, named after what is wrong; `write` is what to use instead."""
 
     id: str
     title: str
@@ -24,7 +24,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Fault:
-    """A rule broken in one line; `message` says what stands there."""
+    """A rule broken in one line; `message` shows what is there."""
 
     rule: Rule
     line: int

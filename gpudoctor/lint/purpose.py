@@ -1,4 +1,4 @@
-"""Services that want no GPU although their image has CUDA: they say so, or run a program that has no use for one."""
+"""Services that need no GPU although their image has CUDA: they say so, or run a program that does not use one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITHOUT_GPU = re.compile(
     nvcc | cuobjdump | nvdisasm | nvprune | ptxas | fatbinary | nvlink | c?make | ninja | gcc | g\+\+ | clang(?:\+\+)?
     # clients, pages
     | perf_analyzer | genai-perf | aiperf | tensorboard | mlflow
-    # what fetches files and packages
+    # programs that fetch files and packages
     | git | pip[\d.]* | apt-get | curl | wget | hf | huggingface-cli | aws | rsync
     # shell
     | tar | cp | mv | ls | cat | echo | printf | true | cd | set | mkdir | chown | chmod | ldconfig | test | \[
@@ -36,7 +36,7 @@ _CLIENT = re.compile(
     """,
     re.VERBOSE,
 )
-# Databases, proxies and the like, which share a block of variables with their neighbours.
+# Databases, proxies and the like, which share a block of variables with other services.
 _BYSTANDER = re.compile(
     r"""
     (?:library/|bitnami/)?(?:
@@ -63,13 +63,13 @@ def wants_none(service: Service) -> bool:
 
 
 def is_client(service: Service) -> bool:
-    """The image has the clients of a server, or is of another kind of program altogether."""
+    """Whether the image contains the clients of a server, or another kind of program."""
     sdk = service.base.repository == "nvidia/tritonserver" and service.base.tag.endswith("-sdk")
     return sdk or bool(_BYSTANDER.fullmatch(service.base.repository))
 
 
 def _stopped(service: Service) -> bool:
-    """It never starts."""
+    """Whether it never starts."""
     return "0" in (service.node.at("scale").text, service.node.at("deploy", "replicas").text)
 
 
@@ -78,11 +78,11 @@ def _written(node: Node) -> str:
 
 
 def _commands(service: Service) -> Iterator[shell.Command]:
-    """What the service runs, where its file says it; a list is one command, and the last word of `sh -c` a script."""
+    """What the service runs, if its file shows it; a list is one command, and the last word of `sh -c` is a script."""
     nodes = [node for key in ("entrypoint", "command") if (node := service.node.at(key))]
     words = [item.text for node in nodes for item in node]
     if words and any(node.text for node in nodes):
-        return  # put together in a way that depends on the shell of the image
+        return  # how these are combined depends on the shell of the image
     is_script = len(words) > 2 and re.fullmatch(r"(?:.*/)?(?:ba|da|a|z)?sh", words[0]) and re.fullmatch(r"-[a-z]*c", words[-2])
     if words and not is_script:
         yield shell.Command(tuple(shell.Word(word, 0) for word in words), {})

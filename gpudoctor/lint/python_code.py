@@ -1,4 +1,4 @@
-"""What a Python program surely does when it is run where there is no GPU."""
+"""What a Python program certainly does if it runs without a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDS = ("exit", "sys.exit", "quit", "os._exit")
 
 
 def needs_gpu(program: str) -> str:
-    """The statement that surely fails without a GPU; "" where there is none, or where that is not certain."""
+    """The statement that certainly fails without a GPU; "" if none does, or if that is not certain."""
     try:
         module = ast.parse(program.strip("\n"))
     except (SyntaxError, ValueError, RecursionError):
@@ -20,7 +20,7 @@ def needs_gpu(program: str) -> str:
 
 
 def _failing(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """What is in a function, after a condition, or in a try is not certain to run, or to fail."""
+    """Statements that certainly fail; those in a function, after a condition or in a try may not run, or not fail."""
     for statement in body:
         if isinstance(statement, ast.Assert):
             if _truth(statement.test) is False:
@@ -60,7 +60,7 @@ def _gives_up(node: ast.stmt) -> bool:
 
 
 def _computing(node: ast.AST) -> Iterator[ast.AST]:
-    """Calls in an expression that are surely made and need a GPU."""
+    """Calls in an expression that are certainly made and need a GPU."""
     if isinstance(node, ast.Call) and _on_gpu(node):
         yield node
     elif isinstance(node, ast.IfExp):
@@ -71,7 +71,7 @@ def _computing(node: ast.AST) -> Iterator[ast.AST]:
         for value in node.values:
             yield from _computing(value)
             if _truth(value) is not isinstance(node.op, ast.And):
-                return  # what follows may not be looked at
+                return  # what follows may not be evaluated
     elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         for child in ast.iter_child_nodes(node):
             yield from _computing(child)
@@ -93,7 +93,7 @@ def _names_cuda(node: ast.expr) -> bool:
 
 
 def _truth(node: ast.expr) -> bool | None:
-    """What an expression is without a GPU; None where that is not known."""
+    """The truth value of an expression without a GPU; None if it is not known."""
     if isinstance(node, ast.Constant):
         return bool(node.value)
     if isinstance(node, ast.Call) and _name(node.func).endswith(("cuda.is_available", "cuda.device_count")):
@@ -119,7 +119,7 @@ def _compared(node: ast.Compare) -> bool | None:
 
 
 def _name(node: ast.expr) -> str:
-    """`torch.cuda.is_available`; "" for what is not a name with dots."""
+    """`torch.cuda.is_available`; "" for anything other than a dotted name."""
     if isinstance(node, ast.Attribute):
         before = _name(node.value)
         return f"{before}.{node.attr}" if before else ""

@@ -1,4 +1,4 @@
-"""What was found, for people (like a compiler's messages) and for programs."""
+"""The faults found, as text (like a compiler's messages) and as JSON."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def summary(linted: list[Linted]) -> str:
     files = f"{len(linted)} file" + "s" * (len(linted) != 1)
     count = Counter(fault.status for file in linted for fault in file.faults)
     if not count:
-        return f"{files}: no GPU fault found"
+        return f"{files}: no GPU faults found"
     return f"{files}: {', '.join(f'{count[status]} {status}' for status in STATUSES if count[status])}"
 
 
 def rules_text(rules: Iterable[Rule], width: int = 80) -> str:
-    """Every rule with its reason and where that was read."""
+    """Every rule with its reason and references."""
     lines: list[str] = []
     for rule in rules:
         lines += [f"{rule.id} ({rule.status})", *_wrapped(rule.title, width), *_wrapped(rule.why, width)]
@@ -82,7 +82,7 @@ def _fault(name: str, fault: Fault, width: int, paint: bool) -> Iterator[str]:
 
 
 def _written(write: str) -> Iterator[str]:
-    """Lines to paste are never wrapped; those of YAML keep their place."""
+    """Lines to paste are never wrapped; those of YAML keep their indentation."""
     lines = plain(write).splitlines()
     if len(lines) > 1 or lines[0].startswith(" "):
         yield "  Write:"

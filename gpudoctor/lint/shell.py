@@ -1,4 +1,4 @@
-"""The commands of a RUN instruction, as a shell would split them: words with their lines, variables filled in where known."""
+"""The commands of a RUN instruction, as a shell would split them: words with their lines, known variables expanded."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command. sometimes: it only runs if something else says so. forgiven: its failure does not count.
+    """One simple command. sometimes: it runs only under a condition. forgiven: its failure is ignored.
 
-    settings: the variables set before it, for it alone. writes: (">" or ">>", file).
+    settings: the variables set for this command only. writes: (">" or ">>", file).
     """
 
     words: tuple[Word, ...]
@@ -73,7 +73,7 @@ def commands(script: Text, values: Values) -> Iterator[Command]:
 
 
 def _forgiven(simples: list[_Simple], place: int, strict: bool) -> bool:
-    """Whether the script goes on after the command failed: `a && b || true`, `a; b`, `! a`; strict: `set -e`."""
+    """Whether the script continues after the command failed: `a && b || true`, `a; b`, `! a`; strict: `set -e`."""
     if simples[place].tokens[0].text == "!":
         return True
     for later in range(place, len(simples)):
@@ -86,7 +86,7 @@ def _forgiven(simples: list[_Simple], place: int, strict: bool) -> bool:
 
 
 def _nesting(tokens: list[Word]) -> int:
-    """How many blocks a command opens, less those that it closes; the keywords stand before it."""
+    """How many blocks a command opens, minus those that it closes; the keywords come before it."""
     depth = 0
     for token in tokens:
         depth += (token.text in _OPENING) - (token.text in _CLOSING)
@@ -118,7 +118,7 @@ def _inner(command: Command, tokens: list[Word], known: Values) -> Iterator[Comm
 
 
 def _substituted(text: str) -> Iterator[str]:
-    """What stands in each outermost `$(…)`."""
+    """The content of each outermost `$(…)`."""
     at = 0
     while found := re.compile(r"\$\((?!\()").search(text, at):
         at = closing(text, found.end() - 1, "(", ")")
@@ -146,7 +146,7 @@ def _command(simple: _Simple, nested: bool) -> Command:
 
 @dataclass(frozen=True)
 class _Simple:
-    """What stands between two separators. after: those that follow. depends: on how the command before it ended, or on a call."""
+    """The words between two separators. after: those that follow. depends: on the result of the previous one, or on a call."""
 
     tokens: list[Word]
     after: list[str]
@@ -156,8 +156,8 @@ class _Simple:
 def _simple(lexer: _Lexer) -> Iterator[_Simple]:
     words: list[Word] = []
     after: list[str] = []
-    depends, braces = False, 0  # braces: of the function that is defined
-    for token in chain(lexer.tokens(), ("",)):  # one by one: what is set before a word is known in it
+    depends, braces = False, 0  # braces: depth in a function definition
+    for token in chain(lexer.tokens(), ("",)):  # one by one: a word sees the variables set before it
         if isinstance(token, Word):
             words.append(token)
             continue
@@ -174,7 +174,7 @@ def _simple(lexer: _Lexer) -> Iterator[_Simple]:
 
 
 class _Lexer:
-    """Characters to words and separators; a separator comes out as a plain string."""
+    """Characters to words and separators; a separator is returned as a plain string."""
 
     def __init__(self, script: Text, known: Values) -> None:
         self.script, self.text, self.known = script, script.text, known

@@ -1,4 +1,4 @@
-"""Variables in Dockerfiles, compose files and shell words; what is not known stays as it was written."""
+"""Variables in Dockerfiles, compose files and shell words; unknown ones stay as written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BRACED = re.compile(r"([A-Za-z_]\w*)(?::?([-+?])|(##?|%%?|//?))?")
 
 
 def expand(text: str, values: Values) -> str:
-    """`text` with its variables filled in, outside of any quoting."""
+    """`text` with its variables expanded, outside of any quoting."""
     out, at = [], 0
     while at < len(text):
         if text[at] == "\\" and at + 1 < len(text):
@@ -28,7 +28,7 @@ def expand(text: str, values: Values) -> str:
 
 
 def unquoted(text: str, values: Values, escape: str = "\\") -> str:
-    """One word as Docker reads it: quotes taken off, variables filled in except within single quotes."""
+    """One word as Docker reads it: quotes removed, variables expanded except within single quotes."""
     out, at, quote = [], 0, ""
     while at < len(text):
         char = text[at]
@@ -50,7 +50,7 @@ def unquoted(text: str, values: Values, escape: str = "\\") -> str:
 
 
 def variable(text: str, at: int, values: Values) -> tuple[str, int]:
-    """What the `$…` at this place stands for, and where it ends."""
+    """The value of the `$…` at this place, and where it ends."""
     if text.startswith("${", at):
         end = closing(text, at + 1, "{", "}")
         return _braced(text[at + 2 : end - 1], text[at:end], values), end
@@ -64,7 +64,7 @@ def variable(text: str, at: int, values: Values) -> tuple[str, int]:
 
 
 def closing(text: str, at: int, opening: str, ending: str) -> int:
-    """The place behind the bracket that closes the one at `at`; the text's end if none does."""
+    """The place after the bracket that closes the one at `at`; the end of the text if none does."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == opening) - (text[place] == ending)

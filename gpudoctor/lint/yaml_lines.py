@@ -1,4 +1,4 @@
-"""YAML (and JSON with comments) as values that know their lines; anchors, merge keys and `${VAR:-default}` are resolved."""
+"""YAML (and JSON with comments) as values with their lines; anchors, merge keys and `${VAR:-default}` are resolved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JSON = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
 
 
 class NoYaml(Exception):
-    """The text is no YAML: the line and why."""
+    """The text is not YAML: the line and why."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -25,7 +25,7 @@ class NoYaml(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A value and the line of its key. Something that is not there is an empty node, so that paths need no guards."""
+    """A value and the line of its key. A missing value is an empty node, so that paths need no guards."""
 
     value: str | dict[str, Node] | list[Node] | None = None
     line: int = 0
@@ -73,19 +73,19 @@ def parse(text: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         last = len(text.splitlines())
-        raise NoYaml(min(mark.line + 1, last) if mark else 0, error.problem or error.context or "no YAML") from None
+        raise NoYaml(min(mark.line + 1, last) if mark else 0, error.problem or error.context or "not YAML") from None
     except yaml.YAMLError as error:
         raise NoYaml(0, str(error).splitlines()[0]) from None
     return _Reader().node(root, root.start_mark.line + 1) if root else NOTHING
 
 
 def parse_json(text: str) -> Node:
-    """JSON with comments is YAML once they are blanked out; lines stay where they are."""
+    """JSON with comments is YAML once the comments are blanked out; line numbers do not change."""
     return parse(_JSON.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text))
 
 
 class _Reader:
-    """One pass over the tree; what an anchor names is read once, however often it is used."""
+    """One pass over the tree; the target of an anchor is read once, however often it is used."""
 
     def __init__(self) -> None:
         self.read: dict[int, Node] = {}
@@ -93,7 +93,7 @@ class _Reader:
     def node(self, raw: yaml.Node, line: int) -> Node:
         known = self.read.get(id(raw))
         if known is None:
-            self.read[id(raw)] = NOTHING  # an anchor within itself
+            self.read[id(raw)] = NOTHING  # an anchor that refers to itself
             known = self.read[id(raw)] = self.fresh(raw)
         return Node(known.value, line, known.is_string)
 

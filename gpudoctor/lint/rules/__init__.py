@@ -1,1 +1,1 @@
-"""One file per rule or few alike ones: `RULES`, and functions `dockerfile`, `compose`, `devcontainer` from a file to faults."""
+"""One file per rule or few similar rules: `RULES`, and functions `dockerfile`, `compose`, `devcontainer`: file -> faults."""

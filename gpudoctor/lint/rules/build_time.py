@@ -1,4 +1,4 @@
-"""While an image is built there is no GPU, no driver and no libcuda."""
+"""While an image is built, no GPU, driver or libcuda is available."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpudoctor.lint.shell import Command
 USED = Rule(
     id="gpu-used-in-build",
     title="A GPU is used while the image is built",
-    why="BuildKit gives RUN no GPU and no driver: the command ends with an error, and with it the build.",
-    write="# nothing in RUN: look when the container starts, docker run --rm --gpus all IMAGE nvidia-smi",
+    why="BuildKit gives RUN no GPU and no driver. The command fails, and with it the build.",
+    write="# nothing in RUN; check when the container starts: docker run --rm --gpus all IMAGE nvidia-smi",
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/351", "https://github.com/moby/buildkit/issues/1436"),
     status="fail",
 )
@@ -31,19 +31,19 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
     for stage in file.stages:
         for step in stage.steps:
             if "nvidia.com/gpu" in step.instruction.flags.get("device", ""):
-                continue  # a build that is given a GPU by CDI
+                continue  # a build that gets a GPU through CDI
             for line, said in (*_commands(step, stage), *_scripts(step)):
                 if stage not in file.built:
                     yield USED.at(line, f"{said}; the last stage does not need this one", status="info")
                 elif base(stage.root.image).family == "jetson":  # where the NVIDIA runtime is often the builder's default
-                    yield USED.at(line, f"{said}; it needs the NVIDIA runtime as default and no BuildKit", status="info")
+                    yield USED.at(line, f"{said}; it needs the NVIDIA runtime as the default, without BuildKit", status="info")
                 else:
                     yield USED.at(line, said)
 
 
 def _commands(step: Step, stage: Stage) -> Iterator[tuple[int, str]]:
     for command in step.commands:
-        if _certain(command) and (said := _uses(command)) and not _stands_in(command, step, stage):
+        if _certain(command) and (said := _uses(command)) and not _is_replaced(command, step, stage):
             yield command.line, said
 
 
@@ -61,8 +61,8 @@ def _uses(command: Command) -> str:
     return ""
 
 
-def _stands_in(command: Command, step: Step, stage: Stage) -> bool:
-    """Another program of that name was put into the image before."""
+def _is_replaced(command: Command, step: Step, stage: Stage) -> bool:
+    """Whether an earlier step put another program of that name into the image."""
     if command.program not in _TOOLS:
         return False
     before = [one for one in stage.history if one.line < step.line]
@@ -81,4 +81,4 @@ def _scripts(step: Step) -> Iterator[tuple[int, str]]:
 
 def _in_python(program: str) -> str:
     statement = needs_gpu(program)
-    return f"Python is told: {statement[:60]}" if statement else ""
+    return f"Python runs: {statement[:60]}" if statement else ""

@@ -12,9 +12,9 @@ _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
 
 SHM = Rule(
     id="shared-memory-default",
-    title="/dev/shm has its 64 MB in a service that needs more",
-    why="NCCL exchanges data between GPUs in /dev/shm, and PyTorch's data loaders hand batches over there. With 64 MB they end "
-    "in 'No space left on device' or a bus error.",
+    title="/dev/shm has the default 64 MB in a service that needs more",
+    why="NCCL exchanges data between GPUs in /dev/shm, and PyTorch's data loaders pass batches through it. With 64 MB they "
+    "fail with 'No space left on device' or a bus error.",
     write="    shm_size: 8gb",
     references=(
         _NCCL,
@@ -25,15 +25,15 @@ SHM = Rule(
 IGNORED = Rule(
     id="shm-size-ignored",
     title="shm_size has no effect with ipc: host",
-    why="With ipc: host the container uses the host's /dev/shm, whatever its size is.",
+    why="With ipc: host the container uses the host's /dev/shm, whatever its size.",
     write="    ipc: host",
     references=("https://docs.docker.com/engine/containers/run/#ipc-settings---ipc",),
     status="info",
 )
 MEMLOCK = Rule(
     id="rdma-without-memlock",
-    title="InfiniBand is passed in without the right to lock memory",
-    why="RDMA locks the memory that it transfers. With the default limit NCCL ends in 'ibv_reg_mr failed with error Cannot "
+    title="InfiniBand is passed in without permission to lock memory",
+    why="RDMA locks the memory that it transfers. With the default limit, NCCL fails with 'ibv_reg_mr failed with error Cannot "
     "allocate memory'.",
     write="    ulimits: {memlock: -1, stack: 67108864}",
     references=(_NCCL,),
@@ -62,7 +62,7 @@ def compose(file: Compose) -> Iterator[Fault]:
         if shm and host == "host":
             yield IGNORED.at(shm.line, f"{service.name}: shm_size {shm.text} and ipc: host")
         elif service.complete and not shm and not host and not _mounts_shm(service) and (why := _needs_shm(service)):
-            yield SHM.at(service.line, f"{service.name}: {why}, and neither shm_size nor ipc: host is set")
+            yield SHM.at(service.line, f"{service.name}: {why}, but neither shm_size nor ipc: host is set")
         rdma = next((line for device, line in service.devices.items() if device.startswith("/dev/infiniband")), 0)
         if rdma and not service.node.at("ulimits", "memlock") and not service.node.at("privileged").true:
             yield MEMLOCK.at(rdma, f"{service.name}: /dev/infiniband without ulimits.memlock")
@@ -80,7 +80,7 @@ def _needs_shm(service: Service) -> str:
     words = f"{command.text} {' '.join(item.text for item in command)}"
     if _PARALLEL.search(words) or several:
         return "several GPUs work together"
-    # One GPU: only what trains has data loaders; servers of models do not need it.
+    # With one GPU, only training has data loaders; model servers do not need it.
     return service.image.text if "nvidia/" in service.base.repository or "pytorch/pytorch" in service.base.repository else ""
 
 

@@ -1,4 +1,4 @@
-"""Compose: a GPU has to be asked for, in the right place and with the right words."""
+"""Compose: a GPU has to be requested in the right place and with the right keys."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _LINES = """\
 
 NOT_REQUESTED = Rule(
     id="gpu-not-requested",
-    title="A service that needs a GPU does not ask for one",
-    why="Neither the image nor NVIDIA_VISIBLE_DEVICES asks for a GPU: only a reservation, 'gpus' or the NVIDIA runtime does. "
-    "Unless that runtime is the engine's default, the container starts without one.",
+    title="A service that needs a GPU does not request one",
+    why="Neither the image nor NVIDIA_VISIBLE_DEVICES requests a GPU: only a reservation, 'gpus' or the NVIDIA runtime does. "
+    "Unless that runtime is the engine's default, the container starts without a GPU.",
     write=_LINES,
     references=(_GUIDE, _SPECIFICATION),
 )
 NO_CAPABILITIES = Rule(
     id="reservation-without-capabilities",
     title="A device reservation has no capabilities",
-    why="It is the one field that must be there. Without it compose refuses the file, or the engine finds no driver: 'could not "
+    why="It is the one required field. Without it, compose refuses the file, or the engine finds no driver: 'could not "
     'select device driver "nvidia" with capabilities: []\'.',
     write="              capabilities: [gpu]",
     references=(_SPECIFICATION, _GUIDE),
@@ -41,8 +41,8 @@ NO_CAPABILITIES = Rule(
 )
 MISPLACED = Rule(
     id="reservation-misplaced",
-    title="The GPU reservation stands in a place where compose does not look",
-    why="Devices are reserved under deploy.resources.reservations only. Compose refuses the file ('additional properties not "
+    title="The GPU reservation is in a place that compose does not read",
+    why="Devices can be reserved only under deploy.resources.reservations. Compose refuses the file ('additional properties not "
     "allowed'), or ignores it.",
     write=_LINES,
     references=(_SPECIFICATION, "https://github.com/manascb1344/zonos-api/issues/2"),
@@ -51,7 +51,7 @@ MISPLACED = Rule(
 EXCLUSIVE = Rule(
     id="count-and-device-ids",
     title="A reservation has both count and device_ids",
-    why="Only one of them may be there; compose refuses the file.",
+    why="Only one of them is allowed; compose refuses the file.",
     write="              device_ids: ['0']",
     references=(_SPECIFICATION,),
     status="fail",
@@ -59,15 +59,15 @@ EXCLUSIVE = Rule(
 NO_STRINGS = Rule(
     id="device-ids-not-strings",
     title="device_ids are numbers, not strings",
-    why="The specification wants a list of strings; compose refuses numbers: 'device_ids.0 must be a string'.",
+    why="The specification requires a list of strings; compose refuses numbers: 'device_ids.0 must be a string'.",
     write="              device_ids: ['0', '1']",
     references=(_SPECIFICATION, "https://github.com/compose-spec/compose-spec/blob/main/schema/compose-spec.json"),
     status="fail",
 )
 GPUS_VALUE = Rule(
     id="gpus-value-unknown",
-    title="'gpus' has a value that compose does not know",
-    why="It is the word all, or a list of requests such as {driver: nvidia, count: 2}. Anything else is refused.",
+    title="'gpus' has a value that compose does not accept",
+    why="It must be the word all, or a list of requests such as {driver: nvidia, count: 2}. Compose refuses anything else.",
     write="    gpus: all",
     references=("https://github.com/compose-spec/compose-spec/blob/main/05-services.md#gpus",),
     status="fail",
@@ -75,7 +75,7 @@ GPUS_VALUE = Rule(
 GPUS_NEW = Rule(
     id="gpus-needs-new-compose",
     title="'gpus' needs Docker Compose 2.30 or newer",
-    why="Older ones refuse the file: 'Additional property gpus is not allowed'. A reservation under deploy works everywhere.",
+    why="Older releases refuse the file: 'Additional property gpus is not allowed'. A reservation under deploy works everywhere.",
     write=_LINES,
     references=("https://github.com/compose-spec/compose-spec/blob/main/05-services.md#gpus",),
     status="info",
@@ -83,16 +83,16 @@ GPUS_NEW = Rule(
 CDI = Rule(
     id="cdi-request-without-devices",
     title="A CDI request does not name its devices",
-    why="With driver cdi a device has to be named. With count the engine refuses ('unexpected count in CDI device request'); "
-    "with no device_ids the container starts without a GPU, and nothing says so.",
+    why="With the driver cdi, a device has to be named. With count, the engine refuses ('unexpected count in CDI device "
+    "request'). Without device_ids, the container starts without a GPU, and without a message.",
     write="              device_ids: [nvidia.com/gpu=all]",
     references=("https://docs.docker.com/build/building/cdi/", _SPECIFICATION),
     status="fail",
 )
 SPLIT = Rule(
     id="devcontainer-arguments-joined",
-    title="Two arguments of docker run stand in one string",
-    why="Every entry of runArgs is passed on as one argument, so that docker sees an option called '--gpus all'.",
+    title="Two docker run arguments are in one string",
+    why="Every entry of runArgs is passed on as one argument, so docker sees an option called '--gpus all'.",
     write='"runArgs": ["--gpus", "all"]',
     references=("https://containers.dev/implementors/json_reference/#image-specific",),
     status="fail",
@@ -107,7 +107,7 @@ _GPU_TAG = re.compile(r"(?:^|[-_.])(?:cuda\d*|cu1[1-3]\d)(?:[-_.]|$)")
 
 
 def needs_gpu(service: Service) -> bool:
-    """Surely, by its image: one that also runs on a processor does not count."""
+    """Whether its image certainly needs a GPU; an image that also runs on a CPU does not count."""
     image = service.base
     if re.search(r"cpu|rocm|xpu|hpu|tpu|npu|intel|vulkan", image.tag) or image.family == "jetson":
         return False
@@ -146,7 +146,7 @@ def _asked(service: Service) -> Iterator[Fault]:
     if needs_gpu(service):
         yield NOT_REQUESTED.at(service.line, f"{service.name}: image {service.image.text}")
     elif visible and not is_client(service) and not wants_none(service):
-        yield NOT_REQUESTED.at(visible.line, f"{service.name}: NVIDIA_VISIBLE_DEVICES={shown} alone asks for nothing")
+        yield NOT_REQUESTED.at(visible.line, f"{service.name}: NVIDIA_VISIBLE_DEVICES={shown} alone requests no GPU")
 
 
 def _placed(service: Service) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Compose: the older ways to a GPU (runtime, privileged, devices by hand), and variables that contradict each other."""
+"""Compose: older ways to get a GPU (runtime, privileged, devices by hand), and variables that contradict each other."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _RESERVE = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, c
 
 RUNTIME_ALONE = Rule(
     id="runtime-without-visible-devices",
-    title="runtime: nvidia is given, but no GPU is asked for",
-    why="The NVIDIA runtime gives the GPUs that NVIDIA_VISIBLE_DEVICES names. Images of NVIDIA set it; this one does not, so the "
-    "container starts without a GPU.",
+    title="runtime: nvidia is set, but no GPU is requested",
+    why="The NVIDIA runtime provides the GPUs that NVIDIA_VISIBLE_DEVICES names. NVIDIA's images set it; this one does not, so "
+    "the container starts without a GPU.",
     write="    environment: {NVIDIA_VISIBLE_DEVICES: all}",
     references=(_VARIABLES,),
 )
 LEGACY = Rule(
     id="legacy-version-with-runtime",
-    title="'version' and 'runtime' are of the old file format",
-    why="Compose 2 ignores version, and the compose of that time took runtime in the formats 2.3 and 2.4 only. A reservation "
-    "works in all of today's, and can name the GPUs.",
+    title="'version' and 'runtime' belong to the old file format",
+    why="Compose 2 ignores version. Older releases accepted runtime only in the formats 2.3 and 2.4. A reservation works in all "
+    "current releases, and can name the GPUs.",
     write=_RESERVE,
     references=("https://github.com/docker/docs/pull/12315", _GUIDE),
     status="info",
 )
 PRIVILEGED = Rule(
     id="privileged-for-gpu",
-    title="privileged is no way to a GPU",
-    why="It gives the container every device and right of the host, GPUs that were not asked for too, but none of the driver's "
-    "libraries. A reservation gives the GPU and nothing else.",
+    title="privileged is used to get a GPU",
+    why="It gives the container every device and permission of the host, including GPUs that were not requested, but none of "
+    "the driver's libraries. A reservation provides the GPU and nothing else.",
     write=_RESERVE,
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1083", _GUIDE),
 )
@@ -42,23 +42,23 @@ BY_HAND = Rule(
     id="device-nodes-by-hand",
     title="The GPU's device nodes are passed in by hand",
     why="CUDA also needs /dev/nvidiactl, /dev/nvidia-uvm and the libraries of the host's driver, which only the container "
-    "toolkit brings.",
+    "toolkit provides.",
     write=_RESERVE,
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1085", _GUIDE),
 )
 OVERRIDDEN = Rule(
     id="visible-devices-overridden",
     title="NVIDIA_VISIBLE_DEVICES and the reservation name different GPUs",
-    why="For a reservation the engine sets the variable itself: what stands here has no effect.",
+    why="For a reservation, the engine sets the variable itself. The value in the file has no effect.",
     write="              device_ids: ['0']",
     references=("https://github.com/moby/moby/blob/master/daemon/nvidia_linux.go",),
 )
 RENUMBERED = Rule(
     id="cuda-visible-devices-renumbered",
     title="CUDA_VISIBLE_DEVICES uses the host's numbers",
-    why="Inside the container its GPUs count from 0, whichever they are on the host. A number that is too large hides all GPUs: "
+    why="Inside the container, GPUs are numbered from 0, whatever their numbers on the host. Too large a number hides all GPUs: "
     "'no CUDA-capable device is detected'.",
-    write="# nothing: the reservation already chooses the GPU",
+    write="# nothing; the reservation already selects the GPU",
     references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars", _VARIABLES),
     status="fail",
 )
@@ -86,7 +86,7 @@ def _runtime(service: Service) -> Iterator[Fault]:
 
 
 def _legacy(file: Compose) -> Iterator[Fault]:
-    """Said once for a file."""
+    """Reported once per file."""
     services = [service for service in file.services if service.runtime.text == "nvidia" and not service.requests]
     if file.version and services:
         message = f"{services[0].name}: version {file.version.text} with runtime: nvidia"
@@ -100,7 +100,7 @@ def _privileged(service: Service) -> Iterator[Fault]:
         return
     wants = needs_gpu(service) or "NVIDIA_VISIBLE_DEVICES" in service.environment
     if wants and not service.asks_for_gpu:
-        yield PRIVILEGED.at(privileged.line, f"{service.name}: privileged, and no GPU is reserved")
+        yield PRIVILEGED.at(privileged.line, f"{service.name}: privileged, but no GPU is reserved")
 
 
 def _by_hand(service: Service) -> Iterator[Fault]:
@@ -134,7 +134,7 @@ def _numbers(service: Service) -> Iterator[Fault]:
 
 
 def _given(service: Service, ids: list[str], named: str) -> int | None:
-    """How many GPUs the container gets, where that is written down."""
+    """How many GPUs the container gets; None if the file does not show it."""
     counts = [request.at("count").text for request in service.requests if request.at("count")]
     if ids:
         return None if any("$" in id or "=" in id or "," in id for id in ids) else len(ids)

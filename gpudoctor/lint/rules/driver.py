@@ -1,4 +1,4 @@
-"""The driver belongs to the host: nothing of it may be in an image."""
+"""The driver belongs to the host: no part of it may be in an image."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _CUDA_GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#meta-
 
 INSTALLED = Rule(
     id="driver-installed-in-image",
-    title="A part of the NVIDIA driver is installed in the image",
-    why="The container toolkit brings the driver's libraries from the host, in exactly the version of its kernel module. A "
+    title="Part of the NVIDIA driver is installed in the image",
+    why="The container toolkit mounts the driver's libraries from the host, in exactly the version of the kernel module. A "
     "second set in the image shadows them or makes the mount fail: 'Failed to initialize NVML: Driver/library version mismatch'.",
-    write="# nothing: start the container with --gpus all, and nvidia-smi and libcuda.so.1 are there",
+    write="# nothing; --gpus all adds nvidia-smi and libcuda.so.1 to the container",
     references=(_TOOLKIT + "docker-specialized.html", "https://github.com/NVIDIA/nvidia-docker/issues/76"),
     status="fail",
 )
 METAPACKAGE = Rule(
     id="cuda-metapackage-brings-driver",
-    title="The package 'cuda' brings the NVIDIA driver along",
-    why="cuda and cuda-runtime are meta packages that depend on cuda-drivers. In an image the driver is useless, takes about a "
-    "gigabyte and shadows the host's. cuda-toolkit has the same compilers and libraries without it.",
+    title="The package 'cuda' also installs the NVIDIA driver",
+    why="cuda and cuda-runtime are metapackages that depend on cuda-drivers. In an image the driver is useless, takes about a "
+    "gigabyte and shadows the host's. cuda-toolkit has the same compilers and libraries without the driver.",
     write="apt-get install -y --no-install-recommends cuda-toolkit-12-9",
     references=(_CUDA_GUIDE,),
     status="fail",
 )
 COPIED = Rule(
     id="driver-library-copied",
-    title="A library of the driver is copied into the image",
-    why="libcuda and libnvidia-* only work with a kernel module of exactly their own version. The copy shadows what the "
-    "container toolkit mounts, and ends in error 803 or a version mismatch on every other host.",
-    write="# nothing: start the container with --gpus all; to link, use -L/usr/local/cuda/lib64/stubs",
+    title="A driver library is copied into the image",
+    why="libcuda and libnvidia-* only work with a kernel module of exactly the same version. The copy shadows the libraries "
+    "that the container toolkit mounts. Every other host reports error 803 or a version mismatch.",
+    write="# nothing; start the container with --gpus all; to link, use -L/usr/local/cuda/lib64/stubs",
     references=("https://github.com/NVIDIA/nvidia-docker/issues/76", "https://github.com/NVIDIA/nvidia-docker/issues/1504"),
     status="fail",
 )
 TOOLKIT = Rule(
     id="container-toolkit-in-image",
     title="The NVIDIA container toolkit is installed in the image",
-    why="It belongs on the host, beside the engine that starts containers. Inside a container it does nothing.",
+    why="It belongs on the host, next to the engine that starts containers. Inside a container it does nothing.",
     write="# nothing in the image; on the host: apt-get install nvidia-container-toolkit",
     references=(_TOOLKIT + "install-guide.html",),
 )
@@ -106,7 +106,7 @@ def _packages(install: SystemInstall, removed: set[str], has_engine: bool, wsl: 
         if package.text in removed:
             continue
         if _DRIVER.fullmatch(package.text):
-            yield INSTALLED.at(package.line, f"{package.text} is a part of the driver")
+            yield INSTALLED.at(package.line, f"{package.text} is part of the driver")
         elif _METAPACKAGE.fullmatch(package.text) and not wsl:
             version = re.search(r"\d+-\d+", package.text)
             wanted = "cuda-libraries" if "runtime" in package.text else "cuda-toolkit"
@@ -120,7 +120,7 @@ def _files(step: Step) -> Iterator[Fault]:
     for command in step.commands:
         run = _RUNFILE.search(command.program) or (command.program in ("sh", "bash") and any(map(_RUNFILE.search, command.texts)))
         if run and not {"-x", "--extract-only", "--check", "-A", "--info"} & set(command.texts):
-            yield INSTALLED.at(command.line, "the driver's installer is run")
+            yield INSTALLED.at(command.line, "the driver installer is run")
     if step.name in ("COPY", "ADD"):
         for word in step.words:
             if _LIBRARY.fullmatch(word.text.rsplit("/", 1)[-1]) and not _STAND_IN.search(step.instruction.body.text):

@@ -1,4 +1,4 @@
-"""NVIDIA's entrypoint does more than greet."""
+"""NVIDIA's entrypoint does more than print a banner."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpudoctor.lint.purpose import wants_none
 REPLACED = Rule(
     id="ngc-entrypoint-replaced",
     title="The entrypoint of an NGC image is replaced",
-    why="/opt/nvidia/nvidia_entrypoint.sh looks at the host's driver and switches forward compatibility on. Without it a program "
-    "may end with 'the provided PTX was compiled with an unsupported toolchain' on a driver that could run it.",
+    why="/opt/nvidia/nvidia_entrypoint.sh checks the host's driver and enables forward compatibility. Without it, a program "
+    "may fail with 'the provided PTX was compiled with an unsupported toolchain' on a driver that could run it.",
     write='ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "my-program"]',
     references=(
         "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
@@ -46,7 +46,7 @@ def compose(file: Compose) -> Iterator[Fault]:
 
 
 def _replaced(line: int, image: str, words: list[str], write: str) -> Fault:
-    """A script may well call the entrypoint itself: what is in it is not known here."""
+    """A script may call the entrypoint itself; its content is unknown here."""
     if any(word.endswith(".sh") for word in words):
-        return REPLACED.at(line, f"{image} has its own, unless the script calls it", write, "info")
-    return REPLACED.at(line, f"{image} has its own", write)
+        return REPLACED.at(line, f"{image} has its own entrypoint, which the script may call", write, "info")
+    return REPLACED.at(line, f"{image} has its own entrypoint", write)

@@ -1,4 +1,4 @@
-"""CUDA extensions that are compiled while the image is built: they need nvcc, and to be told for which GPUs."""
+"""CUDA extensions that are compiled while the image is built: they need nvcc and a list of GPU architectures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpudoctor.lint.model import Fault, Rule
 NO_COMPILER = Rule(
     id="cuda-compiler-missing",
     title="A CUDA extension is compiled in an image without nvcc",
-    why="This package has no ready wheel on PyPI, or is taken from its sources. Its build looks for the CUDA toolkit, which only "
-    "devel images have: 'CUDA_HOME environment variable is not set', or 'nvcc: not found'.",
+    why="This package has no prebuilt wheel on PyPI, or is installed from source. Its build looks for the CUDA toolkit, which "
+    "only devel images have: 'CUDA_HOME environment variable is not set', or 'nvcc: not found'.",
     write="FROM nvidia/cuda:12.9.1-devel-ubuntu24.04 AS build",
     references=(
         "https://github.com/Dao-AILab/flash-attention#installation-and-features",
@@ -24,9 +24,9 @@ NO_COMPILER = Rule(
 )
 NO_ARCHITECTURES = Rule(
     id="cuda-arch-list-missing",
-    title="CUDA extensions are compiled without saying for which GPUs",
-    why="torch asks the GPU that is there, and during a build there is none: 'IndexError: list index out of range' in "
-    "_get_cuda_arch_flags, or an extension that is quietly built without CUDA.",
+    title="CUDA extensions are compiled without a list of GPU architectures",
+    why="Without the list, torch uses the architecture of the local GPU, which a build does not have. The result is "
+    "'IndexError: list index out of range' in _get_cuda_arch_flags, or an extension that is silently built without CUDA.",
     write='ENV TORCH_CUDA_ARCH_LIST="8.0;8.6;8.9;9.0+PTX"',
     references=(
         "https://github.com/pytorch/pytorch/issues/137261",
@@ -36,7 +36,7 @@ NO_ARCHITECTURES = Rule(
 )
 RULES = (NO_COMPILER, NO_ARCHITECTURES)
 
-# Compiled by nvcc whenever pip gets the sources; those in _ASK_TORCH leave the choice of GPUs to torch.
+# nvcc compiles these whenever pip gets the sources; those in _ASK_TORCH let torch choose the GPUs.
 _ASK_TORCH = re.compile(
     r"""
     detectron2 | pytorch3d | grounding-?dino | xformers | torch-(?:scatter|sparse|cluster)
@@ -52,7 +52,7 @@ _COMPILED = re.compile(
     """,
     re.VERBOSE,
 )
-_NO_WHEEL = ("flash-attn", "mamba-ssm", "causal-conv1d")  # PyPI has their sources only
+_NO_WHEEL = ("flash-attn", "mamba-ssm", "causal-conv1d")  # PyPI has only their sources
 _SKIPS = ("FLASH_ATTENTION_SKIP_CUDA_BUILD", "MAMBA_SKIP_CUDA_BUILD", "CAUSAL_CONV1D_SKIP_CUDA_BUILD")
 _TOOLKIT = re.compile(
     r"""
@@ -73,7 +73,7 @@ _INSTALLS_FOLDER = re.compile(
 
 @dataclass(frozen=True)
 class Build:
-    """A package that is compiled from its sources."""
+    """A package that is compiled from source."""
 
     name: str
     line: int
@@ -83,7 +83,7 @@ class Build:
 
 
 def compiled(stage: Stage) -> Iterator[Build]:
-    """All that nvcc surely compiles from the registry's image to the end of the stage."""
+    """Everything that nvcc certainly compiles, from the registry image to the end of the stage."""
     cloned: set[str] = set()
     for step in stage.history:
         yield from _by_name(step)
@@ -101,7 +101,7 @@ def _by_name(step: Step) -> Iterator[Build]:
 
 
 def _cloned(step: Step, cloned: set[str]) -> Iterator[Build]:
-    """`git clone …/apex`, `cd apex`, `pip install .`, in one RUN or in several; what was cloned is added to `cloned`."""
+    """`git clone …/apex`, `cd apex`, `pip install .`, in one RUN or several; adds the names of clones to `cloned`."""
     where = ""
     for command in step.commands:
         texts = command.texts
@@ -133,12 +133,12 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
                 continue
             if lacks:
                 yield NO_COMPILER.at(build.line, f"{build.name} on {stage.root.image}", _devel(stage))
-            elif _ASK_TORCH.fullmatch(build.name) and not _told(build):
-                yield NO_ARCHITECTURES.at(build.line, f"{build.name} is compiled, and TORCH_CUDA_ARCH_LIST is not set")
+            elif _ASK_TORCH.fullmatch(build.name) and not _has_architectures(build):
+                yield NO_ARCHITECTURES.at(build.line, f"{build.name} is compiled, but TORCH_CUDA_ARCH_LIST is not set")
 
 
-def _told(build: Build) -> bool:
-    """An ARG counts as well: it is in the environment of RUN, whatever its value is."""
+def _has_architectures(build: Build) -> bool:
+    """An ARG counts too: it is in the environment of RUN, whatever its value."""
     body = build.step.instruction.body.text + "".join(heredoc.body.text for heredoc in build.step.instruction.heredocs)
     declared = "TORCH_CUDA_ARCH_LIST" in build.settings or "TORCH_CUDA_ARCH_LIST" in build.step.values
     return declared or "ARCH_LIST" in body

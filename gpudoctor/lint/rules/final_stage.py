@@ -1,4 +1,4 @@
-"""An image that carries the compilers although it compiles nothing."""
+"""An image that contains the compilers although it compiles nothing."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpudoctor.lint.model import Fault, Rule
 
 DEVEL = Rule(
     id="devel-base-in-final-stage",
-    title="The final image carries the CUDA compilers and does not use them",
-    why="A devel image is four to five gigabytes larger than the runtime one. Nothing here compiles CUDA code, and wheels of "
-    "torch bring their own libraries.",
+    title="The final image contains the CUDA compilers but does not use them",
+    why="A devel image is four to five gigabytes larger than the runtime one. Nothing here compiles CUDA code, and torch "
+    "wheels include their own libraries.",
     write="FROM nvidia/cuda:12.9.1-runtime-ubuntu24.04",
     references=("https://nvidia.github.io/container-wiki/toolkit/container-images.html",),
     status="info",
 )
 RULES = (DEVEL,)
 
-# Anything that may compile, now or when it runs: then nothing is said.
+# Anything that may compile, at build time or at run time: then nothing is reported.
 _COMPILES = re.compile(
     r"""
     # compilers, builds, sources
@@ -46,7 +46,7 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
         root = stage.root
         alias = f" AS {root.name}" if root.name else ""
         runtime = root.image.replace("-devel", "-runtime")
-        yield DEVEL.at(root.line, f"{root.image}, and nothing is compiled", f"FROM {runtime}{alias}")
+        yield DEVEL.at(root.line, f"{root.image}, but nothing is compiled", f"FROM {runtime}{alias}")
 
 
 def _may_compile(step: Step) -> bool:

@@ -1,4 +1,4 @@
-"""Frameworks installed so that they cannot use a GPU, or over a better build of themselves."""
+"""Frameworks that are installed without GPU support, or that replace a better build of themselves."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpudoctor.lint.model import Fault, Rule
 REPLACED = Rule(
     id="ngc-torch-replaced",
     title="NVIDIA's own build of torch is replaced",
-    why="The torch of an NGC image is built together with its CUDA, cuDNN, NCCL, Apex and Transformer Engine. pip replaces it, "
-    "and what was compiled against it fails with 'undefined symbol' or runs slower. Where the image's own constraint holds it, "
-    "pip ends with ResolutionImpossible.",
-    write="# nothing: torch is there; take the image of the month that has the version you need",
+    why="The torch of an NGC image is built together with its CUDA, cuDNN, NCCL, Apex and Transformer Engine. If pip replaces "
+    "it, packages compiled against it fail with 'undefined symbol' or run slower. If the image's own constraint pins it, pip "
+    "fails with ResolutionImpossible.",
+    write="# nothing; torch is installed; use the image of the month that has the version you need",
     references=(
         "https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/index.html",
         "https://github.com/Dao-AILab/flash-attention/issues/709",
@@ -27,9 +27,9 @@ REPLACED = Rule(
 )
 CONDA_CPU = Rule(
     id="conda-builds-for-processor",
-    title="conda chooses the processor's build, since a build has no GPU",
-    why="conda takes a CUDA build of conda-forge only where it sees a driver (the virtual package __cuda), and in docker build "
-    "it sees none.",
+    title="conda selects the CPU build because docker build has no GPU",
+    why="conda selects a CUDA build from conda-forge only if it sees a driver (the virtual package __cuda). In docker build it "
+    "sees none.",
     write="RUN CONDA_OVERRIDE_CUDA=12.8 conda install -y -c conda-forge pytorch-gpu",
     references=(
         "https://conda-forge.org/docs/user/tipsandtricks/#installing-cuda-enabled-packages-like-tensorflow-and-pytorch",
@@ -38,23 +38,23 @@ CONDA_CPU = Rule(
 )
 CPU_ONLY = Rule(
     id="cpuonly-in-gpu-image",
-    title="A build for the processor is installed in a GPU image",
-    why="It has no CUDA in it, and no GPU that the container is given will be used.",
+    title="A CPU-only build is installed in a GPU image",
+    why="It contains no CUDA, so it does not use any GPU of the container.",
     write="RUN pip install tensorflow[and-cuda]",
     references=("https://www.tensorflow.org/install/pip",),
 )
 TENSORFLOW_GPU = Rule(
     id="tensorflow-gpu-removed",
     title="The package tensorflow-gpu no longer exists",
-    why="Since version 2.12 it is an empty package whose installation fails. tensorflow itself has the GPU support.",
+    why="Since version 2.12 it is an empty package whose installation fails. The package tensorflow has the GPU support.",
     write="RUN pip install tensorflow[and-cuda]",
     references=("https://pypi.org/project/tensorflow-gpu/",),
     status="fail",
 )
 MUSL = Rule(
     id="musl-base-with-cuda",
-    title="CUDA packages on Alpine",
-    why="The driver's libraries and all CUDA wheels are built for glibc, and Alpine has musl: pip finds no wheel, and the "
+    title="CUDA packages are installed on Alpine",
+    why="The driver's libraries and all CUDA wheels are built for glibc, but Alpine uses musl. pip finds no wheel, and the "
     "libcuda that the toolkit mounts cannot be loaded.",
     write="FROM python:3.12-slim",
     references=(
@@ -89,11 +89,11 @@ def _pip(step: Step, family: str, stage: Stage, shipped: bool) -> Iterator[Fault
     for install in pip_installs(step):
         if install.command.sometimes or "--dry-run" in install.options:
             continue
-        beside = elsewhere(install, step, stage)
+        separate = elsewhere(install, step, stage)
         for found in install.requirements:
-            if found.name in _TORCH and family == "ngc" and not beside and _replaces(found, install, stage.root.image):
+            if found.name in _TORCH and family == "ngc" and not separate and _replaces(found, install, stage.root.image):
                 yield REPLACED.at(found.line, f"{found.name}{found.specifier} on {stage.root.image}")
-            elif found.name == "tensorflow-cpu" and family in ("cuda", "ngc") and shipped and not beside:
+            elif found.name == "tensorflow-cpu" and family in ("cuda", "ngc") and shipped and not separate:
                 yield CPU_ONLY.at(found.line, f"{found.name} on {stage.root.image}")
             elif found.name == "tensorflow-gpu" and not (found.url or install.index or install.links) and _is_removed(found):
                 version = found.pinned
@@ -104,7 +104,7 @@ def _pip(step: Step, family: str, stage: Stage, shipped: bool) -> Iterator[Fault
 
 
 def _replaces(found: Requirement, install: PipInstall, image: str) -> bool:
-    """pip leaves a package alone that is there and will do. torchaudio alone is not there, and brings its own torch."""
+    """pip keeps an installed package that satisfies the request. Only torchaudio is not installed; it brings its own torch."""
     constraints = (*install.options.get("-c", ()), *install.options.get("--constraint", ()))
     if "nvidia/pytorch" not in image or found.url or any("/etc/pip/" in name for name in constraints):
         return False
@@ -116,7 +116,7 @@ def _replaces(found: Requirement, install: PipInstall, image: str) -> bool:
 
 
 def _fits(found: Requirement, image: str) -> bool:
-    """The image's own build will do, as far as that is known."""
+    """Whether the image's own build satisfies the request, as far as is known."""
     from gpudoctor.knowledge import images
 
     try:
@@ -133,7 +133,7 @@ def _fits(found: Requirement, image: str) -> bool:
 
 
 def _is_removed(found: Requirement) -> bool:
-    """2.12 is the empty package, and there is none after it; pip takes the newest that is allowed."""
+    """2.12 is the empty package and the last release; pip takes the newest that is allowed."""
     try:
         wanted = SpecifierSet(found.specifier)
     except InvalidSpecifier:
@@ -143,7 +143,7 @@ def _is_removed(found: Requirement) -> bool:
 
 
 def _own_wheels(install: PipInstall) -> bool:
-    """From a place that is not known, which may well have wheels for musl; or for the processor."""
+    """Whether the wheels come from an unknown source, which may have wheels for musl, or are for the CPU."""
     places = (*filter(None, (install.index,)), *install.extras, *install.links)
     return "cpu" in install.index or any("pytorch.org" not in place and "pypi.org" not in place for place in places)
 
@@ -165,4 +165,4 @@ def _conda(step: Step, shipped: bool) -> Iterator[Fault]:
         ):
             told = "CONDA_OVERRIDE_CUDA" in {**step.values, **command.settings} or "cuda" in torch.text
             if not told and not any(name.startswith(("cuda", "pytorch-cuda", "pytorch-gpu")) for name in names):
-                yield CONDA_CPU.at(torch.line, f"{torch.text} of conda-forge")
+                yield CONDA_CPU.at(torch.line, f"{torch.text} from conda-forge")

@@ -1,4 +1,4 @@
-"""Tags of nvidia/cuda that never existed, or that NVIDIA has deleted."""
+"""Tags of nvidia/cuda that never existed, or that NVIDIA deleted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpudoctor.lint.model import Fault, Rule
 MISSING = Rule(
     id="cuda-tag-missing",
     title="This tag of nvidia/cuda cannot be pulled",
-    why="There is no 'latest', every tag names a CUDA version of three numbers, a flavour and a system, and NVIDIA deletes the "
-    "tags of old releases. The build ends with 'manifest unknown'.",
+    why="A tag 'latest' does not exist: every tag names a CUDA version of three numbers, a flavour and an operating system. "
+    "NVIDIA deletes the tags of old releases. The build fails with 'manifest unknown'.",
     write="FROM nvidia/cuda:12.9.1-runtime-ubuntu24.04",
     references=(
         "https://gitlab.com/nvidia/container-images/cuda/-/blob/master/doc/support-policy.md",
@@ -37,7 +37,7 @@ _TAG = re.compile(
     """,
     re.VERBOSE,
 )
-# https://github.com/replicate/cog/blob/main/pkg/config/cuda_compatibility.json lists it beside 11.6.2.
+# https://github.com/replicate/cog/blob/main/pkg/config/cuda_compatibility.json lists it next to 11.6.2.
 _ALSO_KEPT = ("11.6.1",)
 # https://github.com/OpenDroneMap/ODM/issues/1675, https://github.com/iterative/cml/pull/1405,
 # https://github.com/deepmodeling/abacus-develop/pull/2698
@@ -46,7 +46,7 @@ _SEEN_DELETED = {(11, 2, 0), (11, 2, 1), (11, 7, 0)}
 
 @dataclass(frozen=True)
 class Wrong:
-    """Why a tag cannot be pulled, and the nearest that can. certain: it was seen to be missing, or never was there."""
+    """Why a tag cannot be pulled, and the nearest that can. certain: it was seen to be missing, or never existed."""
 
     why: str
     tag: str
@@ -79,17 +79,17 @@ def devcontainer(file: Devcontainer) -> Iterator[Fault]:
 
 
 def wrong(reference: str) -> Wrong | None:
-    """None where nothing speaks against the image."""
+    """Why the image of this reference cannot be pulled; None if no reason is known."""
     image = base(reference)
     if image.repository != "nvidia/cuda" or "$" in image.tag or "@" in reference:
         return None
     flavour = image.flavour or "runtime"
     usual = f"12.9.1-{flavour}-ubuntu24.04"
     if image.tag in ("", "latest"):
-        return Wrong("there is no tag 'latest'", usual)
+        return Wrong("the tag 'latest' does not exist", usual)
     found = _TAG.fullmatch(image.tag)
     if not found:
-        # A placeholder, or a form that is not known here: only a version without the rest is surely wrong.
+        # A placeholder, or an unknown form: only a version without the rest is certainly wrong.
         return Wrong("no tag has this form", usual) if re.fullmatch(r"\d+(?:\.\d+)*", image.tag) else None
     release = tuple(int(part or 0) for part in found.group(1, 2, 3))
     cudnn, system = found[4] or "", found[6] or ""
@@ -104,17 +104,17 @@ def wrong(reference: str) -> Wrong | None:
         tag = _tag(_patched(release), cudnn, flavour, system or "ubuntu20.04")
         return Wrong("NVIDIA deletes all but the last release of a CUDA version", tag, release in _SEEN_DELETED and on_hub)
     if not system:
-        return Wrong("the system is missing", _tag(image.tag.partition("-")[0], cudnn, flavour, "ubuntu22.04"))
+        return Wrong("the operating system is missing", _tag(image.tag.partition("-")[0], cudnn, flavour, "ubuntu22.04"))
     return _mismatched(image.tag, release, cudnn, system)
 
 
 def _mismatched(tag: str, release: tuple[int, ...], cudnn: str, system: str) -> Wrong | None:
     if re.fullmatch(r"cudnn\d+", cudnn) and release >= (12, 4, 1):
-        return Wrong("since CUDA 12.4.1 the tags say cudnn without a number", tag.replace(cudnn, "cudnn"))
+        return Wrong("since CUDA 12.4.1 the tags contain cudnn without a number", tag.replace(cudnn, "cudnn"))
     if system == "ubuntu24.04" and release < (12, 5, 1):
-        return Wrong("images on Ubuntu 24.04 begin with CUDA 12.5.1", tag.replace(system, "ubuntu22.04"))
+        return Wrong("images on Ubuntu 24.04 start with CUDA 12.5.1", tag.replace(system, "ubuntu22.04"))
     if system == "ubuntu22.04" and release < (11, 7, 0):
-        return Wrong("images on Ubuntu 22.04 begin with CUDA 11.7", tag.replace(system, "ubuntu20.04"))
+        return Wrong("images on Ubuntu 22.04 start with CUDA 11.7", tag.replace(system, "ubuntu20.04"))
     if system == "ubuntu20.04" and release >= (13, 0, 0):
         return Wrong("images on Ubuntu 20.04 end with CUDA 12", tag.replace(system, "ubuntu22.04"))
     return None

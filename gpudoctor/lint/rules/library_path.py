@@ -13,8 +13,8 @@ _HOST_PATHS = "/usr/local/nvidia/lib"
 OVERWRITTEN = Rule(
     id="library-path-overwritten",
     title="LD_LIBRARY_PATH of the base image is overwritten",
-    why="The base image sets it to where its own libraries, and on some clusters the host's driver (/usr/local/nvidia), are. "
-    "Without the old value libcuda.so.1 or the image's libraries may not be found.",
+    why="The base image points it to its own libraries and, on some clusters, to the host's driver (/usr/local/nvidia). "
+    "Without the old value, libcuda.so.1 or the image's libraries may not be found.",
     write="ENV LD_LIBRARY_PATH=/opt/mine/lib:$LD_LIBRARY_PATH",
     references=(
         "https://gitlab.com/nvidia/container-images/cuda/-/blob/master/README.md",
@@ -24,8 +24,8 @@ OVERWRITTEN = Rule(
 COMPAT = Rule(
     id="compat-on-library-path",
     title="The forward compatibility libcuda is forced on every host",
-    why="With cuda-compat first in the search path it is used even where the host's driver is newer (error 803), and on GeForce "
-    "GPUs, which have no forward compatibility (error 804). The container toolkit switches it on only where it is needed.",
+    why="If cuda-compat is first in the search path, it is used even if the host's driver is newer (error 803), and also on "
+    "GeForce GPUs, which do not support it (error 804). The container toolkit enables it only where it is needed.",
     write="# nothing: leave .../cuda/compat out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d",
     references=(
         "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
@@ -35,8 +35,8 @@ COMPAT = Rule(
 )
 STUBS = Rule(
     id="stubs-on-library-path",
-    title="The stub libraries of CUDA are found at run time",
-    why="The libcuda.so in .../stubs is empty: it is there to link against where there is no driver. A program that opens "
+    title="CUDA's stub libraries are found at run time",
+    why="The libcuda.so in .../stubs is empty: it is only for linking on systems without a driver. A program that opens "
     "libcuda.so by that name loads it and gets error 34, 'CUDA driver is a stub library'. The linker reads LIBRARY_PATH.",
     write="ENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs",
     references=("https://github.com/NVIDIA/nvidia-docker/issues/76", "https://github.com/xmake-io/xmake/issues/4686"),
@@ -45,7 +45,7 @@ CONFIGURATION = Rule(
     id="linker-configuration-overwritten",
     title="/etc/ld.so.conf is replaced",
     why="Its line 'include /etc/ld.so.conf.d/*.conf' is lost, and with it every folder that the image and the container toolkit "
-    "have added, such as that of the driver's libraries.",
+    "added, such as that of the driver's libraries.",
     write="RUN echo /opt/mine/lib > /etc/ld.so.conf.d/mine.conf && ldconfig",
     references=("https://man7.org/linux/man-pages/man8/ldconfig.8.html",),
 )
@@ -65,13 +65,13 @@ def _environment(step: Step, stage: Stage) -> Iterator[Fault]:
         if step.name != "ENV" or setting.name != "LD_LIBRARY_PATH":
             continue
         parts = setting.value.split(":")
-        last = stage.values.get("LD_LIBRARY_PATH", "")  # a later ENV may have taken out what was there for the build alone
+        last = stage.values.get("LD_LIBRARY_PATH", "")  # a later ENV may have removed what was only for the build
         if any(part.rstrip("/").endswith("/stubs") for part in parts) and "/stubs" in last:
             yield STUBS.at(setting.line, f"LD_LIBRARY_PATH={setting.written}", _without(parts, "/stubs"))
         if any("/compat" in part and "cuda" in part for part in parts) and "/compat" in last:
             yield COMPAT.at(setting.line, f"LD_LIBRARY_PATH={setting.written}", _without(parts, "/compat"))
         if _loses(setting, step, stage):
-            message = f"LD_LIBRARY_PATH={setting.written} leaves the value of {stage.root.image} out"
+            message = f"LD_LIBRARY_PATH={setting.written} drops the value of {stage.root.image}"
             yield OVERWRITTEN.at(setting.line, message, f"ENV LD_LIBRARY_PATH={setting.written.strip(chr(34))}:$LD_LIBRARY_PATH")
 
 
@@ -81,9 +81,9 @@ def _without(parts: list[str], unwanted: str) -> str:
 
 
 def _loses(setting: Setting, step: Step, stage: Stage) -> bool:
-    """Whether it is the first to set what the base image had set, and does not take that over."""
+    """Whether this is the first setting after the base image's, and does not keep its value."""
     if "LD_LIBRARY_PATH" in step.values or "LD_LIBRARY_PATH" in setting.written or "$" in setting.value:
-        return False  # it is taken over, or a variable that is not known may do so
+        return False  # the value is kept, or an unknown variable may keep it
     return base(stage.root.image).has_cuda and _HOST_PATHS not in setting.value
 
 

@@ -1,4 +1,4 @@
-"""Packages that look for CUDA in the system, on an image that has none. torch brings its own and is not among them."""
+"""Packages that need the system's CUDA, in an image without CUDA. torch includes its own and is not among them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpudoctor.lint.model import Fault, Rule
 
 MISSING = Rule(
     id="cuda-libraries-missing",
-    title="A package needs CUDA's libraries, and the image has none",
-    why="Unlike torch, this wheel does not bring CUDA's libraries. It is installed without a complaint and fails when it is "
-    "used: 'libcublas.so.12: cannot open shared object file', or it quietly computes on the processor.",
+    title="A package needs the CUDA libraries, which the image does not have",
+    why="Unlike torch, this wheel does not include the CUDA libraries. It installs without an error and fails when it is "
+    "used: 'libcublas.so.12: cannot open shared object file', or it silently computes on the CPU.",
     write='RUN pip install "cupy-cuda12x[ctk]"',
     references=(
         "https://docs.cupy.dev/en/stable/install.html",
@@ -24,7 +24,7 @@ MISSING = Rule(
 OTHER = Rule(
     id="cupy-for-another-cuda",
     title="The cupy wheel is for another CUDA than the image's",
-    why="A cupy wheel loads the libraries of one major version of CUDA, by the number in their names. The image has another one.",
+    why="A cupy wheel loads the libraries of one CUDA major version, by the number in their names. The image has another one.",
     write="RUN pip install cupy-cuda12x",
     references=("https://docs.cupy.dev/en/stable/install.html",),
     status="fail",
@@ -32,7 +32,7 @@ OTHER = Rule(
 RULES = (MISSING, OTHER)
 
 _CUPY = re.compile(r"cupy-cuda(\d\d)[x\d]*")
-# With one of these, pip brings the libraries too, or what loads them.
+# With one of these, pip also installs the libraries, or a package that loads them.
 _BRINGS = re.compile(
     r"""
     torch
@@ -57,7 +57,7 @@ _CONDA = re.compile(r"cuda.*|cudatoolkit.*|cudnn.*|pytorch.*|cupy.*|onnxruntime-
 def dockerfile(file: Dockerfile) -> Iterator[Fault]:
     for stage in file.stages:
         image = base(stage.root.image)
-        for step in stage.steps if stage in file.shipped else ():  # what is installed elsewhere may be copied to where CUDA is
+        for step in stage.steps if stage in file.shipped else ():  # other stages may be copied into an image with CUDA
             found = [one for install in pip_installs(step) if not install.command.sometimes for one in install.requirements]
             for requirement in found:
                 yield from _judged(requirement, image, stage)
@@ -96,7 +96,7 @@ def _brings_libraries(stage: Stage) -> bool:
         ):
             return True
         if any("-r" in install.options or "--requirement" in install.options for install in pip_installs(step)):
-            return True  # what is in that file is not known
+            return True  # the content of that file is unknown
         if sources(step) or re.search(r"cuda[\w.-]*\.(?:run|deb)", step.instruction.body.text):
             return True
     return False

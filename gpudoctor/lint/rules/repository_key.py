@@ -11,8 +11,8 @@ from gpudoctor.lint.shell import Word
 
 ROTATED = Rule(
     id="cuda-repository-key-rotated",
-    title="The old signing key of NVIDIA's repository is fetched",
-    why="NVIDIA signs with another key since April 2022. apt-get update ends with 'NO_PUBKEY A4B469963BF863CC'.",
+    title="The old signing key of NVIDIA's repository is downloaded",
+    why="NVIDIA has signed with another key since April 2022. apt-get update fails with 'NO_PUBKEY A4B469963BF863CC'.",
     write="RUN curl -fsSLO https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/cuda-keyring_1.1-1_all.deb "
     "&& dpkg -i cuda-keyring_1.1-1_all.deb",
     references=(
@@ -34,5 +34,5 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
 
 
 def _fetched(step: Step) -> list[Word]:
-    """The words of all commands but those that remove the key."""
+    """The words of all commands except those that remove the key."""
     return [word for command in step.commands if "del" not in command.texts for word in command.words]

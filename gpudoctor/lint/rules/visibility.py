@@ -1,4 +1,4 @@
-"""Variables by which an image says which GPUs and which parts of the driver it gets."""
+"""Variables with which an image requests GPUs and parts of the driver."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _DOCUMENTATION = "https://docs.nvidia.com/datacenter/cloud-native/container-tool
 HIDDEN = Rule(
     id="visible-devices-hides-gpus",
     title="NVIDIA_VISIBLE_DEVICES gives the container no GPU",
-    why="void, none and an empty value ask the NVIDIA runtime for no GPU. Only --gpus overrides it; with --runtime=nvidia or in "
-    "Kubernetes without a GPU request the container starts without one.",
+    why="The values void, none and the empty value request no GPU from the NVIDIA runtime. Only --gpus overrides them. With "
+    "--runtime=nvidia, or in Kubernetes without a GPU request, the container starts without a GPU.",
     write="ENV NVIDIA_VISIBLE_DEVICES=all",
     references=(_DOCUMENTATION,),
     status="fail",
 )
 CAPABILITIES = Rule(
     id="driver-capabilities-without-compute",
-    title="NVIDIA_DRIVER_CAPABILITIES leaves CUDA out",
-    why="The toolkit mounts only the libraries of the capabilities that are named. libcuda.so.1 belongs to compute: without it "
-    "nvidia-smi works, and every CUDA program says that there is no driver.",
+    title="NVIDIA_DRIVER_CAPABILITIES does not include CUDA (compute)",
+    why="The toolkit mounts only the libraries of the listed capabilities. libcuda.so.1 belongs to compute. Without it, "
+    "nvidia-smi works, but every CUDA program reports that it finds no driver.",
     write="ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     references=(_DOCUMENTATION,),
 )
 UNSET = Rule(
     id="visible-devices-unset",
     title="NVIDIA_VISIBLE_DEVICES is not set in an image that uses CUDA",
-    why="Only images of NVIDIA set it. Without it --gpus all works, but --runtime=nvidia gives the container no GPU.",
+    why="Only NVIDIA's images set it. Without it, --gpus all works, but --runtime=nvidia gives the container no GPU.",
     write="ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     references=(_DOCUMENTATION,),
     status="info",
@@ -40,17 +40,17 @@ UNSET = Rule(
 BAKED = Rule(
     id="cuda-visible-devices-baked",
     title="CUDA_VISIBLE_DEVICES is fixed in the image",
-    why="The numbers count within the container, where the GPUs it was given always start at 0. On another machine, or with "
-    "another choice of GPUs, the program sees fewer GPUs than it has, or none.",
-    write="# nothing: choose when starting, docker run --gpus '\"device=0,1\"'",
+    why="The numbers refer to the GPUs of the container, which always start at 0. On another machine, or with another "
+    "choice of GPUs, the program sees fewer GPUs than the container has, or none.",
+    write="# nothing; choose the GPUs at start: docker run --gpus '\"device=0,1\"'",
     references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
 )
 REQUIRE = Rule(
     id="require-check-disabled",
-    title="The check of the host's driver is switched off in the image",
-    why="NVIDIA_DISABLE_REQUIRE lets the container start on drivers that are too old for its CUDA: a clear message at the start "
-    "becomes an error deep in a program.",
-    write="# nothing: where it is really needed, docker run -e NVIDIA_DISABLE_REQUIRE=1",
+    title="The image disables the check of the host's driver",
+    why="NVIDIA_DISABLE_REQUIRE lets the container start on drivers that are too old for its CUDA. Instead of a clear message "
+    "at the start, an error appears later, deep in a program.",
+    write="# nothing; if you really need it: docker run -e NVIDIA_DISABLE_REQUIRE=1",
     references=(_DOCUMENTATION,),
 )
 RULES = (HIDDEN, CAPABILITIES, UNSET, BAKED, REQUIRE)
@@ -69,7 +69,7 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
 def _setting(setting: Setting, stage: Stage) -> Iterator[Fault]:
     name, value = setting.name, setting.value.strip().lower()
     if name == "NVIDIA_VISIBLE_DEVICES" and value in ("", "void", "none"):
-        if _uses_cuda(stage):  # an image that wants no GPU may say so
+        if _uses_cuda(stage):  # an image that needs no GPU may say so
             yield HIDDEN.at(setting.line, f"{name}={setting.written}")
     elif name == "NVIDIA_DRIVER_CAPABILITIES" and value and not {"compute", "all"} & set(value.split(",")):
         if "$" not in value and _uses_cuda(stage):
@@ -77,7 +77,7 @@ def _setting(setting: Setting, stage: Stage) -> Iterator[Fault]:
     elif name == "CUDA_VISIBLE_DEVICES" and "$" not in value and value != "all":
         none = value in ("", "-1", "none", "nodevfiles")
         if none and not _uses_cuda(stage):
-            return  # an image for the processor may say so
+            return  # a CPU image may say so
         yield BAKED.at(setting.line, f"{name}={setting.written}" + (" hides every GPU" if none else ""))
     elif name == "NVIDIA_DISABLE_REQUIRE" and value in ("1", "true", "t") and _uses_cuda(stage):
         yield REQUIRE.at(setting.line, f"{name}={setting.written}")
@@ -99,12 +99,12 @@ def _for_gpu(install: PipInstall, requirement: Requirement) -> bool:
 
 
 def _unset(stage: Stage) -> Iterator[Fault]:
-    """Said once, at the first install that is surely meant for a GPU."""
+    """Reported once, at the first install that is certainly meant for a GPU."""
     if base(stage.root.image).family != "plain" or "NVIDIA_VISIBLE_DEVICES" in stage.values:
         return
     for step in stage.history:
         for install in pip_installs(step):
             written = " ".join((install.index, *install.extras, *(found.specifier for found in install.requirements)))
             if _CUDA_INDEX.search(written) and not install.command.sometimes:
-                yield UNSET.at(stage.line, f"{stage.root.image} does not set it, and CUDA wheels are installed")
+                yield UNSET.at(stage.line, f"{stage.root.image} does not set it, but CUDA wheels are installed")
                 return

@@ -1,4 +1,4 @@
-"""The CUDA variant of PyTorch's wheels against the release that is asked for, and against the base image."""
+"""Compare the CUDA variant of PyTorch's wheels with the requested release and with the base image."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _INSTALL = "https://pytorch.org/get-started/previous-versions/"
 
 NO_SUCH_WHEEL = Rule(
     id="wheel-index-without-version",
-    title="This release of torch has no wheel for that CUDA",
-    why="Each release is built for two to four CUDA versions only. pip finds nothing in the index, or, where PyPI is asked too, "
-    "quietly installs another build than the one that was meant.",
+    title="This release of torch has no wheel for that CUDA version",
+    why="Each release is built for only two to four CUDA versions. pip finds nothing in the index, or, if it also searches "
+    "PyPI, silently installs another build than the intended one.",
     write="RUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128",
     references=(_INSTALL, "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"),
     status="fail",
@@ -26,24 +26,24 @@ NO_SUCH_WHEEL = Rule(
 NEWER = Rule(
     id="wheel-cuda-newer-than-base",
     title="The wheels' CUDA is a major version newer than the base image's",
-    why="The wheels bring their own CUDA, so they need a newer driver than the base image asks for: the container starts on "
-    "hosts where torch then says that the driver is too old. The base's CUDA lies unused beside it.",
-    write="# a base of the wheels' CUDA, or a plain one: FROM python:3.12-slim",
+    why="The wheels include their own CUDA, so they need a newer driver than the base image requires. The container starts on "
+    "hosts where torch then reports that the driver is too old. The CUDA of the base image is unused.",
+    write="# a base image with the CUDA of the wheels, or a plain one: FROM python:3.12-slim",
     references=("https://docs.nvidia.com/deploy/cuda-compatibility/", _INSTALL),
 )
 MISMATCH = Rule(
     id="extension-toolkit-mismatch",
-    title="CUDA extensions are compiled with another CUDA than torch was",
-    why="torch.utils.cpp_extension stops when the major versions of nvcc and of torch differ: 'The detected CUDA version "
+    title="CUDA extensions are compiled with another CUDA than torch",
+    why="torch.utils.cpp_extension stops if nvcc and torch have different CUDA major versions: 'The detected CUDA version "
     "mismatches the version that was used to compile PyTorch'.",
-    write="# a devel base of the same CUDA as the wheels",
+    write="# a devel base image with the same CUDA as the wheels",
     references=("https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py",),
     status="fail",
 )
 CPU = Rule(
     id="cpu-wheel-in-gpu-image",
-    title="Wheels for the processor are installed in a GPU image",
-    why="They have no CUDA in them: torch.cuda.is_available() is False on every host, and the CUDA of the base lies unused.",
+    title="CPU-only wheels are installed in a GPU image",
+    why="They contain no CUDA: torch.cuda.is_available() is False on every host. The CUDA of the base image is unused.",
     write="RUN pip install torch --index-url https://download.pytorch.org/whl/cu128",
     references=(_INSTALL,),
 )
@@ -59,18 +59,18 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
         for step in stage.steps:
             for install in pip_installs(step):
                 if install.command.sometimes:
-                    continue  # one of several ways to install: which one is not known
+                    continue  # one of several installs: which one runs is unknown
                 torch = install.of("torch", "torchvision", "torchaudio")
                 variant = _variant(install)
                 if torch and variant == "cpu" and image.has_cuda and stage in file.shipped:
-                    yield CPU.at(torch.line, f"{torch.name} for the processor on {stage.root.image}", _on_gpu(image))
+                    yield CPU.at(torch.line, f"CPU-only {torch.name} on {stage.root.image}", _on_gpu(image))
                 elif torch and variant and variant != "cpu":
                     yield from _existing(install, variant)
                     yield from _against(install, cuda_of(variant), step, stage, stage in file.shipped)
 
 
 def _variant(install: PipInstall) -> str:
-    """The one variant that is asked for, by local version or by index; "" where none or several are."""
+    """The one variant that is requested, by local version or by index; "" if there is not exactly one."""
     local = {
         found[1] for requirement in install.requirements if (found := re.search(r"\+(cu\d{2,3}|cpu)$", requirement.specifier))
     }
@@ -96,7 +96,7 @@ def _existing(install: PipInstall, variant: str) -> Iterator[Fault]:
     message = f"torch {version} is built for {', '.join(release.variants)}, not for {variant}"
     fallback = not install.index and "+" not in torch.specifier and release.default != variant
     if fallback:
-        message += f"; pip takes the build for {release.default} from PyPI"
+        message += f"; pip installs the build for {release.default} from PyPI"
     nearest = min(release.variants, key=lambda name: abs(int(name[2:]) - int(variant[2:])))
     url = f"https://download.pytorch.org/whl/{nearest}"
     yield NO_SUCH_WHEEL.at(
