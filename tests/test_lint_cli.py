@@ -80,7 +80,7 @@ def test_a_folder_is_searched(tmp_path: Path) -> None:
     ):
         written(tmp_path, name, "{% no file to read %}")
     result = lint(tmp_path)
-    assert (result.stdout, result.exit_code) == ("9 files: no GPU fault found\n", 0)
+    assert (result.stdout, result.exit_code) == ("9 files: no GPU faults found\n", 0)
 
 
 def test_standard_input_needs_a_kind() -> None:
@@ -102,11 +102,11 @@ BROKEN = {
     "Dockerfile": [
         ("", "it is empty"),
         ("RUN true\n", "it has no FROM"),
-        ("FROM a\nHELLO x\n", ":2: no Dockerfile: HELLO"),
-        ("FROM a\n\0\n", "a binary file"),
+        ("FROM a\nHELLO x\n", ":2: not a Dockerfile: HELLO"),
+        ("FROM a\n\0\n", ": binary file"),
     ],
-    "compose.yaml": [("a: [", "no compose file"), ("- a\n", "it has no services"), ("\n", "it is empty")],
-    "devcontainer.json": [("[]", "it is no JSON object"), ('{"a": ', ":1: no devcontainer.json")],
+    "compose.yaml": [("a: [", "not a compose file"), ("- a\n", "it has no services"), ("\n", "it is empty")],
+    "devcontainer.json": [("[]", "it is not a JSON object"), ('{"a": ', ":1: not a devcontainer.json")],
     "unknown": [("hello\n", "neither a Dockerfile nor a compose file")],
 }
 
@@ -126,7 +126,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
     assert (gone.exit_code, gone.stderr) == (2, f"Error: {tmp_path}/Dockerfile: No such file or directory\n")
     latin = tmp_path / "Dockerfile"
     latin.write_bytes(b"FROM a\n# \xfcber\n")
-    assert "no text in UTF-8" in lint(latin).stderr
+    assert "not UTF-8 text" in lint(latin).stderr
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no Dockerfile, compose file or devcontainer.json in this folder" in lint(empty).stderr
@@ -154,7 +154,7 @@ def test_one_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
 )
 def test_a_comment_switches_a_rule_off(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, "Dockerfile", text)
-    assert lint(path).stdout == "1 file: no GPU fault found\n"
+    assert lint(path).stdout == "1 file: no GPU faults found\n"
     path.write_text(text.replace("gpu-used-in-build", "another-rule"))
     assert lint(path).exit_code == 1
 

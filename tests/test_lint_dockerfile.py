@@ -238,9 +238,9 @@ def test_what_a_base_image_is(reference: str, family: str, cuda: tuple[int, int]
     ("text", "line", "why"),
     [
         ("RUN true\n", 0, "it has no FROM"),
-        ("# only a comment\n", 0, "it has no instruction"),
-        ("FROM a\nINSTALL torch\n", 2, "INSTALL is no instruction"),
-        ("RUN true\nFROM a\n", 1, "RUN stands before the first FROM"),
+        ("# only a comment\n", 0, "it has no instructions"),
+        ("FROM a\nINSTALL torch\n", 2, "INSTALL is not a Dockerfile instruction"),
+        ("RUN true\nFROM a\n", 1, "RUN is before the first FROM"),
         ("FROM --platform=x\n", 1, "FROM names no image"),
     ],
 )
