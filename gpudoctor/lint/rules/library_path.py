@@ -26,7 +26,7 @@ COMPAT = Rule(
     title="The forward compatibility libcuda is forced on every host",
     why="If cuda-compat is first in the search path, it is used even if the host's driver is newer (error 803), and also on "
     "GeForce GPUs, which do not support it (error 804). The container toolkit enables it only where it is needed.",
-    write="# nothing: leave .../cuda/compat out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d",
+    write="# nothing; leave .../cuda/compat out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d",
     references=(
         "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
         "https://github.com/gpustack/gpustack/issues/4678",
@@ -77,7 +77,7 @@ def _environment(step: Step, stage: Stage) -> Iterator[Fault]:
 
 def _without(parts: list[str], unwanted: str) -> str:
     kept = [part for part in parts if unwanted not in part and part]
-    return f"ENV LD_LIBRARY_PATH={':'.join(kept)}" if any("$" not in part for part in kept) else "# nothing: delete the line"
+    return f"ENV LD_LIBRARY_PATH={':'.join(kept)}" if any("$" not in part for part in kept) else "# nothing; delete the line"
 
 
 def _loses(setting: Setting, step: Step, stage: Stage) -> bool:
