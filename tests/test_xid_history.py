@@ -60,7 +60,7 @@ def test_the_same_boot_told_twice_stays_the_last_one() -> None:
 def test_a_gpu_that_fell_off_again_after_a_reboot_is_replaced() -> None:
     found = one(BEGIN, xid(9000, "79, GPU has fallen off the bus."), BEGIN, xid(700, "79, GPU has fallen off the bus."))
     assert (found.problem, found.action, found.status) == ("xid-79-fallen-off-bus", Action.REPLACE_HARDWARE, Status.FAIL)
-    assert "came back after a reboot" in found.message
+    assert "recurred after a reboot" in found.message
     assert found.evidence["earlier_boots"] == 1
 
 
@@ -75,7 +75,7 @@ def test_what_only_an_earlier_boot_had_warns() -> None:
         xid(9000, "79, GPU has fallen off the bus."), MARK, "[    5.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95"
     )
     assert (found.problem, found.status, found.action) == ("xid-79-fallen-off-bus", Status.WARN, Action.WATCH)
-    assert "has not come back since" in found.message
+    assert "has not recurred since" in found.message
 
 
 def test_what_two_earlier_boots_had_is_as_grave_as_if_it_came_back() -> None:
@@ -92,7 +92,7 @@ def test_a_firmware_that_stops_is_first_the_drivers_fault(boots: int, action: Ac
 def test_memory_that_fails_again_after_a_reset_is_replaced() -> None:
     found = one(xid(10, "48"), xid(11, RESET_ASKED), xid(90, RESET_DONE), xid(200, "48"))
     assert (found.problem, found.action) == ("xid-48-double-bit-ecc", Action.REPLACE_HARDWARE)
-    assert "came back after a reset" in found.message
+    assert "recurred after a reset" in found.message
 
 
 def test_48_and_95_are_one_fault_of_the_memory() -> None:

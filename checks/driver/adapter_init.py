@@ -1,17 +1,18 @@
 """The driver could initialise every GPU that it found.
 
 What it means
-After the module is loaded it starts every GPU: memory, firmware processor (GSP), display. A GPU that fails here is bound to
-the driver but missing everywhere else; nvidia-smi says "No devices were found".
+When the module is loaded, it initialises every GPU: memory, firmware processor (GSP), display. A GPU that fails here is bound
+to the driver but missing everywhere else; nvidia-smi prints "No devices were found".
 
 How it is judged
-Lines "RmInitAdapter failed!" in the kernel log, of GPUs that NVML does not list now. Of the three numbers behind them the first
-is the step that failed, the second the driver's status, the third a line of its source. What the driver wrote before the first
-failure counts most, then the numbers: later failures are mostly echoes, such as "unexpected WPR2 already up".
+The check reads the "RmInitAdapter failed!" lines in the kernel log for GPUs that NVML does not list now. Of the three numbers in
+such a line, the first is the step that failed, the second the driver's status and the third a line of its source. What the driver
+wrote before the first failure counts most, then the numbers. Later failures are usually consequences, such as "unexpected WPR2
+already up".
 
 Known exceptions
-A GPU that failed at first and works now is healthy; where NVML lists all, the log is not read. Where the driver
-also gave an Xid 143 for it, that is the diagnosis. The kernel log may not be readable without root.
+A GPU that failed at first and works now is healthy; if NVML lists all GPUs, the log is not read. If the driver also reported
+Xid 143 for the GPU, that is the diagnosis. Reading the kernel log may require root.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876
@@ -33,11 +34,11 @@ from gpudoctor.fixes.common import kernel_log, look, report_to_vendor
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable
 
 OSINIT = "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c"
-READ = kernel_log("Read what the driver says before it gives up", "-B 12 'RmInitAdapter failed' | head -n 40")
-REPORT = report_to_vendor("If it stays: collect NVIDIA's report for the vendor's support", on=())
+READ = kernel_log("Read the driver's messages before the failure", "-B 12 'RmInitAdapter failed' | head -n 40")
+REPORT = report_to_vendor("If it still fails: collect NVIDIA's bug report for the vendor's support", on=())
 
 POWER_OFF = Fix(
-    "Power off fully (laptop: remove the mains plug; server: from the BMC), wait, and start again",
+    "Power off completely (laptop: unplug the charger; server: use the BMC), wait, then power on",
     risk="disruptive",
     needs=("reboot",),
     verify="nvidia-smi",
@@ -45,13 +46,13 @@ POWER_OFF = Fix(
 
 WPR2 = Problem(
     id="rminitadapter-wpr2-bad-state",
-    title="A GPU kept its firmware's state from before and cannot start again",
-    why="Its protected memory (WPR2) was not torn down by a crash, a kexec, a failed reset or a virtual machine, so that its "
-    "firmware processor cannot boot. Only a reset of the hardware clears it.",
+    title="A GPU still holds old firmware state and cannot be initialised",
+    why="Its protected memory (WPR2) was not torn down at a crash, a kexec, a failed reset or the end of a virtual machine, so "
+    "its firmware processor cannot boot. Only a hardware reset clears it.",
     action=Action.RESET_GPU,
     fixes=(
         Fix(
-            "Stop what uses the driver and reset the device",
+            "Stop all programs that use the driver, then reset the device",
             "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
             "echo 1 | sudo tee /sys/bus/pci/devices/<gpu>/reset && sudo modprobe nvidia",
             risk="disruptive",
@@ -61,7 +62,7 @@ WPR2 = Problem(
         ),
         POWER_OFF,
         Fix(
-            "Laptops: if it comes back, switch off the driver's power management of an idle GPU",
+            "If it recurs on a laptop: disable the driver's power management of idle GPUs",
             "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && "
             f"{NEW_INITRAMFS}",
             kind="set",
@@ -74,14 +75,15 @@ WPR2 = Problem(
 FAILED = Problem(
     id="gpu-initialisation-failed",
     title="The driver could not initialise a GPU",
-    why="The module found the GPU and gave up while starting it. The lines before it in the kernel log say at what: power, "
-    "link, firmware of the board, or a bug of the driver.",
+    why="The module found the GPU but could not initialise it. The lines before the failure in the kernel log show why: power, "
+    "link, the board's firmware, or a driver bug.",
     action=Action.REBOOT,
     fixes=(
         READ,
         POWER_OFF,
         report_to_vendor(
-            "If it stays: another driver branch, the newest firmware of the board, another slot and power cable; report it with",
+            "If it still fails: try another driver branch, the newest board firmware, another slot and power cable; then "
+            "report it",
             on=(),
         ),
     ),
@@ -89,15 +91,15 @@ FAILED = Problem(
 
 FIRMWARE_MISSING = Problem(
     id="gsp-firmware-missing",
-    title="The files of the GPU's firmware (GSP) are missing",
-    why="The module loads the firmware of its own release from /lib/firmware/nvidia. The package with it is not installed, is of "
-    "another release, or did not get into the initramfs from which the module is loaded.",
+    title="The GPU's firmware files (GSP) are missing",
+    why="The module loads firmware of exactly its release from /lib/firmware/nvidia. The firmware package is not installed, is "
+    "from another release, or is missing in the initramfs from which the module is loaded.",
     action=Action.INSTALL,
     fixes=(
-        look("See what is there, and which release the module wants", "ls /lib/firmware/nvidia/; modinfo -F version nvidia"),
-        Fix("Install the driver's packages again", verify="nvidia-smi", on=("host",), recipe="reinstall"),
+        look("List the firmware files and show the module's release", "ls /lib/firmware/nvidia/; modinfo -F version nvidia"),
+        Fix("Reinstall the driver's packages", verify="nvidia-smi", on=("host",), recipe="reinstall"),
         Fix(
-            "Where the files are there: put them into the initramfs",
+            "If the files exist: add them to the initramfs",
             f"{NEW_INITRAMFS}",
             verify="nvidia-smi",
             kind="set",
@@ -109,27 +111,27 @@ FIRMWARE_MISSING = Problem(
 FIRMWARE = Problem(
     id="gpu-firmware-does-not-start",
     title="The GPU's firmware processor does not start",
-    why="The driver hands its firmware to a processor on the GPU (GSP), which did not come up: the GPU is in a bad state, its "
-    "link or its own firmware is bad, or this release of the driver has a fault with this GPU.",
+    why="The driver loads its firmware onto a processor on the GPU (GSP), which did not start. The GPU is in a bad state, its "
+    "link or its board firmware is faulty, or this driver release has a bug with this GPU.",
     action=Action.REBOOT,
     fixes=(
         POWER_OFF,
         READ,
-        Fix("If it stays: another driver branch, the newest firmware of mainboard and GPU, no riser or adapter between"),
+        Fix("If it still fails: try another driver branch, the newest mainboard and GPU firmware, no riser or adapter"),
         REPORT,
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876", OSINIT),
 )
 VBIOS = Problem(
     id="gpu-vbios-fails",
-    title="The driver cannot read or run the firmware of a GPU's board (VBIOS)",
-    why="Without it the GPU does not start: laptops may hide it, a virtual machine may lack it or have left the GPU half "
-    "started, a flashed one may not be the original.",
+    title="The driver cannot read or run a GPU's board firmware (VBIOS)",
+    why="The GPU does not start without its VBIOS. Laptops may hide it; a virtual machine may lack it or may have left the GPU "
+    "half initialised; a flashed VBIOS may not be the original.",
     action=Action.REBOOT,
     fixes=(
         POWER_OFF,
-        Fix("In a virtual machine: give it the GPU's ROM file, and UEFI instead of a BIOS (ask the owner of the host)"),
-        Fix("Where the VBIOS was changed: write the original one back; the driver accepts no other"),
+        Fix("In a virtual machine: provide the GPU's ROM file, and use UEFI instead of BIOS (ask the owner of the host)"),
+        Fix("If the VBIOS was modified: flash the original one; the driver accepts no other"),
         REPORT,
     ),
     references=("https://github.com/Bumblebee-Project/Bumblebee/issues/204",),
@@ -146,12 +148,15 @@ GAVE_UP = re.compile(
 LOADED = re.compile(r"NVRM: loading NVIDIA UNIX.*? (?P<branch>\d{3})\.\d")
 DEVICE = re.compile(r"PCI ID: 10de:([0-9a-f]{4})", re.I)
 GPU_INIT_ERROR = 143
-RECENT_BRANCH = 580  # of long-term support, and knows every Blackwell
-UNNAMED = "the GPU"  # old drivers do not say which one
+RECENT_BRANCH = 580  # long-term support; supports every Blackwell GPU
+UNNAMED = "the GPU"  # old drivers do not name the GPU
 
 
 class Failure(NamedTuple):
-    """The driver gave up a GPU. before: what it wrote since it was loaded, or since it last gave one up. branch: its own."""
+    """The driver could not initialise a GPU.
+
+    before: the log since the driver was loaded or since its last failure. branch: the driver's branch.
+    """
 
     gpu: str | None
     code: str
@@ -163,13 +168,13 @@ class Failure(NamedTuple):
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if is_in_windows(facts):
-        raise Skip("under WSL the kernel module lives in Windows")
+        raise Skip("under WSL the kernel module is in Windows")
     absent = absent_gpus(facts)
     if absent == []:
         return
     failed = first_failures(facts.kernel_log.lines, absent)
     if not failed and not facts.kernel_log.complete:
-        raise Unavailable("the kernel log has forgotten the start of the driver")
+        raise Unavailable("the kernel log no longer contains the start of the driver")
     reported = {xid.pci for xid in facts.kernel_log.xids if xid.code == GPU_INIT_ERROR}
     for address, failure in failed.items():
         if address.rpartition(".")[0] not in reported:
@@ -178,16 +183,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def broken_before(facts: Facts, address: str) -> Iterator[str]:
-    """What a GPU reported that needs a reset: it does not start again before that."""
+    """Problems from fatal Xids of this GPU: it cannot be initialised until it is reset."""
     rows = [knowledge.xid(xid.code) for xid in facts.kernel_log.xids if address.startswith(xid.pci + ".")]
     return (row.problem for row in rows if row and row.severity == "fatal" and row.problem)
 
 
 def absent_gpus(facts: Facts) -> list[str] | None:
-    """The GPUs that are bound to the module, and that NVML does not list; None where only a log is known."""
+    """GPUs that are bound to the module but not listed by NVML; None if only a log is available."""
     try:
         if facts.driver.module_version is None:
-            raise Skip("no NVIDIA kernel module is loaded here")
+            raise Skip("no NVIDIA kernel module is loaded")
         bound = [gpu.address for gpu in facts.pci.gpus if gpu.driver == "nvidia"]
         return [address for address in bound if not facts.nvml.reaches(address)]
     except Unavailable:
@@ -197,7 +202,7 @@ def absent_gpus(facts: Facts) -> list[str] | None:
 
 
 def first_failures(lines: Sequence[LogLine], absent: list[str] | None) -> dict[str, Failure]:
-    """Absent GPU -> its first failure since the module was loaded. Where the driver does not say which one failed, it is each."""
+    """Absent GPU -> its first failure since the module was loaded. A failure that names no GPU counts for each."""
     failed: dict[str, Failure] = {}
     for failure in failures(lines):
         if absent is None:
@@ -243,14 +248,14 @@ def found(problems: Mapping[str, Problem], address: str, failure: Failure, parti
 
 
 def branches(before: str) -> dict[str, int]:
-    """The driver branches that a change of the module would take."""
+    """The driver branches to install if the module has to change."""
     device = DEVICE.search(before)
     last = knowledge.last_branch(knowledge.architecture_of_device(int(device[1], 16))) if device else None
     return {"wanted_branch": RECENT_BRANCH, "last_branch": last or RECENT_BRANCH} if device else {}
 
 
 def last_words(before: str) -> str:
-    """The last thing that the driver said before it gave up."""
+    """The driver's last line before the failure."""
     said = [line for line in before.splitlines() if "NVRM" in line or "nvidia" in line]
     return said[-1] if said else ""
 
@@ -264,7 +269,7 @@ def summary(facts: Facts) -> str:
         count = len(facts.nvml.reachable)
         return f"{count} GPU{'s' * (count != 1)} initialised"
     except Unavailable:
-        return "no failure in the log"
+        return "no failed initialisation in the log"
 
 
 CHECK = Check(

@@ -1,15 +1,15 @@
-"""The GPU's compute mode lets this user's programs in.
+"""The GPU's compute mode allows this user's programs.
 
 What it means
 An administrator can close a GPU to CUDA (prohibited) or let only one process at a time use it (exclusive process). A program
-that does not get in says that all CUDA-capable devices are busy or unavailable.
+that is refused fails with "all CUDA-capable devices are busy or unavailable".
 
 How it is judged
-NVML's compute mode of every GPU; where it is exclusive, whether a process of somebody else is on it, or an
-MPS server that did not take this program.
+The check reads the compute mode of every GPU from NVML. If it is exclusive, the check looks for another user's process on
+the GPU, or for an MPS server that did not accept this program.
 
 Known exceptions
-An exclusive GPU that is free, that one's own program uses, or that the MPS server shares, is as it should be.
+An exclusive GPU is fine if it is free, if one of your programs uses it, or if the MPS server shares it.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -27,7 +27,7 @@ from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status, for_each
 
 OPEN_IT = Fix(
-    "Let every program in",
+    "Allow every program to use the GPU",
     "sudo nvidia-smi -i <gpu> -c DEFAULT",
     verify="nvidia-smi --query-gpu=index,compute_mode --format=csv",
     kind="set",
@@ -37,32 +37,36 @@ OPEN_IT = Fix(
 PROHIBITED = Problem(
     id="compute-mode-prohibited",
     title="The GPU is closed to CUDA: its compute mode is 'prohibited'",
-    why="No program can create a CUDA context on it. Somebody has set this, often to keep a display GPU free.",
+    why="No program can create a CUDA context on it. An administrator set this mode, often to keep a display GPU free.",
     action=Action.FIX_CONFIG,
     fixes=(OPEN_IT,),
 )
 
 BUSY = Problem(
     id="compute-mode-exclusive-busy",
-    title="The GPU takes one process at a time, and one has it",
-    why="Its compute mode is exclusive. Until that process ends, every other program is told that the device is busy.",
+    title="The GPU allows only one process at a time and is in use",
+    why="Its compute mode is exclusive. Until that process ends, every other program fails because the GPU is busy.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("See who it is; wait, or take another GPU", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
+        look(
+            "Find the process, then wait for it to end or use another GPU",
+            "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
+        ),
         OPEN_IT,
     ),
 )
 
 HELD_BY_MPS = Problem(
     id="exclusive-gpu-held-by-mps",
-    title="An MPS server has this exclusive GPU, and this program does not go through it",
-    why="In compute mode 'exclusive process' the MPS server is the one process that may use the GPU, for all of its clients. A "
-    "program that does not find the daemon's folder tries to be a second one, and is told that the device is busy (46).",
+    title="An MPS server holds the exclusive GPU, but this program bypasses it",
+    why="In compute mode 'exclusive process', the MPS server is the only process that may use the GPU; it serves all its "
+    "clients. A program that does not find the MPS daemon's folder opens the GPU directly and fails because the GPU is "
+    "busy (46).",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "See which folder the daemon has, and name it to the program",
+            "Find the MPS daemon's folder and set it for the program",
             "sudo cat /proc/$(pgrep -o -f nvidia-cuda-mps-control)/environ | tr '\\0' '\\n' | grep CUDA_MPS; "
             "export CUDA_MPS_PIPE_DIRECTORY=FOLDER",
             verify="echo get_server_list | nvidia-cuda-mps-control",
@@ -70,7 +74,7 @@ HELD_BY_MPS = Problem(
             needs=("root",),
         ),
         Fix(
-            "If it is another user's: one server serves one user at a time; end MPS, or start it for all users",
+            "If another user runs MPS: stop it, or restart it for all users (a server serves one user at a time)",
             "echo quit | sudo CUDA_MPS_PIPE_DIRECTORY=FOLDER nvidia-cuda-mps-control && sudo nvidia-cuda-mps-control "
             "-d -multiuser-server",
             risk="disruptive",
@@ -111,15 +115,15 @@ def holds(process: Process) -> bool:
 def held_by_mps(facts: Facts, gpu: Gpu, server: Process) -> Finding:
     folder = facts.environment.get("CUDA_MPS_PIPE_DIRECTORY")
     return HELD_BY_MPS.found(
-        f"GPU {gpu.index} is in mode {gpu.compute_mode}, {server.name} (pid {server.pid}) has it, "
-        f"and CUDA_MPS_PIPE_DIRECTORY is {folder or 'not set'}",
+        f"GPU {gpu.index} is in compute mode {gpu.compute_mode} and in use by {server.name} (pid {server.pid}); "
+        f"CUDA_MPS_PIPE_DIRECTORY is {folder or 'not set'}",
         {"gpu": gpu.index, "mode": gpu.compute_mode, "server": server.pid, "folder": folder, "ours": server.ours},
         gpu=gpu.index,
     )
 
 
 def is_refused(facts: Facts, gpu: Gpu) -> bool:
-    """Whether CUDA has just refused us this GPU: then it matters who has it, even if it is us."""
+    """Whether CUDA refused us this GPU: then its holder matters, even if it is our own process."""
     return known(
         lambda: any(device.context_code == UNAVAILABLE for device in facts.cuda.devices if device.bus_id == gpu.bus_id), False
     )
@@ -128,7 +132,7 @@ def is_refused(facts: Facts, gpu: Gpu) -> bool:
 def busy(gpu: Gpu, mode: str, holders: list[Process]) -> Iterator[Finding]:
     for first in holders[:1]:
         yield BUSY.found(
-            f"GPU {gpu.index}: compute mode is {mode}, and process {first.pid} ({first.name or 'not visible from here'}) has it",
+            f"GPU {gpu.index}: compute mode is {mode}, and process {first.pid} ({first.name or 'name not visible'}) uses it",
             {"gpu": gpu.index, "mode": mode, "pids": [process.pid for process in holders]},
             gpu=gpu.index,
             confidence=Confidence.LIKELY if first.ours is None else Confidence.CONFIRMED,

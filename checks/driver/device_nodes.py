@@ -1,16 +1,17 @@
-"""The driver's device nodes are in /dev, lead to the driver, and this user may open them.
+"""The driver's device nodes exist in /dev, lead to the driver, and can be opened by this user.
 
 What it means
-Programs reach the driver through /dev/nvidiactl, one /dev/nvidiaN for each GPU, and /dev/nvidia-uvm for CUDA's memory. The
-set-user-id helper nvidia-modprobe or udev makes them. If one is missing or closed, the driver is loaded but cannot be used.
+Programs access the driver through /dev/nvidiactl, one /dev/nvidiaN for each GPU, and /dev/nvidia-uvm for CUDA's memory. The
+setuid helper nvidia-modprobe or udev creates them. If a node is missing or cannot be opened, the driver is loaded but unusable.
 
 How it is judged
-The nodes, their mode and owner, and the error that opening nvidiactl and nvidia-uvm gives. EACCES is the mode: the user is
-not in the node's group. EPERM although the mode allows it is a rule of the kernel's device cgroup (Slurm, a service).
+The check looks at the nodes, their mode and owner, and the error from opening nvidiactl and nvidia-uvm. EACCES means that the
+mode denies access: the user is not in the node's group. EPERM although the mode allows access means that a device cgroup rule
+of the kernel denies it (Slurm, a service).
 
 Known exceptions
-Nodes are made on demand: none is missed if NVML lists GPUs, and no nvidia-uvm if CUDA initialises. A container or a job that
-was given some of the GPUs is as it should be. Under WSL2 there is only /dev/dxg.
+Nodes are created on demand: if NVML lists GPUs, no node counts as missing; if CUDA initialises, nvidia-uvm does not either. A
+container or a job may have only some of the GPUs. Under WSL2 there is only /dev/dxg.
 
 References
 https://github.com/pytorch/pytorch/issues/49081
@@ -33,7 +34,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 LIST = "ls -l /dev/nvidia*"
 AGAIN = again(
-    "Start the container again with its GPUs; a list of --device needs nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
+    "Recreate the container with its GPUs; with --device, pass nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
     "run --rm <all_gpus> IMAGE nvidia-smi",
     spec="--gpus",
     verify=LIST,
@@ -43,12 +44,12 @@ AGAIN = again(
 MISSING = Problem(
     id="device-nodes-missing",
     title="The driver is loaded, but its device nodes are not in /dev",
-    why="Nothing has made them: the helper nvidia-modprobe is missing or has lost its set-user-id bit, or nobody has used the "
-    "GPU as root since the boot.",
+    why="Nothing created them: the helper nvidia-modprobe is missing or has lost its setuid bit, or root has not used the GPU "
+    "since the boot.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Make them",
+            "Create the device nodes",
             command="for minor in <minors>; do sudo nvidia-modprobe -c $minor; done; sudo nvidia-modprobe -u -c 0",
             verify=LIST,
             on=("host",),
@@ -56,7 +57,7 @@ MISSING = Problem(
             needs=("root",),
         ),
         Fix(
-            "At every boot: let a daemon do it",
+            "Let nvidia-persistenced create them at every boot",
             "sudo systemctl enable --now nvidia-persistenced",
             verify=LIST,
             on=("host",),
@@ -78,14 +79,14 @@ JOIN = Fix(
 )
 DENIED = Problem(
     id="dev-nvidia-permission-denied",
-    title="This user may not open the GPU's device nodes",
-    why="The driver opens its nodes to everybody. Here an option of the module (NVreg_DeviceFileMode), a udev rule or VirtualGL "
-    "has closed them to all but a group.",
+    title="Permission denied for the GPU's device nodes",
+    why="By default all users may open the driver's nodes. Here a module option (NVreg_DeviceFileMode), a udev rule or VirtualGL "
+    "restricts them to one group.",
     action=Action.FIX_CONFIG,
     fixes=(
         JOIN,
         Fix(
-            "Find what closes them and take it out; until the next boot, open them to everybody",
+            "Find and remove the setting that restricts them; until the next boot, allow all users",
             command="grep -rniE 'DeviceFile|nvidia' /etc/modprobe.d /etc/udev/rules.d; sudo chmod 0666 /dev/nvidia[0-9]* "
             "/dev/nvidiactl /dev/nvidia-uvm*",
             verify=LIST,
@@ -94,7 +95,7 @@ DENIED = Problem(
             needs=("root",),
         ),
         *again(
-            "Start the container again with the group of the node",
+            "Recreate the container with the node's group",
             "run --rm <all_gpus> --group-add <gid> IMAGE nvidia-smi",
             spec="--group-add",
             verify="nvidia-smi -L",
@@ -105,18 +106,18 @@ DENIED = Problem(
 
 BLOCKED = Problem(
     id="cgroup-no-access-nvml-os-error",
-    title="The kernel keeps this session from the GPU, whatever the mode of its nodes",
-    why="A device cgroup denies it: a Slurm job that did not ask for a GPU, a service with DevicePolicy, or a container whose "
-    "device rules were lost.",
+    title="The kernel denies this session access to the GPU",
+    why="The mode of the nodes does not matter: a device cgroup denies access. Typical cases are a Slurm job that did not "
+    "request a GPU, a service with DevicePolicy, and a container that lost its device rules.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Slurm: ask for the GPU", command="srun --gres=gpu:1 nvidia-smi -L", on=("host",)),
+        Fix("In Slurm: request the GPU", command="srun --gres=gpu:1 nvidia-smi -L", on=("host",)),
         Fix(
-            "A systemd service: see which devices it is allowed (NAME: the service), allow them with DeviceAllow",
+            "In a systemd service: show its allowed devices, then add the GPU's with DeviceAllow (NAME: the service)",
             command="systemctl show -p DevicePolicy -p DeviceAllow NAME",
             on=("host",),
         ),
-        replace(AGAIN[0], title="Start the container again: a reload of systemd on the host takes the devices away"),
+        replace(AGAIN[0], title="Recreate the container: a reload of systemd on the host removes its devices"),
         AGAIN[1],
     ),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
@@ -132,14 +133,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL the GPU is /dev/dxg")
     if facts.driver.module_version is None:
-        raise Skip("no NVIDIA kernel module is loaded here")
+        raise Skip("no NVIDIA kernel module is loaded")
     finding = missing(facts) or refused(facts) or shut_out(facts) or no_uvm(facts)
     if finding:
         yield finding
 
 
 def works(facts: Facts) -> bool:
-    """NVML lists a GPU: then all nodes but CUDA's are there and open, even if they were not when they were looked at."""
+    """Whether NVML lists a GPU: then all nodes except CUDA's exist and are open, even if they were not when inspected."""
     return known(lambda: bool(facts.nvml.reachable), False)
 
 
@@ -152,12 +153,12 @@ def missing(facts: Facts) -> Finding | None:
         return None
     if not absent:
         return None
-    words = f"driver {facts.driver.module_version} is loaded, not there: {', '.join(absent)}"
+    words = f"driver {facts.driver.module_version} is loaded, missing: {', '.join(absent)}"
     return MISSING.found(words, {"missing": list(absent), "minors": list(absent.values())})
 
 
 def gpu_minors(facts: Facts) -> list[int]:
-    """The numbers of the nodes that the module's GPUs have; where it does not tell, at least the first one's."""
+    """Minor numbers of the module's GPUs. If the module does not report them and no GPU node exists: 0."""
     found = [gpu["Device Minor"] for gpu in facts.driver.gpu_information.values() if gpu.get("GPU Excluded", "No") == "No"]
     numbers = [int(number) for number in found if number.isdigit()]
     return numbers or ([] if facts.devices.gpu_nodes else [0])
@@ -169,7 +170,7 @@ def is_device(facts: Facts, path: str) -> bool:
 
 
 def refused(facts: Facts) -> Finding | None:
-    """By the mode: one of the two nodes that every program opens, or all GPUs."""
+    """The mode denies access to one of the two nodes that every program opens, or to all GPUs."""
     for path, node in closed(facts):
         if not allows(node, facts.devices.identity):
             return denied(facts, path, node)
@@ -177,21 +178,21 @@ def refused(facts: Facts) -> Finding | None:
 
 
 def shut_out(facts: Facts) -> Finding | None:
-    """By the kernel, although the mode would allow it."""
+    """The kernel denies access although the mode allows it."""
     for path, node in closed(facts):
         if allows(node, facts.devices.identity):
-            words = f"opening {path} gives {node.open_error}" if node.open_error else f"{path} is closed"
+            words = f"opening {path} fails with {node.open_error}" if node.open_error else f"{path} cannot be opened"
             return blocked(facts, f"{words}, although its mode is {node.mode:04o}", Confidence.CONFIRMED)
     code = facts.nvml.init_code if answers(facts) else None
     if code == OPERATING_SYSTEM:
-        return blocked(facts, "NVML says that the operating system has blocked the GPU (17)", Confidence.CONFIRMED)
+        return blocked(facts, "NVML reports that the operating system has blocked the GPU (17)", Confidence.CONFIRMED)
     if code == 0 and facts.nvml.count == 0 and JOB.search(facts.container.cgroup):
         return blocked(facts, "NVML lists no GPU in this job's control group", Confidence.LIKELY)
     return None
 
 
 def closed(facts: Facts) -> list[tuple[str, Node]]:
-    """The nodes that cannot be opened and are needed: of the GPUs, all or none count."""
+    """Needed nodes that cannot be opened. GPU nodes count only if none of them can be opened."""
     nodes = facts.devices.nodes
     needed = [(path, nodes[path]) for path in (CONTROL, MEMORY) if path in nodes and nodes[path].is_device]
     found = [(path, node) for path, node in needed if node.open_error in ("EACCES", "EPERM")]
@@ -201,7 +202,7 @@ def closed(facts: Facts) -> list[tuple[str, Node]]:
 
 
 def allows(node: Node, identity: Identity) -> bool:
-    """Whether the mode lets this user read and write."""
+    """Whether the mode allows this user to read and write."""
     shift = 6 if node.uid == identity.uid else 3 if node.gid == identity.gid or node.gid in identity.groups else 0
     return identity.is_root or node.mode >> shift & 6 == 6
 
@@ -212,11 +213,11 @@ def answers(facts: Facts) -> bool:
 
 def denied(facts: Facts, path: str, node: Node) -> Finding:
     group, option = node.group or str(node.gid), facts.driver.parameters.get("DeviceFileMode")
-    # Nobody should join root's group, and joining does not help where the group may not open the node either.
+    # No user should join root's group, and joining does not help if the group may not open the node either.
     joins = node.gid != 0 and node.mode >> 3 & 6 == 6
     problem = DENIED if joins else replace(DENIED, fixes=DENIED.fixes[1:])
     return problem.found(
-        f"{path} has mode {node.mode:04o} and group {group}, which keeps user id {facts.devices.identity.uid} out",
+        f"{path} has mode {node.mode:04o} and group {group}, which denies access to user id {facts.devices.identity.uid}",
         {"node": path, "mode": f"{node.mode:04o}", "group": group, "gid": node.gid, "DeviceFileMode": option},
     )
 

@@ -1,14 +1,14 @@
 """The driver belongs to a branch that NVIDIA still maintains.
 
 What it means
-NVIDIA maintains a driver branch (580, 595) for one to three years. After that there are no fixes for security holes and new
+NVIDIA maintains a driver branch (580, 595) for one to three years. After that it gets no security fixes and no support for new
 kernels, and new CUDA releases stop supporting it.
 
 How it is judged
-The branch of the driver against the dates of NVIDIA's table, as of the month in which this machine was looked at.
+The check compares the driver's branch with the dates in NVIDIA's table, as of the month in which this machine was examined.
 
 Known exceptions
-Under WSL the driver is a Windows one, with other numbers. A branch that the table does not know is not judged.
+Under WSL the driver is a Windows driver with other numbers. A branch that is not in the table is not judged.
 
 References
 https://docs.nvidia.com/datacenter/tesla/drivers/supported-drivers-and-cuda-toolkit-versions.html
@@ -28,12 +28,13 @@ from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
 END_OF_LIFE = Problem(
     id="driver-branch-end-of-life",
     title="The driver's branch is past its end of life",
-    why="NVIDIA no longer repairs it: security holes stay open, new kernels break its build, new CUDA releases leave it behind.",
+    why="NVIDIA no longer maintains it: security holes stay open, new kernels break its build, new CUDA releases do not "
+    "support it.",
     action=Action.WATCH,
     status=Status.WARN,
     latent=True,
     fixes=install_on(
-        "Install a branch that is maintained",
+        "Install a maintained branch",
         recipe="driver <maintained>",
         verify="nvidia-smi",
         debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver)",
@@ -49,15 +50,15 @@ END_OF_LIFE = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the driver is a Windows one")
+        raise Skip("under WSL the driver is a Windows driver")
     if facts.container.engine:
-        raise Skip("the driver is the host's matter, not this container's")
+        raise Skip("the driver is installed on the host, not in this container")
     number = facts.driver.branch
     if number is None:
         raise Skip("no driver is installed")
     known, month = branch(number), facts.taken[: len("2026-11")]
     if known is None:
-        raise Skip(f"R{number} is not in NVIDIA's table that is known here", Skip.UNSUPPORTED)
+        raise Skip(f"R{number} is not in the built-in copy of NVIDIA's table", Skip.UNSUPPORTED)
     if known.is_over(month):
         words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
         maintained = oldest_maintained(number, month)
@@ -66,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def oldest_maintained(number: int, month: str) -> int:
-    """The nearest newer branch for production that is maintained; the newest known where none is."""
+    """The nearest newer maintained production or LTS branch; the newest known branch if no such branch exists."""
     kinds = ("production", "long-term support")
     newer = (row.number for row in table().branches if row.kind in kinds and row.number > number and not row.is_over(month))
     return min(newer, default=max(row.number for row in table().branches))

@@ -1,19 +1,19 @@
 """The kernel module and the user-space driver libraries come from one driver release.
 
 What it means
-A driver is two halves: a kernel module, loaded at boot, and libraries (libcuda, libnvidia-ml) that programs load. They
-speak a private protocol that changes with every release, so the halves must have exactly the same version.
+A driver has two parts: a kernel module, loaded at boot, and libraries (libcuda, libnvidia-ml) that programs load. They use a
+private protocol that changes with every release, so both parts must have exactly the same version.
 
 How it is judged
-NVML's own word (code 18: driver/library version mismatch); where NVML cannot be asked, the version of the loaded module
-against the one in the library's file name. Why it is so: the module on disk tells what the next boot would load. If it is of
-the libraries' release, or a newer kernel with a module of its own waits, a boot ends it. If not, no boot helps: two
-installations or packages of two sources are mixed, or an upgrade stopped half-way. In a container the host's module meets
-libraries that the image brought along, or those that the host had when the container was started.
+NVML reports a mismatch (code 18: driver/library version mismatch). If NVML does not answer, the check compares the version of
+the loaded module with the one in the library's file name. The module on disk shows what the next boot would load. If it has the
+libraries' release, or a newer kernel with its own module is installed, a reboot fixes the mismatch. Otherwise a reboot does not
+help: two installations or packages from two sources are mixed, or an upgrade stopped half-way. In a container, the host's module
+meets libraries from the image, or the libraries that the host had when the container was started.
 
 Known exceptions
-Libraries of another release that lie about but are not loaded do no harm. Forward-compatibility libraries (cuda-compat) are
-meant to differ and are judged by their own check. Under WSL2 the module lives in Windows.
+Libraries of another release that are installed but not loaded do no harm. Forward-compatibility libraries (cuda-compat) have
+another version by design; their own check judges them. Under WSL2 the module is in Windows.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -38,24 +38,24 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
 IN_IMAGE = Problem(
     id="driver-libraries-in-image",
-    title="The container brings driver libraries of its own, of another release than the host",
-    why="Driver libraries must come from the host, to which the container toolkit adds them at the start. A package of a driver "
-    "that is installed in the image gets in front of them.",
+    title="The image contains driver libraries of another release than the host",
+    why="Driver libraries must come from the host: the container toolkit adds them when the container starts. A driver package "
+    "that is installed in the image takes precedence over them.",
     action=Action.INSTALL,
     fixes=(
         *fix_on(
-            "Take them out of the image (Dockerfile: RUN), then start it again",
+            "Remove them from the image (Dockerfile: RUN), then recreate the container",
             verify="nvidia-smi",
             risk="disruptive",
             debian=f"{PURGE} && ldconfig",
             rhel="dnf remove -y 'libnvidia*' 'nvidia-driver*' && ldconfig",
             kind="install",
         ),
-        Fix("Take the driver's packages out of the image, then start it again", on=("suse", "arch", "other")),
+        Fix("Remove the driver packages from the image, then recreate the container", on=("suse", "arch", "other")),
     ),
 )
 FOR_LXC = Fix(
-    "Take the driver out of this container, then install the libraries of the host's release from its .run file",
+    "Remove the driver from this container, then install the libraries of the host's release from its .run file",
     f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
     "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
     risk="disruptive",
@@ -65,17 +65,17 @@ FOR_LXC = Fix(
 OLDER_IN_CONTAINER = Problem(
     id="container-libraries-older-than-driver",
     title="The container was started before the host's driver was upgraded",
-    why="Driver libraries are put into a container when it starts. The host has loaded a newer driver since, which does not talk "
-    "to them.",
+    why="Driver libraries are added to a container when it starts. The host has loaded a newer driver since, which does not work "
+    "with them.",
     action=Action.RESTART_APP,
-    fixes=(*restarted("Start the container again, so that it gets the host's libraries", "nvidia-smi"),),
+    fixes=(*restarted("Restart the container, so that it gets the host's libraries", "nvidia-smi"),),
 )
 
 MIXED_INSTALL = Problem(
     id="driver-library-mismatch-mixed-install",
     title="Two driver installations of different versions are mixed",
-    why="A .run installer and the package manager each installed a driver. A reboot cannot make the module of one and the "
-    "libraries of the other agree.",
+    why="A .run installer and the package manager each installed a driver. The module of one does not work with the libraries of "
+    "the other, and a reboot does not change that.",
     action=Action.INSTALL,
     fixes=install_on(
         "Remove the .run installation, then reinstall the packages",
@@ -94,8 +94,8 @@ MIXED_INSTALL = Problem(
 
 INCOMPLETE = Problem(
     id="driver-upgrade-incomplete",
-    title="The driver's libraries were upgraded, its kernel module was not",
-    why="The module on disk is still of the old release, so that a reboot does not help: it was not built or not installed.",
+    title="The driver's libraries were upgraded, but its kernel module was not",
+    why="The module on disk still has the old release, so a reboot does not help: the new module was not built or not installed.",
     action=Action.INSTALL,
     fixes=install_on(
         "Build and install the module of the libraries' release, then reboot",
@@ -125,18 +125,18 @@ INSTALL_READY_MADE = install_on(
 MISMATCH = Problem(
     id="driver-library-version-mismatch",
     title="The driver was upgraded, but the old kernel module is still loaded",
-    why="An upgrade (often an automatic one) replaced the libraries on disk. The module in memory is the old one until it is "
-    "loaded again, and until then no program can talk to the GPU.",
+    why="An upgrade (often an automatic one) replaced the libraries on disk. The old module stays in memory until it is "
+    "reloaded. Until then no program can use the GPU.",
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "Boot into the new module",
+            "Reboot to load the new module",
             verify="nvidia-smi",
             on=("host",),
             reboot=True,
         ),
         Fix(
-            "On the host, where the driver was upgraded: reboot it, or load the module again; then start the container again",
+            "On the host, where the driver was upgraded: reboot, or reload the module; then restart the container",
             risk="disruptive",
             on=("container",),
         ),
@@ -146,7 +146,7 @@ MISMATCH = Problem(
 
 SERVICES = {"nv-fabricmanager": "nvidia-fabricmanager", "nv-hostengine": "nvidia-dcgm"}
 RELOAD = Fix(
-    "Without a reboot: stop every program that uses a GPU, then load the module again",
+    "Without a reboot: stop every program that uses a GPU, then reload the module",
     "sudo systemctl stop <services>; sudo modprobe -r <modules> && sudo modprobe nvidia; sudo systemctl start <services>",
     risk="disruptive",
     needs=("root", "drain"),
@@ -161,12 +161,12 @@ VERSION_MISMATCH = 18  # NVML's code
 def judge(facts: Facts) -> Iterator[Finding]:
     module = facts.driver.module_version
     if module is None:
-        raise Skip("no NVIDIA kernel module is loaded here")
+        raise Skip("no NVIDIA kernel module is loaded")
     if agree(facts, module):
         return
-    words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not'}"
+    words = f"the loaded kernel module is {module}, the libraries are {', '.join(facts.driver.library_versions) or 'not found'}"
     words += f"; the module on disk is {on_disk(facts)}" if on_disk(facts) else ""
-    words += f", and kernel {next_kernel(facts)} waits for a boot" if is_same_on_disk(facts) and next_kernel(facts) else ""
+    words += f"; kernel {next_kernel(facts)} is not booted yet" if is_same_on_disk(facts) and next_kernel(facts) else ""
     evidence: dict[str, object] = {"module": module, "libraries": facts.driver.library_versions, "module_on_disk": on_disk(facts)}
     causes = (
         Cause(IN_IMAGE, lambda facts: in_image(facts).found(words, evidence) if brought_along(facts) else None),
@@ -180,18 +180,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def agree(facts: Facts, module: str) -> bool:
-    """What NVML says; where it cannot say, the name of the file that the loader takes."""
+    """Whether both versions match: by NVML's code, else by the name of the library file that the loader picks."""
     code = known(lambda: facts.nvml.init_code)
     if code in (0, VERSION_MISMATCH):
         return code == 0
     library = facts.driver.library_version
     if library is None:
-        raise Skip("no driver library was found in the usual places", Skip.NOT_INSTALLED)
+        raise Skip("no driver library was found in the standard folders", Skip.NOT_INSTALLED)
     return library == module
 
 
 def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
-    """What to load again is left out where it cannot be read: the finding stands without it."""
+    """The list of modules and services to reload is omitted if it cannot be read."""
     sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
     try:
         return mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
@@ -200,13 +200,13 @@ def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
 
 
 def mismatch(facts: Facts) -> Problem:
-    """Without a module file for the running kernel, which an upgrade of the kernel took away, nothing can be loaded again."""
+    """The module cannot be reloaded if an upgrade of the kernel removed the module file for the running kernel."""
     is_gone = facts.driver.installed_modules and not facts.driver.module_for_running_kernel and on_disk(facts) is None
     return MISMATCH if is_gone else replace(MISMATCH, fixes=(*MISMATCH.fixes, RELOAD))
 
 
 def reload_of(facts: Facts) -> dict[str, object]:
-    """What holds the module: services, and the modules built on it."""
+    """What uses the module: services, and modules that depend on it."""
     others = sorted(name for name in facts.driver.loaded_modules if name in ("nvidia_peermem", "nvidia_fs", "gdrdrv"))
     running = [unit for process, unit in SERVICES.items() if is_running(facts, process)]
     return {
@@ -220,24 +220,24 @@ def is_running(facts: Facts, process: str) -> bool:
 
 
 def in_image(facts: Facts) -> Problem:
-    """An LXC container has no image that a Dockerfile makes, and no toolkit that adds the host's libraries."""
+    """An LXC container has no Dockerfile, and no toolkit adds the host's libraries to it."""
     return replace(IN_IMAGE, fixes=(FOR_LXC,)) if facts.container.engine == "lxc" else IN_IMAGE
 
 
 def is_older(facts: Facts, module: str) -> bool:
-    """In a container: libraries of the release that the host had when it was started."""
+    """In a container: whether its libraries are older than the host's module."""
     versions = facts.driver.library_versions
     return facts.container.engine is not None and bool(versions) and Version(versions[0]) < Version(module)
 
 
 def incomplete(facts: Facts) -> Problem:
-    """Where there is no DKMS, packages bring the module ready-made."""
+    """Without DKMS the module comes prebuilt from packages."""
     has_dkms = known(lambda: facts.driver.has_dkms, True)
     return INCOMPLETE if has_dkms else replace(INCOMPLETE, fixes=INSTALL_READY_MADE)
 
 
 def brought_along(facts: Facts) -> bool:
-    """In a container: libraries that were not mounted into it."""
+    """In a container: whether libraries are used that were not mounted into it."""
     if facts.container.engine is None:
         return False
     libraries = [library for name in ("libnvidia-ml", "libcuda") for library in facts.libraries.named(name)]
@@ -252,7 +252,7 @@ def mixed_install(facts: Facts, words: str, evidence: dict[str, object]) -> Find
     if not (facts.driver.runfile_install and packaged) or waits_for_boot(facts):
         return None
     sure = Confidence.LIKELY if on_disk(facts) is None else Confidence.CONFIRMED
-    words += "; a .run installation and packages are both there"
+    words += "; both a .run installation and packages exist"
     return MIXED_INSTALL.found(words, {**evidence, "packages": packaged}, confidence=sure)
 
 

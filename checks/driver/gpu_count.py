@@ -1,17 +1,16 @@
-"""Every GPU on the bus is in the driver, in NVML and in CUDA, and there are as many as expected.
+"""Every GPU on the bus is available in the driver, NVML and CUDA, and the number of GPUs is as expected.
 
 What it means
-A GPU can be on the bus and still be unusable: the driver ignores it, it fell off the bus since, or it waits for a reset.
-Programs then run on fewer GPUs than were paid for, or fail when they name the missing one.
+A GPU can be on the bus and still be unusable: the driver ignores it, it has fallen off the bus since, or it needs a reset.
+Programs then run on fewer GPUs than the machine has, or fail if they select the missing one.
 
 How it is judged
-The GPUs on the PCI bus against those that NVML gives a handle of, then those of CUDA, then --expect-gpus. A handle that NVML
-refuses with code 15 belongs to a lost GPU, with code 16 to one that must be reset.
+The check compares the GPUs on the PCI bus with those for which NVML returns a handle, then with CUDA's GPUs, then with
+--expect-gpus. If NVML refuses a handle, code 15 means that the GPU is lost, code 16 that it must be reset.
 
 Known exceptions
-In a container or a job, and with CUDA_VISIBLE_DEVICES, fewer GPUs are meant to be there; only --expect-gpus counts. GPUs held
-by vfio-pci and those that the driver was told to leave out (NVreg_ExcludedGpus) are missing by choice. With MIG, CUDA sees one
-instance.
+In a container or a job, and with CUDA_VISIBLE_DEVICES, fewer GPUs are intended; only --expect-gpus counts. GPUs bound to
+vfio-pci, and those that the driver excludes (NVreg_ExcludedGpus), are missing on purpose. With MIG, CUDA sees one instance.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -32,19 +31,19 @@ from gpudoctor.fixes.common import kernel_log, look, reset
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem
 
 LIST = "nvidia-smi -L"
-COLD_START = Fix("Switch the machine off and on", risk="disruptive", needs=("reboot",), verify=LIST, on=("host",))
-ON_HOST = Fix("Look at the machine that runs this container or job, not in here", on=("container", "wsl2"), verify=LIST)
+COLD_START = Fix("Power the machine off and on", risk="disruptive", needs=("reboot",), verify=LIST, on=("host",))
+ON_HOST = Fix("Check on the host of this container or job, not in here", on=("container", "wsl2"), verify=LIST)
 
 MISSING = Problem(
     id="gpu-missing-from-driver",
     title="A GPU is on the bus, but the driver does not offer it",
-    why="The module did not take the device or gave it up: it is not supported by this release, another driver holds it, or it "
-    "could not be started.",
+    why="The module did not bind to the device or released it: this release does not support the GPU, another driver holds it, "
+    "or it could not be initialised.",
     action=Action.REBOOT,
     fixes=(
-        kernel_log("Read what the driver says of it", "-iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
+        kernel_log("Read the driver's messages about it", "-iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
         Fix(
-            "See who holds it; give it to the driver",
+            "Show which driver holds it, then bind it to nvidia",
             "lspci -nnk -s <gpu>; echo <gpu> | sudo tee /sys/bus/pci/drivers/nvidia/bind",
             verify=LIST,
             on=("host",),
@@ -58,13 +57,14 @@ MISSING = Problem(
 
 LOST = Problem(
     id="gpu-lost",
-    title="A GPU is lost: the driver cannot reach it any more",
-    why="It fell off the bus while the machine ran: power, heat, the slot, a riser or cable, or a dying board.",
+    title="A GPU is lost: the driver can no longer reach it",
+    why="It fell off the bus while the machine was running. Possible causes: power, heat, the slot, a riser or cable, or a "
+    "failing board.",
     action=Action.REBOOT,
     fixes=(
         COLD_START,
         look(
-            "If it comes back: reseat card and power plugs; read the BMC's log",
+            "If it recurs: reseat the card and power plugs; read the BMC's log",
             "sudo ipmitool sel list | tail",
             on=("host",),
             root=True,
@@ -77,11 +77,11 @@ LOST = Problem(
 RESET = Problem(
     id="gpu-needs-reset",
     title="A GPU must be reset before it can be used",
-    why="After an error that could not be corrected the driver refuses work until the GPU is reset.",
+    why="After an uncorrectable error the driver refuses work until the GPU is reset.",
     action=Action.RESET_GPU,
     fixes=(
         reset(gpu="<gpu>", verify=LIST),
-        Fix("Where the reset is refused: reboot", verify=LIST, on=("host",), reboot=True),
+        Fix("If the reset is refused: reboot", verify=LIST, on=("host",), reboot=True),
         ON_HOST,
     ),
 )
@@ -89,12 +89,12 @@ RESET = Problem(
 NOT_IN_CUDA = Problem(
     id="gpu-missing-from-cuda",
     title="NVML lists more GPUs than CUDA can use",
-    why="CUDA leaves out a GPU that it cannot use: its nodes are closed to this user, its memory cannot be mapped, or this "
+    why="CUDA leaves out a GPU that it cannot use: this user may not open its nodes, its memory cannot be mapped, or this "
     "driver's CUDA does not support it.",
     action=Action.FIX_CONFIG,
     fixes=(
         look(
-            "Compare the two lists, and the nodes",
+            "Compare NVML's and CUDA's GPUs and the device nodes",
             "nvidia-smi --query-gpu=index,name,uuid,compute_mode --format=csv; ls -l /dev/nvidia*",
         ),
     ),
@@ -103,11 +103,11 @@ NOT_IN_CUDA = Problem(
 FEWER = Problem(
     id="fewer-gpus-than-expected",
     title="There are fewer GPUs than expected",
-    why="Programs can use fewer GPUs here than --expect-gpus asks for.",
+    why="Programs can use fewer GPUs here than --expect-gpus requires.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("On a host: is every GPU on the bus?", "lspci -d 10de: -nn", on=("host",)),
-        look("Is the choice limited by the environment?", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),
+        look("On a host: check that every GPU is on the bus", "lspci -d 10de: -nn", on=("host",)),
+        look("Check whether the environment limits the GPUs", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),
     ),
 )
 
@@ -136,26 +136,26 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def is_by_choice(facts: Facts, gpu: PciFunction) -> bool:
-    """A GPU that is not missing: it is there, or was kept from the driver on purpose."""
+    """Whether a GPU is not missing: NVML lists it, or it is kept from the driver on purpose."""
     if gpu.address in facts.nvml.reachable or gpu.driver in RESERVED:
         return True
     return facts.driver.gpu_information.get(gpu.address, {}).get("GPU Excluded") == "Yes"
 
 
 def has_share(facts: Facts) -> bool:
-    """A container or job has some of the host's GPUs; the bus shows all of them."""
+    """Whether this is a container or job, which has some of the host's GPUs although the bus shows all of them."""
     return facts.container.engine is not None or JOB.search(facts.container.cgroup) is not None
 
 
 def refusals(refused: list[Gpu], absent: list[PciFunction]) -> Iterator[Finding]:
-    """NVML does not tell the address of a GPU that it refuses: it is told where there are as many of both."""
+    """NVML gives no address for a GPU that it refuses: it is inferred if as many GPUs are absent as are refused."""
     addresses = [gpu.address for gpu in absent] if len(absent) == len(refused) else []
     for place, gpu in enumerate(refused):
         address = addresses[place] if addresses else None
         problem = BY_CODE.get(gpu.handle_error or 0, MISSING)
         words = error_name(gpu.handle_error) if gpu.handle_error else "no answer"
         yield problem.found(
-            f"GPU {gpu.index}{f' ({address})' if address else ''}: NVML gives no handle, {words}",
+            f"GPU {gpu.index}{f' ({address})' if address else ''}: NVML returns no handle, {words}",
             {"gpu": address or gpu.index, "slot": slot(address), "code": gpu.handle_error},
             gpu=gpu.index,
         )
@@ -165,10 +165,10 @@ def missing(facts: Facts, gpus: list[PciFunction]) -> Finding:
     first = gpus[0]
     ignored = IGNORED.search(known(lambda: facts.kernel_log.nvrm, ""))
     words = "; ".join(
-        f"{gpu.address} is not in NVML, {f'its driver is {gpu.driver}' if gpu.driver else 'no driver has it'}" for gpu in gpus
+        f"{gpu.address} is not in NVML, {f'its driver is {gpu.driver}' if gpu.driver else 'no driver is bound'}" for gpu in gpus
     )
     if ignored and first.driver is None:
-        words += f"; the log says that R{ignored[2]} is the last branch for a {ignored[1]}"
+        words += f"; according to the log, R{ignored[2]} is the last branch for a {ignored[1]}"
     evidence = {"gpu": first.address, "slot": slot(first.address), "gpus": [gpu.address for gpu in gpus], "driver": first.driver}
     return MISSING.found(words, evidence, confidence=Confidence.CONFIRMED if ignored else Confidence.LIKELY)
 
@@ -179,14 +179,14 @@ def nothing(facts: Facts) -> Finding:
 
 
 def slot(address: str | None) -> str:
-    """What the log names a GPU by: "0000:01:00"."""
+    """The GPU's name in the kernel log: "0000:01:00"."""
     return (address or "NVRM").rpartition(".")[0] or "NVRM"
 
 
 def compare(facts: Facts) -> Iterator[Finding]:
-    """NVML, CUDA and what was expected."""
+    """Compare the GPU counts of NVML, CUDA and --expect-gpus."""
     listed, expected = len(facts.nvml.reachable), facts.expected.get("gpus")
-    in_cuda = known(lambda: facts.cuda.count)  # that CUDA does not initialise is judged elsewhere
+    in_cuda = known(lambda: facts.cuda.count)  # another check reports a CUDA that does not initialise
     limit = facts.environment.get("CUDA_VISIBLE_DEVICES")
     usable = listed if in_cuda is None or has_mig(facts) else in_cuda
     if expected is not None and usable < expected:
@@ -201,7 +201,7 @@ def has_mig(facts: Facts) -> bool:
 
 
 def is_closed(facts: Facts) -> bool:
-    """Compute mode "prohibited" takes a GPU out of CUDA; another check's matter."""
+    """Compute mode "prohibited" removes a GPU from CUDA; another check reports it."""
     return any(said(gpu, "ComputeMode") == 2 for gpu in facts.nvml.reachable.values())
 
 

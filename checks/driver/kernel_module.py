@@ -1,17 +1,16 @@
 """The NVIDIA kernel module is loaded.
 
 What it means
-Without the module no program can reach the GPU: nvidia-smi "couldn't communicate with the NVIDIA driver" and CUDA sees no
-device.
+Without the module no program can use the GPU: nvidia-smi "couldn't communicate with the NVIDIA driver" and CUDA finds no device.
 
 How it is judged
-/proc/driver/nvidia/version exists. Where it does not, the causes are ruled out in this order: no driver is installed,
-nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, it was built for another kernel, its build
-failed for the running kernel, it was never built for that kernel. A driver that does not support the GPU is another check's
-matter.
+The module is loaded if /proc/driver/nvidia/version exists. If it does not, the causes are ruled out in this order: no driver is
+installed, nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, it was built for another kernel, its
+build failed for the running kernel, it was never built for that kernel. Another check reports a driver that does not support the
+GPU.
 
 Known exceptions
-Under WSL2 the module lives in Windows. In a container /proc shows the host's module; why it is missing, only the host knows.
+Under WSL2 the module is in Windows. In a container, /proc shows the host's module; only the host can show why it is missing.
 
 References
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
@@ -37,7 +36,8 @@ INSTALL_ON_DEBIAN = "sudo apt update && sudo apt install linux-headers-$(uname -
 NOT_INSTALLED = Problem(
     id="no-driver-found",
     title="No NVIDIA driver is installed",
-    why="The GPU is there, but neither a kernel module nor driver libraries are. A CUDA toolkit or a pip wheel brings no driver.",
+    why="A GPU is present, but neither a kernel module nor driver libraries are installed. A CUDA toolkit or a pip wheel does "
+    "not include the driver.",
     action=Action.INSTALL,
     fixes=(
         *install_on(
@@ -59,11 +59,11 @@ KEPT_OUT = "blacklist nouveau\\nblacklist nova_core\\noptions nouveau modeset=0\
 BLACKLIST = f"printf '{KEPT_OUT}' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf"
 DRACUT, MKINITCPIO = " && sudo dracut --force", " && sudo mkinitcpio -P"
 INITRAMFS = {"debian": " && sudo update-initramfs -u", "rhel": DRACUT, "suse": DRACUT, "arch": MKINITCPIO, "other": ""}
-KEEP_OUT = "Keep it from loading, rebuild the initramfs, then reboot"
+KEEP_OUT = "Blacklist it, rebuild the initramfs, then reboot"
 NOUVEAU = Problem(
     id="nouveau-loaded",
     title="The kernel's own driver, nouveau or nova, holds the GPU",
-    why="It was loaded first and cannot share a GPU with NVIDIA's module; it has no CUDA.",
+    why="It was loaded first and cannot share a GPU with NVIDIA's module. It does not support CUDA.",
     action=Action.REBOOT,
     fixes=tuple(
         Fix(KEEP_OUT, BLACKLIST + words, verify="nvidia-smi", on=(on,), kind="set", reboot=True)
@@ -72,13 +72,13 @@ NOUVEAU = Problem(
     references=(GUIDE,),
 )
 
-ACCEPT = "Have the module accepted: take one that is signed, or enrol the key that signed it"
+ACCEPT = "Install a signed module, or enrol the key that signed this one"
 DKMS_KEY = "sudo mokutil --import /var/lib/dkms/mok.pub"
 SECURE_BOOT = Problem(
     id="secure-boot-module-rejected",
     title="Secure Boot rejects the kernel module",
     why="The firmware loads only modules signed with an enrolled key, and the key that signed this one was never enrolled. "
-    "The commands ask for a password; at the next boot choose 'Enroll MOK' on the blue screen and give it again.",
+    "The command asks for a password; at the next boot choose 'Enroll MOK' on the blue screen and enter it again.",
     action=Action.REBOOT,
     fixes=tuple(
         Fix(ACCEPT, enrol, verify="nvidia-smi", on=on, recipe="sign", kind="set", reboot=True)
@@ -94,24 +94,24 @@ SECURE_BOOT = Problem(
 OTHER_KERNEL = "/boot/vmlinuz-<other_kernel>"
 PRECOMPILED = (
     Fix(
-        "Update the driver and its ready-made module, then reboot",
+        "Update the driver and its precompiled module, then reboot",
         "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*'",
         kind="install",
         reboot=True,
     ),
     Fix(
-        "If there is none yet: boot the kernel that it is for",
+        "If no such module exists yet: boot the kernel that it was built for",
         f"sudo grubby --set-default={OTHER_KERNEL}",
         kind="set",
         reboot=True,
     ),
 )
 MODPROBE = "sudo modprobe nvidia"
-BUILD = "Install the module for the running kernel, or its headers to build it"
+BUILD = "Install the module for the running kernel, or the kernel headers to build it"
 NOT_BUILT = Problem(
     id="module-not-built-after-kernel-update",
-    title="The kernel was updated, and the NVIDIA module was not built for it",
-    why="The module is compiled for each kernel. The headers of the running kernel (or DKMS) were missing when it was updated.",
+    title="The kernel was updated, but the NVIDIA module was not built for it",
+    why="The module must be compiled for each kernel. The kernel headers or DKMS were missing when the kernel was updated.",
     action=Action.INSTALL,
     fixes=(
         *install_on(
@@ -141,11 +141,11 @@ LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvidia|NVRM' | tail -n 20"
 NOT_LOADED = Problem(
     id="kernel-module-not-loaded",
     title="The NVIDIA kernel module is not loaded",
-    why="A driver is installed, but its module is not in the kernel; why is not visible from here.",
+    why="A driver is installed, but its module is not loaded. The reason cannot be seen from here.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Load it on the host; the log then says what stands in its way",
+            "Load it on the host, then read the reason in the log",
             LOAD,
             verify="nvidia-smi",
             kind="restart",
@@ -169,7 +169,7 @@ REJECTED = "|".join(
 def not_installed(facts: Facts) -> Finding | None:
     if facts.driver.installed_modules or facts.driver.library_versions:
         return None
-    return NOT_INSTALLED.found(f"no nvidia module and no driver library for {_gpus(facts)}")
+    return NOT_INSTALLED.found(f"neither an nvidia module nor a driver library is installed for {_gpus(facts)}")
 
 
 def nouveau(facts: Facts) -> Finding | None:
@@ -180,7 +180,7 @@ def nouveau(facts: Facts) -> Finding | None:
 
 
 def came_in_its_place(facts: Facts) -> bool:
-    """Whether NVIDIA's module could not be loaded, so that nouveau was: distributions have a service that does so."""
+    """Whether nouveau was loaded because NVIDIA's module could not be: some distributions have a service for that."""
     for look in (secure_boot, build_failed, not_built):
         with contextlib.suppress(Skip):
             if facts.driver.installed_modules and look(facts):
@@ -195,7 +195,7 @@ def secure_boot(facts: Facts) -> Finding | None:
     if not lines:
         return None
     evidence = {"log": lines[-1].text, "signer": facts.driver.modinfo.get("signer", "none")}
-    return SECURE_BOOT.found("Secure Boot is on and the kernel refused the module", evidence)
+    return SECURE_BOOT.found("Secure Boot is enabled and the kernel rejected the module", evidence)
 
 
 def not_built(facts: Facts) -> Finding | None:
@@ -204,17 +204,17 @@ def not_built(facts: Facts) -> Finding | None:
     others = sorted({module.kernel for module in facts.driver.installed_modules})
     precompiled = facts.system.family == "rhel" and not has_builder(facts)
     fixes = (PRECOMPILED if others else PRECOMPILED[:1]) if precompiled else NOT_BUILT.fixes
-    there = f"one for {', '.join(others)}" if others else "none"
+    there = f"modules exist for {', '.join(others)}" if others else "no other module is installed"
     there += f"; {waiting[0]}" if (waiting := unfinished(facts)) else ""
     fixes = (FINISH, *fixes) if waiting else fixes
     return replace(NOT_BUILT, fixes=fixes).found(
-        f"no module for the running kernel {facts.system.kernel}; there is {there}",
+        f"no module for the running kernel {facts.system.kernel}; {there}",
         {"built_for": others, "other_kernel": others[-1] if others else None, "headers": facts.driver.kernel_headers},
     )
 
 
 def is_found_by_modprobe(facts: Facts) -> bool:
-    """Some systems (NixOS) keep modules elsewhere; without modinfo only the usual places count."""
+    """Whether modinfo finds the module: some systems (NixOS) keep modules outside the standard folders."""
     return known(lambda: bool(facts.driver.modinfo), False)
 
 
@@ -231,11 +231,11 @@ CAUSES = (
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the kernel module lives in Windows")
+        raise Skip("under WSL the kernel module is in Windows")
     if facts.driver.module_version is not None:
         return
     if not facts.pci.gpus:
-        raise Skip("there is no NVIDIA GPU on the bus")
+        raise Skip("no NVIDIA GPU was found on the PCI bus")
     if facts.container.engine:
         yield from in_container(facts)
     else:
@@ -243,10 +243,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def in_container(facts: Facts) -> Iterator[Finding]:
-    """The files of the host, which would tell why, are not in here; a container without devices is judged as such."""
+    """The host's files, which would show the cause, are not visible here. Another check judges a container without devices."""
     if not facts.devices.gpu_nodes:
-        raise Skip("no nvidia module is in the kernel that this container runs on")
-    yield NOT_LOADED.found("it is not in the host's kernel, but its nodes are in this container", confidence=Confidence.UNKNOWN)
+        raise Skip("no NVIDIA kernel module is loaded on the host of this container")
+    yield NOT_LOADED.found(
+        "it is not loaded on the host, but its device nodes exist in this container", confidence=Confidence.UNKNOWN
+    )
 
 
 def summary(facts: Facts) -> str:

@@ -1,17 +1,17 @@
-"""The installed driver supports every GPU here: its branch does, and so does its flavour, open or proprietary.
+"""The installed driver supports every GPU here, in both its branch and its flavour (open or proprietary).
 
 What it means
-A driver branch knows the GPUs of its time: not those that came later, and no longer those that are too old. NVIDIA's driver
-has two kernel modules: the open one needs a processor (GSP) that GPUs have from Turing on; Blackwell and what comes after it
-are supported by the open one only. Where the driver does not support a GPU, nvidia-smi says "No devices were found".
+A driver branch supports the GPUs of its time: not those released later, and no longer those that are too old. NVIDIA's driver
+has two kernel modules. The open one requires a processor (GSP) that GPUs have since Turing; Blackwell and later GPUs are
+supported by the open one only. If the driver does not support a GPU, nvidia-smi prints "No devices were found".
 
 How it is judged
-What the driver that is installed says of a GPU in the kernel log. Else the generation of every GPU by its PCI device id,
-against the branch and against the word "Open" in /proc/driver/nvidia/version.
+The check reads what the installed driver wrote about a GPU in the kernel log. If it wrote nothing, the check compares the
+generation of every GPU (from its PCI device id) with the branch and with the word "Open" in /proc/driver/nvidia/version.
 
 Known exceptions
-A GPU that NVML lists works. Generations from Turing to Hopper work with both. A GPU that vfio-pci or nouveau holds is not the
-module's. A GPU of the host that a container was not given is not judged in there.
+A GPU that NVML lists works. Generations from Turing to Hopper work with both modules. A GPU bound to vfio-pci or nouveau does
+not belong to the module. A host GPU that a container did not get is not judged in the container.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
@@ -45,7 +45,7 @@ OPEN_DRIVER = install_on(
     reboot=True,
 )
 VGPU_DRIVER = Fix(
-    "This virtual machine has a vGPU: install NVIDIA's vGPU guest driver (GRID) of the host's release instead",
+    "If this virtual machine has a vGPU: install NVIDIA's vGPU guest driver (GRID) of the host's release instead",
     "sudo sh NVIDIA-Linux-*-grid.run",
     verify="nvidia-smi",
     reboot=True,
@@ -53,8 +53,8 @@ VGPU_DRIVER = Fix(
 NOT_SUPPORTED = Problem(
     id="gpu-not-supported-by-driver",
     title="The installed driver does not support this GPU",
-    why="The module looked at the GPU and left it: the GPU is newer than the driver, or it is a vGPU of a virtual machine, which "
-    "needs the guest driver.",
+    why="The module examined the GPU and rejected it. The GPU is newer than the driver, or it is a vGPU in a virtual machine, "
+    "which requires the guest driver.",
     action=Action.INSTALL,
     fixes=(*OPEN_DRIVER, VGPU_DRIVER),
 )
@@ -65,11 +65,11 @@ ON_NIXOS = (
     "sudo sed -i.bak 's|\\./hardware-configuration\\.nix|& ./nvidia-driver.nix|' /etc/nixos/configuration.nix && "
     "sudo nixos-rebuild boot"
 )
-NO_COMMON_BRANCH = Fix("No branch supports all GPUs of this machine: take this one out, or pass it to a virtual machine")
+NO_COMMON_BRANCH = Fix("Remove this GPU or pass it to a virtual machine: no branch supports all GPUs of this machine")
 DROPPED = Problem(
     id="gpu-dropped-by-driver-branch",
     title="This driver branch no longer supports the GPU",
-    why="NVIDIA ended support of this GPU generation with an older branch; newer drivers ignore the device.",
+    why="An older branch was the last to support this GPU generation. Newer drivers ignore the device.",
     action=Action.INSTALL,
     fixes=install_on(
         "Install the last branch that supports it",
@@ -88,9 +88,9 @@ DROPPED = Problem(
 
 NEEDS_OPEN = Problem(
     id="blackwell-needs-open-module",
-    title="The GPU needs the open kernel module, and the proprietary one is installed",
-    why="Blackwell and newer GPUs are supported by the open (MIT/GPL) module only. Both come "
-    "with the driver; the package decides.",
+    title="The GPU needs the open kernel module, not the proprietary one",
+    why="Blackwell and newer GPUs are supported by the open (MIT/GPL) module only. Both modules come with the driver; the "
+    "package decides which one is installed.",
     action=Action.INSTALL,
     fixes=OPEN_DRIVER,
     references=(
@@ -102,7 +102,7 @@ NEEDS_OPEN = Problem(
 NEEDS_PROPRIETARY = Problem(
     id="open-module-on-pre-turing",
     title="The GPU is too old for the open kernel module",
-    why="The open module needs the GSP, a processor that GPUs have from Turing on. Older ones need the proprietary module, of a "
+    why="The open module requires the GSP, a processor that GPUs have since Turing. Older GPUs need the proprietary module of a "
     "branch that still supports them.",
     action=Action.INSTALL,
     fixes=install_on(
@@ -122,7 +122,7 @@ NEEDS_PROPRIETARY = Problem(
 
 PRE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
-RECENT_BRANCH = 580  # of long-term support, and knows every Blackwell
+RECENT_BRANCH = 580  # long-term support; supports every Blackwell GPU
 THIS_GPU = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system "
 SAYS_OPEN = THIS_GPU + "requires use of the NVIDIA open kernel modules"
 SAYS_PROPRIETARY = THIS_GPU + r"is not supported by open nvidia\.ko"
@@ -131,12 +131,12 @@ SAYS_DROPPED = re.compile(
     r"GPU\ installed\ in\ this\ system\ is\ supported\ through\ the\ NVIDIA\ (\d+)\.xx\ Legacy\ drivers", re.VERBOSE
 )
 
-Kind = list[PciFunction]  # all GPUs of one model, which have one fate
+Kind = list[PciFunction]  # all GPUs of one model, which are judged together
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the kernel module lives in Windows")
+        raise Skip("under WSL the kernel module is in Windows")
     kinds: dict[int, Kind] = {}
     for gpu in facts.pci.gpus:
         if gpu.driver in (None, "nvidia"):
@@ -145,7 +145,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         words = known(lambda: facts.kernel_log.nvrm, "")
         yield from for_each(kinds.values(), lambda gpus: judge_kind(facts, gpus, words))
     if facts.driver.module_version is None:
-        raise Skip("no NVIDIA kernel module is loaded here")
+        raise Skip("no NVIDIA kernel module is loaded")
 
 
 def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
@@ -163,13 +163,13 @@ def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
     elif facts.driver.module_version is None or generation in EITHER:
         return
     elif generation is None:
-        raise Unavailable(f"the generation of {gpus[0].address} (10de:{gpus[0].device_id:04x}) is not known here")
+        raise Unavailable(f"the generation of {gpus[0].address} (10de:{gpus[0].device_id:04x}) is unknown")
     elif is_open(facts) == (generation in PRE_TURING) and not is_outgrown(facts, gpus[0]):
         yield wrong_flavour(facts, NEEDS_PROPRIETARY if is_open(facts) else NEEDS_OPEN, gpus, Confidence.LIKELY)
 
 
 def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
-    """The last branch for GPUs that the driver left alone: by its own words, which name no address, else by the generation."""
+    """The last branch for GPUs that the driver ignores: from its log message, which names no address, or by the generation."""
     if any(gpu.driver for gpu in gpus):
         return None
     generation = architecture_of_device(gpus[0].device_id)
@@ -182,13 +182,13 @@ def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
 
 
 def is_outgrown(facts: Facts, gpu: PciFunction) -> bool:
-    """A release that no longer supports a generation ignores its GPUs in either flavour."""
+    """Whether the driver is newer than the GPU's last branch: then both flavours ignore the GPU."""
     last = last_branch(architecture_of_device(gpu.device_id))
     return last is not None and (facts.driver.branch or 0) > last
 
 
 def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
-    """What the driver that is installed now says of these GPUs; an older one may have said something else before."""
+    """What the currently installed driver reports about these GPUs; messages of earlier drivers may differ."""
     version = facts.driver.module_version or on_disk(facts) or r"[\d.]+"
     patterns = (
         (SAYS_OPEN, NEEDS_OPEN),
@@ -202,7 +202,7 @@ def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
 
 def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:
     kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus} - {None}
-    # A branch that is old enough for this GPU may be too old for another one here.
+    # A branch that still supports this GPU may be too old for another GPU here.
     problem = DROPPED if all(knows(last, kind) for kind in kinds) else replace(DROPPED, fixes=(NO_COMMON_BRANCH,))
     return problem.found(
         f"the installed driver ignores {named(gpus)}; R{last} is the last branch that supports it",
@@ -214,11 +214,11 @@ def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:
 
 def unsupported(facts: Facts, gpus: Kind) -> Finding:
     generation = architecture_of_device(gpus[0].device_id)
-    # A GPU that this branch knows, but not in this virtual machine, is a part of one: a vGPU.
+    # If the branch supports this generation, but not this device in a virtual machine, the device is a vGPU.
     is_virtual = facts.system.hypervisor is not None and knows(facts.driver.branch, generation)
     fixes = (VGPU_DRIVER,) if is_virtual else OPEN_DRIVER
     words = f"{named(gpus)}: driver {facts.driver.module_version or on_disk(facts) or facts.driver.branch} does not support it"
-    words += f" in this virtual machine, although it knows the {generation} generation: a vGPU" if is_virtual else ""
+    words += f" in this virtual machine, although it supports {generation} GPUs: likely a vGPU" if is_virtual else ""
     return replace(NOT_SUPPORTED, fixes=fixes).found(
         words,
         evidence(facts, gpus),
@@ -228,7 +228,7 @@ def unsupported(facts: Facts, gpus: Kind) -> Finding:
 
 
 def knows(branch: int | None, generation: str | None) -> bool:
-    """Whether a branch supports GPUs of a generation at all."""
+    """Whether a branch is new enough for GPUs of a generation."""
     first = min((row.first_cuda for row in table().architectures if row.name == generation), default=None)
     newest = cuda_of_branch(branch or 0)
     return first is not None and newest is not None and first <= newest
@@ -258,7 +258,7 @@ def named(gpus: Kind) -> str:
 
 def is_open(facts: Facts) -> bool:
     if facts.driver.module_is_open is None:
-        raise Unavailable("/proc/driver/nvidia/version does not tell which module is loaded")
+        raise Unavailable("/proc/driver/nvidia/version does not show which module is loaded")
     return facts.driver.module_is_open
 
 

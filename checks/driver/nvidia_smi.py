@@ -1,15 +1,15 @@
-"""The command nvidia-smi is on PATH, works, and comes back.
+"""The command nvidia-smi is on PATH, works, and returns in time.
 
 What it means
-People and scripts ask nvidia-smi whether a GPU works. It comes with the driver's utilities, which are a package of their own;
-without it the GPU may work all the same.
+Users and scripts run nvidia-smi to see whether a GPU works. It is part of the driver's utilities, which are a separate package;
+the GPU may work without it.
 
 How it is judged
-nvidia-smi -L, where NVML works: whether the command is found, its exit code, and whether it comes back within six
-seconds.
+If NVML works, the check runs nvidia-smi -L. It looks at whether the command is found, at its exit code, and at whether it returns
+within six seconds.
 
 Known exceptions
-Where NVML does not work, that is the diagnosis. Under WSL the command is in /usr/lib/wsl/lib, which Windows puts on PATH.
+If NVML does not work, that is the diagnosis. Under WSL the command is in /usr/lib/wsl/lib, which Windows puts on PATH.
 
 References
 https://github.com/microsoft/WSL/issues/9166
@@ -24,12 +24,12 @@ from gpudoctor.fixes.common import install_on, look
 from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
-INSTALL = "Install the driver's utilities, of the release of the module"
+INSTALL = "Install the driver's utilities of the module's release"
 NOT_FOUND = Problem(
     id="nvidia-smi-command-not-found",
     title="nvidia-smi is not on PATH, although the driver works",
-    why="The driver's utilities are not installed, or lie in a folder that is not on PATH. Scripts that call nvidia-smi take "
-    "this machine for one without a GPU.",
+    why="The driver's utilities are not installed, or are in a folder that is not on PATH. Scripts that call nvidia-smi assume "
+    "that this machine has no GPU.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
@@ -56,13 +56,14 @@ NOT_FOUND = Problem(
 
 OFF_PATH = Problem(
     id="nvidia-smi-not-on-wsl-path",
-    title="nvidia-smi is in WSL's own folder, which is not on PATH",
-    why="Windows lends it in /usr/lib/wsl/lib. Never install driver packages here to get it: their libraries hide Windows' own.",
+    title="nvidia-smi is in WSL's library folder, which is not on PATH",
+    why="Windows provides it in /usr/lib/wsl/lib. Never install driver packages here to get it: their libraries hide those of "
+    "Windows.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Put the folder on PATH",
+            "Add the folder to PATH",
             "echo 'export PATH=$PATH:/usr/lib/wsl/lib' >> ~/.profile && . ~/.profile",
             verify="nvidia-smi -L",
             kind="set",
@@ -73,13 +74,13 @@ OFF_PATH = Problem(
 
 IN_CONTAINER = Problem(
     id="nvidia-smi-not-in-container",
-    title="nvidia-smi was not brought into this container",
-    why="The container toolkit brings it with the capability 'utility'; a device that is passed in by hand brings nothing.",
+    title="nvidia-smi is not available in this container",
+    why="The container toolkit adds it with the capability 'utility'. A device that is passed in by hand comes without it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         *again(
-            "If you need it: start the container with it",
+            "If you need it: recreate the container with the capability 'utility'",
             "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
             kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
@@ -89,42 +90,42 @@ IN_CONTAINER = Problem(
 FAILS = Problem(
     id="nvidia-smi-fails",
     title="nvidia-smi fails, although the driver's library works",
-    why="The command is not of the driver's release, or finds another libnvidia-ml than other programs do.",
+    why="The command is from another release than the driver, or loads another libnvidia-ml than other programs do.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(look("See which command and library it is", "type -a nvidia-smi; ldd $(command -v nvidia-smi); nvidia-smi -L"),),
+    fixes=(look("Show which command and library are used", "type -a nvidia-smi; ldd $(command -v nvidia-smi); nvidia-smi -L"),),
 )
 
 HANGS = Problem(
     id="nvidia-smi-hangs",
-    title="nvidia-smi does not come back, although the driver's library answers",
-    why="A question that only nvidia-smi asks hangs in the driver, or a process is stuck there.",
+    title="nvidia-smi hangs, although the driver's library answers",
+    why="A query that only nvidia-smi makes hangs in the driver, or a process is stuck there.",
     action=Action.REBOOT,
     fixes=(
-        look("See where it hangs", "timeout 20 strace -f nvidia-smi -L 2>&1 | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'"),
-        Fix("Boot again", verify="nvidia-smi -L", on=("host",), reboot=True),
+        look("Find where it hangs", "timeout 20 strace -f nvidia-smi -L 2>&1 | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'"),
+        Fix("Reboot", verify="nvidia-smi -L", on=("host",), reboot=True),
     ),
 )
 
-QUICK_SECONDS = 2  # the start of NVML, beyond which a silent nvidia-smi needs no other reason
+QUICK_SECONDS = 2  # if NVML takes longer to start, that alone explains a slow nvidia-smi
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     answer = facts.driver.nvidia_smi
     if answer is None:
         if facts.nvml.init_code != 0:
-            raise Skip("NVML does not start either")
+            raise Skip("nvidia-smi was not found, and NVML does not start either")
         problem = IN_CONTAINER if facts.container.engine else NOT_FOUND
-        yield problem.found("NVML works, but no command nvidia-smi was found")
+        yield problem.found("NVML works, but the command nvidia-smi was not found")
     elif facts.system.wsl and "nvidia-smi" not in facts.toolchain.programs:
         yield OFF_PATH.found("/usr/lib/wsl/lib is not on PATH", {"PATH": facts.environment.get("PATH")})
     elif answer.timed_out:
         if facts.nvml.init_seconds > QUICK_SECONDS:
-            raise Skip(f"nvidia-smi did not come back in time; NVML itself took {facts.nvml.init_seconds:.1f} s", Skip.NO_ANSWER)
+            raise Skip(f"nvidia-smi timed out; NVML itself took {facts.nvml.init_seconds:.1f} s", Skip.NO_ANSWER)
         yield HANGS.found(f"nvidia-smi -L: {answer.error or 'no answer'}; NVML started in {facts.nvml.init_seconds:.1f} s")
     elif answer.code != 0 and facts.nvml.count:
         words = (answer.out or answer.error).strip().splitlines() or ["nothing"]
-        yield FAILS.found(f"nvidia-smi -L ends with code {answer.code} and says: {words[0]}", {"code": answer.code})
+        yield FAILS.found(f"nvidia-smi -L exits with code {answer.code} and prints: {words[0]}", {"code": answer.code})
 
 
 def summary(facts: Facts) -> str:

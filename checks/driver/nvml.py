@@ -1,16 +1,16 @@
-"""NVML, the driver's management library, can be loaded, starts, and answers in time.
+"""NVML, the driver's management library, can be loaded, initialises and answers in time.
 
 What it means
-NVML (libnvidia-ml) is what nvidia-smi, schedulers, monitoring and frameworks ask about GPUs. It comes with the driver. If it
-does not start, the words that programs print are this library's return code.
+nvidia-smi, schedulers, monitoring and frameworks use NVML (libnvidia-ml) to query GPUs. It comes with the driver. If it does not
+start, the error that programs print is this library's return code.
 
 How it is judged
-libnvidia-ml.so.1 is loaded and initialised in a process of its own, with a time limit: the loader's message, the return code
-of nvmlInit, a crash, or silence. More than five seconds to start is slow.
+libnvidia-ml.so.1 is loaded and initialised in a separate process with a time limit. The check reads the loader's message and the
+return code of nvmlInit, and notices a crash or a timeout. A start of more than five seconds is slow.
 
 Known exceptions
-Versions that do not match, and nodes that cannot be opened, are judged before. A slow start without persistence mode is
-judged there. "Not supported" for a single question is no fault.
+Earlier checks report versions that do not match and nodes that cannot be opened. The check persistence-mode reports a slow start
+without persistence mode. "Not supported" for a single query is not a fault.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -33,19 +33,19 @@ from gpudoctor.knowledge.xids import breaking_problems
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 SMI = "nvidia-smi -L"
-READ_LOG = kernel_log("Read what the driver says", "-iE 'nvrm|nvidia' | tail -n 30", on=("host",))
-REBOOT = Fix("Boot again", verify=SMI, on=("host",), reboot=True)
+READ_LOG = kernel_log("Read the driver's messages in the kernel log", "-iE 'nvrm|nvidia' | tail -n 30", on=("host",))
+REBOOT = Fix("Reboot", verify=SMI, on=("host",), reboot=True)
 RESTART_WSL = shut_down_wsl("In Windows: stop WSL, then open it again", verify=SMI, on=("wsl2",))
-AGAIN = Fix("Start the container again; if it stays, look at the host", risk="disruptive", verify=SMI, on=("container",))
+AGAIN = Fix("Restart the container; if the error stays, check the host", risk="disruptive", verify=SMI, on=("container",))
 RESTART = (REBOOT, RESTART_WSL, AGAIN)
 NOT_LOADED = Problem(
     id="nvml-driver-not-loaded",
     title="NVML finds no driver, although the module is loaded",
-    why="The library could not reach the module: its nodes lead nowhere, or a sandbox hides them.",
+    why="The library could not reach the module: its device nodes do not lead to it, or a sandbox hides them.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Load the module again",
+            "Reload the module",
             "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo nvidia-modprobe -c 0 -u",
             "disruptive",
             ("root", "drain"),
@@ -59,12 +59,12 @@ NOT_LOADED = Problem(
 
 NO_PERMISSION = Problem(
     id="nvml-no-permission",
-    title="NVML may not talk to the driver, although the nodes can be opened",
-    why="The mode of the nodes is right, so that a security module (SELinux, AppArmor) or a sandbox refuses.",
+    title="NVML gets permission denied, although the nodes can be opened",
+    why="The mode of the nodes is correct, so a security module (SELinux, AppArmor) or a sandbox denies access.",
     action=Action.FIX_CONFIG,
     fixes=(
         look(
-            "Look for what was denied",
+            "Find what was denied",
             "sudo ausearch -m avc -ts boot | grep -i nvidia; sudo dmesg | grep -i denied",
             verify=SMI,
             root=True,
@@ -75,11 +75,11 @@ NO_PERMISSION = Problem(
 LOST = Problem(
     id="nvml-gpu-lost",
     title="NVML cannot start: a GPU is lost",
-    why="It fell off the bus or cannot be reached any more: power, link, heat, or a dying board.",
+    why="It fell off the bus or is no longer reachable. Possible causes: power, link, heat, or a failing board.",
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "Switch the machine off and on; check cables, power supply and slot", risk="disruptive", needs=("reboot",), verify=SMI
+            "Power the machine off and on; check cables, power supply and slot", risk="disruptive", needs=("reboot",), verify=SMI
         ),
         READ_LOG,
     ),
@@ -88,10 +88,10 @@ LOST = Problem(
 RESET = Problem(
     id="nvml-reset-required",
     title="NVML cannot start: a GPU must be reset",
-    why="After an error that could not be corrected, or a failed recovery, it must be reset before it can be used.",
+    why="After an uncorrectable error or a failed recovery, the GPU must be reset before it can be used.",
     action=Action.RESET_GPU,
     fixes=(
-        reset("Stop what uses GPUs, then reset them", gpu="", verify=SMI),
+        reset("Stop all programs that use GPUs, then reset the GPUs", gpu="", verify=SMI),
         *RESTART,
     ),
 )
@@ -99,12 +99,12 @@ RESET = Problem(
 UNKNOWN_ERROR = Problem(
     id="nvml-unknown-error",
     title="NVML fails with 'Unknown Error'",
-    why="In a container its device rules were lost, mostly by 'systemctl daemon-reload' on the host; on a host the driver is in "
-    "a broken state.",
+    why="In a container, the device rules were lost, usually because of 'systemctl daemon-reload' on the host. On a host, the "
+    "driver is in a broken state.",
     action=Action.REBOOT,
     fixes=(
-        *restarted("Start the container again", SMI, on=("container",)),
-        *by_cdi("For good: give GPUs by CDI", SMI, on=("container",)),
+        *restarted("Restart the container", SMI, on=("container",)),
+        *by_cdi("To fix it permanently: use CDI for the GPUs", SMI, on=("container",)),
         READ_LOG,
         REBOOT,
         RESTART_WSL,
@@ -115,7 +115,7 @@ UNKNOWN_ERROR = Problem(
 OTHER_ERROR = Problem(
     id="nvml-error",
     title="NVML does not start",
-    why="Its return code is in the message; what NVIDIA says of it, and what helped others, is in the evidence.",
+    why="The message contains its return code. The evidence contains NVIDIA's explanation of the code and known solutions.",
     action=Action.REBOOT,
     fixes=(READ_LOG, *RESTART),
 )
@@ -123,12 +123,12 @@ OTHER_ERROR = Problem(
 DIED = Problem(
     id="nvml-died",
     title="NVML crashes as soon as it starts",
-    why="The library killed its process. It is damaged, of another driver, or what it reads from the GPU is not sane; every "
-    "program that uses it will crash as well.",
+    why="The library crashed its process: it is damaged, it belongs to another driver, or it reads invalid data from the GPU. "
+    "Every program that uses it will crash as well.",
     action=Action.INSTALL,
     fixes=(
         look(
-            "See where it crashes, then install the driver's libraries again",
+            "Find where it crashes, then reinstall the driver's libraries",
             "nvidia-smi -L; " + READ_LOG.command,
             verify=SMI,
             root=True,
@@ -139,28 +139,28 @@ DIED = Problem(
 
 CALL_DIED = Problem(
     id="nvml-call-crashes",
-    title="One question to NVML crashes the program that asks it",
-    why="A bug of this driver with this GPU. Monitoring that asks the same question crashes as well.",
+    title="An NVML query crashes the program that makes it",
+    why="This driver has a bug with this GPU. Monitoring that makes the same query crashes as well.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(look("Update the driver; until then do not ask this", "nvidia-smi --query-gpu=driver_version --format=csv"),),
+    fixes=(look("Update the driver; until then avoid this query", "nvidia-smi --query-gpu=driver_version --format=csv"),),
 )
 
 HANGS = Problem(
     id="nvml-hangs",
     title="NVML does not answer: the driver or a GPU hangs",
-    why="A call into the driver did not come back. A GPU's firmware stopped (Xid 119), a process is stuck in the kernel, or many "
+    why="A call into the driver did not return. A GPU's firmware stopped (Xid 119), a process is stuck in the kernel, or many "
     "GPUs are being initialised without the persistence daemon.",
     action=Action.REBOOT,
     fixes=(
         look(
-            "See what hangs",
+            "Find what hangs",
             "sudo dmesg | grep -E 'Xid|NVRM' | tail; ps -eo pid,stat,comm | awk '$2 ~ /D/'",
             on=("host",),
             root=True,
         ),
         Fix(
-            "Without an Xid: keep the GPUs initialised",
+            "If the log shows no Xid: keep the GPUs initialised",
             "sudo systemctl enable --now nvidia-persistenced",
             on=("host",),
             kind="restart",
@@ -173,12 +173,12 @@ HANGS = Problem(
 SLOW = Problem(
     id="nvml-slow",
     title="NVML takes long to start",
-    why="Every program that asks for GPUs waits as long. A GPU answers slowly, or the machine is very busy.",
+    why="Every program that queries GPUs waits as long. A GPU answers slowly, or the machine is very busy.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
         look(
-            "Look for a GPU with errors, and at the load",
+            "Look for a GPU with errors, and check the system load",
             "nvidia-smi -q | grep -iE 'err!|xid|remap'; uptime",
             verify="time " + SMI,
         ),
@@ -187,12 +187,12 @@ SLOW = Problem(
 
 BY_CODE = {4: NO_PERMISSION, 9: NOT_LOADED, 12: LIBRARY_MISSING, 15: LOST, 16: RESET, 999: UNKNOWN_ERROR}
 SLOW_SECONDS = 5
-SILENT = (79, 119, 120)  # Xids of a GPU that does not answer any more
+SILENT = (79, 119, 120)  # Xids of a GPU that no longer answers
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.system.wsl and facts.driver.module_version is None:
-        raise Skip("no NVIDIA kernel module is loaded here")
+        raise Skip("no NVIDIA kernel module is loaded")
     if facts.nvml.timed_out:
         yield hangs(facts)
     elif facts.nvml.died:
@@ -223,12 +223,12 @@ def fails(facts: Facts) -> Finding:
     code = facts.nvml.init_code
     row = nvml_error(code)
     evidence = {"code": code, "cause": row.cause, "advice": row.fix} if row else {"code": code}
-    meaning = row.meaning.split(". ")[0].rstrip(".") if row else "not a code that is known here"
-    return BY_CODE.get(code, OTHER_ERROR).found(f"nvmlInit gives {facts.nvml.init_error} ({code}): {meaning}", evidence)
+    meaning = row.meaning.split(". ")[0].rstrip(".") if row else "unknown code"
+    return BY_CODE.get(code, OTHER_ERROR).found(f"nvmlInit returns {facts.nvml.init_error} ({code}): {meaning}", evidence)
 
 
 def slow(facts: Facts) -> Iterator[Finding]:
-    """Without persistence mode a GPU is initialised anew for each program: that is another check's matter."""
+    """A slow start with persistence mode. Another check reports a slow start without it."""
     seconds = facts.nvml.init_seconds
     kept = (known(functools.partial(getattr, gpu, "persistence_mode")) for gpu in facts.nvml.reachable.values())
     if seconds > SLOW_SECONDS and False not in kept:

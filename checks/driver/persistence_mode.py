@@ -1,16 +1,16 @@
-"""The driver keeps its GPUs initialised between programs where their start would take long.
+"""The driver keeps GPUs initialised between programs if their start would take long.
 
 What it means
-Without a client the driver shuts a GPU down; the next program waits until it is initialised again, and settings such as
-clocks, power limits and ECC counters are lost. A persistence daemon is a client that stays.
+Without a client the driver shuts a GPU down. The next program waits until the GPU is initialised again, and state such as clocks,
+power limits and ECC counters is lost. The persistence daemon is a client that stays connected.
 
 How it is judged
-Only a start of NVML of more than two seconds counts, and only where persistence mode is off, nvidia-persistenced does not run
-and no display holds the GPU.
+The check warns only if NVML takes more than two seconds to start, persistence mode is off, nvidia-persistenced does not run and
+no display uses the GPU.
 
 Known exceptions
-Laptops are meant to switch the GPU off. A desktop session holds its GPU. In a container the daemon runs on the host. Mode "on"
-without the daemon is the older way, and is fine.
+Laptops switch the GPU off on purpose. A desktop session keeps its GPU open. For a container the daemon runs on the host. Mode
+"on" without the daemon is the older method, and is fine.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -28,9 +28,9 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 SLOW_START = Problem(
     id="persistence-mode-off-slow-init",
-    title="The GPU is initialised anew for every program, which takes long",
-    why="Persistence mode is off and nothing keeps the GPU open, so that the driver shuts it down after every program. Each "
-    "start waits for it, and clocks and power limits that were set are lost.",
+    title="The GPU is initialised again for every program, which takes long",
+    why="Persistence mode is off and nothing keeps the GPU open, so the driver shuts it down after every program. Each program "
+    "waits for the GPU to start, and configured clocks and power limits are lost.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -42,7 +42,7 @@ SLOW_START = Problem(
             needs=("root",),
         ),
         Fix(
-            "Without systemd, until the next boot",
+            "Without systemd: enable persistence mode until the next boot",
             command="sudo nvidia-smi -pm 1",
             verify="time nvidia-smi -L",
             kind="set",
@@ -58,21 +58,20 @@ HOLDERS = ("nvidia-persistenced", "Xorg", "gnome-shell")
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the driver lives in Windows")
+        raise Skip("under WSL the driver is in Windows")
     if facts.container.engine:
-        raise Skip("the persistence daemon is the host's matter")
+        raise Skip("the persistence daemon runs on the host, not in a container")
     gpus = facts.nvml.reachable.values()
     off = [gpu.index for gpu in gpus if not (gpu.persistence_mode or MOBILE.search(gpu.name))]
     seconds = facts.nvml.init_seconds
     if off and seconds > SLOW_SECONDS and not is_held(facts):
-        words = (
-            f"persistence mode is off on GPU {', '.join(map(str, off))}, nothing holds it, and NVML took {seconds:.1f} s to start"
-        )
+        which = ", ".join(map(str, off))
+        words = f"persistence mode is off on GPU {which}, nothing keeps it open, and NVML took {seconds:.1f} s to start"
         yield SLOW_START.found(words, {"seconds": seconds, "gpus": off})
 
 
 def is_held(facts: Facts) -> bool:
-    """By the daemon or by a display."""
+    """Whether the daemon or a display keeps the GPU open."""
     if any(facts.services.is_running(name) for name in HOLDERS):
         return True
     return any(shows_picture(gpu) for gpu in facts.nvml.reachable.values())

@@ -1,4 +1,4 @@
-"""A limit on a process's address space (ulimit -v), which is too low for CUDA."""
+"""A limit on a process's address space (ulimit -v) that is too low for CUDA."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
 LIFTED = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\"  # 0 is success"
 LIMITED = Problem(
     id="address-space-limit-too-low",
-    title="The address space of this process is limited, and CUDA needs more",
-    why="When it starts, CUDA reserves addresses for the memory of all GPUs and of the machine, many times what it uses. "
-    "A limit on addresses (ulimit -v, 'as' in limits.conf, h_vmem of a batch system) stops it with 'out of memory'.",
+    title="The limit on address space is too low for CUDA (ulimit -v)",
+    why="When it starts, CUDA reserves addresses for the memory of all GPUs and of the machine, many times more than it uses. "
+    "With a limit on address space (ulimit -v, 'as' in limits.conf, h_vmem of a batch system) it fails with 'out of memory'.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Lift the limit in this shell", "ulimit -v unlimited", verify=LIFTED, where="shell"),
+        Fix("Remove the limit in this shell", "ulimit -v unlimited", verify=LIFTED, where="shell"),
         look(
-            "Find where it is set, and take it out; limit memory with cgroups instead",
+            "Find where it is set and remove it; limit memory with cgroups instead",
             "grep -rnE 'ulimit +-[a-zA-Z]*v|[[:space:]]as[[:space:]]' /etc/profile /etc/profile.d /etc/security/limits.conf "
             "/etc/security/limits.d ~/.bashrc ~/.profile",
         ),

@@ -1,4 +1,4 @@
-"""Driver packages of two releases side by side: the module's of one source, the libraries' of another."""
+"""Driver packages of two releases: the module from one source, the libraries from another."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ LIBRARIES = re.compile(
     """,
     re.VERBOSE,
 )
-# Of the modules that Canonical compiles, the package's version is the kernel's; their name has the branch.
+# Packages of modules that Canonical compiles have the kernel's version; their name contains the branch.
 READY_MADE = re.compile(r"linux-(?:modules|objects)-nvidia-(\d+)")
 
 MIXED_PACKAGES = Problem(
     id="driver-packages-of-two-releases",
-    title="The driver's module and its libraries are packages of two releases",
-    why="Two sources of packages are mixed, mostly the distribution's and NVIDIA's repository: one gives the kernel module, the "
-    "other the libraries. Both are as installed, so that neither a reboot nor a new build makes them agree.",
+    title="The driver's module and libraries are packages of two releases",
+    why="Two package sources are mixed, usually the distribution's and NVIDIA's repository: one provides the kernel module, the "
+    "other the libraries. Both are installed correctly, so neither a reboot nor a rebuild makes the versions match.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Take out all of the driver's packages and install one release of one source, then reboot",
+            "Remove all driver packages, install one release from one source, then reboot",
             risk="disruptive",
             verify="nvidia-smi",
             recipe="one-source <newest>",
         ),
-        Fix("So that they do not mix again: let one repository alone give the driver's packages"),
+        Fix("To prevent it: allow only one repository to provide driver packages"),
     ),
     references=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/version-locking.html",),
 )
 
 
 FINISH = Fix(
-    "Let dpkg finish what was interrupted, then load the module",
+    "Let dpkg finish the interrupted installation, then load the module",
     "sudo dpkg --configure -a && sudo apt install --fix-broken && sudo modprobe nvidia",
     verify="nvidia-smi",
     on=("debian",),
@@ -75,14 +75,14 @@ FINISH = Fix(
 
 
 def unfinished(facts: Facts) -> list[str]:
-    """The driver's packages that dpkg has unpacked and not set up."""
+    """The driver packages that dpkg has unpacked but not configured."""
     packages = known(lambda: facts.driver.packages, ())
     driver = (package for package in packages if "nvidia" in package.name and package.state != "installed")
     return [f"{package.name} is {package.state}" for package in driver]
 
 
 def has_builder(facts: Facts) -> bool:
-    """Whether DKMS or akmods compiles the module here; without them its package brings it ready for one kernel."""
+    """Whether DKMS or akmods compiles the module here; otherwise its package contains it prebuilt for one kernel."""
     try:
         names = [package.name for package in facts.driver.packages]
     except Skip:
@@ -92,7 +92,7 @@ def has_builder(facts: Facts) -> bool:
 
 
 def mixed_packages(facts: Facts, words: str, evidence: dict[str, object]) -> Finding | None:
-    """The package of the module is of the release that is loaded, that of the libraries of theirs: each did all it can."""
+    """Report if the module's package has the loaded release and the libraries' package the other release."""
     loaded = facts.driver.module_version or ""
     others = [release for release in facts.driver.library_versions if release != loaded]
     installed = [package for package in facts.driver.packages if package.state == "installed"]
@@ -101,14 +101,14 @@ def mixed_packages(facts: Facts, words: str, evidence: dict[str, object]) -> Fin
     modules = [package for package in of_modules if _release(package) == loaded or _is_ready_made(package, loaded, others)]
     if not (modules and libraries) or any(_release(package) in others for package in of_modules):
         return None
-    words += f"; both as packages: {_named(modules)} beside {_named(libraries)}"
+    words += f"; both come from packages: {_named(modules)} and {_named(libraries)}"
     newest = max(int(release.split(".")[0]) for release in (loaded, *others))
     found = {"module_packages": _names(modules), "library_packages": _names(libraries), "newest": newest}
     return MIXED_PACKAGES.found(words, {**evidence, **found})
 
 
 def _is_ready_made(package: OsPackage, loaded: str, others: Iterable[str]) -> bool:
-    """A module of the loaded branch, where the libraries are of another one: within a branch it may only lag behind."""
+    """Whether a prebuilt module has the loaded branch and no library has it: within a branch it may only lag behind."""
     branch = READY_MADE.match(package.name)
     return (
         branch is not None and loaded.startswith(f"{branch[1]}.") and not any(one.startswith(f"{branch[1]}.") for one in others)
@@ -116,7 +116,7 @@ def _is_ready_made(package: OsPackage, loaded: str, others: Iterable[str]) -> bo
 
 
 def _release(package: OsPackage) -> str:
-    """570.158.01 of 570.158.01-0ubuntu0.24.04.1, of 3:570.158.01-1.el9 and of 570.158.01_k6.4.0_150600.21-1.1."""
+    """570.158.01 for 570.158.01-0ubuntu0.24.04.1, 3:570.158.01-1.el9 and 570.158.01_k6.4.0_150600.21-1.1."""
     match = re.match(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", package.version)
     return match[1] if match else ""
 

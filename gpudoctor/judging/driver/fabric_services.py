@@ -1,4 +1,4 @@
-"""Why Fabric Manager does not run where it is installed.
+"""Why an installed Fabric Manager does not run.
 
 https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
 """
@@ -14,23 +14,23 @@ from gpudoctor.fixes.common import install_on, look
 from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem
 
 LOOK = "systemctl is-active nvidia-fabricmanager && nvidia-smi -q | grep -A 3 Fabric"
-LOG = look("See why it does not stay up", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",), root=True)
+LOG = look("Read in its log why it stops", "sudo journalctl -u nvidia-fabricmanager -n 50 --no-pager", on=("host",), root=True)
 RESTART = "sudo systemctl restart nvidia-fabricmanager"
-MODULES = ("mlx5_ib", "ib_umad")  # the driver of the switches' InfiniBand adapters, and the nodes by which they are managed
+MODULES = ("mlx5_ib", "ib_umad")  # the driver of the switches' InfiniBand adapters, and of the nodes that manage them
 LOAD = "printf '%s\\n' <modules> | sudo tee /etc/modules-load.d/nvswitch.conf && sudo modprobe -a <modules>"
-WITH_SUBNETS = ((10, 0), (10, 3))  # the boards with B200 and B300, whose NVLink is a network of InfiniBand's kind
+WITH_SUBNETS = ((10, 0), (10, 3))  # boards with B200 and B300, whose NVLink is managed like an InfiniBand network
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 
 SUBNET_MANAGER = Problem(
     id="nvlink-subnet-manager-missing",
     title="Fabric Manager lacks NVLink's subnet manager (nvlsm)",
-    why="On boards with B200 or B300 Fabric Manager starts nvlsm, which sets up the NVLinks. Without it Fabric Manager ends, and "
-    "CUDA answers 'system not yet initialized' (802).",
+    why="On boards with B200 or B300 Fabric Manager starts nvlsm, which sets up the NVLinks. Without it Fabric Manager exits, "
+    "and CUDA fails with 'system not yet initialized' (802).",
     action=Action.INSTALL,
     fixes=(
         *install_on(
-            "Install it from NVIDIA's repository, then start Fabric Manager again",
+            "Install it from NVIDIA's repository, then restart Fabric Manager",
             verify=LOOK,
             debian=f"sudo apt install nvlsm && {RESTART}",
             rhel=f"sudo dnf install nvlsm && {RESTART}",
@@ -43,12 +43,13 @@ SUBNET_MANAGER = Problem(
 UMAD = Problem(
     id="fabricmanager-ib-umad-missing",
     title="Fabric Manager cannot reach the NVSwitches: ib_umad is not loaded",
-    why="On boards with B200 or B300 the NVLinks are a network of InfiniBand's kind: Fabric Manager and nvlsm set it up through "
-    "/dev/infiniband/umad*, which ib_umad makes. Without it they end, and CUDA answers 'system not yet initialized' (802).",
+    why="On boards with B200 or B300 the NVLinks are managed like an InfiniBand network: Fabric Manager and nvlsm set them up "
+    "through /dev/infiniband/umad*, which ib_umad creates. Without it they exit, and CUDA fails with 'system not yet "
+    "initialized' (802).",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Load what is missing, now and at each boot, then start Fabric Manager again",
+            "Load the missing modules, now and at every boot, then restart Fabric Manager",
             f"{LOAD} && {RESTART}",
             verify=LOOK,
             on=("host",),
@@ -56,7 +57,7 @@ UMAD = Problem(
             needs=("root",),
         ),
         Fix(
-            "If modprobe does not find it: it is in the kernel's second package of modules",
+            "If modprobe does not find it: install the kernel's package of extra modules",
             "sudo apt install linux-modules-extra-$(uname -r)",
             on=("debian",),
             undo="sudo apt remove linux-modules-extra-$(uname -r)",
@@ -70,7 +71,7 @@ UMAD = Problem(
 
 
 def subnet_manager(facts: Facts) -> Finding | None:
-    """On a board that needs them: the package or the module is not there, and Fabric Manager does not run."""
+    """Report a missing nvlsm or module on a board that needs them, if Fabric Manager does not run."""
     unit = facts.services.unit("nvidia-fabricmanager")
     if facts.system.is_container or unit is None or unit.is_active or not has_subnets(facts):
         return None
@@ -88,7 +89,7 @@ def subnet_manager(facts: Facts) -> Finding | None:
 
 
 def loading_too(problem: Problem) -> Problem:
-    """The same where the module is not loaded either."""
+    """The same problem if the modules are not loaded either: the fixes load them as well."""
     fixes = (replace(fix, command=fix.command.replace(RESTART, f"{LOAD} && {RESTART}")) for fix in problem.fixes)
     return replace(problem, fixes=tuple(fixes))
 
@@ -103,10 +104,10 @@ def said_by_manager(facts: Facts) -> str:
 
 
 def ways(unit: Unit) -> tuple[Fix, ...]:
-    """Where it is installed: one that was stopped wants to be started, one that failed has said why."""
+    """Fixes for an installed service: start it first if it was stopped, read its log first if it failed."""
     unmask = "sudo systemctl unmask nvidia-fabricmanager && " if "masked" in (unit.load, unit.enabled) else ""
     start = Fix(
-        "Start it, now and at each boot",
+        "Start it, now and at every boot",
         f"{unmask}sudo systemctl enable --now nvidia-fabricmanager",
         verify=LOOK,
         kind="restart",
@@ -117,12 +118,12 @@ def ways(unit: Unit) -> tuple[Fix, ...]:
 
 IN_GUEST = (
     Fix(
-        "On the host, before this machine starts: see that Fabric Manager runs, and activate the partition with these GPUs",
+        "On the host, before this virtual machine starts: check Fabric Manager, then activate these GPUs' partition",
         "systemctl is-active nvidia-fabricmanager; fmpm -l; fmpm -a PARTITION",
         verify=LOOK,
     ),
     Fix(
-        "For GPUs that need no NVLink: switch it off in this machine, then reboot",
+        "If the GPUs do not need NVLink: disable it in this virtual machine, then reboot",
         f"echo 'options nvidia NVreg_NvLinkDisable=1' | sudo tee /etc/modprobe.d/nvidia-nvlink.conf && {NEW_INITRAMFS}",
         verify=LOOK,
         undo="sudo rm /etc/modprobe.d/nvidia-nvlink.conf",
@@ -133,26 +134,26 @@ IN_GUEST = (
 
 
 def in_guest(facts: Facts, not_running: Problem) -> Finding | None:
-    """In a virtual machine that has GPUs of a board and none of its switches, nothing that is installed helps."""
+    """Report a virtual machine with GPUs of a board, but without its switches: Fabric Manager cannot help there."""
     if facts.system.is_container or not is_guest(facts):
         return None
     unit = facts.services.unit("nvidia-fabricmanager")
-    said = ", so that its Fabric Manager has nothing to manage" if unit and not unit.is_active else ""
+    said = ", so its Fabric Manager has nothing to manage" if unit and not unit.is_active else ""
     problem = replace(
         not_running,
         title="The host has not activated the NVLink fabric for this virtual machine",
-        why="The GPUs of an HGX board wait for their NVSwitches, which stayed with the host: its Fabric Manager must activate "
-        "the partition with these GPUs. Until then CUDA answers 'system not yet initialized' (802).",
+        why="The GPUs of an HGX board wait for their NVSwitches, which belong to the host: its Fabric Manager must activate the "
+        "partition with these GPUs. Until then CUDA fails with 'system not yet initialized' (802).",
         action=Action.FIX_CONFIG,
         fixes=IN_GUEST,
     )
     return problem.found(
-        f"the fabric is not ready, which is for the host to do: this virtual machine has no NVSwitch{said}",
+        f"the fabric is not ready, and only the host can set it up: this virtual machine has no NVSwitch{said}",
         {"hypervisor": facts.system.hypervisor, "service": unit.active if unit else None},
         confidence=Confidence.LIKELY,
     )
 
 
 def is_guest(facts: Facts) -> bool:
-    """The switches of B200 and B300 are on no PCI bus, also where they are there."""
+    """Whether the host manages the fabric. The switches of B200 and B300 never appear on the PCI bus."""
     return bool(facts.system.hypervisor) and not facts.pci.nvswitches and not has_subnets(facts)

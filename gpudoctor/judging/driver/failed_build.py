@@ -1,4 +1,4 @@
-"""The kernel module could not be compiled: by which compiler it can, or which driver can. Pure."""
+"""The kernel module could not be compiled: which compiler or which driver it needs. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpudoctor.model import Action, Finding, Fix, Problem
 
 BEFORE_TURING = ("Kepler", "Maxwell", "Pascal", "Volta")
 
-OLDER_KERNEL = Fix("Boot the previous kernel from the boot menu; the compiler's words are in the log", "less <log>")
+OLDER_KERNEL = Fix("Boot the previous kernel from the boot menu; the log shows the compiler's errors", "less <log>")
 COMPILER = install_on(
     "Install the compiler that built the kernel, then build the module",
     verify="dkms status && nvidia-smi",
@@ -23,7 +23,7 @@ COMPILER = install_on(
     arch="sudo pacman -Syu gcc && sudo dkms autoinstall && sudo modprobe nvidia",
 )
 NEWER = install_on(
-    "Install a newer driver, which knows this kernel",
+    "Install a newer driver that supports this kernel",
     recipe="driver <newer>",
     verify="dkms status && nvidia-smi",
     debian="(sudo apt install nvidia-driver-<newer> || sudo apt install nvidia-driver)",
@@ -34,7 +34,7 @@ NEWER = install_on(
 BUILD_FAILED = Problem(
     id="dkms-build-failed-new-kernel",
     title="The module could not be compiled for the running kernel",
-    why="The compiler failed: this driver does not know this kernel, or the compiler that built the kernel is missing.",
+    why="The compiler failed: this driver does not support this kernel, or the compiler that built the kernel is missing.",
     action=Action.INSTALL,
     fixes=(*NEWER, OLDER_KERNEL),
     references=("https://github.com/linux-surface/linux-surface/issues/573",),
@@ -56,14 +56,14 @@ def build_failed(facts: Facts) -> Finding | None:
 
 
 def kernel_compiler(log: str) -> str | None:
-    """The major version of the gcc that built the kernel, where the build failed for want of it."""
+    """The major version of the gcc that built the kernel, if the build failed because it is missing."""
     missing = re.search(r"unrecognized command[- ]line option|gcc-\d+: (?:command )?not found", log)
     built_by = re.search(r"(?:built by: \S*gcc(?:-\d+)? \(.*\) |gcc-)(\d+)", log)
     return built_by[1] if missing and built_by else None
 
 
 def newer_driver(facts: Facts) -> str:
-    """A branch for production that is newer than the installed one, else the newest; GPUs before Turing have no open module."""
+    """The next newer production or LTS branch, else the newest; with "-open" unless a GPU is older than Turing."""
     kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus}
     last = min(filter(None, map(last_branch, kinds)), default=max(row.number for row in table().branches))
     kept = {row.number for row in table().branches if row.kind in ("production", "long-term support") and row.number <= last}

@@ -15,14 +15,14 @@ KEEPS_OUT = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-"""In modprobe.d, of the module nvidia."""
+"""Rules in modprobe.d that keep the nvidia module from loading."""
 REMOVES = r'^[^#\n]*ATTRS?\{vendor\}=="0x10de"[^\n]*ATTR\{remove\}="1"'
 BBSWITCH = "echo ON | sudo tee /proc/acpi/bbswitch && sudo systemctl disable --now bumblebeed"
 
 
 @dataclass(frozen=True)
 class Tool:
-    """named: what its files say or are called."""
+    """named: a pattern for the names or the content of its files."""
 
     name: str
     named: str
@@ -40,25 +40,23 @@ TOOLS = (
 SWITCHED_OFF = Problem(
     id="gpu-switched-off-by-graphics-mode",
     title="The NVIDIA GPU of this laptop is switched off",
-    why="In integrated mode the GPU is taken off the PCI bus or out of power to save the battery. The driver cannot see it until "
+    why="In integrated mode the GPU is removed from the PCI bus or powered off to save battery. The driver cannot see it until "
     "the mode is hybrid (on demand) or dedicated again.",
     action=Action.FIX_CONFIG,
-    fixes=(
-        Fix("In the tool that switches the GPUs, or in the firmware: choose hybrid graphics, then reboot", verify="nvidia-smi"),
-    ),
+    fixes=(Fix("In the graphics mode tool or in the firmware: choose hybrid graphics, then reboot", verify="nvidia-smi"),),
     references=("https://github.com/bayasdev/envycontrol/issues/198", "https://wiki.archlinux.org/title/Hybrid_graphics"),
 )
 VERIFY = "nvidia-smi"
 FIRMWARE = Fix(
-    "On an ASUS laptop: switch it on in the firmware's interface, then reboot",
+    "On an ASUS laptop: enable it through the firmware's interface, then reboot",
     "echo 0 | sudo tee /sys/devices/platform/asus-nb-wmi/dgpu_disable",
     verify=VERIFY,
     kind="set",
     reboot=True,
 )
-AWAKE = Fix("Give it power again", BBSWITCH, risk="disruptive", verify=VERIFY, kind="restart", needs=("root",))
+AWAKE = Fix("Power it on again", BBSWITCH, risk="disruptive", verify=VERIFY, kind="restart", needs=("root",))
 BY_HAND = Fix(
-    "Take away the rule that switches it off, then reboot",
+    "Remove the rule that switches it off, then reboot",
     f"sudo mv <file> <file>.off && {NEW_INITRAMFS}",
     verify=VERIFY,
     undo="sudo mv <file>.off <file>",
@@ -68,20 +66,20 @@ BY_HAND = Fix(
 
 
 def switched_off(facts: Facts) -> Finding | None:
-    """Why no GPU is on the bus, where a file or the firmware says so."""
+    """Why no GPU is on the bus, if a file or the firmware shows it."""
     for file, text in (*known(lambda: _removing(facts), ()), *known(lambda: _kept_out(facts), ())):
         tool = tool_of(file, text)
         problem = replace(SWITCHED_OFF, fixes=(*_ways(tool), BY_HAND))
         by = f"{tool.name} wrote {file}, which" if tool else file
         return problem.found(f"no NVIDIA GPU is on the PCI bus; {by} {_effect(text)}", {"file": file, "tool": tool and tool.name})
     if known(lambda: facts.driver.is_off_in_asus_firmware):
-        words = "no NVIDIA GPU is on the PCI bus; dgpu_disable of asus-nb-wmi says 1"
+        words = "no NVIDIA GPU is on the PCI bus; dgpu_disable of asus-nb-wmi is 1"
         return replace(SWITCHED_OFF, fixes=(FIRMWARE,)).found(words)
     return None
 
 
 def without_power(facts: Facts, address: str) -> Finding | None:
-    """A GPU that is listed and does not answer, because bbswitch cut its power."""
+    """Report a listed GPU that does not answer because bbswitch cut its power."""
     if not known(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.driver.module_version is not None:
         return None
     return replace(SWITCHED_OFF, fixes=(AWAKE,)).found(f"{address} does not answer; bbswitch is loaded", {"gpu": address})
@@ -92,7 +90,7 @@ def tool_of(file: str, text: str) -> Tool | None:
 
 
 def ways_of(file: str, text: str) -> tuple[Fix, ...]:
-    """The tool's own way back, which also undoes what it wrote elsewhere."""
+    """The tool's own command, which also reverts the files that it wrote elsewhere."""
     return _ways(tool_of(file, text))
 
 
@@ -105,12 +103,12 @@ def _ways(tool: Tool | None) -> tuple[Fix, ...]:
 
 
 def _removing(facts: Facts) -> list[tuple[str, str]]:
-    """Rules of udev that take the GPU off the bus."""
+    """The udev rules that remove the GPU from the bus."""
     return [(file, text) for file, text in facts.driver.udev_rules.items() if re.search(REMOVES, text, re.M)]
 
 
 def _kept_out(facts: Facts) -> list[tuple[str, str]]:
-    """What a tool wrote to keep the module out, where a driver is installed."""
+    """Files by which a tool keeps the module from loading, if a driver is installed."""
     if not facts.driver.installed_modules:
         return []
     files = facts.driver.modprobe_options.items()
@@ -118,4 +116,4 @@ def _kept_out(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _effect(text: str) -> str:
-    return "removes it" if re.search(REMOVES, text, re.M) else "switches its driver off"
+    return "removes it" if re.search(REMOVES, text, re.M) else "disables its driver"

@@ -1,4 +1,4 @@
-"""Which release of the driver's module the next boot would load."""
+"""The release of the driver's module that the next boot would load."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from gpudoctor.facts.known import known
 
 
 def on_disk(facts: Facts) -> str | None:
-    """The version of the running kernel's module on disk; None where that is not visible."""
+    """The version of the running kernel's module on disk; None if unknown."""
     return known(lambda: facts.driver.modinfo.get("version"))
 
 
 def waits_for_boot(facts: Facts) -> bool:
-    """The running kernel would load a module of the libraries' release."""
+    """Whether the running kernel would load a module of the libraries' release."""
     return on_disk(facts) in facts.driver.library_versions and on_disk(facts) != facts.driver.module_version
 
 
 def is_same_on_disk(facts: Facts) -> bool:
-    """The running kernel would load the release again that is loaded now."""
+    """Whether the running kernel would load the currently loaded release again."""
     return facts.container.engine is None and on_disk(facts) == facts.driver.module_version
 
 
 def stays(facts: Facts) -> bool:
-    """No boot changes the release."""
+    """Whether a reboot would not change the release."""
     return is_same_on_disk(facts) and next_kernel(facts) is None
 
 
 def next_kernel(facts: Facts) -> str | None:
-    """A newer kernel that waits for a boot, with a module that is not known to be of the release that is loaded."""
+    """A newer installed kernel, unless its module is known to have the loaded release."""
     running = facts.system.kernel
     newer = [module.kernel for module in facts.driver.installed_modules if _numbers(module.kernel) > _numbers(running)]
     newest = max(newer, key=_numbers, default=None)

@@ -1,4 +1,4 @@
-"""NVLinks that go over a bridge, which somebody plugs onto two cards: where both ends are down, neither GPU is at fault. Pure."""
+"""NVLinks over a bridge that is plugged onto two cards: if both ends are down, neither GPU is at fault. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from gpudoctor.model import Action, Fix, Problem
 
 LINK = re.compile(r"\blink (\d+)", re.IGNORECASE)
 LOOK = "nvidia-smi nvlink -s"
-RESEAT = power_off("Switch off, seat the bridge anew on both cards, switch on", verify=LOOK, needs=("root", "drain"))
+RESEAT = power_off("Power off, reseat the bridge on both cards, power on", verify=LOOK, needs=("root", "drain"))
 REPLACE = Fix(
-    "If the same links stay down: swap it with another bridge; replace it where the fault follows it, else a card or its slot",
+    "If the same links stay down: swap bridges; replace the bridge if the fault moves with it, else a card or its slot",
     risk="disruptive",
     verify=LOOK,
     on=("host",),
 )
 TRY_RESET = reset(
-    "Until then: stop all GPU work, then reset the GPUs of the bridge, which may bring the links up again", gpu="", verify=LOOK
+    "Until then: stop all GPU work, then reset the bridge's GPUs, which may bring the links up again", gpu="", verify=LOOK
 )
-HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a container", on=("container",), verify=LOOK)
+HOST = Fix("Ask the owner of the host to repair the links: a container cannot", on=("container",), verify=LOOK)
 
 
 def has_bridge(gpu: Gpu) -> bool:
-    """Whether its links go over a bridge that somebody plugs in, as on all cards that are not on a board of their own."""
+    """Whether its links go over a plugged bridge, as on all plug-in cards."""
     board = knowledge.gpu_by_name(gpu.name)
     if board and board.nvlink:
         return "bridge" in board.nvlink.form
@@ -38,19 +38,19 @@ def has_bridge(gpu: Gpu) -> bool:
 
 
 def of_bridge(problem: Problem, xid: str = "") -> Problem:
-    """The problem, where the bridge is to blame."""
+    """The same problem if the bridge is at fault."""
     return replace(
         problem,
         title=f"The NVLink bridge between two GPUs is loose or broken{xid}",
-        why="The same links are down at both ends, which have the bridge in common that is plugged onto both cards; a GPU that "
-        "fails would mostly lose links of its own. The rest carries the traffic, so that collectives are slower.",
+        why="The same links are down on both cards, and the bridge is what the two have in common; a failing GPU would usually "
+        "lose only its own links. The remaining links carry the traffic, so collectives are slower.",
         action=Action.REPLACE_HARDWARE,
         fixes=(RESEAT, REPLACE, TRY_RESET, HOST),
     )
 
 
 def broken_at_both_ends(facts: Facts, gpus: Sequence[GpuXids]) -> tuple[tuple[int, ...], str] | None:
-    """The links that broke off, and the card at their other end: both report them, or NVML has them down on both."""
+    """The failed links and the card at their other end, if both cards report them or NVML shows them down on both."""
     first, *others = gpus
     links = links_of(first)
     if not links or first.gpu is None or not _is_bridged(first.gpu):
@@ -62,13 +62,13 @@ def broken_at_both_ends(facts: Facts, gpus: Sequence[GpuXids]) -> tuple[tuple[in
 
 
 def twin_of(facts: Facts, gpu: Gpu) -> Gpu | None:
-    """The only other card on a bridge that has the same links down."""
+    """The only other card with a bridge on which the same links are down."""
     twins = [one for one in facts.nvml.gpus if one.index != gpu.index and _is_bridged(one) and down(one) == down(gpu)]
     return twins[0] if len(twins) == 1 and down(gpu) else None
 
 
 def down(gpu: Gpu) -> tuple[int, ...]:
-    """The links that are down, where others are up; none also where that is not known."""
+    """The links that are down while others are up; empty if unknown."""
     links = known(lambda: gpu.nvlinks, ())
     return tuple(link.link for link in links if not link.active) if any(link.active for link in links) else ()
 
@@ -83,7 +83,7 @@ def _is_bridged(gpu: Gpu | None) -> bool:
 
 
 def numbers(links: Iterable[int]) -> str:
-    """link 3, or links 8 to 11, or links 0, 2 and 5."""
+    """Text such as "link 3", "links 8 to 11" or "links 0, 2 and 5"."""
     first, *others = sorted(links)
     if not others:
         return f"link {first}"

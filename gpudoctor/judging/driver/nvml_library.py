@@ -12,8 +12,8 @@ SMI = "nvidia-smi -L"
 LIBRARY_MISSING = Problem(
     id="nvml-library-missing",
     title="The driver's library libnvidia-ml is not installed",
-    why="The kernel module is loaded, but the libraries of the driver are not there: nvidia-smi, monitoring and frameworks "
-    "cannot talk to it.",
+    why="The kernel module is loaded, but the driver's libraries are missing: nvidia-smi, monitoring and frameworks cannot use "
+    "it.",
     action=Action.INSTALL,
     fixes=install_on(
         "Install the libraries of the module's release",
@@ -29,12 +29,12 @@ LIBRARY_MISSING = Problem(
 
 NOT_FOUND_BY_LOADER = Problem(
     id="nvml-library-not-on-loader-path",
-    title="libnvidia-ml is installed where the loader does not look",
-    why="The file is there, but neither in the loader's cache nor in LD_LIBRARY_PATH, so that no program can load it.",
+    title="libnvidia-ml is in a folder that the loader does not search",
+    why="The file exists, but its folder is neither in the loader's cache nor in LD_LIBRARY_PATH, so no program can load it.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Tell the loader",
+            "Add its folder to the loader's configuration",
             command="echo <folder> | sudo tee /etc/ld.so.conf.d/gpudoctor.conf && sudo ldconfig",
             verify="ldconfig -p | grep libnvidia-ml",
             kind="set",
@@ -45,11 +45,11 @@ NOT_FOUND_BY_LOADER = Problem(
 
 LIBRARY_BROKEN = Problem(
     id="nvml-library-cannot-be-loaded",
-    title="libnvidia-ml is there but cannot be loaded",
-    why="The file is damaged, empty, closed to this user, or of another architecture (32 bits).",
+    title="libnvidia-ml exists but cannot be loaded",
+    why="The file is damaged, empty, not readable for this user, or for another architecture (32 bits).",
     action=Action.INSTALL,
     fixes=install_on(
-        "Install the driver's libraries again",
+        "Reinstall the driver's libraries",
         recipe="reinstall",
         verify=SMI,
         debian="sudo apt install --reinstall '?installed?name(^libnvidia-compute-)'",
@@ -70,5 +70,5 @@ def not_loadable(facts: Facts) -> Finding:
     )
     hidden = [library for library in usable if not (library.is_stub or library.is_compat)]
     if hidden:
-        return NOT_FOUND_BY_LOADER.found(f"{hidden[0].path} is not found by the loader", {"folder": hidden[0].directory})
-    return in_operator(facts) or LIBRARY_MISSING.found("no libnvidia-ml.so.1 on this machine", {"error": error})
+        return NOT_FOUND_BY_LOADER.found(f"the loader does not find {hidden[0].path}", {"folder": hidden[0].directory})
+    return in_operator(facts) or LIBRARY_MISSING.found("libnvidia-ml.so.1 was not found on this machine", {"error": error})

@@ -1,4 +1,4 @@
-"""A module that is there and is not taken: built for another kernel, or shut out by a rule or a parameter."""
+"""An installed module that is not loaded: it was built for another kernel, or a rule or a kernel parameter blocks it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT, ways_of
 from gpudoctor.model import Action, Finding, Fix, Problem, fix_on
 
 VERIFY = "modinfo -F vermagic nvidia; uname -r; nvidia-smi"
-ANEW = (
+REBUILD = (
     "sudo dkms remove nvidia/$(modinfo -F version nvidia) -k $(uname -r); "
     "sudo dkms autoinstall -k $(uname -r) && sudo depmod -a && sudo modprobe nvidia"
 )
@@ -22,18 +22,18 @@ BY_AKMODS = (
     "sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force --rebuild || "
     "sudo dkms install --force nvidia/$(modinfo -F version nvidia) -k $(uname -r)) && sudo depmod -a && sudo modprobe nvidia"
 )
-BUILD_ANEW = "Build the modules anew for the running kernel, then load them"
+REBUILD_TITLE = "Rebuild the modules for the running kernel, then load them"
 BUILD = (
     *install_on(
-        BUILD_ANEW,
+        REBUILD_TITLE,
         verify=VERIFY,
         risk="disruptive",
-        debian=f"sudo apt install linux-headers-$(uname -r); {ANEW}",
+        debian=f"sudo apt install linux-headers-$(uname -r); {REBUILD}",
         rhel=BY_AKMODS,
-        suse=ANEW,
+        suse=REBUILD,
     ),
     Fix(
-        BUILD_ANEW,
+        REBUILD_TITLE,
         "sudo pacman -S --needed linux-headers nvidia-open-dkms && sudo dkms autoinstall --force",
         verify=VERIFY,
         on=("arch",),
@@ -42,7 +42,7 @@ BUILD = (
     ),
 )
 INSTALLER = Fix(
-    "Modules of a .run installer: run it again for this kernel",
+    "If a .run installer built the modules: run it again for this kernel",
     "sudo sh NVIDIA-Linux-*.run",
     verify="nvidia-smi",
     needs=("root",),
@@ -50,14 +50,14 @@ INSTALLER = Fix(
 UPGRADED = Fix("If the kernel was just upgraded: boot into it", verify="nvidia-smi", reboot=True)
 READY_MADE = (
     Fix(
-        "Take the ready-made module for the running kernel, then reboot",
+        "Install the precompiled module for the running kernel, then reboot",
         "sudo dnf upgrade 'kmod-nvidia*' 'nvidia*' && sudo depmod -a",
         verify=VERIFY,
         kind="install",
         reboot=True,
     ),
     Fix(
-        "If there is none yet: one that is built here",
+        "If no such module exists yet: install one that is built on this machine",
         "sudo dnf install kernel-devel-$(uname -r) kmod-nvidia-open-dkms --allowerasing",
         verify=VERIFY,
         kind="install",
@@ -65,7 +65,7 @@ READY_MADE = (
     ),
 )
 BOOT_IT = Fix(
-    "Or boot the kernel that it was built for",
+    "Boot the kernel that it was built for",
     "sudo grubby --set-default=/boot/vmlinuz-<built_for>",
     on=("rhel",),
     kind="set",
@@ -74,9 +74,9 @@ BOOT_IT = Fix(
 
 OF_ANOTHER_KERNEL = Problem(
     id="module-of-another-kernel",
-    title="The NVIDIA module on the disk was built for another kernel",
-    why="Module and kernel must be built from the same configuration, by the same compiler. The module was copied from another "
-    "kernel, or the kernel was replaced under the same name.",
+    title="The NVIDIA module on disk was built for another kernel",
+    why="Module and kernel must be built with the same configuration and the same compiler. The module was copied from another "
+    "kernel, or the kernel was replaced by another one of the same name.",
     action=Action.INSTALL,
     fixes=(*BUILD, UPGRADED, INSTALLER),
 )
@@ -91,20 +91,24 @@ LOGGED = "|".join(
 
 
 def of_another_kernel(facts: Facts) -> Finding | None:
-    """What the kernel says when it refuses the module. Other releases alone prove nothing: it may be meant for both."""
+    """Report if the kernel log shows the refusal. Different releases alone prove nothing: a module may work with both."""
     if not facts.driver.module_for_running_kernel:
         return None
     lines = facts.kernel_log.matching(LOGGED)
     if not lines:
         return None
     built_for, running = _built_for(facts), facts.system.kernel
-    told = f"{running} refuses a module that was built for {built_for}" if built_for else f"{running} refuses the module"
+    told = (
+        f"kernel {running} rejects a module that was built for {built_for}"
+        if built_for
+        else f"kernel {running} rejects the module"
+    )
     evidence = {"log": lines[-1].text, "built_for": built_for, "running": running}
     return replace(OF_ANOTHER_KERNEL, fixes=tuple(_fixes(facts, built_for))).found(f"{told}: {lines[-1].text}", evidence)
 
 
 def _built_for(facts: Facts) -> str | None:
-    """The kernel in the module's vermagic, if it is another one."""
+    """The kernel in the module's vermagic, if it is not the running one."""
     built_for = known(lambda: facts.driver.modinfo.get("vermagic", ""), "").split(" ")[0]
     return built_for if built_for and built_for != facts.system.kernel else None
 
@@ -119,12 +123,12 @@ def _fixes(facts: Facts, built_for: str | None) -> Iterator[Fix]:
 TAKE_OUT = "sudo sed -i.bak -E '/^\\s*(blacklist|install|alias)\\s+nvidia(\\s|$)/d'"
 BLACKLISTED = Problem(
     id="nvidia-module-blacklisted",
-    title="A rule keeps the nvidia module from loading",
-    why="A file in modprobe.d, or a parameter of the kernel, blacklists nvidia, so that it is never loaded.",
+    title="The nvidia module is blacklisted",
+    why="A file in modprobe.d or a kernel parameter blacklists nvidia, so it is never loaded.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Take the rule out, then load the module",
+            "Remove the rule, then load the module",
             f"{TAKE_OUT} <file> && sudo modprobe nvidia",
             verify="nvidia-smi",
             kind="restart",
@@ -138,7 +142,7 @@ def blacklisted(facts: Facts) -> Finding | None:
     for path, text in facts.driver.modprobe_options.items():
         if rule := KEEPS_OUT.search(text):
             problem = replace(BLACKLISTED, fixes=(*ways_of(path, text), *BLACKLISTED.fixes))
-            return problem.found(f"{path} says {rule[1]!r}", {"file": path, "rule": rule[1]})
+            return problem.found(f"{path} contains {rule[1]!r}", {"file": path, "rule": rule[1]})
     return shut_out(facts)
 
 
@@ -148,7 +152,7 @@ SHUT_OUT = re.compile(
 )
 IN_GRUB = "sudo sed -i.bak 's/ *<parameter>//g' /etc/default/grub && "
 ON_COMMAND_LINE = fix_on(
-    "Take the parameter out, then reboot",
+    "Remove the kernel parameter, then reboot",
     verify="cat /proc/cmdline; nvidia-smi",
     undo="sudo cp /etc/default/grub.bak /etc/default/grub",
     debian=f"{IN_GRUB}sudo update-grub",
@@ -158,13 +162,13 @@ ON_COMMAND_LINE = fix_on(
     kind="set",
     reboot=True,
 )
-BY_HAND = Fix("Take the parameter out of the boot loader's configuration, then reboot", verify="cat /proc/cmdline; nvidia-smi")
+BY_HAND = Fix("Remove the parameter from the boot loader's configuration, then reboot", verify="cat /proc/cmdline; nvidia-smi")
 
 
 def shut_out(facts: Facts) -> Finding | None:
-    """A parameter of the kernel that keeps the module out. rd.driver.blacklist holds in the initramfs only."""
+    """Report a kernel parameter that blacklists the module. rd.driver.blacklist applies to the initramfs only."""
     found = SHUT_OUT.search(facts.system.command_line)
     if found is None:
         return None
     problem = replace(BLACKLISTED, fixes=(*ON_COMMAND_LINE, replace(BY_HAND, on=("other",))))
-    return problem.found(f"the kernel was started with {found[1]}", {"parameter": found[1]})
+    return problem.found(f"the kernel command line contains {found[1]}", {"parameter": found[1]})

@@ -1,4 +1,4 @@
-"""/dev/nvidia-uvm, through which CUDA reaches the module that manages memory: it is missing, or of an older boot. Pure."""
+"""/dev/nvidia-uvm, through which CUDA uses the module that manages memory: missing, or from an earlier boot. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ UVM_NODE = "/dev/nvidia-uvm"
 
 UVM = Problem(
     id="nvidia-uvm-missing",
-    title="/dev/nvidia-uvm does not work: nvidia-smi does, CUDA does not",
-    why="CUDA needs the module nvidia_uvm and its node. The module is not loaded, or its node was never made or is of an older "
-    "boot; nvidia-modprobe, which does both on demand, is missing or has lost its set-user-id bit.",
+    title="/dev/nvidia-uvm is unusable: nvidia-smi works, CUDA does not",
+    why="CUDA needs the module nvidia_uvm and its node. The module is not loaded, or its node was never created or is from an "
+    "earlier boot. nvidia-modprobe, which does both on demand, is missing or has lost its setuid bit.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Load the module and make its node",
+            "Load the module and create its node",
             command="sudo modprobe nvidia_uvm && sudo nvidia-modprobe -u -c 0",
             verify=f"ls -l {UVM_NODE}",
             on=("host",),
@@ -26,14 +26,14 @@ UVM = Problem(
             needs=("root",),
         ),
         Fix(
-            "At every boot",
+            "Load the module at every boot",
             "echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf",
             on=("host",),
             kind="set",
             needs=("root",),
         ),
         Fix(
-            "On the host: load it, describe the devices anew where CDI is used, then start the container again",
+            "On the host: load it, regenerate the CDI file if CDI is used, then recreate the container",
             command="sudo nvidia-modprobe -u -c 0 && sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             verify=f"ls -l {UVM_NODE}",
             on=("container",),
@@ -47,9 +47,9 @@ UVM = Problem(
     ),
 )
 
-REBOOT = Fix("Boot the kernel that the modules on disk are made for", verify=f"ls -l {UVM_NODE}", on=("host",), reboot=True)
+REBOOT = Fix("Boot the kernel that the modules on disk were built for", verify=f"ls -l {UVM_NODE}", on=("host",), reboot=True)
 WITH_UVM = again(
-    "Start the container again with it: the host has it, a list of --device must name it",
+    "Recreate the container with the node: the host has it, but a list of --device must name it",
     "run --rm <all_gpus> --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools IMAGE nvidia-smi",
     spec="--device --device",
     verify=f"ls -l {UVM_NODE}",
@@ -74,7 +74,7 @@ def no_uvm(facts: Facts) -> Finding | None:
 
 
 def ways_to_uvm(facts: Facts, loaded: bool) -> tuple[Fix, ...]:
-    """A module whose file went away with an upgrade of the kernel cannot be loaded before the next boot."""
+    """A module whose file was removed by a kernel upgrade cannot be loaded before the next boot."""
     if facts.container.engine and loaded and UVM_NODE not in facts.devices.nodes:
         return WITH_UVM
     return UVM.fixes if facts.container.engine or loaded or can_load(facts) else (REBOOT,)
@@ -89,13 +89,13 @@ def can_load(facts: Facts) -> bool:
 
 
 def uvm_fault(facts: Facts) -> str | None:
-    """What is wrong with the node. The module gets another major number at each boot, a container keeps the node it was given."""
+    """What is wrong with the node. The module gets another major number at each boot, but a container keeps its old node."""
     node = facts.devices.nodes.get(UVM_NODE)
     major = facts.driver.character_devices.get("nvidia-uvm") if facts.container.engine else None
     if node is None:
-        return f"{UVM_NODE} is not there"
+        return f"{UVM_NODE} does not exist"
     if not node.is_device:
-        return f"{UVM_NODE} is no device"
+        return f"{UVM_NODE} is not a device node"
     if major is not None and node.major != major:
-        return f"{UVM_NODE} has the major number {node.major}, the module has {major}"
-    return f"opening {UVM_NODE} gives {node.open_error}" if node.open_error in ("ENXIO", "ENODEV") else None
+        return f"{UVM_NODE} has major number {node.major}, the module has {major}"
+    return f"opening {UVM_NODE} fails with {node.open_error}" if node.open_error in ("ENXIO", "ENODEV") else None

@@ -1,4 +1,4 @@
-"""nvidia-uvm is loaded and does not work: it found no range of addresses, or lost its state while the machine slept. Pure."""
+"""nvidia-uvm is loaded but does not work: it found no address range, or lost its state during suspend. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RESUMED = r"PM: (suspend|hibernation) exit"
 
 HMM = Problem(
     id="hmm-kaslr-cuda-init-fails",
-    title="The kernel has no address range left for the GPU's memory (HMM with KASLR)",
-    why="A bug of some kernels: address randomisation leaves no physical range in which nvidia-uvm could register the GPU's "
-    "memory for HMM, so that CUDA cannot start on this boot.",
+    title="The kernel has no address range for the GPU's memory (HMM, KASLR)",
+    why="Some kernels have a bug: address randomisation leaves no physical range in which nvidia-uvm can register the GPU's "
+    "memory for HMM. CUDA cannot start in this boot.",
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "Switch HMM off in the module, then load it again (stop the programs that use the GPU first)",
+            "Stop the programs that use the GPU, disable HMM in the module, then reload it",
             "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee /etc/modprobe.d/uvm.conf && "
             "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
             risk="disruptive",
@@ -27,7 +27,7 @@ HMM = Problem(
             verify=VERIFY,
             kind="restart",
         ),
-        Fix("Boot with the kernel parameter nokaslr, or with a newer kernel", needs=("reboot",)),
+        Fix("Boot with the kernel parameter nokaslr, or boot a newer kernel", needs=("reboot",)),
     ),
     references=(
         "https://docs.nvidia.com/cuda/archive/13.2.1/cuda-features-archive/index.html",
@@ -37,13 +37,13 @@ HMM = Problem(
 
 AFTER_SUSPEND = Problem(
     id="cuda-999-after-suspend",
-    title="CUDA has been broken since the machine slept",
-    why="The state of nvidia-uvm did not survive suspend: the driver does not save video memory unless it is told to. "
-    "nvidia-smi does not use that module and looks healthy.",
+    title="CUDA stopped working after suspend",
+    why="The state of nvidia-uvm did not survive suspend: by default the driver does not save video memory. nvidia-smi does "
+    "not use that module and looks healthy.",
     action=Action.RESTART_APP,
     fixes=(
         Fix(
-            "Now: stop the programs that use the GPU and load the module again",
+            "Stop the programs that use the GPU, then reload the module",
             "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
             risk="disruptive",
             needs=("root", "drain"),
@@ -51,7 +51,7 @@ AFTER_SUSPEND = Problem(
             kind="restart",
         ),
         Fix(
-            "For good: let the driver save video memory when the machine sleeps, then reboot",
+            "To fix it permanently: let the driver save video memory during suspend, then reboot",
             "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1 NVreg_TemporaryFilePath=/var/tmp' | "
             "sudo tee /etc/modprobe.d/nvidia-video-memory.conf && "
             "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate && "
@@ -69,7 +69,7 @@ def no_range(facts: Facts, said: str) -> Finding | None:
     if not lines or facts.driver.uvm_disable_hmm:
         return None
     return HMM.found(
-        f"{said}; nvidia-uvm found no free range of addresses",
+        f"{said}; nvidia-uvm found no free address range",
         {"log": lines[-1].text, "nokaslr": "nokaslr" in facts.system.command_line},
     )
 
@@ -80,7 +80,7 @@ def after_suspend(facts: Facts, said: str) -> Finding | None:
         return None
     preserves = facts.driver.parameters.get("PreserveVideoMemoryAllocations")
     return AFTER_SUSPEND.found(
-        f"{said}; the machine has slept since its last boot",
+        f"{said}; the machine was suspended since its last boot",
         {"log": slept[-1].text, "PreserveVideoMemoryAllocations": preserves},
         confidence=Confidence.LIKELY,
     )
