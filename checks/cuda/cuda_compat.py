@@ -1,14 +1,14 @@
-"""Forward compatibility (cuda-compat) is used only where the GPU allows it.
+"""Forward compatibility (cuda-compat) is used only if the GPU supports it.
 
 What it means
-A cuda-compat package brings the libcuda of a newer driver, so that programs of a newer CUDA run on an older kernel module.
-Images bring it and choose it when they start. The driver allows it only on data-centre GPUs and some RTX workstation cards.
+A cuda-compat package contains the libcuda of a newer driver, so that programs built for a newer CUDA run on an older kernel
+module. Images include it and select it at start. The driver supports it only on data-centre GPUs and some RTX workstation cards.
 
 How it is judged
-The loaded libcuda comes from a compat folder, and cuInit says whether this GPU allows it (error 804 where it does not).
+The loaded libcuda comes from a compat folder. cuInit returns error 804 if this GPU does not support it.
 
 Known exceptions
-A compat libcuda that is older than the driver is no forward compatibility: cuda-library judges it.
+A compat libcuda that is older than the driver is not forward compatibility: the check cuda-library judges it.
 
 References
 https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
@@ -28,19 +28,19 @@ VERIFY = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1
 
 COMPAT = Problem(
     id="container-forward-compat-804",
-    title="A forward-compatibility libcuda is loaded on a GPU that does not allow it",
-    why="The image needs a newer CUDA than the driver has, and brings cuda-compat to bridge that. Only data-centre GPUs (and "
-    "some RTX workstation cards) allow it: GeForce does not.",
+    title="This GPU does not support the loaded forward-compatibility libcuda",
+    why="The image needs a newer CUDA than the driver has and includes cuda-compat for that. Only data-centre GPUs and some RTX "
+    "workstation cards support it; GeForce GPUs do not.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install a newer driver on the host, one that knows the image's CUDA itself"),
+        Fix("Install a newer driver on the host that supports the image's CUDA version"),
         Fix(
-            "Do without the compatibility libraries: the programs of the image then run by minor-version compatibility",
+            "Exclude the compatibility libraries; the image's programs then use minor-version compatibility",
             "export LD_LIBRARY_PATH=<library_path>",
             verify=VERIFY,
             where="shell",
         ),
-        Fix("Choose an older image, whose CUDA the driver knows"),
+        Fix("Use an older image whose CUDA version the driver supports"),
     ),
     references=(
         "https://github.com/microsoft/onnxruntime/issues/21435",
@@ -62,13 +62,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def has_same_major(facts: Facts) -> bool:
-    """Minor-version compatibility helps only within one major version of CUDA."""
+    """Minor-version compatibility works only within one major version of CUDA."""
     image, driver = facts.cuda.driver_version, facts.nvml.cuda_version
     return driver is not None and image[0] == driver[0]
 
 
 def library_path(facts: Facts) -> str:
-    """What LD_LIBRARY_PATH should be: without the compat folder, and where that is found otherwise, the driver's own first."""
+    """The LD_LIBRARY_PATH to set: without the compat folder; if that is found another way, with the driver's folder first."""
     entries = facts.environment.library_path
     kept = [entry for entry in entries if "/compat" not in entry]
     release = facts.nvml.driver_version
@@ -78,7 +78,7 @@ def library_path(facts: Facts) -> str:
 
 def summary(facts: Facts) -> str:
     version = "{}.{}".format(*facts.cuda.driver_version)
-    return f"CUDA {version} by cuda-compat {facts.cuda.library_version} on driver {facts.driver.module_version}"
+    return f"CUDA {version} through cuda-compat {facts.cuda.library_version} on driver {facts.driver.module_version}"
 
 
 CHECK = Check(

@@ -1,17 +1,17 @@
-"""Every GPU gives a CUDA context.
+"""A CUDA context can be created on every GPU.
 
 What it means
-The context is a program's place on a GPU. A GPU that is listed but gives none ("CUDA-capable device(s) is/are busy or
-unavailable", "out of memory" at the first call) cannot be used.
+A program needs a context to use a GPU. If a listed GPU does not give one ("CUDA-capable device(s) is/are busy or unavailable",
+"out of memory" at the first call), it cannot be used.
 
 How it is judged
-A program of its own has asked each GPU for a context and given it back at once. Where that failed, the code and NVML tell why:
-an exclusive compute mode, a memory error (ECC), or a vGPU.
+A separate process creates a context on each GPU and destroys it at once. If that fails, the error code and NVML show why: an
+exclusive compute mode, a memory error (ECC), or a vGPU.
 
 Known exceptions
-A GPU whose memory is full of somebody's work is no fault: gpu-memory and gpu-processes say whose. One that its compute mode
-closes, or that another program has in exclusive mode, is judged by compute-mode. What a fatal Xid or the driver's recovery
-action explains is told by their checks.
+A GPU whose memory is full of other work is not faulty: gpu-memory and gpu-processes show whose work it is. The check compute-mode
+judges a GPU that its compute mode closes, or that another program uses in exclusive mode. The checks of Xids and of the driver's
+recovery action report the GPUs that these explain.
 
 References
 https://github.com/ggml-org/llama.cpp/issues/11841
@@ -36,19 +36,19 @@ ENOUGH_MIB = 1024  # a context takes several hundred MiB
 OUT_OF_MEMORY, UNAVAILABLE, ECC = 2, 46, 214
 PROCESSES = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 RESET = reset(verify="nvidia-smi")
-REBOOT = Fix("Where that does not help: reboot", verify="nvidia-smi", on=("host",), reboot=True)
+REBOOT = Fix("If that does not help: reboot", verify="nvidia-smi", on=("host",), reboot=True)
 ASK_HOST = Fix("Ask the owner of the host to reset the GPU", on=("container",))
 RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",), kind="reset")
 
 DIED = Problem(
     id="cuda-context-died",
     title="CUDA crashes or hangs when a program starts to use a GPU",
-    why="CUDA initialised, but the program that then asked a GPU for a context did not come back or was killed in the driver's "
-    "library: the GPU or its firmware does not answer.",
+    why="CUDA initialised, but the program that then created a context on a GPU hung or crashed in the driver's library: the GPU "
+    "or its firmware does not answer.",
     action=Action.RESET_GPU,
     fixes=(
         look(
-            "Read what the driver says about it, on the host",
+            "On the host: read the driver's messages",
             "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
             root=True,
             where="host",
@@ -62,14 +62,14 @@ DIED = Problem(
 
 EXCLUSIVE = Problem(
     id="gpu-exclusive-mode-busy",
-    title="A GPU in exclusive mode is taken by a program that is not visible here",
-    why="In compute mode 'exclusive process' one program has the GPU for itself, and all others are told that it is busy. That "
-    "program runs in another container, or on the host.",
+    title="A program that is not visible here uses a GPU in exclusive mode",
+    why="In compute mode 'exclusive process' only one program can use the GPU, and all others fail because it is busy. That "
+    "program runs in another container or on the host.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("On the host: see who has it", PROCESSES),
+        Fix("On the host: list the processes that use it", PROCESSES),
         Fix(
-            "If it should be shared: back to the default mode",
+            "If it should be shared: set the default compute mode",
             "sudo nvidia-smi -i <address> -c DEFAULT",
             on=("host",),
             kind="set",
@@ -83,19 +83,19 @@ EXCLUSIVE = Problem(
 MEMORY_ERROR = Problem(
     id="cuda-context-ecc-error",
     title="A GPU refuses work because of an uncorrectable memory error",
-    why="The driver gives no context until the broken memory was taken out of use, which a reset of the GPU does.",
+    why="The driver refuses new contexts until the faulty memory is taken out of use. A reset of the GPU does that.",
     action=Action.RESET_GPU,
     fixes=(RESET, REBOOT, ASK_HOST),
 )
 
 BAD_STATE = Problem(
     id="vgpu-or-bad-driver-46",
-    title="A GPU is unavailable although nobody has it",
-    why="It is no competing program: a vGPU without a licence, or with a guest driver that does not fit the host's, gives no "
-    "context.",
+    title="A GPU is unavailable although no program uses it",
+    why="The cause is not a competing program: a vGPU refuses contexts if it has no licence, or if its guest driver does not "
+    "match the host's driver.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("On a vGPU: look at the licence and at both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
+        look("On a vGPU: check the licence and both driver branches", "nvidia-smi -q | grep -iE 'license|driver version'"),
         REBOOT,
         ASK_HOST,
     ),
@@ -104,12 +104,12 @@ BAD_STATE = Problem(
 
 FAILED = Problem(
     id="cuda-context-failed",
-    title="A GPU gives no CUDA context",
-    why="CUDA lists the GPU, but no program can use it. What usually causes this error is in the evidence.",
+    title="CUDA cannot create a context on a GPU",
+    why="CUDA lists the GPU, but no program can use it. The usual causes of this error are in the evidence.",
     action=Action.RESET_GPU,
     fixes=(
         look(
-            "Read what the driver says about it, on the host",
+            "On the host: read the driver's messages",
             "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
             root=True,
             where="host",
@@ -123,7 +123,7 @@ FAILED = Problem(
 
 
 class Refused(NamedTuple):
-    """A GPU that gave no context."""
+    """A GPU on which a context could not be created."""
 
     device: CudaDevice
     gpu: Gpu
@@ -133,7 +133,7 @@ class Refused(NamedTuple):
         error = knowledge.cuda_error(self.code)
         usual = {"usual_causes": error.cause} if error and error.cause else {}
         evidence = {"address": self.gpu.bus_id, "code": self.code, **usual, **more}
-        words = f"GPU {self.gpu.index} gives no context: {self.device.context_error} ({self.code})"
+        words = f"GPU {self.gpu.index}: creating a context fails with {self.device.context_error} ({self.code})"
         return problem.found(words + (f"; {message}" if message else ""), evidence, self.gpu.index, confidence)
 
 
@@ -151,7 +151,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def judge_device(facts: Facts, device: CudaDevice) -> Iterator[Finding]:
     if device.context_skipped:
-        raise Skip(f"no context was asked for, GPU {device.ordinal} of CUDA is {device.context_skipped}", Skip.UNSUPPORTED)
+        raise Skip(f"no context was created, CUDA's GPU {device.ordinal} is {device.context_skipped}", Skip.UNSUPPORTED)
     if not device.context_code:
         return
     refused = Refused(device, gpu_of(facts, device), device.context_code)
@@ -163,26 +163,26 @@ def judge_device(facts: Facts, device: CudaDevice) -> Iterator[Finding]:
 
 
 def gpu_of(facts: Facts, device: CudaDevice) -> Gpu:
-    """The same GPU as NVML numbers it; a MIG device is told by its address."""
+    """The same GPU in NVML, found by its PCI address (for a MIG device, too)."""
     for gpu in facts.nvml.gpus:
         if gpu.bus_id == device.bus_id:
             return gpu
-    raise Skip(f"NVML knows no GPU {device.bus_id}", Skip.NO_ANSWER)
+    raise Skip(f"NVML does not list GPU {device.bus_id}", Skip.NO_ANSWER)
 
 
 def is_told(facts: Facts, device: CudaDevice) -> bool:
-    """Whether a GPU gave no context, and another check says what is wrong with it."""
+    """Whether a GPU gave no context and another check reports the cause."""
     return known(lambda: bool(device.context_code) and needs_recovery(facts, gpu_of(facts, device)), False)
 
 
 def skip_told(indices: list[int]) -> None:
     if indices:
         numbers = ", ".join(map(str, indices))
-        raise Skip(f"GPU {numbers} gives no context until it has recovered: see xids, memory-xids and recovery-action")
+        raise Skip(f"GPU {numbers} gives no context until it recovers: see xids, memory-xids and recovery-action")
 
 
 def skip_busy(gpu: Gpu) -> None:
-    """Skips where others have filled the memory: a busy GPU is no fault."""
+    """Skip if other programs have filled the memory: a busy GPU is not a fault."""
     try:
         free = gpu.memory_free_mib
     except Skip:
@@ -192,7 +192,7 @@ def skip_busy(gpu: Gpu) -> None:
 
 
 def skip_closed(gpu: Gpu) -> None:
-    """Skips where compute-mode says all: a GPU that is closed on purpose, or taken by a program that it names."""
+    """Skip if compute-mode reports it: a GPU that is closed on purpose, or used by a program that NVML lists."""
     try:
         mode, processes = gpu.compute_mode, gpu.processes
     except Skip:
@@ -228,7 +228,7 @@ CAUSES = {
 def summary(facts: Facts) -> str:
     asked = [device for device in facts.cuda.devices if not device.context_skipped]
     slowest = max(device.context_seconds or 0.0 for device in asked)
-    return f"contexts on {len(asked)} of {facts.cuda.count} GPUs, in {slowest:.2f} s at most"
+    return f"contexts created on {len(asked)} of {facts.cuda.count} GPUs, in {slowest:.2f} s at most"
 
 
 CHECK = Check(

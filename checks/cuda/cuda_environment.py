@@ -1,17 +1,18 @@
-"""No variable of the environment makes CUDA programs slow or different by oversight.
+"""No forgotten environment variable makes CUDA programs slower or changes how they run.
 
 What it means
-CUDA reads dozens of variables. Some are made for a search after a bug, and are left in a shell's start-up file, an image or a
-service: every program then runs slower, or fails where it need not, and nothing says so.
+CUDA reads dozens of environment variables. Some are set to find a bug and then left in a shell's start-up file, an image or a
+service. Every program then runs slower or fails needlessly, without a message that says why.
 
 How it is judged
-The variables that were set when gpudoctor was started: for debugging (each kernel launch waits, core dumps, old profilers), for
-profiling (a library that is injected into every program), for the compiler in the driver (PTX), for its cache, and for TF32.
+The check looks at the variables that were set when gpudoctor started: for debugging (each kernel launch waits, core dumps, old
+profilers), for profiling (a library that is injected into every program), for the driver's PTX compiler and its cache, and for
+TF32.
 
 Known exceptions
-A value of 0 or nothing switches most of them off. CUDA_MODULE_LOADING=EAGER, CUDA_DEVICE_MAX_CONNECTIONS and the CUBLAS
-variables for determinism are choices that programs ask for. TF32 does not matter to GPUs before Ampere, which have none. Under a
-profiler that was started on purpose its injection is as it should be.
+0 or an empty value switches most of them off. CUDA_MODULE_LOADING=EAGER, CUDA_DEVICE_MAX_CONNECTIONS and the CUBLAS variables for
+determinism are deliberate choices. TF32 does not matter for GPUs before Ampere, which do not have it. Under a profiler that was
+started on purpose, its injection is expected.
 
 References
 https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
@@ -30,10 +31,10 @@ FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh"
 AMPERE = (8, 0)
 
 UNSET = (
-    Fix("In this shell; then start the program again", "unset <variable>", where="shell"),
-    look("For good: find the line that sets it, and delete it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
-    Fix("In a container: take it out of the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)),
-    Fix("In a conda environment", "conda env config vars unset <variable>", on=("conda",), kind="install"),
+    Fix("In this shell: unset it, then restart the program", "unset <variable>", where="shell"),
+    look("To fix it permanently: find the line that sets it and delete it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+    Fix("In a container: remove it from the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)),
+    Fix("In a conda environment: unset it", "conda env config vars unset <variable>", on=("conda",), kind="install"),
 )
 
 
@@ -43,53 +44,53 @@ def problem(id: str, title: str, why: str, *references: str) -> Problem:
 
 LAUNCH_BLOCKING = problem(
     "cuda-launch-blocking-left-on",
-    "CUDA_LAUNCH_BLOCKING is on: the program waits for every kernel",
-    "It is made to find the kernel that fails. With it the processor and the GPU take turns, and work that should overlap does "
-    "not: programs run up to several times slower, and some versions of NCCL hang.",
+    "CUDA_LAUNCH_BLOCKING is set: programs wait for every kernel",
+    "It is meant for debugging: it makes errors point to the right kernel. CPU and GPU then take turns instead of working in "
+    "parallel: programs run up to several times slower, and some versions of NCCL hang.",
     REFERENCE,
     "https://github.com/stas00/ml-engineering",
 )
 DEBUGGING = problem(
     "cuda-debug-variable-left-on",
-    "A debugging variable of CUDA is on for every program",
-    "It changes how kernels run, so that a debugger can catch an error: programs are slower, or wait for a debugger when they "
+    "A CUDA debugging variable is set for every program",
+    "It changes how kernels run, so that a debugger can catch an error. Programs are slower, or wait for a debugger when they "
     "fail.",
 )
 INJECTED = problem(
     "cupti-multiple-subscribers",
     "A profiler is injected into every CUDA program",
-    "The variable names a library that CUDA loads into each program. Only one profiler can use CUPTI at a time, so that another "
-    "one, such as torch.profiler, fails with CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, and programs are slower.",
+    "The variable names a library that CUDA loads into each program, which makes programs slower. Only one profiler can use "
+    "CUPTI at a time, so another one, such as torch.profiler, fails with CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED.",
 )
 NO_JIT = problem(
     "ptx-jit-disabled",
-    "The driver may not compile PTX for this GPU",
-    "Programs that were not built for this very GPU carry PTX, which the driver compiles when they start. With this variable "
+    "PTX compilation in the driver is disabled",
+    "Programs that were not built for this exact GPU contain PTX, which the driver compiles when they start. With this variable "
     "they fail instead (error 223).",
 )
 FORCED_JIT = problem(
     "ptx-jit-forced",
-    "The driver must compile all kernels anew and may not use those in the program",
-    "It is made to test whether a program carries PTX. With it every start takes long, and kernels that were built without PTX, "
-    "as many of PyTorch's are, fail.",
+    "The driver must compile all kernels from PTX (forced JIT)",
+    "The variable is meant to test whether a program contains PTX. With it every start takes long, and kernels without PTX fail; "
+    "many of PyTorch's kernels have no PTX.",
 )
 NO_CACHE = problem(
     "cuda-cache-disabled",
-    "CUDA keeps none of the kernels that it compiles",
-    "What the driver compiles from PTX is kept in ~/.nv/ComputeCache. Without it every start of a program compiles again, which "
-    "can take minutes.",
+    "The cache for compiled CUDA kernels is disabled",
+    "The driver caches kernels that it compiles from PTX in ~/.nv/ComputeCache. Without the cache every start of a program "
+    "compiles them again, which can take minutes.",
 )
 NO_TF32 = problem(
     "tf32-disabled",
-    "NVIDIA_TF32_OVERRIDE=0 switches TF32 off in all libraries",
-    "Matrix products and convolutions in float32 then run without tensor cores, several times slower, also where the program "
-    "asks for TF32.",
+    "NVIDIA_TF32_OVERRIDE=0 disables TF32 in all libraries",
+    "Matrix products and convolutions in float32 then run without tensor cores, several times slower, even if the program "
+    "enables TF32.",
 )
 NO_ALLOCATOR = problem(
     "pytorch-memory-caching-disabled",
-    "PyTorch asks the driver for each piece of GPU memory anew",
-    "It is made to find memory errors with compute-sanitizer. Each allocation then waits for the GPU, so that programs run many "
-    "times slower.",
+    "PyTorch's caching of GPU memory is disabled",
+    "The variable is meant for finding memory errors with compute-sanitizer. Each allocation then waits for the GPU, so "
+    "programs run many times slower.",
     "https://docs.pytorch.org/docs/stable/notes/cuda.html",
 )
 
@@ -131,8 +132,8 @@ def has_tf32(facts: Facts) -> bool:
 
 def summary(facts: Facts) -> str:
     ours = [name for name in facts.environment.variables if name.startswith(("CUDA_", "NVIDIA_"))]
-    number = f"{len(ours)} variable{'s' * (len(ours) != 1)} of CUDA and NVIDIA"
-    return f"{number}, none slows programs down" if ours else "no variable of CUDA and NVIDIA is set"
+    number = f"{len(ours)} CUDA/NVIDIA variable{'s' * (len(ours) != 1)} set"
+    return f"{number}, none affects speed" if ours else "no CUDA or NVIDIA environment variables are set"
 
 
 CHECK = Check(

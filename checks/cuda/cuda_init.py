@@ -1,17 +1,17 @@
 """CUDA initialises.
 
 What it means
-cuInit is the first call of every CUDA program. Where it fails, torch.cuda.is_available() is False and nothing above works,
-although nvidia-smi, which does not need it, may look healthy.
+cuInit is the first call of every CUDA program. If it fails, torch.cuda.is_available() is False and no CUDA program works.
+nvidia-smi does not need it and may look healthy.
 
 How it is judged
-The code that cuInit returned to a program of its own, with the user's environment. The causes that have checks of their own
-(libcuda, forward compatibility, device nodes, NVML, fabric manager, MPS, CUDA_VISIBLE_DEVICES, compute mode, MIG) are ruled
-out before. Of the others the code and the kernel log tell some apart. The rest is named by its code, with what usually causes
-it, and its cause counts as not found.
+The check reads the code that cuInit returns in a separate process with the user's environment. Causes with their own checks
+(libcuda, forward compatibility, device nodes, NVML, Fabric Manager, MPS, CUDA_VISIBLE_DEVICES, compute mode, MIG) are ruled out
+first. The code and the kernel log identify some of the other causes. Otherwise the check reports the code with its usual causes,
+and the cause counts as not found.
 
 Known exceptions
-A slow first initialisation is no failure: without persistence mode the driver starts the GPU anew each time.
+A slow first initialisation is not a failure: without persistence mode the driver initialises the GPU each time.
 
 References
 https://github.com/pytorch/pytorch/issues/49081
@@ -38,42 +38,46 @@ LOG = "sudo dmesg | grep -iE 'nvrm|nvidia|xid' | tail -n 20"
 NO_DEVICE, UNPOWERED = 100, "xid-54-power-cable"
 BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowledge.xids.breaking_problems(), UNPOWERED)
 
-READ_LOG = look("Read what the driver says about it, on the host", LOG, root=True, where="host")
-REBOOT = Fix("If it stays: reboot", verify=VERIFY, on=("host",), reboot=True)
+READ_LOG = look("On the host: read the driver's messages", LOG, root=True, where="host")
+REBOOT = Fix("If it still fails: reboot", verify=VERIFY, on=("host",), reboot=True)
 RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", verify=VERIFY, on=("wsl2",), kind="reset")
 
 DIED = Problem(
     id="cuda-init-died",
     title="CUDA crashes when it initialises",
-    why="The program that only initialised CUDA was killed in NVIDIA's library: libcuda is damaged, mixed with files of another "
+    why="A program that only initialised CUDA crashed in NVIDIA's library: libcuda is damaged or mixed with files of another "
     "release, or another library that is injected into every program breaks it.",
     action=Action.INSTALL,
     fixes=(
-        look("See what is injected into every program", "env | grep -E 'LD_PRELOAD|INJECTION'; cat /etc/ld.so.preload"),
+        look("Find what is injected into every program", "env | grep -E 'LD_PRELOAD|INJECTION'; cat /etc/ld.so.preload"),
         READ_LOG,
-        Fix("Install the driver's packages again, then reboot", on=("host",)),
+        Fix("Reinstall the driver's packages, then reboot", on=("host",)),
         RESTART_WSL,
     ),
 )
 
 HANGS = Problem(
     id="cuda-init-hangs",
-    title="CUDA does not come back from its initialisation",
+    title="CUDA hangs when it initialises",
     why="The call waits in the driver for a GPU or a fabric that does not answer. A process that is stuck in the kernel "
-    "(state D) cannot be killed, so that only a reboot helps.",
+    "(state D) cannot be killed; only a reboot ends it.",
     action=Action.REBOOT,
     fixes=(READ_LOG, REBOOT, RESTART_WSL),
 )
 
 NOT_READY = Problem(
     id="cuda-system-not-ready",
-    title="CUDA says that the system is not ready yet",
-    why="The driver waits for what must set the GPUs up first: Fabric Manager on machines with NVSwitches (in a virtual machine "
-    "the host's), or confidential computing. Which one it is cannot be seen from here.",
+    title="CUDA reports that the system is not ready yet",
+    why="The driver waits for something that must set up the GPUs first: Fabric Manager on machines with NVSwitches (in a "
+    "virtual machine: the host's Fabric Manager), or confidential computing. Which one cannot be seen from here.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("See how far the fabric is", "nvidia-smi -q | grep -A 3 Fabric"),
-        look("On a machine with NVSwitches: see what Fabric Manager says", "systemctl status nvidia-fabricmanager", on=("host",)),
+        look("Show the state of the fabric", "nvidia-smi -q | grep -A 3 Fabric"),
+        look(
+            "On a machine with NVSwitches: show the status of Fabric Manager",
+            "systemctl status nvidia-fabricmanager",
+            on=("host",),
+        ),
         Fix(
             "With confidential computing: mark the GPUs as ready",
             "sudo nvidia-smi conf-compute -srs 1",
@@ -89,11 +93,11 @@ NOT_READY = Problem(
 UNLICENSED = Problem(
     id="cuda-vgpu-not-licensed",
     title="This vGPU has no licence for CUDA",
-    why="The virtual machine got no licence from NVIDIA's licence service, and the kind of vGPU does not run CUDA without.",
+    why="The virtual machine got no licence from NVIDIA's licence service, and this type of vGPU does not run CUDA without one.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Put the client token where the service looks for it, then start the service again",
+            "Install the client token where the service looks for it, then restart the service",
             "sudo chmod 744 /etc/nvidia/ClientConfigToken/*.tok && sudo systemctl restart nvidia-gridd",
             verify="nvidia-smi -q | grep -i license",
             kind="restart",
@@ -104,24 +108,22 @@ UNLICENSED = Problem(
 
 NO_MEMORY = Problem(
     id="cuda-init-out-of-memory",
-    title="CUDA gets no memory to initialise with",
-    why="Not even the first call had enough: main memory or the GPU's is full, or the container's limit is too low.",
+    title="CUDA does not get enough memory to initialise",
+    why="Even the first call runs out of memory: main memory or the GPU's memory is full, or the container's limit is too low.",
     action=Action.RESTART_APP,
-    fixes=(
-        look("See what is left: of main memory, of the container's limit, of the GPU", "free -m; cat /sys/fs/cgroup/memory.max"),
-    ),
+    fixes=(look("Check the free main memory and the container's memory limit", "free -m; cat /sys/fs/cgroup/memory.max"),),
 )
 
 REFUSED = Problem(
     id="cuda-init-refused-by-system",
-    title="The operating system refuses something that CUDA needs",
-    why="A system call of libcuda failed: device rules of a container, a seccomp or SELinux rule, or a limit stands in the way.",
+    title="The operating system denies a call that CUDA needs",
+    why="A system call of libcuda failed because of a container's device rules, a seccomp or SELinux rule, or a limit.",
     action=Action.FIX_CONFIG,
     fixes=(
         READ_LOG,
-        look("See which call is refused", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
+        look("Find the call that fails", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
         *again(
-            "In a container: try it without rules",
+            "In a container: try without restrictions",
             "run --rm <all_gpus> --privileged IMAGE",
             spec="--privileged",
             on=("container",),
@@ -131,20 +133,26 @@ REFUSED = Problem(
 
 OLD_RUNTIME = Problem(
     id="wsl-container-driver-library-not-mapped",
-    title="The container lacks a library that the new Windows driver needs (error 500)",
-    why="Drivers since R555 need one more library from Windows, which older container engines do not put into a container.",
+    title="The container lacks a library of the Windows driver (error 500)",
+    why="Drivers since R555 need one more library from Windows, which older container engines do not mount into a container.",
     action=Action.INSTALL,
     fixes=(Fix("Update Docker Desktop to 4.31 or newer, or the NVIDIA Container Toolkit to 1.14.4 or newer; restart WSL"),),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/520",),
 )
 
-RELOAD_UVM = replace(AFTER_SUSPEND.fixes[0], title="First try: stop all CUDA programs, then load nvidia-uvm again", on=("host",))
+RELOAD_UVM = replace(AFTER_SUSPEND.fixes[0], title="Try first: stop all CUDA programs, then reload nvidia-uvm", on=("host",))
 FAILED = Problem(
     id="cuda-init-failed",
     title="CUDA does not initialise",
-    why="No CUDA program can run. The usual causes of this error are in the evidence; which one it is here could not be told.",
+    why="No CUDA program can run. The usual causes of this error are in the evidence; which one applies here could not be "
+    "determined.",
     action=Action.REBOOT,
-    fixes=(READ_LOG, Fix("Start the container again; then reboot the host", on=("container",)), REBOOT, RESTART_WSL),
+    fixes=(
+        READ_LOG,
+        Fix("Restart the container; if that does not help, reboot the host", on=("container",)),
+        REBOOT,
+        RESTART_WSL,
+    ),
 )
 
 
@@ -166,12 +174,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def skip_explained(facts: Facts) -> None:
-    """Skips where another check says why there is no device: all GPUs are closed to CUDA, or lost."""
+    """Skip if another check reports why CUDA has no device: all GPUs are closed to CUDA, or lost."""
     gpus = facts.nvml.reachable.values()
     if not gpus:
-        raise Skip("CUDA has no device: NVML reaches no GPU, see gpu-count", Skip.UNSUPPORTED)
+        raise Skip("CUDA finds no device: NVML reaches no GPU, see gpu-count", Skip.UNSUPPORTED)
     if all(mode_of(gpu) == "prohibited" for gpu in gpus):
-        raise Skip("CUDA has no device: every GPU is in compute mode prohibited, see compute-mode", Skip.UNSUPPORTED)
+        raise Skip("CUDA finds no device: every GPU is in compute mode prohibited, see compute-mode", Skip.UNSUPPORTED)
 
 
 def mode_of(gpu: Gpu) -> str | None:
@@ -197,7 +205,7 @@ def old_runtime(facts: Facts) -> Finding | None:
 
 
 def by_code(problem: Problem) -> Cause:
-    """For a code that has only one cause."""
+    """The cause of a code that has only one cause."""
     return Cause(problem, lambda facts: problem.found(said(facts), evidence(facts)))
 
 

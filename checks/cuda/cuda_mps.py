@@ -1,15 +1,15 @@
-"""Programs reach the Multi-Process Service (MPS), where one is set up.
+"""Programs can connect to the Multi-Process Service (MPS) if it is set up.
 
 What it means
-MPS lets several programs share a GPU. Where its daemon's folder is there, CUDA programs become its clients when they
-initialise; if the daemon or its server does not answer, they do not start at all.
+MPS lets several programs share a GPU. If its daemon's folder exists, CUDA programs become its clients when they initialise. If
+the daemon or its server does not answer, they do not start.
 
 How it is judged
-The code of cuInit: 805 (no connection), 806 to 810 (the server failed, is not ready, is full, or ended this client). A
-daemon that serves, and a variable that names a folder without a daemon, which CUDA ignores, are healthy.
+The check reads the code of cuInit: 805 (no connection), 806 to 810 (the server failed, is not ready, is full, or ended this
+client). A daemon that serves is healthy, and so is a variable that names a folder without a daemon, which CUDA ignores.
 
 Known exceptions
-In a container the daemon runs on the host: its process is not visible, only its folder is mounted.
+For a container the daemon runs on the host: its process is not visible, only its folder is mounted.
 
 References
 https://docs.nvidia.com/deploy/topics/topic_5_2_2.html
@@ -34,25 +34,25 @@ DEFAULT_FOLDER = "/tmp/nvidia-mps"
 NO_CONNECTION = 805
 CODES = range(NO_CONNECTION, 811)
 VERIFY = f"echo get_server_list | {DAEMON}"
-WITHOUT = Fix("Do without MPS: in this shell", f"unset {VARIABLE}", where="shell")
+WITHOUT = Fix("In this shell: stop using MPS", f"unset {VARIABLE}", where="shell")
 
 NOT_RUNNING = Problem(
     id="mps-daemon-not-running",
-    title="CUDA wants to use MPS, but its daemon does not answer",
-    why="The folder of an MPS daemon is there, so that CUDA tries to become its client; the daemon has ended, or belongs to "
-    "another user or another container.",
+    title="CUDA tries to use MPS, but its daemon does not answer",
+    why="The folder of an MPS daemon exists, so CUDA tries to become its client. The daemon has ended, or belongs to another "
+    "user or another container.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Start the daemon, as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",), kind="set"),
+        Fix("Start the daemon as the user whose programs use it", f"{DAEMON} -d", verify=VERIFY, on=("host",), kind="set"),
         Fix(
-            "To do without MPS: remove what the ended daemon left",
+            "If you do not need MPS: remove the leftover files of the daemon",
             "rm -f <folder>/control <folder>/nvidia-cuda-mps-control.pid <folder>/log",
             risk="destructive",
             on=("host",),
             kind="set",
         ),
         *again(
-            "In a container: share the daemon of the host",
+            "In a container: share the host's daemon",
             "run <all_gpus> --ipc=host -v <folder>:<folder> IMAGE",
             spec="--ipc=host -v",
             on=("container",),
@@ -63,20 +63,20 @@ NOT_RUNNING = Problem(
 
 SERVER_FAILED = Problem(
     id="mps-server-does-not-serve",
-    title="The MPS server does not take this program",
-    why="The daemon answers, but its server has failed, is still recovering from an error of another client, or has as many "
-    "clients as it can have. An error of one client ends all of them.",
+    title="The MPS server does not accept this program",
+    why="The daemon answers, but its server has failed, is still recovering from another client's error, or has reached its "
+    "maximum number of clients. An error of one client ends all of them.",
     action=Action.RESTART_APP,
     fixes=(
         Fix(
-            "Start the service again, which ends all of its clients",
+            "Restart the service (this ends all of its clients)",
             f"echo quit | {DAEMON} && {DAEMON} -d",
             risk="disruptive",
             needs=("drain",),
             verify=VERIFY,
             kind="set",
         ),
-        look("See what ended it", "tail -n 30 /var/log/nvidia-mps/server.log"),
+        look("Read the server's log", "tail -n 30 /var/log/nvidia-mps/server.log"),
     ),
     references=("https://docs.nvidia.com/deploy/topics/topic_5_2_2.html",),
 )
@@ -86,7 +86,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     code = facts.cuda.init_code
     if code not in CODES:
         if not in_use(facts):
-            raise Skip("no MPS is set up here")
+            raise Skip("MPS is not set up")
     elif code == NO_CONNECTION:
         sure = Confidence.LIKELY if running(facts) or facts.system.is_container else Confidence.CONFIRMED
         yield not_running(facts).found(said(facts), evidence(facts), confidence=sure)
@@ -95,7 +95,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def not_running(facts: Facts) -> Problem:
-    """Without the variable, or with the default in it, CUDA looks into the default folder: to unset it changes nothing."""
+    """Unsetting the variable helps only if it names another folder than the default, which CUDA uses without it."""
     if (facts.environment.get(VARIABLE) or DEFAULT_FOLDER).rstrip("/") == DEFAULT_FOLDER:
         return NOT_RUNNING
     return replace(NOT_RUNNING, fixes=(*NOT_RUNNING.fixes, WITHOUT))
@@ -122,7 +122,7 @@ def running(facts: Facts) -> bool | None:
 
 
 def summary(facts: Facts) -> str:
-    return f"MPS in use ({facts.environment.get(VARIABLE) or DEFAULT_FOLDER})"
+    return f"MPS is in use ({facts.environment.get(VARIABLE) or DEFAULT_FOLDER})"
 
 
 CHECK = Check(

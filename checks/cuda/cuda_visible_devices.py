@@ -1,18 +1,18 @@
-"""CUDA_VISIBLE_DEVICES names GPUs that are here, and their order is clear.
+"""CUDA_VISIBLE_DEVICES names GPUs that exist here, and their order is unambiguous.
 
 What it means
-The variable says which GPUs a program sees, and in which order. CUDA reads it without a word of complaint: it stops at the
-first entry that it does not understand, so that a wrong value hides GPUs, often all of them (error 100, "no CUDA-capable
-device").
+The variable selects the GPUs that a program sees, and their order. CUDA reports no error for a wrong value: it stops at the first
+entry that it does not recognise. A wrong value hides GPUs, often all of them (error 100, "no CUDA-capable device").
 
 How it is judged
-The entries, read as CUDA reads them: numbers from 0 on, or the beginnings of UUIDs, of GPUs or of MIG instances, which NVML
-lists. A value that leaves nothing is a failure, one that is cut short is a warning. What CUDA itself counted has the last word.
-Where models differ, CUDA puts the fastest first and nvidia-smi goes by the bus, so that numbers mean different GPUs.
+The check reads the entries as CUDA does: numbers from 0, or the beginnings of UUIDs of GPUs or MIG instances that NVML lists. A
+value that leaves no GPU is a failure; a value that CUDA reads only in part is a warning. The number of devices that CUDA itself
+reports overrides this reading. If the models differ, CUDA puts the fastest GPU first while nvidia-smi sorts by PCI address, so
+numbers mean different GPUs.
 
 Known exceptions
--1 ends a list, and alone or in front it hides all GPUs, which may be meant. CUDA_DEVICE_ORDER does not matter on a machine with
-one model, where the order happens to be the same, or where GPUs are named by UUID.
+-1 ends a list; alone or in first place it hides all GPUs, which may be intended. CUDA_DEVICE_ORDER does not matter if all GPUs
+are the same model, if both orders happen to be the same, or if GPUs are named by UUID.
 
 References
 https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
@@ -39,56 +39,61 @@ BY_SLURM = "nodevfiles"
 HIDING = ("", "none", "void", BY_SLURM)
 
 WHERE = (
-    look("Find the line that sets it, and delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
-    Fix("In a container: it comes from the image's ENV, a compose or --env-file, or -e of docker run", on=("container",)),
-    Fix("In a conda environment", f"conda env config vars unset {VARIABLE}", on=("conda",), kind="install"),
+    look("Find the line that sets it, then delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
+    Fix("In a container: correct it in the image's ENV, the compose file, the --env-file or -e of docker run", on=("container",)),
+    Fix("In a conda environment: unset it", f"conda env config vars unset {VARIABLE}", on=("conda",), kind="install"),
 )
-SEE_ALL = Fix("In this shell: let programs see all GPUs", f"unset {VARIABLE}", verify="nvidia-smi -L", where="shell")
+SEE_ALL = Fix("In this shell: make all GPUs visible", f"unset {VARIABLE}", verify="nvidia-smi -L", where="shell")
 
 HIDES_ALL = Problem(
     id="cuda-visible-devices-hides-all-gpus",
     title="CUDA_VISIBLE_DEVICES hides every GPU",
-    why="Set to nothing, or to -1, it tells CUDA that there is no GPU. Unset and empty are not the same.",
+    why="An empty value or -1 hides all GPUs from CUDA. Unset and empty are not the same.",
     action=Action.FIX_CONFIG,
     fixes=(SEE_ALL, *WHERE),
     references=(REFERENCE,),
 )
 
 ASK_SLURM = (
-    Fix("Slurm sets this for a job that asked for no GPU: ask for one", "srun --gres=gpu:1 nvidia-smi -L"),
-    Fix("In a batch script: #SBATCH --gres=gpu:1 before its first command"),
+    Fix("Request a GPU: Slurm sets this value for a job that did not request one", "srun --gres=gpu:1 nvidia-smi -L"),
+    Fix("In a batch script: add #SBATCH --gres=gpu:1 before the first command"),
 )
 
 UNKNOWN = Problem(
     id="cuda-visible-devices-unknown-gpu",
-    title="CUDA_VISIBLE_DEVICES names no GPU of this machine: programs see none",
-    why="CUDA stops at the first entry that it does not know, and here that is the first. Numbers start at 0; a UUID changes "
-    "with the board; quotation marks in an env file become part of the value; a GPU that is named twice hides all.",
+    title="CUDA_VISIBLE_DEVICES selects no GPU: programs see none",
+    why="CUDA stops at the first entry that it does not recognise, and here that is the first one. Numbers start at 0, and a "
+    "UUID changes with the board. Quotation marks in an env file become part of the value. A GPU that is named twice hides all "
+    "GPUs.",
     action=Action.FIX_CONFIG,
-    fixes=(SEE_ALL, Fix("Name a GPU that is here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"), *WHERE),
+    fixes=(
+        SEE_ALL,
+        Fix("Set it to a GPU that exists", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"),
+        *WHERE,
+    ),
     references=(REFERENCE,),
 )
 
 CUT_SHORT = Problem(
     id="cuda-visible-devices-cut-short",
     title="CUDA ignores the end of CUDA_VISIBLE_DEVICES",
-    why="CUDA stops at the first entry that it does not know, so that programs see fewer GPUs than the value names.",
+    why="CUDA stops at the first entry that it does not recognise, so programs see fewer GPUs than the value names.",
     action=Action.FIX_CONFIG,
-    fixes=(Fix("Name only GPUs that are here", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"), *WHERE),
+    fixes=(Fix("Set it to GPUs that exist", f"export {VARIABLE}=<valid>", verify="nvidia-smi -L", where="shell"), *WHERE),
     references=(REFERENCE,),
     status=Status.WARN,
 )
 
 ORDER_DIFFERS = Problem(
     id="cuda-device-order-mismatch",
-    title="CUDA numbers the GPUs in another order than nvidia-smi",
-    why="Without CUDA_DEVICE_ORDER, CUDA puts the fastest GPU first, while nvidia-smi goes by the PCI bus. A program that is "
-    "told to use GPU 1 then runs on another one than nvidia-smi's GPU 1.",
+    title="CUDA and nvidia-smi number the GPUs in a different order",
+    why="Without CUDA_DEVICE_ORDER, CUDA puts the fastest GPU first, while nvidia-smi sorts by PCI address. A program that uses "
+    "GPU 1 then runs on another GPU than GPU 1 of nvidia-smi.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("In this shell", f"export {ORDER}=PCI_BUS_ID", where="shell"),
+        Fix("In this shell: set the order of the PCI bus", f"export {ORDER}=PCI_BUS_ID", where="shell"),
         Fix(
-            "For all users, from the next login on",
+            "For all users: set it in /etc/environment, then log in again",
             f"echo {ORDER}=PCI_BUS_ID | sudo tee -a /etc/environment",
             on=("host", "wsl2"),
             kind="set",
@@ -102,11 +107,11 @@ ORDER_DIFFERS = Problem(
 
 
 class Reading(NamedTuple):
-    """What CUDA makes of a value: the entries that it takes, and why it stops at the next, if it does."""
+    """How CUDA reads a value: the entries that it accepts, and why it stops at the next one (if it does)."""
 
     taken: list[str]
     stopped: str = ""
-    is_meant: bool = False  # a -1 that ends the list
+    is_meant: bool = False  # stopped by a -1, which ends the list
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -136,9 +141,9 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
 
 
 def skip_lost_instance(facts: Facts, value: str) -> None:
-    """Skips where a MIG instance is named and a GPU in MIG mode has none: mig-instances says so."""
+    """Skip if the value names a MIG instance and a GPU in MIG mode lacks instances: mig-instances reports that."""
     if value.startswith("MIG-") and any(is_without_instances(gpu) for gpu in facts.nvml.reachable.values()):
-        raise Skip(f"{VARIABLE} names a MIG instance that is gone: see mig-instances")
+        raise Skip(f"{VARIABLE} names a MIG instance that no longer exists, see mig-instances")
 
 
 def is_without_instances(gpu: Gpu) -> bool:
@@ -146,7 +151,7 @@ def is_without_instances(gpu: Gpu) -> bool:
 
 
 def example(value: str, facts: Facts) -> str:
-    """A value that would do: of MIG devices there are no numbers."""
+    """A valid value: a UUID for MIG devices, which cannot be named by number; else 0."""
     found = [uuid for uuid in uuids(facts) if uuid.startswith("MIG-")] if value.startswith("MIG-") else []
     return found[0] if found else "0"
 
@@ -161,13 +166,13 @@ def read(value: str, facts: Facts) -> Reading:
 def read_numbers(entries: list[str], count: int) -> Reading:
     taken: list[str] = []
     for entry in entries:
-        number = re.match(r"[+-]?\d+", entry)  # CUDA reads as far as there are digits
+        number = re.match(r"[+-]?\d+", entry)  # CUDA reads the leading digits
         if not number:
-            return Reading(taken, f"{entry!r} is no number of a GPU")
+            return Reading(taken, f"{entry!r} is not a GPU number")
         if int(number[0]) < 0:
             return Reading(taken, f"{entry} ends the list", is_meant=True)
         if int(number[0]) >= count:
-            return Reading(taken, f"there is no GPU {number[0]}, NVML lists {count}")
+            return Reading(taken, f"GPU {number[0]} does not exist, NVML lists {count} GPU{'s' * (count != 1)}")
         if number[0] in taken:
             return Reading([], f"GPU {number[0]} is named twice")
         taken.append(number[0])
@@ -177,11 +182,11 @@ def read_numbers(entries: list[str], count: int) -> Reading:
 def read_uuids(entries: list[str], known: list[str]) -> Reading:
     taken: list[str] = []
     for entry in entries:
-        # MIG-GPU-<uuid>/<instance>/<instance> is how drivers before R470 name a MIG instance.
+        # Drivers before R470 name a MIG instance MIG-GPU-<uuid>/<instance>/<instance>.
         start = entry.removeprefix("MIG-").split("/")[0] if entry.startswith("MIG-GPU-") else entry
         fitting = [uuid for uuid in known if uuid.startswith(start)]
         if len(fitting) != 1:
-            return Reading(taken, f"{entry} is {'not here' if not fitting else f'the beginning of {len(fitting)} GPUs'}")
+            return Reading(taken, f"{entry} {f'matches {len(fitting)} GPUs' if fitting else 'matches no GPU'}")
         if entry in taken:
             return Reading([], f"{entry} is named twice")
         taken.append(entry)
@@ -198,7 +203,7 @@ def instances(gpu: Gpu) -> tuple[MigDevice, ...]:
 
 
 def is_contradicted(facts: Facts, count: int) -> bool:
-    """Whether CUDA sees more GPUs than the value leaves by our reading."""
+    """Whether CUDA sees more GPUs than our reading of the value allows."""
     seen = known(lambda: facts.cuda.count)  # without a device CUDA does not initialise either
     return seen is not None and seen > count
 
@@ -216,13 +221,13 @@ def order(facts: Facts) -> Iterator[Finding]:
     models = list(dict.fromkeys(gpu.name for gpu in facts.nvml.reachable.values()))
     value = facts.environment.get(ORDER)
     yield ORDER_DIFFERS.found(
-        f"{' and '.join(models)}, {ORDER} is {'not set' if value is None else repr(value)}",
+        f"the models differ ({', '.join(models)}), and {ORDER} is {'not set' if value is None else repr(value)}",
         {"models": models, ORDER: value, "cuda": [device.name for device in facts.cuda.devices]},
     )
 
 
 def differs(facts: Facts) -> bool:
-    """Whether a number means another GPU to CUDA than to nvidia-smi."""
+    """Whether CUDA and nvidia-smi use the same number for different GPUs."""
     by_bus = list(facts.nvml.reachable)
     if len({gpu.name for gpu in facts.nvml.reachable.values()}) < 2:
         return False

@@ -1,18 +1,19 @@
-"""The driver is new enough for the CUDA that is installed.
+"""The driver is new enough for the installed CUDA.
 
 What it means
-Every CUDA runtime needs a driver of its time or newer: CUDA 12 at least R525, CUDA 13 at least R580. Within one major version
-a newer runtime works on an older driver, except that such a driver cannot compile PTX that a newer compiler wrote.
+Every CUDA runtime requires a minimum driver: CUDA 12 at least R525, CUDA 13 at least R580. Within one major version a newer
+runtime works on an older driver, but such a driver cannot compile PTX from a newer compiler.
 
 How it is judged
-The driver release (of libcuda, which a cuda-compat package may have replaced) against the least one for the CUDA of PyTorch,
-of the runtime packages in this Python, and of the toolkit in use. Then the CUDA version of libcuda against the compilers whose
-PTX reaches the driver: nvcc, and libNVVM (of a wheel, conda, CUDA_HOME or /usr/local/cuda) of a Numba without nvJitLink.
+The check compares the driver release (of libcuda, which a cuda-compat package may replace) with the minimum for the CUDA
+version of PyTorch, of the runtime packages in this Python, and of the toolkit in use. Then it compares the CUDA version of
+libcuda with the compilers whose PTX the driver has to compile: nvcc, and libNVVM (from a wheel, conda, CUDA_HOME or
+/usr/local/cuda) for a Numba without nvJitLink.
 
 Known exceptions
-PyTorch, CuPy, Triton and newer releases of Numba make code for the GPU itself, so that a newer NVRTC or ptxas among their
-wheels is no problem. Toolkits that lie beside the one in use are not judged. A toolkit of another major version than PyTorch's
-CUDA is judged by toolkit-torch-mismatch.
+PyTorch, CuPy, Triton and newer releases of Numba generate machine code for the GPU, so a newer NVRTC or ptxas in their wheels
+is not a problem. Installed toolkits that are not in use are not judged. The check toolkit-torch-mismatch judges a toolkit whose
+major version differs from PyTorch's CUDA.
 
 References
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -40,7 +41,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 CONDA_RUNTIMES = ("cuda-cudart", "cudatoolkit")
-LONG_TERM = 580  # the branch that supports the most GPUs of those that are still maintained
+LONG_TERM = 580  # the maintained branch that supports the most GPUs
 OLDER = "/usr/local/cuda-<older>"
 TURING = (7, 5)
 
@@ -55,10 +56,10 @@ UPGRADE = install_on(
     other="sudo sh NVIDIA-Linux-*-<upgrade>.*.run",
     reboot=True,
 )
-NO_UPGRADE = (Fix("There is no newer driver for this GPU: use software for a CUDA that this driver knows"),)
+NO_UPGRADE = (Fix("Use software for a CUDA version that this driver supports: no newer driver exists for this GPU"),)
 UPGRADE_WINDOWS = (Fix("In Windows: install the newest NVIDIA driver, then run wsl --shutdown", verify="nvidia-smi"),)
 OTHER_TORCH = Fix(
-    "Install the PyTorch that this driver can run",
+    "Install a PyTorch that this driver can run",
     "<python> -m pip uninstall -y torch && <python> -m pip install torch==<torch> --index-url <index>",
     needs=("network",),
     verify="<python> -c 'import torch; print(torch.zeros(1).cuda())'",
@@ -67,9 +68,9 @@ OTHER_TORCH = Fix(
 
 TOO_OLD = Problem(
     id="driver-too-old-for-runtime",
-    title="The driver is too old for the CUDA that is installed",
-    why='Programs load this CUDA runtime, and it refuses to work with the driver: "CUDA driver version is insufficient for CUDA '
-    'runtime version" (35). PyTorch says that the NVIDIA driver on your system is too old.',
+    title="The driver is too old for the installed CUDA",
+    why='Programs load this CUDA runtime, which refuses to work with the driver: "CUDA driver version is insufficient for CUDA '
+    'runtime version" (35). PyTorch reports that the NVIDIA driver on your system is too old.',
     action=Action.INSTALL,
     fixes=(*UPGRADE, OTHER_TORCH),
     references=(COMPATIBILITY, "https://github.com/NVIDIA/nvidia-docker/issues/106"),
@@ -77,13 +78,13 @@ TOO_OLD = Problem(
 
 TOOLKIT_TOO_NEW = Problem(
     id="driver-too-old-for-toolkit",
-    title="What this CUDA toolkit builds cannot run on this driver",
-    why="The toolkit is of a newer major version than the driver knows. Its compiler works, but the programs that it makes fail "
+    title="Programs built with this CUDA toolkit cannot run on this driver",
+    why="The toolkit's major version is newer than the driver supports. Its compiler works, but the programs that it builds fail "
     "with error 35.",
     action=Action.INSTALL,
     fixes=(
         *UPGRADE,
-        Fix("Build with a toolkit that the driver knows", f"export CUDA_HOME={OLDER} PATH={OLDER}/bin:$PATH", where="shell"),
+        Fix("Build with a toolkit that the driver supports", f"export CUDA_HOME={OLDER} PATH={OLDER}/bin:$PATH", where="shell"),
     ),
     references=(COMPATIBILITY,),
     status=Status.WARN,
@@ -92,13 +93,13 @@ TOOLKIT_TOO_NEW = Problem(
 
 UNSUPPORTED_PTX = Problem(
     id="unsupported-ptx-version",
-    title="The driver cannot compile the PTX of this compiler, which is newer",
-    why='A program that carries PTX instead of code for this GPU fails with error 222, "the provided PTX was compiled with an '
-    'unsupported toolchain". nvcc without -arch makes such programs.',
+    title="The driver is too old to compile this compiler's PTX",
+    why='A program that contains only PTX, not code for this GPU, fails with error 222, "the provided PTX was compiled with an '
+    'unsupported toolchain". nvcc without -arch builds such programs.',
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Build code for this GPU itself (nvcc: -arch=sm_XY), anew",
+            "Rebuild the program for this GPU's architecture (nvcc: -arch=sm_XY)",
             "export TORCH_CUDA_ARCH_LIST=<arch> CUDAARCHS=<real>",
             where="shell",
         ),
@@ -111,7 +112,7 @@ UNSUPPORTED_PTX = Problem(
 
 
 class Installed(NamedTuple):
-    """Something of CUDA, with its CUDA version. package: the distribution that brings it."""
+    """A CUDA component and its CUDA version. package: the distribution that contains it."""
 
     name: str
     cuda: tuple[int, int]
@@ -180,8 +181,9 @@ def too_old(facts: Facts, too_new: list[Installed], driver: str) -> Finding:
         evidence |= {"torch": release, "index": other_torch.INDEX + variant}
     others = [other_torch.install(facts, OTHER_TORCH, *other)] if other else []
     fixes = (*upgrades(facts, knowledge.minimum_driver(newest.cuda)), *others)
+    names = ", ".join(one.name for one in too_new)
     return replace(TOO_OLD, fixes=fixes).found(
-        f"{', '.join(one.name for one in too_new)}: needs driver {least(newest)} or newer, this is {driver} ({supports(facts)})",
+        f"{names}: requires driver {least(newest)} or newer, this is {driver} ({supports(facts)})",
         evidence,
         packages=filter(None, (one.package for one in too_new)),
     )
@@ -190,7 +192,7 @@ def too_old(facts: Facts, too_new: list[Installed], driver: str) -> Finding:
 def toolkit_too_new(facts: Facts, nvcc: Installed, driver: str) -> Finding:
     older, release = dotted(facts.cuda.driver_version), knowledge.minimum_driver(nvcc.cuda)
     return replace(TOOLKIT_TOO_NEW, fixes=(*upgrades(facts, release), TOOLKIT_TOO_NEW.fixes[-1])).found(
-        f"{nvcc.name} makes programs that need driver {least(nvcc)}, this is {driver} ({supports(facts)})",
+        f"{nvcc.name} builds programs that require driver {least(nvcc)} or newer, this is {driver} ({supports(facts)})",
         {"driver": driver, "least_driver": least(nvcc), "older": older, **upgrade(facts, release)},
     )
 
@@ -202,7 +204,7 @@ def unsupported_ptx(facts: Facts, newer: list[Installed], driver: str, is_of_num
     ptx = replace(UNSUPPORTED_PTX, fixes=(*build, *upgrades(facts, release)))
     is_sure = not is_of_numba or numba_compiler.is_for_a_gpu(facts)
     return (numba_compiler.unreadable(ptx, facts) if is_of_numba else ptx).found(
-        f"{' and '.join(one.name for one in newer)}: the driver ({driver}) compiles PTX only up to {supports(facts)}",
+        f"{' and '.join(one.name for one in newer)}: the driver ({driver}) compiles only PTX up to {supports(facts)}",
         {
             "driver": driver,
             "arch": f"{major}.{minor}",
@@ -221,18 +223,18 @@ def numba_for(facts: Facts) -> str:
 
 
 def upgrades(facts: Facts, release: str | None) -> tuple[Fix, ...]:
-    """How the driver gets to a release from here, if these GPUs have one that is so new."""
+    """How to install a driver of at least this release, if one exists for these GPUs."""
     if facts.system.wsl:
         return UPGRADE_WINDOWS
     known = [row for gpu in capabilities(facts) if (row := knowledge.architecture(gpu))]
     if any(row.last_driver_branch and row.last_driver_branch < branch_of(release) for row in known):
         return NO_UPGRADE
-    on_host = Fix(f"On the host: install a driver of branch {branch_of(release)} or newer; never one in the image")
+    on_host = Fix(f"On the host: install a driver of branch {branch_of(release)} or newer; never install one in the image")
     return (on_host,) if facts.system.is_container else UPGRADE
 
 
 def upgrade(facts: Facts, release: str | None) -> dict[str, int | str]:
-    """The branch to install, and Ubuntu's package of it: the open module knows no GPU before Turing."""
+    """The branch to install and its Ubuntu package: the open module does not support GPUs before Turing."""
     flavour = "-open" if min(capabilities(facts)) >= TURING else ""
     return {"upgrade": branch_of(release), "package": f"nvidia-driver-{branch_of(release)}{flavour}"}
 
@@ -246,12 +248,12 @@ def least(one: Installed) -> str:
 
 
 def torch_for(facts: Facts, driver: str) -> tuple[str, str] | None:
-    """The newest PyTorch, no newer than the installed one, and its variant, which this driver and all GPUs run."""
+    """The newest PyTorch (at most the installed release) and its variant that this driver and all GPUs can run."""
     torch = facts.python.package("torch")
     if torch is None:
         return None
     installed = Version(Version(torch.version).base_version)
-    if facts.python.package("vllm"):  # it wants this very release
+    if facts.python.package("vllm"):  # it requires exactly this release
         own = other_torch.variant_of_vllm(driver)
         return (str(installed), own) if own else None
     rows = [row for row in wheels.table().torch if Version(row.version) <= installed and is_for(row, facts.python.version)]
@@ -266,7 +268,7 @@ def torch_for(facts: Facts, driver: str) -> tuple[str, str] | None:
 
 
 def is_for(row: wheels.TorchRelease, python: tuple[int, ...]) -> bool:
-    """Whether the release has wheels for a Python: "3.9-3.13", or ">=3.11"."""
+    """Whether the release has wheels for a Python version, given as "3.9-3.13" or ">=3.11"."""
     bounds = [tuple(map(int, bound.split("."))) for bound in re.findall(r"\d+\.\d+", row.pythons)]
     return bounds[0] <= python[:2] and (len(bounds) == 1 or python[:2] <= bounds[1])
 

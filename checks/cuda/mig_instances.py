@@ -1,17 +1,18 @@
-"""A GPU in MIG mode has instances, and a program is told which one to use.
+"""A GPU in MIG mode has instances, and a single one is selected for a program.
 
 What it means
-MIG cuts a GPU into instances. With MIG on, programs use instances and never the GPU itself, and one process can use only
-one instance, however many are visible to it.
+MIG partitions a GPU into instances. With MIG enabled, programs use instances and never the GPU itself. A process can use only one
+instance, however many are visible to it.
 
 How it is judged
-NVML's MIG mode and its list of instances. A GPU without an instance cannot be used by CUDA. Where several instances are visible,
-CUDA_VISIBLE_DEVICES does not name a single one, and CUDA has one device, programs that count devices with NVML fail.
+The check reads the MIG mode and the list of instances from NVML. CUDA cannot use a GPU in MIG mode that has no instance.
+Programs that count devices with NVML fail if several instances are visible, CUDA_VISIBLE_DEVICES does not name a single one,
+and CUDA has one device.
 
 Known exceptions
-MIG off is healthy, and GPUs that have no MIG are passed over. That all GPUs lack instances is a failure; one of several is a
-warning, since it lies idle, unless CUDA_VISIBLE_DEVICES names an instance that is gone. Drivers that give a process several
-instances are healthy.
+Disabled MIG is healthy, and GPUs without MIG are not judged. It is a failure if all GPUs lack instances. If only some do, it is a
+warning because they are idle, or a failure if CUDA_VISIBLE_DEVICES names an instance that no longer exists. Drivers that give a
+process several instances are healthy.
 
 References
 https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html
@@ -31,7 +32,7 @@ GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 RENAME = Fix(
-    "Then name the new instance: it has another UUID than the one before",
+    "Then set the UUID of the new instance, which differs from the old one",
     f"export {VARIABLE}=$(nvidia-smi -L | grep -oE -m 1 'MIG-[0-9a-f-]{{36}}')",
     verify="nvidia-smi -L",
     on=("host",),
@@ -39,13 +40,13 @@ RENAME = Fix(
 )
 NO_INSTANCES = Problem(
     id="mig-enabled-without-instances",
-    title="MIG is on, but no instance was made: CUDA cannot use the GPU",
-    why="In MIG mode programs use instances of a GPU, never the GPU itself. Instances are not kept over a reboot, so that "
-    "something must make them again at boot.",
+    title="MIG is enabled without an instance: CUDA cannot use the GPU",
+    why="In MIG mode programs use instances of a GPU, never the GPU itself. Instances do not survive a reboot and must be "
+    "created again at boot.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Make one instance of the whole GPU (nvidia-smi mig -lgip lists the smaller ones)",
+            "Create one instance of the whole GPU (nvidia-smi mig -lgip lists smaller profiles)",
             "sudo nvidia-smi mig -i <gpus> -cgi 0 -C",
             verify="nvidia-smi -L",
             on=("host",),
@@ -53,7 +54,7 @@ NO_INSTANCES = Problem(
             needs=("root",),
         ),
         Fix(
-            "Switch MIG off",
+            "Disable MIG",
             "sudo nvidia-smi -i <gpus> -mig 0",
             risk="disruptive",
             needs=("root", "drain"),
@@ -61,7 +62,7 @@ NO_INSTANCES = Problem(
             on=("host",),
             kind="set",
         ),
-        Fix("On the host: make instances, then start the container again with one of them", on=("container",)),
+        Fix("On the host: create instances, then recreate the container with one of them", on=("container",)),
     ),
     references=(GUIDE,),
 )
@@ -69,12 +70,12 @@ NO_INSTANCES = Problem(
 SINGLE = Problem(
     id="mig-single-instance-per-process",
     title="Several MIG instances are visible, but a process can use only one",
-    why="CUDA gives a process one MIG instance. Programs that count devices with NVML believe that there are more, and fail when "
-    "they use the second (INTERNAL ASSERT FAILED in PyTorch).",
+    why="CUDA gives a process one MIG instance. Programs that count devices with NVML expect more, and fail when they use the "
+    "second one (INTERNAL ASSERT FAILED in PyTorch).",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Name one instance for each process", f"export {VARIABLE}=<instance>", verify="nvidia-smi -L", where="shell"),
-        Fix("For work on several devices at once: use whole GPUs, with MIG off"),
+        Fix("Select one instance for each process", f"export {VARIABLE}=<instance>", verify="nvidia-smi -L", where="shell"),
+        Fix("For work on several devices at once: use whole GPUs with MIG disabled"),
     ),
     references=("https://github.com/pytorch/pytorch/issues/130181",),
     status=Status.WARN,
@@ -95,21 +96,21 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def without_instances(facts: Facts, indices: str, all_lack: bool) -> Finding:
-    words = f"GPU {indices}: MIG mode is on and there is no instance"
+    words = f"GPU {indices}: MIG is enabled, but no instance exists"
     gone = gone_instance(facts)
     if gone:
         first, *others = NO_INSTANCES.fixes
         renaming = replace(NO_INSTANCES, fixes=(first, RENAME, *others))
-        return renaming.found(f"{words}; {VARIABLE} names one that is gone", {"gpus": indices, VARIABLE: gone})
+        return renaming.found(f"{words}; {VARIABLE} names one that no longer exists", {"gpus": indices, VARIABLE: gone})
     problem = NO_INSTANCES if all_lack else replace(NO_INSTANCES, status=Status.WARN)
     return problem.found(words, {"gpus": indices})
 
 
 def gone_instance(facts: Facts) -> str | None:
-    """What CUDA_VISIBLE_DEVICES says, if it starts with an instance that no GPU has."""
+    """The first entry of CUDA_VISIBLE_DEVICES, if it names an instance that no GPU has."""
     try:
         first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
-    except Skip:  # what nvidia-smi printed does not tell it
+    except Skip:  # unknown if only the output of nvidia-smi was given
         return None
     here = (device.uuid for gpu in facts.nvml.reachable.values() if gpu.is_in_mig_mode for device in gpu.mig_devices)
     if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
