@@ -74,7 +74,7 @@ def test_the_doctor_is_built_and_works(ubuntu: str, registry: Registry) -> None:
         run = ["docker", "run", "--rm", "--network=none", tag]
         checked = subprocess.run([*run, "check", "--level", "quick"], capture_output=True, text=True)
         assert checked.returncode == 1, checked.stderr
-        assert "There is no NVIDIA GPU on this machine" in checked.stdout
+        assert "This machine has no NVIDIA GPU" in checked.stdout
         whoami = subprocess.run([*run[:-1], "--entrypoint=id", tag, "-u"], capture_output=True, text=True)
         assert whoami.stdout == "10001\n"
     finally:

@@ -1,16 +1,16 @@
-"""The texts that were given as evidence tell of no fault.
+"""The logs and texts given as evidence contain no known error message.
 
 What it means
-Programs say what stops them, in words that stay the same for years: a traceback, a line of NCCL, a refusal of an engine. Logs and
-pasted texts (`gpudoctor explain FILE`, `gpudoctor check --log FILE`) are searched for all such messages that gpudoctor knows.
+Programs report what stops them with messages that stay the same for years: a traceback, a line from NCCL, an error of an engine.
+Logs and pasted texts (`gpudoctor explain FILE`, `gpudoctor check --log FILE`) are searched for all messages that gpudoctor knows.
 
 How it is judged
-Each known message stands for one problem. Where another check, or another message, found what explains it, it is told as its
-effect. A message that does not decide between several causes is told as such, with these in the order in which they are to be
-ruled out and the command that decides.
+Each known message belongs to one problem. If another check or another message found its cause, it is shown as an effect of that
+cause. If a message can have several causes, they are listed in the order in which to rule them out, with the command that
+decides.
 
 Known exceptions
-A log tells what was, not what is: a check of this machine that finds the opposite is named beside it.
+A log shows the past, not the present state: if a check of this machine found the opposite, the report names that check as well.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/
@@ -28,13 +28,13 @@ from gpudoctor.model import Check, Finding, Skip
 def judge(facts: Facts) -> Iterator[Finding]:
     texts = facts.texts.all
     if not texts:
-        raise Skip("no text was given as evidence (--log FILE)")
+        raise Skip("no log or text was given (--log FILE)")
     yield from messages.findings(texts, facts.problems)
 
 
 def summary(facts: Facts) -> str:
     lines = sum(text.total_lines for text in facts.texts.all)
-    return f"no known message in {lines} lines"
+    return f"no known error message in {lines} lines"
 
 
 CHECK = Check(

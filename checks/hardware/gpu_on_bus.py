@@ -1,18 +1,18 @@
-"""An NVIDIA GPU is on the PCI bus, answers, and is free for the NVIDIA driver.
+"""An NVIDIA GPU is on the PCI bus, answers, and is available to the NVIDIA driver.
 
 What it means
-The bus is the lowest rung: a GPU that is not there cannot be repaired by any driver. One that is there may not answer (link
-down), may have got no address space from the firmware, or may be reserved for a virtual machine.
+If a GPU is not on the bus, no driver can use it. A GPU on the bus may not answer (link down), may have no address space from the
+firmware, or may be reserved for a virtual machine.
 
 How it is judged
-/sys/bus/pci/devices: display controllers of vendor 10de. A configuration space of ones, or the driver's word in the kernel
-log, means that the device does not answer. A framebuffer region (NVIDIA's BAR1) without an address was not assigned by the
-firmware; the driver's log says so too. On a laptop a rule of udev, a graphics mode tool or the firmware's switch may have taken
-the GPU off the bus.
+The check lists display controllers of vendor 10de in /sys/bus/pci/devices. If the configuration space reads as ones, or the
+driver reports it in the kernel log, the device does not answer. If the framebuffer region (NVIDIA's BAR1) has no address, the
+firmware did not assign one; the driver's log shows that too. On a laptop, a udev rule, a graphics mode tool or a firmware
+switch may have removed the GPU from the bus.
 
 Known exceptions
-A GPU that NVML lists works, whatever the log says of its past. Under WSL2 and on a Jetson the GPU is no PCI device. In a
-container /sys shows the host's bus: GPUs that were not given to the container are passed over.
+A GPU that NVML lists works, whatever the log says about earlier faults. Under WSL2 and on a Jetson the GPU is not a PCI device.
+In a container /sys shows the host's bus: GPUs that the container did not get are not judged.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
@@ -33,31 +33,33 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, 
 
 NO_GPU = Problem(
     id="no-nvidia-gpu",
-    title="There is no NVIDIA GPU on this machine",
-    why="No device of NVIDIA is on the PCI bus. In a virtual machine the GPU must be passed through by the host; in a cloud the "
-    "instance type must have one.",
+    title="This machine has no NVIDIA GPU",
+    why="No NVIDIA device is on the PCI bus. For a virtual machine, the host must pass a GPU through. In a cloud, the instance "
+    "type must include one.",
     action=Action.NONE,
     fixes=(
-        look("Look on the host; start this container on a machine that has a GPU", "nvidia-smi -L", on=("container",)),
+        look("Check on the host; start this container on a host that has a GPU", "nvidia-smi -L", on=("container",)),
         Fix(
-            "On a machine that should have one: seat the card and its power cable, then look at the bus", verify="lspci -d 10de:"
+            "On a machine that should have one: reseat the card and its power cable, then check the bus", verify="lspci -d 10de:"
         ),
-        Fix("In a virtual machine: choose an instance type with a GPU, or pass one through", verify="lspci -d 10de:"),
-        Fix("On a laptop: switch the dedicated GPU on in the firmware, and hybrid graphics in its desktop's settings"),
+        Fix("In a virtual machine: choose an instance type with a GPU, or pass a GPU through", verify="lspci -d 10de:"),
+        Fix("On a laptop: enable the dedicated GPU in the firmware, and hybrid graphics in the desktop settings"),
     ),
 )
 
 FALLEN_OFF = Problem(
     id="gpu-fallen-off-bus-probe",
     title="A GPU does not answer on the PCI bus",
-    why="The device is listed, but reads from it return nothing: its link or its power is gone, or the board is dying.",
+    why="The device is listed, but does not answer reads: its link or its power is lost, or the board is failing.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
         Fix(
-            "Switch the machine off, wait, and on again (a warm reboot may not be enough)", risk="disruptive", verify="nvidia-smi"
+            "Power the machine off, wait, then power it on (a warm reboot may not be enough)",
+            risk="disruptive",
+            verify="nvidia-smi",
         ),
         look(
-            "If it comes back: reseat card and power, try another slot, read the BMC's log",
+            "If it recurs: reseat the card and power plugs, try another slot, read the BMC's log",
             "sudo ipmitool sel list | tail",
             root=True,
         ),
@@ -68,19 +70,19 @@ FALLEN_OFF = Problem(
 BIGGER_WINDOW = "pci=realloc"
 NO_ADDRESS = Problem(
     id="bar-not-assigned-above-4g",
-    title="The firmware gave a GPU no address space for its memory",
-    why="The GPU's memory window does not fit below 4 GB. 'Above 4G Decoding' (and for new cards 'Resizable BAR') is off in the "
-    "firmware, or the virtual machine's window is too small.",
+    title="The firmware assigned no address space for a GPU's memory",
+    why="The GPU's memory window does not fit below 4 GB. 'Above 4G Decoding' (and 'Resizable BAR' for new cards) is disabled "
+    "in the firmware, or the virtual machine's window is too small.",
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "In the firmware setup switch on 'Above 4G Decoding' and 'Resizable BAR', switch off CSM",
+            "In the firmware setup: enable 'Above 4G Decoding' and 'Resizable BAR', disable CSM",
             needs=("reboot",),
             risk="disruptive",
             verify="nvidia-smi",
         ),
         Fix(
-            "Let the kernel assign the regions anew",
+            "Let the kernel reassign the regions",
             command=f"sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&{BIGGER_WINDOW} /' /etc/default/grub && sudo update-grub",
             verify="nvidia-smi",
             on=("debian",),
@@ -88,21 +90,21 @@ NO_ADDRESS = Problem(
             reboot=True,
         ),
         Fix(
-            "Let the kernel assign the regions anew",
+            "Let the kernel reassign the regions",
             command=f"sudo grubby --update-kernel=ALL --args={BIGGER_WINDOW}",
             verify="nvidia-smi",
             on=("rhel",),
             kind="set",
             reboot=True,
         ),
-        Fix("In a virtual machine of QEMU with OVMF, widen its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
+        Fix("In a QEMU virtual machine with OVMF, enlarge its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",),
 )
 
 FREE = (
     Fix(
-        "If this host should use it: hand it to the NVIDIA driver until the next boot",
+        "If this host should use it: bind it to the NVIDIA driver until the next boot",
         command="echo <gpu> | sudo tee /sys/bus/pci/devices/<gpu>/driver/unbind && echo nvidia | sudo tee "
         "/sys/bus/pci/devices/<gpu>/driver_override && sudo modprobe nvidia && echo <gpu> | sudo tee "
         "/sys/bus/pci/drivers_probe",
@@ -112,7 +114,7 @@ FREE = (
         needs=("root",),
     ),
     Fix(
-        "For good: take its ids out of vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs and boot again",
+        "To fix it permanently: remove its ids from vfio-pci.ids and /etc/modprobe.d, rebuild the initramfs, reboot",
         command="grep -rn vfio /etc/modprobe.d /etc/default/grub",
         needs=("root", "reboot"),
         kind="read",
@@ -121,7 +123,7 @@ FREE = (
 VFIO = Problem(
     id="gpu-bound-to-vfio",
     title="A GPU is reserved for a virtual machine",
-    why="vfio-pci holds the device, so that it can be passed through; the NVIDIA driver of this host cannot see it.",
+    why="The device is bound to vfio-pci, so that it can be passed through. The NVIDIA driver of this host cannot use it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=FREE,
@@ -129,9 +131,9 @@ VFIO = Problem(
 
 ALL_VFIO = Problem(
     id="every-gpu-bound-to-vfio",
-    title="Every GPU is reserved for virtual machines, so this host has none",
-    why="vfio-pci holds all of them, so that they can be passed through. On a host of virtual machines that is as it should be: "
-    "look inside the machines.",
+    title="Every GPU is reserved for virtual machines, the host can use none",
+    why="All GPUs are bound to vfio-pci, so that they can be passed through. On a host of virtual machines that is expected: run "
+    "the check inside the virtual machines.",
     action=Action.FIX_CONFIG,
     fixes=FREE,
 )
@@ -145,13 +147,13 @@ INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the GPU is no PCI device")
+        raise Skip("under WSL the GPU is not a PCI device")
     gpus = facts.pci.gpus
     if not gpus:
         yield from no_gpu(facts)
     elif all(is_reserved(gpu) for gpu in gpus):
         if is_passed_on(facts):
-            raise Skip("vfio-pci holds the GPUs, and the text tells of the virtual machine that gets them")
+            raise Skip("the GPUs are bound to vfio-pci, and the text shows the virtual machine that gets them")
         addresses = [gpu.address for gpu in gpus]
         yield ALL_VFIO.found(f"{', '.join(addresses)}: bound to {gpus[0].driver}", {"gpu": addresses[0], "gpus": addresses})
     else:
@@ -159,18 +161,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def is_reserved(gpu: PciFunction) -> bool:
-    """Not where a text does not tell its driver."""
+    """Whether a driver for virtual machines holds the GPU; False if its driver is unknown."""
     return known(lambda: gpu.driver) in RESERVED
 
 
 def is_passed_on(facts: Facts) -> bool:
-    """Of a text: it starts a virtual machine with them, and asks this host for none."""
+    """Whether the given text starts a virtual machine with the GPUs and does not use them on this host."""
     said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages)
     return facts.texts.alone and bool(re.search(STARTS_A_VM, said)) and "nvidia-smi" not in said
 
 
 def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
-    """In a container whose nodes are all of GPUs that work: one of the host that was not given to it."""
+    """Whether a GPU belongs to the host only: all GPU nodes of this container belong to other, working GPUs."""
     if not facts.nvml.reaches_any or facts.nvml.reaches(gpu.address) or not facts.container.engine:
         return False
     return len(facts.devices.gpu_nodes) <= len(facts.nvml.reachable)
@@ -178,11 +180,11 @@ def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
 
 def no_gpu(facts: Facts) -> Iterator[Finding]:
     if known(lambda: facts.nvml.count) or known(lambda: facts.cuda.count):
-        raise Skip("the GPU is no PCI device here, but the driver lists it")
+        raise Skip("the GPU is not a PCI device here, but the driver lists it")
     if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
-        raise Skip("on a Jetson the GPU is no PCI device")
+        raise Skip("on a Jetson the GPU is not a PCI device")
     off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
-    yield off or NO_GPU.found("no display controller of NVIDIA (vendor 10de) is on the PCI bus")
+    yield off or NO_GPU.found("no NVIDIA display controller (vendor 10de) is on the PCI bus")
 
 
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
@@ -192,14 +194,12 @@ def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     elif facts.nvml.reaches(gpu.address):
         return
     elif gpu.address in said_by_driver(facts, FALLEN):
-        yield FALLEN_OFF.found(
-            f"the driver found no answer from {gpu.address} when it looked for it", {"gpu": gpu.address}, partial=others
-        )
+        yield FALLEN_OFF.found(f"{gpu.address} did not answer when the driver probed it", {"gpu": gpu.address}, partial=others)
     elif not gpu.responds and (off := without_power(facts, gpu.address)):
         yield off
     elif not gpu.responds:
-        words = "; it fell off while it ran (Xid 79)" if fell_off_later(facts, gpu) else ""
-        yield FALLEN_OFF.found(f"{gpu.address} returns only ones{words}", {"gpu": gpu.address}, partial=others)
+        words = "; it fell off the bus while it was running (Xid 79)" if fell_off_later(facts, gpu) else ""
+        yield FALLEN_OFF.found(f"all reads from {gpu.address} return ones{words}", {"gpu": gpu.address}, partial=others)
     else:
         yield from address_space(facts, gpu)
 
@@ -207,7 +207,7 @@ def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
 def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     others = facts.nvml.reaches_any
     if gpu.address in said_by_driver(facts, INVALID_REGION):
-        yield NO_ADDRESS.found(f"the driver says that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
+        yield NO_ADDRESS.found(f"the driver reports that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
     elif not gpu.bars:
         raise Unavailable(f"the address regions of {gpu.address} could not be read")
     elif gpu.framebuffer_bar[0] == 0:
@@ -219,7 +219,7 @@ def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:
 
 
 def said_by_driver(facts: Facts, pattern: str) -> set[str]:
-    """The addresses of which the log says so; the log is evidence beside /sys, so that it may be closed to us."""
+    """The addresses for which the log has this message; empty if the log is not readable."""
     return known(lambda: {address.lower() for address in re.findall(pattern, facts.kernel_log.nvrm)}, set())
 
 

@@ -1,14 +1,14 @@
-"""Every question that gpudoctor asked this machine was answered.
+"""Every probe that gpudoctor ran on this machine answered.
 
 What it means
-Each group of questions runs in a process of its own with a time limit. One that crashes or hangs leaves holes in what could
-be judged, and what it waited for is often itself the fault: a dead network file system, a driver stuck in the kernel.
+Each probe runs in a separate process with a time limit. If a probe crashes or hangs, the report has gaps. What it waited for is
+often the fault itself: an unreachable network file system, or a driver that is stuck in the kernel.
 
 How it is judged
-Every probe that ran into its time limit or died, with the step that it was in.
+The check reports every probe that timed out or died, with the step that it was in.
 
 Known exceptions
-NVML and CUDA are judged by the checks nvml and cuda-init. A very busy machine may answer too late; asking again shows it.
+The checks nvml and cuda-init report probes of NVML and CUDA. A very busy machine may answer too late; a second run shows that.
 
 References
 https://docs.kernel.org/filesystems/proc.html
@@ -24,22 +24,22 @@ from gpudoctor.model import Action, Check, Finding, Problem, Reply, Status
 
 PREFIX = "probe:"
 JUDGED_ELSEWHERE = ("nvml", "cuda")
-WORDS = {"timeout": "ran out of time", "died": "died"}
+WORDS = {"timeout": "timed out", "died": "died"}
 
 NO_ANSWER = Problem(
     id="probe-no-answer",
-    title="A part of this machine did not answer",
-    why="What was asked there is missing from this report, so that the checks that read it could not judge. What was waited for "
-    "may be the fault itself.",
+    title="A probe of this machine did not answer",
+    why="Its answers are missing from this report, so the checks that need them could not run. What the probe waited for may "
+    "be the fault itself.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
         look(
-            "Look for processes that are stuck in the kernel (state D), and for what they wait",
+            "Look for processes that are stuck in the kernel (state D), and what they wait for",
             "ps -eo pid,stat,wchan:32,comm | grep -E ' D'",
         ),
         look("Look for file systems that do not answer", "timeout 5 df -h > /dev/null || echo 'a file system does not answer'"),
-        look("Ask again when the machine is less busy", "gpudoctor check"),
+        look("Run the check again when the machine is less busy", "gpudoctor check"),
     ),
 )
 
