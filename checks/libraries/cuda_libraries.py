@@ -1,19 +1,18 @@
 """LD_LIBRARY_PATH does not put an older CUDA toolkit before the libraries that programs were built for.
 
 What it means
-The loader looks in LD_LIBRARY_PATH before most other places. A folder of an older CUDA toolkit there (/usr/local/cuda-12.1/lib64
+The loader searches LD_LIBRARY_PATH before most other places. A folder of an older CUDA toolkit there (/usr/local/cuda-12.1/lib64
 in an old ~/.bashrc) replaces newer libraries of the same name: "undefined symbol: __nvJitLinkComplete_12_4".
 
 How it is judged
-For PyTorch before 2.6, the libraries in LD_LIBRARY_PATH against the wheels that PyTorch came with: libnvJitLink, and before 2.1
-libcublas, libcusparse and libcudart too. Beyond that, no library of a toolkit in LD_LIBRARY_PATH is older than
-one of the same name that comes later in it or in the wheels of the Python environment.
+For PyTorch before 2.6 the check compares the libraries in LD_LIBRARY_PATH with the wheels that PyTorch came with: libnvJitLink,
+and before 2.1 libcublas, libcusparse and libcudart too. For any program, no toolkit library in LD_LIBRARY_PATH may be older
+than one of the same name that comes later in it, or in the wheels of the Python environment.
 
 Known exceptions
-PyTorch from 2.6 on loads its own libraries by their full path, whatever LD_LIBRARY_PATH says; extensions and other packages may
-not. A library newer than the wheel's
-keeps all its functions. Libraries of different major versions (libcublas.so.11 and .12) do not replace each other. cuDNN and
-NCCL have checks of their own.
+PyTorch 2.6 and later loads its own libraries by their full path, whatever LD_LIBRARY_PATH contains; extensions and other
+packages may not. A library newer than the wheel's keeps all its functions. Libraries of different major versions
+(libcublas.so.11 and .12) do not replace each other. cuDNN and NCCL have separate checks.
 
 References
 https://github.com/pytorch/pytorch/issues/111469
@@ -33,9 +32,9 @@ from gpudoctor.facts.libraries import Library
 from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
-OWN_PATHS = Version("2.1")  # from here on the wheels carry an RPATH, which goes before LD_LIBRARY_PATH
+OWN_PATHS = Version("2.1")  # since this release the wheels have an RPATH, which is searched before LD_LIBRARY_PATH
 PRELOADS = Version("2.6")  # https://github.com/pytorch/pytorch/pull/141063
-# Library -> its wheel without "nvidia-" and "-cu12"; both count versions alike
+# Library -> its wheel without "nvidia-" and "-cu12"; both use the same version numbers
 WHEELS = {"libnvJitLink": "nvjitlink"}
 OLD_WHEELS = {
     **WHEELS,
@@ -48,7 +47,7 @@ ALL_WHEELS = {**OLD_WHEELS, "libnvrtc": "cuda-nvrtc"}
 TOOLKIT = re.compile(r"lib(cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)")
 
 CLEAN = Fix(
-    "Take the folder out of LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
+    "Remove the folder from LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
     command="export LD_LIBRARY_PATH=<without_it>",
     verify="echo $LD_LIBRARY_PATH",
     where="shell",
@@ -57,13 +56,13 @@ CLEAN = Fix(
 STALE = Problem(
     id="stale-ld-library-path-cuda",
     title="LD_LIBRARY_PATH gives PyTorch libraries of an older CUDA toolkit",
-    why="PyTorch's libraries were made to work with each other, and LD_LIBRARY_PATH replaces one of them by that of an older "
-    "toolkit. 'import torch' fails with 'undefined symbol: __nvJitLink...' or the like.",
+    why="PyTorch's libraries are built to work together, and LD_LIBRARY_PATH replaces one of them with an older toolkit's "
+    "library. 'import torch' fails with 'undefined symbol: __nvJitLink...' or a similar error.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(CLEAN.title, CLEAN.command, verify="<python> -c 'import torch; print(torch.cuda.is_available())'", where="shell"),
         Fix(
-            "Where other programs need it: put the wheel's folder first",
+            "If other programs need it: put the wheel's folder first",
             command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
             verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
             where="shell",
@@ -75,7 +74,8 @@ STALE = Problem(
 HIDDEN = Problem(
     id="newer-cuda-toolkit-hidden-in-library-path",
     title="LD_LIBRARY_PATH has two CUDA toolkits, the older one first",
-    why="A program that was built with the newer toolkit gets the older one's libraries and may miss functions in them.",
+    why="A program that was built with the newer toolkit loads the older toolkit's libraries, which may lack functions that it "
+    "needs.",
     action=Action.FIX_CONFIG,
     fixes=(CLEAN,),
     status=Status.WARN,
@@ -84,9 +84,9 @@ HIDDEN = Problem(
 
 BEFORE_WHEELS = Problem(
     id="older-cuda-toolkit-before-wheels",
-    title="LD_LIBRARY_PATH puts an older CUDA toolkit before this environment's libraries",
-    why="This PyTorch loads its own libraries whatever the variable says. Extensions and packages that leave it to the loader "
-    "get the older ones, and may miss functions in them.",
+    title="LD_LIBRARY_PATH puts an older CUDA toolkit before Python's wheels",
+    why="This PyTorch loads its own libraries whatever the variable contains. Extensions and packages that rely on the loader "
+    "get the older libraries, which may lack functions that they need.",
     action=Action.FIX_CONFIG,
     fixes=(CLEAN,),
     references=STALE.references,
@@ -102,7 +102,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     stale = [finding for library in first.values() if (finding := _stale(facts, library))]
     hidden = [finding for library in found if (finding := _hides(facts, first[library.soname], library))]
     before = [finding for library in first.values() if (finding := _before_wheel(facts, library))]
-    yield from stale[:1] or hidden[:1] or before[:1]  # the others are the same folder's
+    yield from stale[:1] or hidden[:1] or before[:1]  # the others come from the same folder
 
 
 def _stale(facts: Facts, library: Library) -> Finding | None:
@@ -121,7 +121,7 @@ def _stale(facts: Facts, library: Library) -> Finding | None:
 
 
 def _wheel(facts: Facts, library: Library) -> Package | None:
-    """The wheel that has the library which PyTorch would load, were it not for this one."""
+    """The wheel with the library that PyTorch would load instead of this one."""
     if facts.python.package("torch") is None or not facts.python.torch_cuda:
         return None
     torch = Version(facts.python.torch_version or "0")
@@ -133,7 +133,7 @@ def _wheel(facts: Facts, library: Library) -> Package | None:
 
 
 def _before_wheel(facts: Facts, library: Library) -> Finding | None:
-    """A toolkit's library, older than the wheel that some package of this environment wants."""
+    """A toolkit's library that is older than the same library in a wheel of this environment."""
     version, name = library.release, ALL_WHEELS.get(library.name)
     if name is None:
         return None
@@ -142,7 +142,7 @@ def _before_wheel(facts: Facts, library: Library) -> Finding | None:
     if package is None or version is None or version >= Version(package.version):
         return None
     return BEFORE_WHEELS.found(
-        f"{library.path} is {version} and goes before {package.name} {package.version}",
+        f"{library.path} is {version} and is found before {package.name} {package.version}",
         {"library": library.path, "without_it": facts.environment.library_path_without(library.index)},
     )
 
@@ -152,7 +152,7 @@ def _hides(facts: Facts, first: Library, later: Library) -> Finding | None:
     if not TOOLKIT.fullmatch(first.name) or ours is None or theirs is None or ours >= theirs:
         return None
     return HIDDEN.found(
-        f"{first.path} is {ours} and goes before {later.path}, which is {theirs}",
+        f"{first.path} is {ours} and is found before {later.path}, which is {theirs}",
         {"library": first.path, "hidden": later.path, "without_it": facts.environment.library_path_without(first.index)},
     )
 
@@ -165,7 +165,7 @@ def summary(facts: Facts) -> str:
     )
     if not folders:
         return "no CUDA library comes from LD_LIBRARY_PATH"
-    return "LD_LIBRARY_PATH brings CUDA libraries of " + ", ".join(folders)
+    return "LD_LIBRARY_PATH has CUDA libraries in " + ", ".join(folders)
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(STALE, HIDDEN, BEFORE_WHEELS))

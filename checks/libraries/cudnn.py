@@ -1,17 +1,18 @@
-"""PyTorch gets the cuDNN that it was built for.
+"""PyTorch loads the cuDNN that it was built for.
 
 What it means
-cuDNN is one small library that loads eight others by name while a program runs. All have to come from one release, not older
-than the one that PyTorch was built for: else "cuDNN version incompatibility", "Cannot load symbol cudnnCreate..." or a crash.
+cuDNN is a small library that loads eight others by name while a program runs. All must come from one release, which must not be
+older than the one that PyTorch was built for. Otherwise programs fail with "cuDNN version incompatibility", "Cannot load symbol
+cudnnCreate..." or a crash.
 
 How it is judged
-PyTorch's metadata names its cuDNN wheel (nvidia-cudnn-cu13==9.19.0.56), against the one that is installed. The wheels find
-the first library themselves, but its parts are looked for in LD_LIBRARY_PATH first, so another cuDNN there is mixed in.
-CTranslate2 (faster-whisper, WhisperX) needs cuDNN 8 before its release 4.5. From 9.11 on cuDNN needs compute capability 7.5.
+PyTorch's metadata names its cuDNN wheel (nvidia-cudnn-cu13==9.19.0.56); the check compares it with the installed one. The wheels
+find the first library without the loader's help, but its parts are searched in LD_LIBRARY_PATH first, so another cuDNN there is
+mixed in. CTranslate2 (faster-whisper, WhisperX) before 4.5 needs cuDNN 8. cuDNN 9.11 and later requires compute capability 7.5.
 
 Known exceptions
-A cuDNN of the system that is not in LD_LIBRARY_PATH does no harm: the wheel's own folder goes before it. A PyTorch without a
-cuDNN wheel (conda, NVIDIA's containers, from source) has its own or takes the system's.
+A system cuDNN that is not in LD_LIBRARY_PATH does no harm: the wheel's own folder is searched first. A PyTorch without a cuDNN
+wheel (conda, NVIDIA's containers, from source) has its own or uses the system's.
 
 References
 https://github.com/m-bain/whisperX/issues/1297
@@ -40,13 +41,13 @@ FIRST_CTRANSLATE2_WITH_9 = Version("4.5")
 
 CLEAN_PATH = (
     Fix(
-        "Take the folder out of LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
+        "Remove the folder from LD_LIBRARY_PATH, here and where it is set (~/.bashrc, /etc/environment, ENV of an image)",
         command="export LD_LIBRARY_PATH=<without_it>",
         verify=SHOW,
         where="shell",
     ),
     Fix(
-        "Where another program needs it: put the wheel's folder first",
+        "If another program needs it: put the wheel's folder first",
         command="export LD_LIBRARY_PATH=<wheel>:$LD_LIBRARY_PATH",
         verify=SHOW,
         where="shell",
@@ -56,8 +57,8 @@ CLEAN_PATH = (
 SHADOWED = Problem(
     id="cudnn-wrong-version-ld-library-path",
     title="LD_LIBRARY_PATH mixes an older cuDNN into PyTorch's",
-    why="The parts of cuDNN are looked for in LD_LIBRARY_PATH before the wheel's folder, so PyTorch runs with parts of a "
-    "release older than the one it was built for.",
+    why="The parts of cuDNN are searched in LD_LIBRARY_PATH before the wheel's folder, so PyTorch runs with parts of a release "
+    "older than the one it was built for.",
     action=Action.FIX_CONFIG,
     fixes=CLEAN_PATH,
     references=("https://github.com/m-bain/whisperX/issues/1297",),
@@ -66,8 +67,8 @@ SHADOWED = Problem(
 MIXED = Problem(
     id="cudnn-mixed-releases-ld-library-path",
     title="LD_LIBRARY_PATH mixes another cuDNN release into PyTorch's",
-    why="The parts of cuDNN are looked for in LD_LIBRARY_PATH before the wheel's folder, so parts of two releases run together. "
-    "Nobody tests that; it can work, be slow or fail.",
+    why="The parts of cuDNN are searched in LD_LIBRARY_PATH before the wheel's folder, so parts of two releases run together. "
+    "This combination is not tested; it can work, be slow or fail.",
     action=Action.FIX_CONFIG,
     fixes=CLEAN_PATH,
     references=("https://github.com/SYSTRAN/faster-whisper/issues/1182",),
@@ -75,7 +76,7 @@ MIXED = Problem(
 )
 
 PINNED = Fix(
-    "Install the release that PyTorch names",
+    "Install the cuDNN release that PyTorch requires",
     "<python> -m pip install <requirement>",
     needs=("network",),
     verify=SHOW,
@@ -85,8 +86,8 @@ PINNED = Fix(
 NOT_AS_NEEDED = Problem(
     id="cudnn-not-what-torch-needs",
     title="PyTorch lacks the cuDNN that it was built for",
-    why="Another package replaced the cuDNN wheel by an older one, or it was removed. PyTorch refuses a cuDNN older than the "
-    "one it was compiled with.",
+    why="Another package replaced the cuDNN wheel with an older one, or the wheel was removed. PyTorch refuses a cuDNN older "
+    "than the one it was compiled with.",
     action=Action.INSTALL,
     fixes=(PINNED,),
     references=("https://github.com/MahmoudAshraf97/whisper-diarization/issues/259",),
@@ -94,9 +95,9 @@ NOT_AS_NEEDED = Problem(
 
 NEWER = Problem(
     id="cudnn-newer-than-torch-pin",
-    title="The cuDNN wheel is newer than the one that PyTorch names",
-    why="Newer releases of one major version are meant to be compatible, and people upgrade for JAX or TensorFlow. PyTorch was "
-    "not tested with it.",
+    title="The cuDNN wheel is newer than the one that PyTorch requires",
+    why="Releases of one major version are intended to be compatible, and users upgrade for JAX or TensorFlow. PyTorch was not "
+    "tested with this release.",
     action=Action.WATCH,
     fixes=(PINNED,),
     status=Status.WARN,
@@ -105,7 +106,7 @@ NEWER = Problem(
 TOO_NEW_FOR_GPU = Problem(
     id="cudnn-dropped-this-gpu",
     title="The cuDNN wheel is too new for this GPU",
-    why="cuDNN 9.11 ended the support of GPUs before Turing (compute capability 7.5). PyTorch refuses to use it on them.",
+    why="cuDNN 9.11 dropped support for GPUs before Turing (compute capability 7.5). PyTorch refuses to use it on them.",
     action=Action.INSTALL,
     fixes=(PINNED,),
     references=("https://github.com/pytorch/pytorch/blob/main/RELEASE.md",),
@@ -113,8 +114,8 @@ TOO_NEW_FOR_GPU = Problem(
 
 CTRANSLATE2 = Problem(
     id="cudnn8-missing-for-old-ctranslate2",
-    title="CTranslate2 needs cuDNN 8, which is not here",
-    why="Releases of CTranslate2 before 4.5 load cuDNN 8; newer PyTorch brings cuDNN 9. The program aborts with 'Could not load "
+    title="CTranslate2 needs cuDNN 8, which is not installed",
+    why="CTranslate2 before 4.5 loads cuDNN 8, but newer PyTorch comes with cuDNN 9. The program aborts with 'Could not load "
     "library libcudnn_ops_infer.so.8'.",
     action=Action.INSTALL,
     fixes=(
@@ -137,7 +138,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("PyTorch is not installed in this Python")
     pin = next((line for line in facts.python.requirements(torch) if line.name.startswith("nvidia-cudnn-cu")), None)
     if pin is None:
-        raise Skip("this PyTorch brings no cuDNN wheel")
+        raise Skip("this PyTorch does not require a cuDNN wheel")
     package = facts.python.package(pin.name)
     yield from wheel(facts, torch, pin, package)
     yield from library_path(facts, oldest_of(pin), package)
@@ -147,11 +148,11 @@ def ctranslate2(facts: Facts) -> Iterator[Finding]:
     package = facts.python.package("ctranslate2")
     if package is None or Version(package.version) >= FIRST_CTRANSLATE2_WITH_9:
         return
-    if not facts.pci.gpus and not facts.system.wsl:  # it works on the CPU without
+    if not facts.pci.gpus and not facts.system.wsl:  # on a CPU it works without cuDNN
         return
     if not any(library.soname.startswith("libcudnn_ops_infer.so.8") for library in facts.libraries.all):
         yield CTRANSLATE2.found(
-            f"ctranslate2 {package.version} loads libcudnn_ops_infer.so.8, which is nowhere to be found",
+            f"ctranslate2 {package.version} loads libcudnn_ops_infer.so.8, which was not found",
             {"ctranslate2": package.version},
             packages=("ctranslate2",),
         )
@@ -159,7 +160,7 @@ def ctranslate2(facts: Facts) -> Iterator[Finding]:
 
 def wheel(facts: Facts, torch: Package, pin: Requirement, package: Package | None) -> Iterator[Finding]:
     wanted, evidence = oldest_of(pin), {"requirement": f"{pin.name}{pin.specifier}"}
-    what = f"torch {torch.version} needs {pin.name} {wanted}"
+    what = f"torch {torch.version} requires {pin.name} {wanted}"
     about = ("torch", pin.name)
     if package is None:
         if not _system_has(facts, wanted):
@@ -189,7 +190,7 @@ def _system_has(facts: Facts, wanted: Version) -> bool:
 
 
 def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iterator[Finding]:
-    """The first cuDNN in LD_LIBRARY_PATH with the names that PyTorch's has, if it is not the wheel's."""
+    """Report the first cuDNN in LD_LIBRARY_PATH with the file names of PyTorch's, if it is not the wheel's."""
     if package is None:
         return
     named = re.compile(rf"libcudnn\w*\.so\.{wanted.major}")
@@ -202,7 +203,7 @@ def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iter
         return
     problem = SHADOWED if version and version.release[:2] < wanted.release[:2] else MIXED
     yield problem.found(
-        f"LD_LIBRARY_PATH has cuDNN {version or 'of another release'} in {library.directory}; PyTorch's is {package.version}",
+        f"LD_LIBRARY_PATH has cuDNN {version or 'of an unknown release'} in {library.directory}; PyTorch's is {package.version}",
         {
             "library": library.path,
             "without_it": facts.environment.library_path_without(library.index),
@@ -213,7 +214,7 @@ def library_path(facts: Facts, wanted: Version, package: Package | None) -> Iter
 
 
 def _is_the_wheels(facts: Facts, library: Library, package: Package) -> bool:
-    """The wheel's own file, or a wheel's of another environment that is as long."""
+    """Whether this is the wheel's own file, or a file of the same size from another environment's wheel."""
     own = (one for one in facts.libraries.all if one.via == "wheel" and one.soname == library.soname)
     is_like_it = library.release is None and library.size in {one.size for one in own}
     return library.real_path.startswith(package.location + "/") or is_like_it
@@ -221,7 +222,7 @@ def _is_the_wheels(facts: Facts, library: Library, package: Package) -> bool:
 
 def summary(facts: Facts) -> str:
     found = {name: copies[0] for name, copies in facts.python.packages.items() if name.startswith("nvidia-cudnn-cu")}
-    return ", ".join(f"{name} {package.version}" for name, package in found.items()) + ", as PyTorch wants it"
+    return ", ".join(f"{name} {package.version}" for name, package in found.items()) + ", as PyTorch requires"
 
 
 CHECK = Check(

@@ -1,17 +1,17 @@
-"""LD_LIBRARY_PATH and LD_PRELOAD name nothing that changes with the place or goes before everything.
+"""LD_LIBRARY_PATH has no relative entries, and LD_PRELOAD forces no CUDA library on every program.
 
 What it means
-Both variables reach every program that is started from this environment. An empty entry in LD_LIBRARY_PATH means the current
-folder, so a program loads whatever library lies where it is started. LD_PRELOAD puts a library before all others.
+Both variables affect every program that is started from this environment. An empty entry in LD_LIBRARY_PATH means the current
+folder, so a program loads any library of the right name from there. LD_PRELOAD puts a library before all others.
 
 How it is judged
-No entry of LD_LIBRARY_PATH is empty or relative: a trailing colon, as left by "$NEW:$LD_LIBRARY_PATH" with nothing in it, is an
-empty entry. LD_PRELOAD, LD_AUDIT and /etc/ld.so.preload name no library of a CUDA toolkit, and none of another
-driver than the one that is loaded.
+No entry of LD_LIBRARY_PATH may be empty or relative. A trailing colon is an empty entry; "$NEW:$LD_LIBRARY_PATH" leaves one if
+the variable was empty. LD_PRELOAD, LD_AUDIT and /etc/ld.so.preload may name neither a library of a CUDA toolkit nor one of
+another driver than the loaded one.
 
 Known exceptions
 Folders that do not exist are harmless. So are allocators (jemalloc, tcmalloc) and profilers in LD_PRELOAD, and libraries of the
-Python environment itself. NCCL in LD_PRELOAD has a check of its own.
+Python environment. NCCL in LD_PRELOAD has a separate check.
 
 References
 https://man7.org/linux/man-pages/man8/ld.so.8.html
@@ -40,9 +40,9 @@ DRIVER = re.compile(r"lib(cuda|nvidia-ml|nvidia-ptxjitcompiler)\.so.*")
 
 CURRENT_DIRECTORY = Problem(
     id="ld-library-path-has-current-directory",
-    title="LD_LIBRARY_PATH has the current folder in it",
-    why="An empty or relative entry stands for a folder relative to where a program is started. A library that lies there by "
-    "chance, or by malice, is loaded instead of the right one.",
+    title="LD_LIBRARY_PATH contains the current folder",
+    why="An empty or relative entry means a folder relative to where a program is started. A library that is there by accident "
+    "or malice is loaded instead of the right one.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
@@ -58,7 +58,7 @@ CURRENT_DIRECTORY = Problem(
 PRELOADED = Problem(
     id="ld-preload-cuda-library",
     title="A CUDA library is forced on every program (LD_PRELOAD)",
-    why="The library goes before the one that each program or wheel was built for, also where that is another release.",
+    why="The library is loaded instead of the one that each program or wheel was built for, even if that is another release.",
     action=Action.FIX_CONFIG,
     fixes=FORGET,
     status=Status.WARN,
@@ -104,19 +104,19 @@ def described(preload: Preload) -> str:
 
 
 def _is_own(facts: Facts, entry: str) -> bool:
-    """A library of the Python environment that is asked, which is where its programs would find it anyway."""
+    """Whether the library is in the examined Python environment, where its programs would find it anyway."""
     folders = (*facts.python.import_path, *filter(None, [facts.python.conda_prefix]))
     return any(entry.startswith(folder + "/") for folder in folders)
 
 
 def _is_the_drivers(facts: Facts, preload: Preload) -> bool:
-    """Also where it cannot be told: a fault of its own shows in whether CUDA starts."""
+    """Whether the library has the module's release; True if unknown, as a wrong one shows in CUDA's own checks."""
     module, release = facts.driver.module_version, _release(facts, preload)
     return bool(facts.system.wsl) or module is None or release in (None, module)
 
 
 def _release(facts: Facts, preload: Preload) -> str | None:
-    """Of a library in no usual place: of the file that was really loaded from there."""
+    """The library's release. For a library outside the standard folders: of the file that was really loaded from there."""
     if preload.library:
         return "stub" if preload.library.is_stub else preload.library.version
     folder = posixpath.dirname(preload.entry)

@@ -1,16 +1,16 @@
-"""PyTorch gets the NCCL that it was built for.
+"""PyTorch loads the NCCL that it was built for.
 
 What it means
-NCCL moves data between GPUs. PyTorch calls functions that came with the release it was built for; an older one lacks them, and
-the import fails with "undefined symbol: nccl...".
+NCCL moves data between GPUs. PyTorch calls functions of the NCCL release that it was built for. An older release lacks some of
+them, and the import fails with "undefined symbol: nccl...".
 
 How it is judged
 PyTorch's metadata names its NCCL wheel (nvidia-nccl-cu13==2.28.9); the installed one must not be older. LD_PRELOAD and
 /etc/ld.so.preload must not put an older libnccl before it.
 
 Known exceptions
-A newer NCCL is compatible and often chosen on purpose. An NCCL in LD_LIBRARY_PATH or in the system does no harm: PyTorch's
-wheels look in their own folders first. A PyTorch without an NCCL wheel has its own or takes the system's.
+A newer NCCL is compatible and often installed on purpose. An NCCL in LD_LIBRARY_PATH or in the system does no harm: PyTorch's
+wheels search their own folders first. A PyTorch without an NCCL wheel has its own or uses the system's.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -34,9 +34,9 @@ SHOW = "<python> -c 'import torch; print(torch.cuda.nccl.version())'"
 
 SHADOWED = Problem(
     id="nccl-library-shadowed",
-    title="A preloaded NCCL that is older goes before PyTorch's",
-    why="What LD_PRELOAD names is loaded before everything else, so PyTorch's calls go to a release of NCCL older than the one "
-    "it was built for. It lacks functions and fixes that PyTorch counts on.",
+    title="An older, preloaded NCCL replaces PyTorch's",
+    why="Libraries in LD_PRELOAD are loaded before everything else, so PyTorch calls an NCCL release older than the one it was "
+    "built for. That release lacks functions and fixes that PyTorch relies on.",
     action=Action.FIX_CONFIG,
     fixes=FORGET,
 )
@@ -44,12 +44,12 @@ SHADOWED = Problem(
 NOT_AS_NEEDED = Problem(
     id="nccl-not-what-torch-needs",
     title="PyTorch lacks the NCCL that it was built for",
-    why="Another package replaced the NCCL wheel by an older one, or it was removed. 'import torch' fails with 'undefined "
-    "symbol: nccl...' or 'libnccl.so.2: cannot open shared object file'.",
+    why="Another package replaced the NCCL wheel with an older one, or the wheel was removed. 'import torch' fails with "
+    "'undefined symbol: nccl...' or 'libnccl.so.2: cannot open shared object file'.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install the release that PyTorch names",
+            "Install the NCCL release that PyTorch requires",
             command="<python> -m pip install <requirement>",
             needs=("network",),
             verify=SHOW,
@@ -65,7 +65,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("PyTorch is not installed in this Python")
     pin = next((line for line in facts.python.requirements(torch) if line.name.startswith("nvidia-nccl-cu")), None)
     if pin is None:
-        raise Skip("this PyTorch brings no NCCL wheel")
+        raise Skip("this PyTorch does not require an NCCL wheel")
     yield from wheel(facts, torch, pin)
     yield from preloaded(facts, oldest_of(pin))
 
@@ -78,7 +78,7 @@ def wheel(facts: Facts, torch: Package, pin: Requirement) -> Iterator[Finding]:
         return
     found = f"{package.version} is installed" if package else "it is not installed"
     yield NOT_AS_NEEDED.found(
-        f"torch {torch.version} needs {pin.name} {wanted}; {found}",
+        f"torch {torch.version} requires {pin.name} {wanted}; {found}",
         {"requirement": f"{pin.name}{pin.specifier}", "installed": package.version if package else None},
         packages=("torch", pin.name),
     )
@@ -102,19 +102,19 @@ def preloaded(facts: Facts, wanted: Version) -> Iterator[Finding]:
 
 
 def _version(facts: Facts, preload: Preload) -> Version:
-    """Of the real file's name, or of the wheel that the file belongs to."""
+    """NCCL's version, from the real file's name or from the wheel that the file belongs to."""
     named = re.search(r"\.so\.(\d+\.[\d.]+)$", preload.library.real_path if preload.library else preload.entry)
     if named:
         return Version(named[1])
     for name, (package, *_) in facts.python.packages.items():
         if name.startswith("nvidia-nccl-cu") and preload.entry.startswith(package.location + "/"):
             return Version(package.version)
-    raise Unavailable(f"which release of NCCL {preload.entry} is cannot be seen")
+    raise Unavailable(f"the NCCL release of {preload.entry} could not be determined")
 
 
 def summary(facts: Facts) -> str:
     found = {name: copies[0] for name, copies in facts.python.packages.items() if name.startswith("nvidia-nccl-cu")}
-    return ", ".join(f"{name} {package.version}" for name, package in found.items()) + ", as PyTorch wants it"
+    return ", ".join(f"{name} {package.version}" for name, package in found.items()) + ", as PyTorch requires"
 
 
 CHECK = Check(

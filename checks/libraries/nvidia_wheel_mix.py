@@ -1,16 +1,16 @@
-"""NVIDIA's Python wheels are those of the CUDA release that PyTorch was built for.
+"""NVIDIA's Python wheels match the CUDA release that PyTorch was built for.
 
 What it means
-CUDA libraries come as wheels: nvidia-cublas-cu12 for CUDA 12, nvidia-cublas (no suffix) from CUDA 13 on. Those of cuDNN, NCCL,
+CUDA libraries come as wheels: nvidia-cublas-cu12 for CUDA 12, nvidia-cublas (no suffix) since CUDA 13. The wheels of cuDNN, NCCL,
 NVSHMEM and cuSPARSELt unpack into the same folder for every CUDA release, so a second one overwrites the first.
 
 How it is judged
-The wheels that PyTorch names in its metadata are there, and not only those of another CUDA release. No wheel of another
-release shares a folder with them. Any other wheel of another release is wanted by a package that is installed.
+The wheels in PyTorch's metadata must be installed, not only those of another CUDA release. No wheel of another release may
+share a folder with them. An installed package must require any other wheel of another release.
 
 Known exceptions
-JAX, CuPy, TensorFlow or ONNX Runtime may use another CUDA release beside PyTorch's: what one of them names, even as an
-optional extra, is explained. Only what shares a folder is reported then.
+JAX, CuPy, TensorFlow or ONNX Runtime may use another CUDA release than PyTorch. Wheels that one of them requires, even as an
+optional extra, are reported only if they share a folder with PyTorch's.
 
 References
 https://github.com/pytorch/pytorch/blob/main/RELEASE.md
@@ -40,13 +40,13 @@ SHOW = "<python> -c 'import torch; print(torch.cuda.is_available())'"
 
 OTHER_MAJOR = Problem(
     id="torch-cuda-wheels-of-another-major",
-    title="PyTorch's CUDA libraries are missing; those of another CUDA release are there",
-    why="PyTorch loads the libraries of the CUDA release that it was built for, by names with that release in them. Wheels of "
-    "another release were installed in their place.",
+    title="PyTorch's CUDA wheels are missing; another release's are installed",
+    why="PyTorch loads the libraries of the CUDA release that it was built for; their file names contain that release. Wheels of "
+    "another release were installed instead.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Replace them by the ones that PyTorch names",
+            "Replace them with the wheels that PyTorch requires",
             command="<python> -m pip uninstall -y <others> && <python> -m pip install --force-reinstall --no-deps <wanted>",
             needs=("network",),
             verify=SHOW,
@@ -58,18 +58,18 @@ OTHER_MAJOR = Problem(
 OVERWRITTEN = Problem(
     id="cuda-wheels-overwrite-each-other",
     title="Wheels of two CUDA releases unpack into the same folder",
-    why="Both have files of the same name, so the one that was installed last has overwritten the other. Whoever needs the other "
-    "one loads a library built for the wrong CUDA release.",
+    why="Both contain files of the same name, so the wheel that was installed last has overwritten the other. Programs that "
+    "need the other one load a library built for the wrong CUDA release.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Keep those of PyTorch's release",
+            "Keep only the wheels of PyTorch's CUDA release",
             command="<python> -m pip uninstall -y <others> && <python> -m pip install --force-reinstall --no-deps <wanted>",
             needs=("network",),
             verify=SHOW,
             kind="install",
         ),
-        Fix("Where another framework needs the others: give it an environment of its own, or its build for PyTorch's release"),
+        Fix("If another framework needs the others: use a separate environment, or its build for PyTorch's CUDA release"),
     ),
     status=Status.WARN,
 )
@@ -77,12 +77,12 @@ OVERWRITTEN = Problem(
 MIXED = Problem(
     id="cuda-wheel-majors-mixed",
     title="Wheels of another CUDA release than PyTorch's are left over",
-    why="Nothing that is installed asks for them. They come from an earlier PyTorch or from a command for another release, and a "
-    "program that takes the first library it finds takes the wrong one.",
+    why="No installed package requires them. They come from an earlier PyTorch or from a command for another release. A "
+    "program that loads the first library it finds may load the wrong one.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Remove them",
+            "Remove these wheels",
             command="<python> -m pip uninstall -y <others>",
             verify="<python> -m pip check",
             kind="install",
@@ -117,7 +117,7 @@ def _judge(facts: Facts, named: list[Requirement], others: list[Wheel]) -> Itera
     libraries = {wheel.library for wheel in others}
     missing = [line for line in named if facts.python.package(line.name) is None and _library(line.name) in libraries]
     if missing:
-        yield _found(OTHER_MAJOR, missing, others, "PyTorch needs {wanted}; installed instead: {others}")
+        yield _found(OTHER_MAJOR, missing, others, "PyTorch requires {wanted}; installed instead: {others}")
         return
     twice = [wheel for wheel in others if wheel.library in SAME_FOLDER and wheel.library in map(_library, _present(facts, named))]
     if twice:
@@ -127,7 +127,7 @@ def _judge(facts: Facts, named: list[Requirement], others: list[Wheel]) -> Itera
     explained = wanted_by_frameworks(facts)
     unexplained = [wheel for wheel in others if wheel.name not in explained and not _has_user(facts, wheel.cuda_major)]
     if unexplained:
-        words = f"PyTorch has CUDA {facts.python.torch_cuda}; nothing that is installed asks for {{others}}"
+        words = f"PyTorch uses CUDA {facts.python.torch_cuda}; no installed package requires {{others}}"
         yield _found(MIXED, [], unexplained, words, Confidence.LIKELY)
 
 
@@ -144,7 +144,7 @@ def _found(
 
 
 def wheel_of(facts: Facts, name: str) -> Wheel | None:
-    """nvidia-cublas-cu12 is for CUDA 12; nvidia-cublas for the release of nvidia-cuda-runtime, from 13 on."""
+    """nvidia-cublas-cu12 is for CUDA 12; nvidia-cublas is for the release of nvidia-cuda-runtime (13 or later)."""
     library = _library(name)
     if library not in LIBRARIES:
         return None
@@ -153,7 +153,7 @@ def wheel_of(facts: Facts, name: str) -> Wheel | None:
 
 
 def _library(name: str) -> str:
-    """cublas of nvidia-cublas-cu12 and nvidia-cublas."""
+    """cublas for nvidia-cublas-cu12 and for nvidia-cublas."""
     return re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
 
 
@@ -167,7 +167,7 @@ def _present(facts: Facts, named: list[Requirement]) -> list[str]:
 
 
 def wanted_by_frameworks(facts: Facts) -> set[str]:
-    """All that is reached from the packages that are no CUDA library by what they name, optional extras included."""
+    """All requirements, direct and indirect, of packages that are not CUDA libraries; optional extras included."""
     packages = {name: copies[0] for name, copies in facts.python.packages.items()}
     queue = [name for name in packages if wheel_of(facts, name) is None and name != "cuda-toolkit"]
     seen: set[str] = set()
@@ -188,14 +188,14 @@ def _names(package: Package) -> Iterator[str]:
 
 
 def _has_user(facts: Facts, cuda_major: int) -> bool:
-    """A package whose name says that it is for this CUDA release, and of which the requirements were not read."""
+    """Whether a package is for this CUDA release by its name, and its requirements were not read."""
     for_release = re.compile(rf"-(cu|cuda){cuda_major}\d?x?$")
     names = [name for name, copies in facts.python.packages.items() if for_release.search(name) and not wheel_of(facts, name)]
     return any(facts.python.packages[name][0].stated_requires is None for name in names)
 
 
 def summary(facts: Facts) -> str:
-    return f"NVIDIA's packages are all for CUDA {facts.python.torch_cuda} or wanted by another package"
+    return f"all NVIDIA packages are for CUDA {facts.python.torch_cuda} or required by another package"
 
 
 CHECK = Check(
