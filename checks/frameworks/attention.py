@@ -1,17 +1,17 @@
 """Attention has a fast implementation on each GPU, and every implementation is right.
 
 What it means
-torch's scaled_dot_product_attention chooses among implementations. The fast ones (flash, cuDNN, memory-efficient) keep no
-table of all scores; the one that is called math does, and needs many times the memory and the time.
+torch's scaled_dot_product_attention chooses between several implementations. The fast ones (flash, cuDNN, memory-efficient) do
+not store the table of all scores. The implementation called math stores it and needs many times the memory and the time.
 
 How it is judged
-Causal attention in bf16 (fp16 before Ampere), by what torch chooses and by each implementation alone, where it works here.
-Each result is compared with one in fp64. That torch chooses math although the GPU could do better warns. The speed counts
-against the same GPUs in this machine and the saved baseline.
+Causal attention runs in bf16 (fp16 before Ampere), first with the implementation that torch chooses, then with each
+implementation that works here. Each result is compared with one computed in fp64. The check warns if torch chooses math although
+the GPU supports a faster one. The speed is compared with that of the same GPUs in this machine and with the saved baseline.
 
 Known exceptions
-Flash needs Ampere or newer, cuDNN's needs Hopper or Ampere and a recent cuDNN; where these are missing, memory-efficient is
-the fast one. On GPUs before Volta only math is there.
+Flash requires Ampere or newer; cuDNN's requires Hopper, or Ampere with a recent cuDNN. Without these, memory-efficient is the
+fast one. GPUs before Volta have only math.
 
 References
 https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
@@ -35,12 +35,15 @@ DOCUMENTATION = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functio
 
 ONLY_MATH = Problem(
     id="attention-without-fast-implementation",
-    title="Attention runs by its slow implementation, which keeps all scores",
-    why="This torch has no fast implementation that works on this GPU, or was told not to use one. Long contexts then need "
+    title="Attention uses its slow implementation, which stores all scores",
+    why="This torch has no fast implementation that works on this GPU, or its settings disable it. Long contexts then need "
     "many times the memory and the time.",
     action=Action.INSTALL,
     fixes=(
-        look("See why each is refused", "gpudoctor check --only attention -v --format json | grep -A1 unavailable"),
+        look(
+            "Show why torch rejects each fast implementation",
+            "gpudoctor check --only attention -v --format json | grep -A1 unavailable",
+        ),
         Fix(
             "Install a torch that is built for this GPU (see the checks torch and driver-cuda-support)",
             "<python> -m pip install --upgrade torch",
@@ -68,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for run in facts.measured.runs(WORKLOAD):
         yield from judge_choice(facts, run)
     if not facts.once(figures):
-        raise Skip("no implementation came to its end", Skip.NO_ANSWER)
+        raise Skip("no implementation finished", Skip.NO_ANSWER)
 
 
 def judge_choice(facts: Facts, run: Run) -> Iterator[Finding]:
@@ -83,7 +86,7 @@ def summary(facts: Facts) -> str:
     chosen = {run.values["choice"]["implementation"] for run in facts.measured.runs(WORKLOAD) if "choice" in run.values}
     speeds = [figure.value for figure in facts.once(figures) if figure.what == "attention, default"]
     said = f", {min(speeds):.0f} TFLOP/s" if speeds else ""
-    return f"torch chooses {', '.join(sorted(map(str, chosen)))}{said}, every result right"
+    return f"torch chooses {', '.join(sorted(map(str, chosen)))}{said}, all results correct"
 
 
 CHECK = Check(

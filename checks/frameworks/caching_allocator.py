@@ -1,17 +1,17 @@
-"""torch's allocator gives memory back, keeps what was written, and fails cleanly where there is too little.
+"""torch's allocator frees memory, keeps its contents intact, and fails cleanly if there is too little.
 
 What it means
-torch keeps freed GPU memory for its next tensors, since the driver takes a hundred times as long. Memory that is cut into
-pieces can be free and still not usable: out of memory with gigabytes reserved.
+torch keeps freed GPU memory for its next tensors, because the driver takes a hundred times as long to allocate it. Fragmented
+memory can be free but unusable: a program runs out of memory with gigabytes reserved.
 
 How it is judged
-Blocks are allocated, every second one is freed, the cache is emptied, all is freed. What torch and the driver then say that is
-in use must fit; blocks that were kept must hold what was written. An allocation of twice the GPU's memory must end in
-OutOfMemoryError, and the next one must work.
+Blocks are allocated, every second one is freed, the cache is emptied, then all are freed. The memory in use according to torch
+and to the driver must match that, and the blocks that were kept must hold what was written. An allocation of twice the GPU's
+memory must fail with OutOfMemoryError, and the next one must work.
 
 Known exceptions
-Where the environment asks for another allocator, or for expandable segments, some steps are left out. That caching was
-switched off is judged by cuda-environment. Under WSL2 Windows may lend the host's memory to an allocation that is too large.
+Some steps are skipped if the environment selects another allocator or expandable segments. Disabled caching is judged by
+cuda-environment. Under WSL2, Windows may use the host's memory for an allocation that is too large.
 
 References
 https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
@@ -35,25 +35,25 @@ CLEAN = "OutOfMemoryError"
 
 KEEPS = Problem(
     id="allocator-keeps-memory",
-    title="torch does not give freed GPU memory back",
-    why="After all tensors were freed and the cache was emptied, memory is still in use. A long job then runs out of memory"
-    " although its tensors are few.",
+    title="torch does not release freed GPU memory",
+    why="Memory is still in use after all tensors were freed and the cache was emptied. A long job then runs out of memory "
+    "although it has few tensors.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("See what the allocator was told", "env | grep -E 'PYTORCH_(CUDA_)?ALLOC_CONF'"),
-        look("See whether another process takes the memory meanwhile", "nvidia-smi"),
+        look("Show the settings of the allocator", "env | grep -E 'PYTORCH_(CUDA_)?ALLOC_CONF'"),
+        look("Check whether another process uses the memory", "nvidia-smi"),
     ),
     references=(NOTES,),
     status=Status.WARN,
 )
 UNCLEAN = Problem(
     id="out-of-memory-not-survived",
-    title="torch does not survive an allocation that is too large",
-    why="A program that asks for too much should get an error that it can handle, and go on. Here it got another error, or "
-    "nothing worked afterwards.",
+    title="torch does not recover from an allocation that is too large",
+    why="A program that requests too much memory should get an error that it can handle, and continue. Here it got a different "
+    "error, or nothing worked afterwards.",
     action=Action.INSTALL,
     fixes=(
-        look("See the error", "gpudoctor check --only caching-allocator -v"),
+        look("Show the error", "gpudoctor check --only caching-allocator -v"),
         Fix(
             "Install the newest patch release of this torch",
             "<python> -m pip install --upgrade torch",
@@ -74,7 +74,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 def figures_of(run: Run) -> Iterator[Figure]:
     memory = run.values.get("fragmentation", {})
     count = memory.get("wrong_blocks", 0)
-    words = f"{count} blocks did not keep what was written" if count else ""
+    words = f"{count} blocks lost their contents" if count else ""
     if "allocation" in run.values:
         times = run.values["allocation"]
         value = times["cached_microseconds"]
@@ -88,14 +88,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield from judge_memory(run, run.values.get("fragmentation", {}))
         yield from judge_end(facts, run, run.values.get("too large", {}))
     if not any("fragmentation" in run.values for run in facts.measured.runs(WORKLOAD)):
-        raise Skip("the allocations did not come to their end: see measurements", Skip.NO_ANSWER)
+        raise Skip("the allocations did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def judge_memory(run: Run, memory: Mapping[str, Any]) -> Iterator[Finding]:
     reserved, held = memory.get("empty_reserved_bytes", 0), memory.get("empty_driver_bytes", 0)
     if reserved or held > LEFT_BYTES:
         words = (
-            f"GPU {run.gpu}: with no tensor left, torch keeps {reserved >> 20} MiB, and {held >> 20} MiB of the GPU are in use"
+            f"GPU {run.gpu}: after all tensors were freed, torch keeps {reserved >> 20} MiB and {held >> 20} MiB of the GPU are "
+            "in use"
         )
         settings = run.values.get("settings", {}).get("text") or "none"
         yield KEEPS.found(words, {"reserved_mib": reserved >> 20, "used_mib": held >> 20, "settings": settings}, run.gpu)
@@ -108,14 +109,14 @@ def judge_end(facts: Facts, run: Run, end: Mapping[str, Any]) -> Iterator[Findin
     expected = {CLEAN, "allocated"} if facts.system.wsl else {CLEAN}
     if outcome not in expected or not end.get("works_after", True):
         after = "" if end.get("works_after", True) else "; nothing worked afterwards"
-        words = f"GPU {run.gpu}: twice the GPU's memory ended in {outcome}{after}"
+        words = f"GPU {run.gpu}: allocating twice the GPU's memory ended in {outcome}{after}"
         yield UNCLEAN.found(words, {"message": end.get("message", "")}, run.gpu, partial=True)
 
 
 def summary(facts: Facts) -> str:
     found = {figure.what: figure.value for figure in facts.once(figures)}
     cached, driver = found.get("allocation from torch's cache", 0), found.get("allocation from the driver", 0)
-    return f"torch gives all memory back; {cached:.1f} µs an allocation, {driver:.0f} µs from the driver"
+    return f"torch frees all memory; {cached:.1f} µs per allocation from its cache, {driver:.0f} µs from the driver"
 
 
 CHECK = Check(

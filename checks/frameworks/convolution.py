@@ -1,17 +1,17 @@
 """Convolutions through cuDNN are right, with and without its search for the fastest algorithm.
 
 What it means
-Vision models and speech models convolve. cuDNN does that for every framework, with an algorithm that it guesses, or that it
-finds by trying when the program asks for it (torch.backends.cudnn.benchmark).
+Vision and speech models use convolutions, which cuDNN computes for every framework. cuDNN guesses the algorithm, or searches for
+the fastest one if the program requests it (torch.backends.cudnn.benchmark).
 
 How it is judged
-A convolution as in the middle of a ResNet, in fp16 and fp32, both ways. A slice of each result is compared with one in fp64.
-The speed counts against the same GPUs in this machine and the saved baseline; no datasheet has it. The libcudnn that was
-really loaded is shown, with its version.
+A convolution as in the middle of a ResNet runs in fp16 and fp32, with and without the search. A slice of each result is compared
+with one computed in fp64. The speed is compared with that of the same GPUs in this machine and with the saved baseline; datasheets
+do not state it. The summary shows the version of the libcudnn that was loaded.
 
 Known exceptions
-Without the search the first call is fast and later ones may be slower, which is a choice. fp32 may use TF32 where torch allows
-it, which it does by default for convolutions. Whether the loaded cuDNN fits torch is judged by cudnn.
+Without the search, the first call is fast and later calls may be slower, which is a valid choice. fp32 may use TF32 if torch
+allows it, which is torch's default for convolutions. Whether the loaded cuDNN fits torch is judged by cudnn.
 
 References
 https://docs.pytorch.org/docs/stable/backends.html#torch-backends-cudnn
@@ -41,14 +41,14 @@ def figures(facts: Facts) -> Iterator[Figure]:
 def judge(facts: Facts) -> Iterator[Finding]:
     yield from slowness.judge(facts, facts.once(figures))
     if not facts.once(figures):
-        raise Skip("no convolution came to its end", Skip.NO_ANSWER)
+        raise Skip("no convolution finished", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     runs = facts.measured.runs(WORKLOAD)
     loaded = {run.values["cudnn"]["loaded"] for run in runs if "cudnn" in run.values}
     fastest = max(figure.value for figure in facts.once(figures))
-    return f"cuDNN {', '.join(sorted(loaded)) or 'of unknown version'}, up to {fastest:.0f} TFLOP/s, every result right"
+    return f"cuDNN {', '.join(sorted(loaded)) or 'of unknown version'}, up to {fastest:.0f} TFLOP/s, all results correct"
 
 
 CHECK = Check(

@@ -1,16 +1,16 @@
 """CUDA graphs can be captured and replayed through torch, are right, and save launches.
 
 What it means
-Small kernels take less time than it takes to launch them. A graph records many launches once and replays them as one: serving
-engines and torch.compile (mode reduce-overhead) rely on it.
+A small kernel takes less time to run than to launch. A CUDA graph records many launches once and replays them as one. Serving
+engines and torch.compile (mode reduce-overhead) rely on graphs.
 
 How it is judged
-Some dozens of small kernels are captured and replayed with new numbers. The result must be that of the same kernels launched
-one by one, and a replay must not be slower than those.
+Some dozens of small kernels are captured and replayed with new numbers. The result must equal that of the same kernels launched
+one by one, and a replay must not be slower than the launches.
 
 Known exceptions
-On a processor that launches very fast a graph saves little. What keeps launches from being asynchronous, such as
-CUDA_LAUNCH_BLOCKING, is judged by cuda-environment.
+On a processor that launches very fast, a graph saves little. Settings that make launches synchronous, such as
+CUDA_LAUNCH_BLOCKING, are judged by cuda-environment.
 
 References
 https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
@@ -28,16 +28,16 @@ from gpudoctor.judging.measured import faults, launching, rounding, slowness
 from gpudoctor.model import Action, Check, Figure, Finding, Problem, Skip, Status
 
 WORKLOAD = "cuda-graphs"
-SLOWER = 1.2  # times what the kernels take one by one
+SLOWER = 1.2  # times the time of the kernels launched one by one
 
 NO_GAIN = Problem(
     id="cuda-graph-slower-than-launches",
-    title="Replaying a CUDA graph is slower than launching its kernels one by one",
-    why="A replay is one launch for many kernels. That it is slower means that something watches every kernel of a graph, "
-    "such as a profiler or a debugger, or that the driver is at fault.",
+    title="Replaying a CUDA graph is slower than launching its kernels",
+    why="A replay is one launch for many kernels. If it is slower, something such as a profiler or a debugger intercepts every "
+    "kernel of a graph, or the driver has a fault.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("Look for profilers and debuggers that were left on", "env | grep -E 'CUDA_|NSIGHT|NVTX|PROFILE'"),
+        look("Look for profilers and debuggers that are still enabled", "env | grep -E 'CUDA_|NSIGHT|NVTX|PROFILE'"),
         look("Measure again on an idle machine", "gpudoctor check --only cuda-graphs,kernel-launch"),
     ),
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",),
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for run in runs:
         yield from judge_gain(facts, run)
     if not any("result" in run.values for run in runs):
-        raise Skip("the graph did not come to its end: see measurements", Skip.NO_ANSWER)
+        raise Skip("the graph did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def judge_gain(facts: Facts, run: Run) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def judge_gain(facts: Facts, run: Run) -> Iterator[Finding]:
         return
     eager, graph = (run.values[name]["microseconds_per_kernel"] for name in ("eager", "graph"))
     if graph > SLOWER * eager:
-        words = f"GPU {run.gpu}: {graph:.1f} µs for each kernel of a graph, {eager:.1f} µs one by one"
+        words = f"GPU {run.gpu}: {graph:.1f} µs per kernel in a graph, {eager:.1f} µs one by one"
         found = NO_GAIN.found(words, {"graph_microseconds": graph, "eager_microseconds": eager}, run.gpu, partial=True)
         set_here = (name for name in launching.VARIABLES if facts.environment.get(name) not in (None, "", "0"))
         yield replace(found, because=launching.VARIABLES.get(next(set_here, ""), ""))
@@ -78,7 +78,7 @@ def judge_gain(facts: Facts, run: Run) -> Iterator[Finding]:
 def summary(facts: Facts) -> str:
     values = {figure.what: figure.value for figure in facts.once(figures)}
     graph, eager = values.get("small kernels in a graph", 0), values.get("small kernels one by one", 0)
-    return f"{graph:.1f} µs a kernel in a CUDA graph, {eager:.1f} µs one by one"
+    return f"{graph:.1f} µs per kernel in a CUDA graph, {eager:.1f} µs one by one"
 
 
 CHECK = Check(

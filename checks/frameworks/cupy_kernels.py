@@ -1,17 +1,18 @@
-"""CuPy computes rightly on each GPU: a matrix product, kernels that it compiles, a Fourier transform.
+"""CuPy computes correctly on each GPU: a matrix product, kernels that it compiles, a Fourier transform.
 
 What it means
-CuPy can be imported and still not work: cuBLAS, cuFFT, NVRTC and the headers that NVRTC needs are loaded when they are first
-used. A library of another CUDA release fails only then.
+CuPy may be importable and still not work: it loads cuBLAS, cuFFT, NVRTC and the headers that NVRTC needs on first use. A library
+of another CUDA release fails only then.
 
 How it is judged
-A matrix product in fp32 (cuBLAS) of whole numbers, whose result must be exact, against the datasheet times the share that healthy
-GPUs reach; a kernel written in CUDA C and an expression (both by NVRTC, compiled anew), each element compared; a Fourier
-transform (cuFFT), compared with NumPy's in double precision, and the way back with the start.
+- A matrix product in fp32 (cuBLAS) of whole numbers: the result must be exact. Its speed is compared with the datasheet times the
+  share that healthy GPUs reach.
+- A kernel written in CUDA C and an expression, both freshly compiled by NVRTC: each element is compared.
+- A Fourier transform (cuFFT): compared with NumPy's in double precision, and its inverse with the input.
 
 Known exceptions
-Without CuPy there is nothing to look at. CUPY_TF32=1 makes the product faster than expected. Errors of libraries that cannot be
-loaded are told by measurements, in their own words.
+The check is skipped without CuPy. CUPY_TF32=1 makes the product faster than expected. Libraries that cannot be loaded are
+reported by measurements, with the original error.
 
 References
 https://docs.cupy.dev/en/stable/install.html
@@ -31,7 +32,7 @@ from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Check, Figure, Finding, Skip
 
 WORKLOAD = "cupy-kernels"
-MOST_ERROR = 1e-5  # of a transform of a million points in single precision; a healthy one is below 1e-6
+MOST_ERROR = 1e-5  # of a single-precision transform of a million points; the usual error is below 1e-6
 PARTS = (
     ("dot", "CuPy matrix product", "tflops", "TFLOP/s"),
     ("raw_kernel", "CuPy kernel (saxpy)", "gb_per_s", "GB/s"),
@@ -61,7 +62,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def reachable(facts: Facts, run: Run) -> Expected:
-    """Of the product; a small one, where little memory was free, is not judged."""
+    """The expected speed of the product; a small one, used if little memory was free, is not judged."""
     assert run.gpu is not None
     return expect.tflops(facts, run.gpu, "fp32") if run.values["dot"]["side"] >= 4096 else NOTHING
 
@@ -69,7 +70,7 @@ def reachable(facts: Facts, run: Run) -> Expected:
 def wrong(values: dict[str, Any]) -> str:
     """How a result differs from the right one, "" if it does not."""
     words = [f"{values[key]} wrong {key[6:]}" for key in ("wrong_rows", "wrong_elements") if values.get(key)]
-    for key, what in (("error", "off"), ("round_trip_error", "off after the way back")):
+    for key, what in (("error", "off"), ("round_trip_error", "off after the inverse")):
         if key in values and (values[key] is None or values[key] > MOST_ERROR):
             words.append("not finite" if values[key] is None else f"{what} by {values[key]:.2g}")
     return ", ".join(words)
@@ -80,14 +81,14 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for run in facts.measured.runs(WORKLOAD):
         missing = [words for name, words, *_ in PARTS if name not in run.values]
         if missing:
-            raise Skip(f"{', '.join(missing)} did not come to its end: see measurements", Skip.NO_ANSWER)
+            raise Skip(f"{', '.join(missing)} did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     cold = [run.values[name]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) for name, *_ in PARTS if name in run.values]
     speeds = [figure.value for figure in facts.once(figures) if figure.unit == "TFLOP/s"]
     said = [f"{between(speeds, 1)} TFLOP/s in fp32"] if speeds else []
-    return "CuPy: " + ", ".join([*said, f"compiles within {max(cold, default=0):.1f} s", "every result right"])
+    return "CuPy: " + ", ".join([*said, f"compiles in at most {max(cold, default=0):.1f} s", "all results correct"])
 
 
 CHECK = Check(

@@ -1,14 +1,14 @@
 """Each GPU framework that is installed can be imported.
 
 What it means
-A framework's package can be there and still not start: a library that it needs is missing or of another version, its
-extension was built for another NumPy, or its import crashes. Then nothing that uses it runs, whatever else is healthy.
+A framework can be installed and still fail to start: a library that it needs is missing or of another version, its extension was
+built for another NumPy, or its import crashes. Then no program that uses it works.
 
 How it is judged
-By importing torch, cupy, numba and jax in processes of the examined Python, each once.
+torch, cupy, numba and jax are imported, each in its own process of the examined Python.
 
 Known exceptions
-A framework that is not installed is no fault. The quick checks look at versions without importing anything, and may name the
+A framework that is not installed is not a fault. The quick checks look at versions without importing anything and may name the
 cause of a failed import.
 
 References
@@ -27,14 +27,14 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Skip
 
 FAILS = Problem(
     id="framework-import-fails",
-    title="A GPU framework is installed, but cannot be imported",
-    why="The package is there. What it needs beside it is missing, broken or of a version that does not fit.",
+    title="A GPU framework is installed but cannot be imported",
+    why="The package is installed, but something that it needs is missing, broken or of an incompatible version.",
     action=Action.INSTALL,
     fixes=(
-        look("See the whole error", "<python> -c 'import <module>'"),
-        look("See which packages contradict each other", "<python> -m pip check"),
+        look("Show the whole error", "<python> -c 'import <module>'"),
+        look("Show which packages conflict", "<python> -m pip check"),
         Fix(
-            "Install it anew, with what it needs",
+            "Reinstall it with its requirements",
             "<python> -m pip install --force-reinstall <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
@@ -44,20 +44,20 @@ FAILS = Problem(
 )
 NUMPY = Problem(
     id="framework-does-not-know-this-numpy",
-    title="A GPU framework does not fit the NumPy that is installed beside it",
-    why="NumPy takes names away and changes its binary interface from release to release. A package for another one "
-    "stops at its import, although pip found no contradiction.",
+    title="A GPU framework is incompatible with the installed NumPy",
+    why="NumPy removes names and changes its ABI between releases. Packages built for another release fail on import even if "
+    "pip sees no conflict.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install a newer release of the framework, which knows this NumPy",
+            "Install a newer release of the framework that supports this NumPy",
             "<python> -m pip install --upgrade <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
             kind="install",
         ),
         Fix(
-            "Install the NumPy before this one",
+            "Downgrade NumPy to the release before this one",
             '<python> -m pip install "numpy<<numpy>"',
             needs=("network",),
             verify="<python> -c 'import <module>'",
@@ -68,14 +68,14 @@ NUMPY = Problem(
 )
 CRASHES = Problem(
     id="framework-import-crashes",
-    title="The import of a GPU framework crashes or never ends",
-    why="A library that the import loads kills the process or waits for good: mostly one of another version, or a file system "
-    "that does not answer.",
+    title="Importing a GPU framework crashes or hangs",
+    why="A library that the import loads kills the process or hangs. Usually it is a library of another version, or a file "
+    "system that does not respond.",
     action=Action.INSTALL,
     fixes=(
-        look("See where it happens", "<python> -X faulthandler -c 'import <module>'"),
+        look("Find where it crashes or hangs", "<python> -X faulthandler -c 'import <module>'"),
         Fix(
-            "Install it anew, with what it needs",
+            "Reinstall it with its requirements",
             "<python> -m pip install --force-reinstall <packages>",
             needs=("network",),
             verify="<python> -c 'import <module>'",
@@ -85,15 +85,18 @@ CRASHES = Problem(
 )
 ILLEGAL = replace(
     CRASHES,
-    why="The processor, or what a virtual machine shows of it, lacks an instruction that the package was built with.",
+    why="The processor lacks an instruction that the package was built with, or the virtual machine hides it.",
     fixes=(
-        look("See which of the usual ones it has", "grep -owE 'avx|avx2|fma|avx512f' /proc/cpuinfo | sort | uniq -c"),
-        Fix("In a virtual machine: have its host show it the real processor (CPU model host-passthrough)"),
-        Fix("Install a release that was built for older processors", verify="<python> -c 'import <module>'"),
+        look(
+            "Show which of the usual instruction sets the processor has",
+            "grep -owE 'avx|avx2|fma|avx512f' /proc/cpuinfo | sort | uniq -c",
+        ),
+        Fix("In a virtual machine: set the CPU model host-passthrough on its host"),
+        Fix("Install a release built for older processors", verify="<python> -c 'import <module>'"),
     ),
 )
 LAST_LINES = 8
-MODULES = {"numba": "numba.cuda.cudaimpl"}  # what the kernels need, which numba.cuda alone does not import
+MODULES = {"numba": "numba.cuda.cudaimpl"}  # needed by kernels; importing numba.cuda alone does not import it
 OF_NUMPY = re.compile(
     r"""
     module\ 'numpy[\w.]*'\ has\ no\ attribute
@@ -108,10 +111,13 @@ OF_NUMPY = re.compile(
 def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.measured.imports:
         why = "; ".join(facts.measured.not_measured.values())
-        raise Skip(why or "nothing was imported", facts.measured.plan["kind"] if why else Skip.NO_ANSWER)
+        raise Skip(why or "no framework was imported", facts.measured.plan["kind"] if why else Skip.NO_ANSWER)
     tried = {name: reply for name, reply in facts.measured.imports.items() if reply.status != "missing"}
     if not tried:
-        raise Skip(f"none is installed in {facts.python.executable} (another: --python PATH)", Skip.NOT_INSTALLED)
+        raise Skip(
+            f"no framework is installed in {facts.python.executable} (to examine another Python: --python PATH)",
+            Skip.NOT_INSTALLED,
+        )
     for name, reply in tried.items():
         if reply.status != "ok":
             yield found(facts, name, reply)
@@ -134,7 +140,7 @@ def found(facts: Facts, name: str, reply: Reply) -> Finding:
 
 
 def numpy_release(facts: Facts) -> str:
-    """Major and minor version of the NumPy beside it: 2.5."""
+    """Major and minor version of the installed NumPy: 2.5."""
     package = facts.python.package("numpy")
     return ".".join(package.version.split(".")[:2]) if package else "2"
 

@@ -1,15 +1,15 @@
 """JAX finds each GPU, and a jitted matrix product on it is right.
 
 What it means
-JAX that finds no GPU says so once and goes on with the CPU, a hundred times slower. Its CUDA plugin, the driver and the CUDA
-libraries all have to fit.
+If JAX finds no GPU, it prints one warning and continues on the CPU, a hundred times slower. Its CUDA plugin, the driver and the
+CUDA libraries must all match.
 
 How it is judged
-JAX is asked for its GPUs. On each, a matrix product in fp32 of whole numbers is compiled and run: the result must be exact.
-Its speed counts against the datasheet's fp32 times the share that healthy GPUs reach, or its TF32 where JAX uses that.
+JAX lists its GPUs. On each one, it compiles and runs a matrix product in fp32 of whole numbers: the result must be exact. Its
+speed is compared with the datasheet value for fp32 times the share that healthy GPUs reach, or for TF32 if JAX uses that.
 
 Known exceptions
-Without JAX, without its CUDA plugin, or with JAX_PLATFORMS=cpu, there is nothing to look at.
+The check is skipped without JAX, without its CUDA plugin, or with JAX_PLATFORMS=cpu.
 
 References
 https://docs.jax.dev/en/latest/installation.html
@@ -29,20 +29,27 @@ from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 WORKLOAD = "jax-matmul"
 MUCH_FASTER = 1.5
-REASON = re.compile(r"^(?:\w*Error: .+|.*Unable to initialize backend 'cuda'.+)$", re.M)  # in the log, before JAX takes the CPU
+REASON = re.compile(
+    r"^(?:\w*Error: .+|.*Unable to initialize backend 'cuda'.+)$", re.M
+)  # in the log, before JAX falls back to the CPU
 DEVICES = "<python> -c 'import jax; print(jax.devices())'"
 
 NO_GPU = Problem(
     id="jax-sees-no-gpu",
-    title="JAX has its CUDA plugin, but sees no GPU",
-    why="The driver works with the GPU, yet JAX's plugin did not start on it. JAX goes on with the CPU after one warning. A"
-    " library that it needs is missing or too old, or LD_LIBRARY_PATH puts another one first.",
+    title="JAX has its CUDA plugin but finds no GPU",
+    why="The driver works with the GPU, but JAX's plugin did not start on it. JAX prints one warning and continues on the CPU. "
+    "A library that the plugin needs is missing or too old, or LD_LIBRARY_PATH puts another one first.",
     action=Action.INSTALL,
     fixes=(
         look("Read why the plugin did not start", "JAX_PLATFORMS=cuda <python> -c 'import jax; jax.devices()'"),
-        Fix("Take other CUDA libraries out of the way", "unset LD_LIBRARY_PATH", verify=DEVICES, where="shell"),
         Fix(
-            "Install JAX with its plugin and its CUDA libraries anew",
+            "Unset LD_LIBRARY_PATH, so that no other CUDA libraries are loaded",
+            "unset LD_LIBRARY_PATH",
+            verify=DEVICES,
+            where="shell",
+        ),
+        Fix(
+            "Reinstall JAX with its plugin and its CUDA libraries",
             "<python> -m pip install -U --force-reinstall <package>",
             needs=("network",),
             verify=DEVICES,
@@ -54,7 +61,7 @@ NO_GPU = Problem(
 
 
 def reachable(facts: Facts, gpu: int, tflops: float) -> expect.Expected:
-    """JAX rounds float32 to TF32 unless it is told not to: what is much faster than float32 can be is TF32."""
+    """JAX rounds float32 to TF32 by default: a result much faster than float32 allows is TF32."""
     expected = expect.tflops(facts, gpu, "fp32")
     return expect.tflops(facts, gpu, "tf32") if expected.value and tflops > MUCH_FASTER * expected.value else expected
 
@@ -85,20 +92,20 @@ def judge(facts: Facts) -> Iterator[Finding]:
             package = "jax[cuda12]" if facts.cuda.driver_version < (13, 0) else "jax[cuda13]"
             said = REASON.findall(run.values.get("prints", ""))
             words = (
-                f"JAX {backend['version']} goes on with the {backend['platform'].upper()}: {(said or [backend['refusal']])[-1]}"
+                f"JAX {backend['version']} continues on the {backend['platform'].upper()}: {(said or [backend['refusal']])[-1]}"
             )
             yield NO_GPU.found(words, {"package": package, "refusal": backend["refusal"]}, packages=("jax",))
             return
     yield from slowness.judge(facts, facts.once(figures))
     if any("matmul" not in run.values for run in facts.measured.runs(WORKLOAD)):
-        raise Skip("JAX's product did not come to its end: see measurements", Skip.NO_ANSWER)
+        raise Skip("JAX's matrix product did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     cold = [run.values["matmul"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "matmul" in run.values]
     speeds = [figure.value for figure in facts.once(figures)]
     said = [f"{between(speeds)} TFLOP/s"] if speeds else []
-    return "JAX: " + ", ".join([*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every row right"])
+    return "JAX: " + ", ".join([*said, f"first run including compilation {max(cold, default=0):.1f} s", "all rows correct"])
 
 
 CHECK = Check(

@@ -1,15 +1,15 @@
-"""Numba compiles a Python function for each GPU, and the kernel computes rightly.
+"""Numba compiles a Python function for each GPU, and the kernel computes correctly.
 
 What it means
-Numba turns Python into GPU code by NVVM, a library of the CUDA toolkit, and hands the result to the driver. Either can be missing
-or of a release that does not fit the other, which shows when the first kernel is compiled.
+Numba compiles Python to GPU code with NVVM, a library of the CUDA toolkit, and passes the result to the driver. If NVVM is
+missing or its release does not fit the driver, compiling the first kernel fails.
 
 How it is judged
-A saxpy by numba.cuda.jit on whole numbers: every element of the result must be exact. Its speed is compared with that of the same
-GPUs in this machine and with the saved baseline; memory-bandwidth judges the memory itself.
+numba.cuda.jit compiles a saxpy, which runs on whole numbers: every element of the result must be exact. Its speed is compared
+with that of the same GPUs in this machine and with the saved baseline; memory-bandwidth judges the memory.
 
 Known exceptions
-Without Numba there is nothing to look at. An NVVM that is not found is told by measurements, in Numba's words, and by numba.
+The check is skipped without Numba. A missing NVVM is reported by numba, and by measurements with Numba's original error.
 
 References
 https://nvidia.github.io/numba-cuda/
@@ -39,16 +39,14 @@ def figures(facts: Facts) -> Iterator[Figure]:
 def judge(facts: Facts) -> Iterator[Finding]:
     yield from slowness.judge(facts, facts.once(figures))
     if any("saxpy" not in run.values for run in facts.measured.runs(WORKLOAD)):
-        raise Skip("Numba's kernel did not come to its end: see measurements", Skip.NO_ANSWER)
+        raise Skip("Numba's kernel did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def summary(facts: Facts) -> str:
     cold = [run.values["saxpy"]["cold_seconds"] for run in facts.measured.runs(WORKLOAD) if "saxpy" in run.values]
     speeds = [figure.value for figure in facts.once(figures)]
     said = [f"{between(speeds)} GB/s"] if speeds else []
-    return "Numba: " + ", ".join(
-        [*said, f"compiled and run the first time in {max(cold, default=0):.1f} s", "every element right"]
-    )
+    return "Numba: " + ", ".join([*said, f"first run including compilation {max(cold, default=0):.1f} s", "all elements correct"])
 
 
 CHECK = Check(

@@ -1,15 +1,15 @@
 """A small model learns on each GPU, in mixed precision with a gradient scaler.
 
 What it means
-A training step uses all at once: forward and backward passes, autocast, the scaler that keeps small gradients from vanishing
-in fp16, and the optimizer. A machine can pass every single test and still not train.
+A training step combines forward and backward passes, autocast, the scaler that keeps small fp16 gradients from vanishing, and the
+optimizer. Training can fail on a machine that passes every single check.
 
 How it is judged
-Some dozens of steps of a transformer layer. The first loss must be that of fp32 within rounding, all losses must be finite,
-the last must be lower than the first, and the scaler must not skip every step.
+Some dozens of steps of a transformer layer run. The first loss must equal that of fp32 within rounding, all losses must be
+finite, and the last must be lower than the first. The scaler must not skip every step.
 
 Known exceptions
-One or two skipped steps at the beginning are how the scaler finds its scale.
+One or two skipped steps at the start are normal: the scaler finds its scale that way.
 
 References
 https://docs.pytorch.org/docs/stable/amp.html
@@ -27,21 +27,21 @@ from gpudoctor.judging.measured import faults, rounding
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 WORKLOAD = "training-step"
-FALLS = 0.9  # of the first loss: what the last has to be below
+FALLS = 0.9  # share of the first loss that the last must be below
 MOST_SKIPPED = 10
 AMP = "https://docs.pytorch.org/docs/stable/amp.html"
 
 DIVERGES = Problem(
     id="training-does-not-converge",
     title="A small model does not learn on this GPU",
-    why="The same model learns everywhere else. A kernel computes wrongly in mixed precision, memory is broken, or the "
-    "installation mixes libraries that do not belong together.",
+    why="The same model learns everywhere else. A kernel computes wrongly in mixed precision, memory is faulty, or the "
+    "installation mixes incompatible libraries.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        look("See whether single operations are right", "gpudoctor check --only gemm,attention,convolution --gpus <index>"),
+        look("Check whether single operations are right", "gpudoctor check --only gemm,attention,convolution --gpus <index>"),
         look("Test the GPU's memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"),
         Fix(
-            "Try another environment: if it learns there, the installation is at fault",
+            "Try another environment: if the model learns there, the installation is at fault",
             "python3 -m venv /tmp/clean && /tmp/clean/bin/pip install torch\n"
             "gpudoctor check --only training-step --python /tmp/clean",
             needs=("network",),
@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for run in facts.measured.runs(WORKLOAD):
         yield from judge_learning(run)
     if not any("loss" in run.values for run in facts.measured.runs(WORKLOAD)):
-        raise Skip("the training did not come to its end: see measurements", Skip.NO_ANSWER)
+        raise Skip("the training did not finish: see measurements", Skip.NO_ANSWER)
 
 
 def judge_learning(run: Run) -> Iterator[Finding]:
@@ -79,20 +79,20 @@ def judge_learning(run: Run) -> Iterator[Finding]:
 def wrong_with(loss: dict[str, float | None], scaler: dict[str, float]) -> Iterator[str]:
     first, last = loss["first"], loss["last"]
     if not loss["finite"] or first is None or last is None:
-        yield "a loss is no number"
+        yield "a loss is not a number"
         return
     if rounding.wrong(loss):
         yield f"the first loss is {first:.4g} in mixed precision and {loss['first_fp32']:.4g} in fp32"
     if last > FALLS * first:
-        yield f"the loss went from {first:.4g} to {last:.4g} only"
+        yield f"the loss fell only from {first:.4g} to {last:.4g}"
     if scaler.get("skipped_steps", 0) > MOST_SKIPPED:
-        yield f"the gradient scaler skipped {scaler['skipped_steps']:.0f} steps, down to a scale of {scaler['scale']:g}"
+        yield f"the gradient scaler skipped {scaler['skipped_steps']:.0f} steps and lowered the scale to {scaler['scale']:g}"
 
 
 def summary(facts: Facts) -> str:
     speeds = [figure.value for figure in facts.once(figures)]
     losses = [run.values["loss"] for run in facts.measured.runs(WORKLOAD) if "loss" in run.values]
-    return f"the loss falls from {losses[0]['first']:.2f} to {losses[0]['last']:.2f}, {max(speeds):.1f} ms a step"
+    return f"the loss falls from {losses[0]['first']:.2f} to {losses[0]['last']:.2f}, {max(speeds):.1f} ms per step"
 
 
 CHECK = Check(

@@ -1,16 +1,16 @@
 """The cgroup of this process leaves it enough memory and CPU time for a GPU job.
 
 What it means
-Containers, Slurm and systemd limit memory and CPU time. A model passes through host memory on its way to the GPU; where that
-is limited to less than it needs, the kernel kills the process. With less than one CPU everything is slow.
+Containers, Slurm and systemd limit memory and CPU time. A model passes through host memory on its way to the GPU. If the limit is
+lower than the model needs, the kernel kills the process. With less than one CPU, everything is slow.
 
 How it is judged
-The tightest limit on the way from this process's cgroup to the root. Memory: less than the largest GPU has, where the machine
-has more to give. CPU: less than one.
+The tightest limit between this process's cgroup and the root counts. Memory: the limit is lower than the memory of the largest
+GPU, and the machine has more. CPU: the quota is less than one CPU.
 
 Known exceptions
-Services that load small models, or load large ones piece by piece, work with less memory than the GPU has. A limit that is
-near to what the machine has is the machine's size, not a restriction.
+Services that load small models, or load large models in pieces, need less memory than the GPU has. A limit close to the memory
+of the machine is the machine's size, not a restriction.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
@@ -30,20 +30,20 @@ MACHINE_SHARE = 0.9  # a limit above this share of the machine's memory restrict
 MEMORY = Problem(
     id="memory-limit-below-gpu",
     title="The memory limit is lower than the GPU's memory",
-    why="A model that fits the GPU may not fit the memory that this process is allowed to use, and the kernel kills it while it "
-    "loads ('Killed', exit code 137).",
+    why="A model that fits into the GPU may exceed the memory that this process is allowed to use. The kernel then kills the "
+    "process while the model loads ('Killed', exit code 137).",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     latent=True,
     fixes=(
         *again(
-            "Start the container with more (IMAGE: its image)",
+            "Restart the container with a higher memory limit (IMAGE: its image)",
             "run <all_gpus> --memory=<gpu_mib>m IMAGE",
             kubectl="set resources deployment/NAME --limits=memory=<gpu_mib>Mi",
             on=("container",),
         ),
         Fix(
-            "In Kubernetes raise resources.limits.memory; under Slurm ask for more (--mem)",
+            "In Kubernetes, raise resources.limits.memory; under Slurm, request more (--mem)",
             verify="cat /sys/fs/cgroup/memory.max",
         ),
     ),
@@ -52,18 +52,19 @@ MEMORY = Problem(
 CPU = Problem(
     id="cpu-quota-below-one",
     title="This process gets less than one CPU",
-    why="A CPU quota stops the process for a part of every period. Launching kernels and loading data are slow; the GPU waits.",
+    why="A CPU quota pauses the process for a part of every period. Launching kernels and loading data are slow, and the GPU "
+    "waits.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         *again(
-            "Start the container with more (IMAGE: its image)",
+            "Restart the container with more CPUs (IMAGE: its image)",
             "run <all_gpus> --cpus=8 IMAGE",
             kubectl="set resources deployment/NAME --limits=cpu=8",
             on=("container",),
         ),
         Fix(
-            "In Kubernetes raise or remove resources.limits.cpu; for a systemd unit raise CPUQuota",
+            "In Kubernetes, raise or remove resources.limits.cpu; for a systemd unit, raise CPUQuota",
             verify="cat /sys/fs/cgroup/cpu.max",
         ),
     ),
@@ -83,7 +84,7 @@ def judge_memory(facts: Facts) -> Iterator[Finding]:
         return
     sizes = [gpu.memory_total_mib for gpu in facts.nvml.reachable.values()]
     if not sizes:
-        raise Skip("there is no GPU whose memory the limit could be compared with")
+        raise Skip("no GPU memory size to compare the limit with")
     allowed, gpu = limit // MIB, max(sizes)
     if allowed < gpu and allowed < MACHINE_SHARE * facts.system.memory_mib["MemTotal"]:
         words = f"the limit is {allowed} MiB, a GPU has {gpu} MiB"

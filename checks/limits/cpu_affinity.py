@@ -1,15 +1,15 @@
 """This process may use enough CPUs to feed its GPUs.
 
 What it means
-Every GPU needs a CPU that launches its kernels, and a few for loading data. A process that is tied to one CPU shares it among
-all of its threads, and the GPUs wait.
+Every GPU needs a CPU that launches its kernels, and a few more to load data. All threads of a process that is pinned to one CPU
+share it, and the GPUs wait.
 
 How it is judged
-The CPUs that this process may run on (taskset, cpuset), where that is fewer than the machine has: one of at least four, or
-fewer than two for each GPU.
+The check counts the CPUs that this process may run on (taskset, cpuset). If the machine has more than that, it warns about one
+CPU on a machine with at least four, or fewer than two for each GPU.
 
 Known exceptions
-A small machine is not judged for its size. A limit by quota is judged by cgroup-limits, the wrong NUMA node by numa.
+A small machine is not judged by its size. A quota is judged by cgroup-limits, the wrong NUMA node by numa.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -27,12 +27,12 @@ CPUS_PER_GPU = 2
 
 NARROW = Problem(
     id="cpu-affinity-narrow",
-    title="This process may use only few of the CPUs",
-    why="All threads of a job, its data loaders and the launching of kernels share these CPUs, and the GPUs wait for them.",
+    title="This process is pinned to too few CPUs",
+    why="All threads of a job, its data loaders and the kernel launches share these CPUs, and the GPUs wait for them.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Allow all CPUs to this shell and what it starts", "taskset -apc 0-<last> $$", verify="nproc", where="shell"),
+        Fix("Allow this shell and its children to use all CPUs", "taskset -apc 0-<last> $$", verify="nproc", where="shell"),
         Fix(
             "If that is refused: start the container with more --cpuset-cpus, or ask Slurm for more --cpus-per-task",
             verify="nproc",

@@ -1,17 +1,17 @@
 """Programs may lock as much memory as RDMA needs, and the kernel can lock it.
 
 What it means
-Network adapters and GPUs write to memory that must stay where it is. To lock it a program needs the permission (ulimit -l)
-and the kernel free pages. Where one is lacking, NCCL over InfiniBand fails with "Cannot allocate memory".
+Network adapters and GPUs write to memory that must not move. To lock it, a program needs permission (ulimit -l) and the kernel
+needs free pages. Without either, NCCL over InfiniBand fails with "Cannot allocate memory".
 
 How it is judged
-The soft limit of locked memory of this process: less than 1 MiB is always too little; with an active InfiniBand port, or one
-of RoCE that NCCL's settings name, any limit is, unless this process may ignore it (CAP_IPC_LOCK). On DGX Spark also kernel
-7.0.0-1019-nvidia, whose CmaTotal is 0.
+The soft limit on locked memory of this process: less than 1 MiB is always too little. With an active InfiniBand port, or an active
+RoCE port if NCCL's settings select RoCE, any limit is too little, unless this process may ignore it (CAP_IPC_LOCK). On DGX Spark,
+kernel 7.0.0-1019-nvidia with CmaTotal 0 is reported too.
 
 Known exceptions
-The 8 MiB or an eighth of the memory that desktops allow are enough without such ports. CUDA's own pinned memory does not
-count against the limit.
+Without such ports, the desktop defaults (8 MiB, or an eighth of the memory) are enough. CUDA's pinned memory does not count
+against the limit.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
@@ -28,20 +28,20 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 KIB = 1024
 LEAST_BYTES = KIB * KIB
 SPARK_KERNEL = "7.0.0-1019-nvidia"
-NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # who sets these wants RoCE
+NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # these are set for RoCE
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt"
 
 LIMITED = Problem(
     id="memlock-limited",
-    title="Programs may lock only little memory (ulimit -l)",
-    why="RDMA registers memory, which locks it. Above the limit registration fails, and NCCL ends with 'Call to ibv_reg_mr "
+    title="The limit on locked memory is low (ulimit -l)",
+    why="RDMA registers memory, which locks it. Above the limit, registration fails and NCCL ends with 'Call to ibv_reg_mr "
     "failed with error Cannot allocate memory'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Allow it for all users, then log in again (services of systemd: LimitMEMLOCK=infinity)",
-            # In limits.conf the asterisk does not stand for root.
+            "Raise the limit for all users, then log in again (systemd services: LimitMEMLOCK=infinity)",
+            # In limits.conf, the asterisk does not include root.
             "printf '%s memlock unlimited\\n' '* soft' '* hard' 'root soft' 'root hard' | "
             "sudo tee /etc/security/limits.d/90-memlock.conf",
             verify="ulimit -l",
@@ -50,7 +50,7 @@ LIMITED = Problem(
             needs=("root",),
         ),
         *again(
-            "Start the container again without the limit (IMAGE: its image)",
+            "Restart the container without the limit (IMAGE: its image)",
             "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE",
             spec="--ulimit --cap-add=IPC_LOCK",
             risk="disruptive",
@@ -64,12 +64,12 @@ LIMITED = Problem(
 SPARK = Problem(
     id="dgx-spark-cma-regression",
     title="This DGX Spark kernel cannot lock memory for RDMA",
-    why="Kernel 7.0.0-1019-nvidia lacks its contiguous memory (CmaTotal is 0), so that registering even 1 KB fails with 'Cannot "
-    "allocate memory', although no limit is reached.",
+    why="Kernel 7.0.0-1019-nvidia has no contiguous memory (CmaTotal is 0). Registering even 1 KB fails with 'Cannot allocate "
+    "memory', although no limit is reached.",
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "Install the kernel before it, and choose it in the boot menu",
+            "Install the previous kernel and choose it in the boot menu",
             "sudo apt install linux-image-6.17.0-1031-nvidia",
             verify="uname -r; grep CmaTotal /proc/meminfo",
             on=("host",),
@@ -96,7 +96,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def rdma_ports(facts: Facts) -> list[str]:
-    """The active ports that are meant for RDMA: an Ethernet adapter that could do it is most often just a network card."""
+    """The active ports that are meant for RDMA. An Ethernet adapter that supports RDMA is usually just a network card."""
     named = not NAMING.isdisjoint(facts.environment.nccl)
     active = (port for port in facts.system.infiniband_ports if port.state == "ACTIVE")
     return [port.device for port in active if named or port.link_layer == "InfiniBand"]

@@ -1,11 +1,11 @@
 """Programs may open enough files.
 
 What it means
-Every data loader worker, every connection of NCCL and every shared tensor takes a file descriptor. Where few are allowed,
-larger jobs end with "Too many open files".
+Every data loader worker, every NCCL connection and every shared tensor uses a file descriptor. If the limit is low, larger jobs
+fail with "Too many open files".
 
 How it is judged
-The soft limit of open files of this process: less than 1024, the usual default, is reported.
+The soft limit on open files of this process: less than 1024, the usual default, is reported.
 
 Known exceptions
 Jobs on many GPUs need far more than 1024; how many depends on the job.
@@ -26,17 +26,17 @@ USUAL = 1024
 
 FEW = Problem(
     id="open-files-limited",
-    title="Programs may open only few files (ulimit -n)",
-    why="Less than the usual 1024 files may be open at once. Data loaders with several workers and NCCL need more, and fail with "
-    "'Too many open files'.",
+    title="The limit on open files is low (ulimit -n)",
+    why="Fewer than the usual 1024 files may be open at once. Data loaders with several workers and NCCL need more, and fail "
+    "with 'Too many open files'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     latent=True,
     fixes=(
         Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n", where="shell"),
         Fix(
-            "For all users, from the next login on",
-            # In limits.conf the asterisk does not stand for root.
+            "Raise it for all users, from the next login",
+            # In limits.conf, the asterisk does not include root.
             "printf '%s\\n' '* soft nofile 65536' '* hard nofile 1048576' 'root soft nofile 65536' 'root hard nofile 1048576' | "
             "sudo tee /etc/security/limits.d/90-nofile.conf",
             verify="ulimit -n",
@@ -45,7 +45,7 @@ FEW = Problem(
             needs=("root",),
         ),
         *again(
-            "Start the container again with a higher limit (IMAGE: its image)",
+            "Restart the container with a higher limit (IMAGE: its image)",
             "run <all_gpus> --ulimit nofile=65536:1048576 IMAGE",
             spec="--ulimit",
             risk="disruptive",

@@ -1,16 +1,16 @@
 """/dev/shm has room for what NCCL and data loaders put there.
 
 What it means
-Processes of one machine exchange data through files in /dev/shm: NCCL between GPUs, and the workers of PyTorch's data
-loaders. A container gets 64 MB unless told otherwise, and a full /dev/shm ends in "No space left on device" or a bus error.
+Processes of one machine exchange data through files in /dev/shm: NCCL between GPUs, and the workers of PyTorch's data loaders. A
+container gets 64 MB by default. A full /dev/shm causes "No space left on device" or a bus error.
 
 How it is judged
-The free space: with several GPUs 10 MB times the square of their number and more than 64 MiB in all, with one GPU more than
-64 MiB. Files of NCCL that are older than an hour are left over from jobs that died, since NCCL removes a file as soon as both
-sides have it. Where /dev/shm would be too small without them too, they are not the cause.
+The free space must exceed 64 MiB. With several GPUs it must also be at least 10 MB times the square of their number. NCCL files
+older than an hour are left over from jobs that died, since NCCL removes a file as soon as both sides have opened it. They are
+not the cause if /dev/shm would be too small without them.
 
 Known exceptions
-Jobs without data loader workers on one GPU do not need it. Whether an old file is still in use cannot be seen from outside.
+Jobs on one GPU without data loader workers do not need it. Whether an old file is still in use cannot be seen from outside.
 
 References
 https://github.com/NVIDIA/nccl/issues/290
@@ -29,13 +29,13 @@ from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 MIB = 1 << 20
-DEFAULT_BYTES = 64 * MIB  # what Docker gives
+DEFAULT_BYTES = 64 * MIB  # Docker's default
 PAIR_BYTES = 10_000_000  # NCCL extends a segment to 9637888 bytes
 WASTE = 0.1  # the share of /dev/shm that leftovers may take
 LOOK = "df -h /dev/shm"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
 KUBERNETES = Fix(
-    "Mount memory on /dev/shm: put these lines into the pod's spec and create it again (it counts against its memory limit)",
+    "Mount memory on /dev/shm: add these lines to the pod's spec and recreate it (it counts towards its memory limit)",
     """\
 spec:
   containers:
@@ -51,16 +51,16 @@ spec:
 )
 ENLARGE = (
     *again(
-        "Start the container again with more (IMAGE: its image)",
+        "Restart the container with a larger /dev/shm (IMAGE: its image)",
         "run <all_gpus> --shm-size=8g --ulimit memlock=-1 IMAGE",
         spec="--shm-size=8g --ulimit",
         risk="disruptive",
         verify=LOOK,
         on=("container",),
     ),
-    look("See what fills it", "ls -lhS /dev/shm | head -n 20", verify=LOOK, on=("host", "wsl2")),
+    look("Find what fills it", "ls -lhS /dev/shm | head -n 20", verify=LOOK, on=("host", "wsl2")),
     Fix(
-        "Make it larger until the next boot",
+        "Enlarge it until the next boot",
         "sudo mount -o remount,size=50% /dev/shm",
         verify=LOOK,
         on=("host", "wsl2"),
@@ -72,8 +72,8 @@ ENLARGE = (
 NO_SPACE = Problem(
     id="nccl-shm-no-space",
     title="/dev/shm is too small for NCCL between these GPUs",
-    why="NCCL needs about 10 MB of shared memory times the square of the number of GPUs. Without it a job ends with "
-    "'Error while creating shared memory segment ... No space left on device' or a system error.",
+    why="NCCL needs about 10 MB of shared memory times the square of the number of GPUs. Without it, a job ends with 'Error "
+    "while creating shared memory segment ... No space left on device' or a system error.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=ENLARGE,
@@ -83,7 +83,7 @@ NO_SPACE = Problem(
 TOO_SMALL = Problem(
     id="shm-too-small-for-dataloaders",
     title="/dev/shm is too small for data loader workers",
-    why="PyTorch's data loader workers hand batches over in /dev/shm. When it is full they die with a bus error.",
+    why="PyTorch's data loader workers pass batches through /dev/shm. When it is full, they die with a bus error.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=ENLARGE,
@@ -93,7 +93,7 @@ TOO_SMALL = Problem(
 LEFTOVERS = Problem(
     id="nccl-shm-leftovers",
     title="Files of dead NCCL jobs fill /dev/shm",
-    why="NCCL's files are old; the jobs that made them were most likely killed. They take memory until somebody removes them.",
+    why="NCCL's files are old; the jobs that created them were most likely killed. The files use memory until they are removed.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(Fix("When no NCCL job runs: remove them", "rm -f /dev/shm/nccl-*", risk="disruptive", verify=LOOK, kind="set"),),
@@ -104,7 +104,7 @@ LEFTOVERS = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     gpus = facts.nvml.count
     if not gpus:
-        raise Skip("there is no GPU")
+        raise Skip("no GPU found")
     free, stale = facts.limits.shm_free_bytes, stale_bytes(facts)
     short = is_short(free, gpus)
     if is_short(facts.limits.shm_bytes, gpus):
@@ -123,7 +123,7 @@ def too_small(facts: Facts, gpus: int) -> Finding:
     problem = NO_SPACE if gpus > 1 else TOO_SMALL
     if facts.container.engine == "kubernetes":
         problem = replace(problem, fixes=(KUBERNETES,))
-    words = f"{free} MiB of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
+    words = f"{free} of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
     return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})
 
 
@@ -137,9 +137,7 @@ def stale_bytes(facts: Facts) -> int:
 
 def leftovers(facts: Facts, stale: int) -> Finding:
     names = facts.limits.stale_nccl_segments
-    words = (
-        f"{len(names)} files of NCCL, {mib(stale)} MiB, are older than an hour; {mib(facts.limits.shm_free_bytes)} MiB are free"
-    )
+    words = f"{len(names)} NCCL files ({mib(stale)} MiB) are older than an hour; {mib(facts.limits.shm_free_bytes)} MiB are free"
     evidence = {"files": len(names), "example": names[0], "size_mib": mib(stale)}
     return LEFTOVERS.found(words, evidence, confidence=Confidence.LIKELY)
 

@@ -1,11 +1,11 @@
 """The folder for temporary files can be written, has room, and may hold programs.
 
 What it means
-torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /tmp), and load it from there. Where that folder
-is full, closed or mounted noexec, they fail with messages that seldom name it.
+torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /tmp) and load it from there. If that folder is
+full, not writable or mounted noexec, they fail with messages that seldom name it.
 
 How it is judged
-TMPDIR, or /tmp where it is not set: whether it exists and can be written, the mount option noexec, and at least 1 GiB free.
+TMPDIR (/tmp if it is not set) exists, can be written, is not mounted noexec, and has at least 1 GiB free.
 
 Known exceptions
 A job that compiles nothing does not need it.
@@ -26,7 +26,7 @@ LEAST_BYTES = 1 << 30
 MIB = 1 << 20
 WHERE = "${TMPDIR:-/tmp}"
 ELSEWHERE = Fix(
-    "Use a folder of your own; put the line into your profile as well",
+    "Use a folder in your home; add the line to your shell profile too",
     'mkdir -p "$HOME/.cache/tmp" && export TMPDIR="$HOME/.cache/tmp"',
     verify='df -h "$TMPDIR"',
     where="shell",
@@ -35,19 +35,20 @@ ELSEWHERE = Fix(
 NOT_WRITABLE = Problem(
     id="temporary-space-not-writable",
     title="Temporary files cannot be written",
-    why="TMPDIR (or /tmp) does not exist or is closed to this user, so compilers and torch.compile cannot write their files.",
+    why="TMPDIR (or /tmp) does not exist or is not writable for this user, so compilers and torch.compile cannot write their "
+    "files.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         ELSEWHERE,
-        Fix("Open /tmp to everybody again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp", kind="set", needs=("root",)),
+        Fix("Make /tmp writable for all users again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp", kind="set", needs=("root",)),
     ),
 )
 
 NOEXEC = Problem(
     id="temporary-space-noexec",
-    title="Code in the folder for temporary files cannot be loaded (noexec)",
-    why="The folder is mounted noexec. Torch's compiler and extensions that are built when needed load libraries from there, and "
+    title="Code in the temporary folder cannot be loaded (noexec)",
+    why="The folder is mounted noexec. torch.compile and extensions that are built at run time load libraries from it, and "
     "fail with 'failed to map segment from shared object'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
@@ -65,13 +66,13 @@ NOEXEC = Problem(
 
 FULL = Problem(
     id="temporary-space-full",
-    title="There is hardly any room for temporary files",
-    why="Less than 1 GiB is free in TMPDIR (or /tmp). Compilers of CUDA code and torch.compile need more, and end with 'No space "
-    "left on device'.",
+    title="Too little free space for temporary files",
+    why="Less than 1 GiB is free in TMPDIR (or /tmp). CUDA compilers and torch.compile need more and fail with 'No space left "
+    "on device'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        look("See what fills it", f'du -xsh "{WHERE}"/* 2>/dev/null | sort -h | tail', verify=f'df -h "{WHERE}"'),
+        look("Find what fills it", f'du -xsh "{WHERE}"/* 2>/dev/null | sort -h | tail', verify=f'df -h "{WHERE}"'),
         ELSEWHERE,
     ),
 )

@@ -1,16 +1,16 @@
 """CTranslate2, which faster-whisper runs on, finds the CUDA libraries that it was built for.
 
 What it means
-CTranslate2 opens cuBLAS and cuDNN by name when it first computes on the GPU, and its package brings neither. Libraries of
-another major version do not serve: "Library libcublas.so.12 is not found or cannot be loaded".
+CTranslate2 opens cuBLAS and cuDNN by name when it first computes on the GPU. Its package includes neither. Libraries of another
+major version do not work: "Library libcublas.so.12 is not found or cannot be loaded".
 
 How it is judged
-libcublas and libcudnn of the major versions that this release was built for are somewhere: in wheels, conda, a toolkit or
-where the loader looks. With faster-whisper or WhisperX, which take the GPU by themselves, it is a failure; else a warning.
+libcublas and libcudnn of the major versions that this release was built for are installed: as wheels, by conda, in a toolkit or
+where the loader looks. It is a failure with faster-whisper or WhisperX, which use the GPU by default, and a warning otherwise.
 
 Known exceptions
-On the CPU CTranslate2 needs none of them. Without a CUDA driver the CPU is right. conda's builds bring their libraries. A missing
-cuDNN 8 is told by the check cudnn.
+On the CPU, CTranslate2 needs none of these libraries. Without a CUDA driver, running on the CPU is right. conda's builds include
+their libraries. A missing cuDNN 8 is reported by the check cudnn.
 
 References
 https://github.com/OpenNMT/CTranslate2/issues/1933
@@ -30,21 +30,24 @@ from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 TAKE_THE_GPU = ("faster-whisper", "whisperx", "whisper-ctranslate2")
-FIRST_CUDNN_HERE = 9  # a missing cuDNN 8 is told by the check cudnn
+FIRST_CUDNN_HERE = 9  # a missing cuDNN 8 is reported by the check cudnn
 WORKS = "<python> -c \"import ctranslate2 as c; print(c.get_supported_compute_types('cuda'))\""
 
 LIBRARY_MISSING = Problem(
     id="ctranslate2-cuda-libraries-missing",
     title="CTranslate2 cannot compute on the GPU: a CUDA library is missing",
-    why="It opens cuBLAS and cuDNN of exactly the major versions that it was built for, and no package brings them. A newer "
-    "CUDA on the machine does not take their place.",
+    why="CTranslate2 opens cuBLAS and cuDNN of exactly the major versions that it was built for, and no package installs them. "
+    "A newer CUDA on the machine does not replace them.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install them beside it; nothing else changes", "<python> -m pip install <wheels>", needs=("network",), kind="install"
+            "Install them in the same environment; nothing else changes",
+            "<python> -m pip install <wheels>",
+            needs=("network",),
+            kind="install",
         ),
         Fix(
-            "Then name their folders before the program starts",
+            "Then add their folders to LD_LIBRARY_PATH before the program starts",
             'export LD_LIBRARY_PATH=$(<python> -c "import glob, nvidia; '
             "print(':'.join(glob.glob(nvidia.__path__[0] + '/cu[bd]*/lib')))\"):$LD_LIBRARY_PATH",
             verify=WORKS,
@@ -79,11 +82,11 @@ def installed(facts: Facts) -> Package:
     if package is None:
         raise Skip("CTranslate2 is not installed in this Python")
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that CTranslate2 could use")
+        raise Skip("no CUDA driver is available to CTranslate2")
     if package.installer == "conda":
-        raise Skip("conda brings the libraries of its builds")
+        raise Skip("conda installs the libraries for its builds")
     if facts.system.architecture != "x86_64":
-        raise Skip(f"CTranslate2's package for {facts.system.architecture} has no CUDA")
+        raise Skip(f"CTranslate2's package for {facts.system.architecture} is built without CUDA")
     return package
 
 
@@ -94,11 +97,11 @@ def built_for(package: Package) -> dict[str, int]:
         since = Version(row.version).release
         if since <= release and since[0] == release[0]:
             return {"libcublas": int(row.cuda.split(".")[0]), "libcudnn": int((row.cudnn or "").split(".")[0])}
-    raise Skip(f"which CUDA ctranslate2 {package.version} was built for is not known", Skip.NO_ANSWER)
+    raise Skip(f"the CUDA release that ctranslate2 {package.version} was built for is unknown", Skip.NO_ANSWER)
 
 
 def wheels_of(facts: Facts, needed: dict[str, int], missing: dict[str, int]) -> list[str]:
-    """What to install; NVIDIA's cuDNN wheels of all CUDA releases unpack to one folder, so none beside another."""
+    """The wheels to install. NVIDIA's cuDNN wheels for all CUDA releases unpack to one folder, so only one can be installed."""
     cuda = needed["libcublas"]
     cublas, cudnn = f"nvidia-cublas-cu{cuda}", f"nvidia-cudnn-cu{cuda}=={needed['libcudnn']}.*"
     has_other = any(facts.python.package(f"nvidia-cudnn-cu{other}") for other in (11, 12, 13) if other != cuda)
@@ -107,7 +110,7 @@ def wheels_of(facts: Facts, needed: dict[str, int], missing: dict[str, int]) -> 
 
 def summary(facts: Facts) -> str:
     package = installed(facts)
-    return f"ctranslate2 {package.version} with libraries of CUDA {built_for(package)['libcublas']}"
+    return f"ctranslate2 {package.version} with CUDA {built_for(package)['libcublas']} libraries"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(LIBRARY_MISSING,))

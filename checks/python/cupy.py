@@ -1,18 +1,18 @@
 """CuPy fits the driver, finds the CUDA libraries that it was built for, and has the headers that it compiles with.
 
 What it means
-The number in a CuPy wheel's name is the CUDA release that it was built for: cupy-cuda12x. It brings no CUDA libraries of its
-own (the extra [ctk] does), and it compiles most of its work on the spot, for which it needs CUDA's headers.
+The number in the name of a CuPy wheel is the CUDA release that it was built for: cupy-cuda12x. The wheel includes no CUDA
+libraries (the extra [ctk] installs them). CuPy compiles most of its kernels at run time and needs CUDA's headers for that.
 
 How it is judged
-The wheel's CUDA release may not be newer than the driver's. libcublas and libnvrtc of that release have to be there: CuPy 14
-and newer look in wheels, conda and toolkits, older ones only where the loader looks. From CUDA 12.2 on NVRTC needs the
-headers of the CUDA runtime: vector_types.h in a toolkit, a wheel or the conda environment.
+The wheel's CUDA release is not newer than the driver's. libcublas and libnvrtc of that release are installed: CuPy 14 and newer
+look in wheels, conda and toolkits, older releases only where the loader looks. Since CUDA 12.2, NVRTC needs the headers of the
+CUDA runtime: vector_types.h is in a toolkit, a wheel or the conda environment.
 
 Known exceptions
-An older CuPy takes the libraries that the process has loaded already: after `import torch` those of PyTorch's wheels, NVRTC
-since 2.7. Where such a PyTorch is here, the missing path only warns. CuPy from conda or built from source, and several CuPy
-packages at once, are not judged here. Without a CUDA driver there is nothing to use.
+An older CuPy uses the libraries that are already loaded in the process: after `import torch`, those of PyTorch's wheels (NVRTC
+since PyTorch 2.7). With such a PyTorch, the missing path is only a warning. Not judged here: CuPy from conda, CuPy built from
+source, and several CuPy packages at once. Without a CUDA driver, CuPy cannot use the GPU and the check is skipped.
 
 References
 https://github.com/cupy/cupy/blob/main/docs/source/install.rst
@@ -38,21 +38,25 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 GUIDE = "https://github.com/cupy/cupy/blob/main/docs/source/install.rst"
 WHEEL = re.compile(r"cupy-cuda(\d\d)(?:x|\d)")
-OLDEST_WHEEL = 11  # CUDA 10 had one wheel for each release
-FINDS_WHEELS = Version("14")  # from here on by cuda-pathfinder
-LOADS_NVRTC = Version("2.7")  # from here on importing PyTorch loads NVRTC as well
+OLDEST_WHEEL = 11  # CUDA 10 had a separate wheel for each release
+FINDS_WHEELS = Version("14")  # since this release, with cuda-pathfinder
+LOADS_NVRTC = Version("2.7")  # since this release, importing PyTorch also loads NVRTC
 NEEDS_HEADERS = (12, 2)
 SHOW = "<python> -c 'import cupy; print(cupy.arange(3).sum())'"
 CONDA = Fix(
-    "From conda, which brings the libraries", "conda install -c conda-forge cupy", verify=SHOW, on=("conda",), kind="install"
+    "Install CuPy from conda, which includes the libraries",
+    "conda install -c conda-forge cupy",
+    verify=SHOW,
+    on=("conda",),
+    kind="install",
 )
-NO_WHEEL = Fix("CuPy has no wheel for a CUDA that is so old: install a newer driver", verify=SHOW, recipe="driver")
+NO_WHEEL = Fix("Install a newer driver: CuPy has no wheel for a CUDA release this old", verify=SHOW, recipe="driver")
 
 WRONG_MAJOR = Problem(
     id="cupy-wrong-cuda-major",
-    title="CuPy is built for another CUDA release than this machine has",
-    why="The wheel's name says for which CUDA release it is built. The driver, or the CUDA libraries that are installed, are of "
-    "another one, so that importing or using CuPy fails.",
+    title="CuPy is built for a different CUDA release than this machine has",
+    why="The wheel's name contains the CUDA release that it is built for. The driver or the installed CUDA libraries are of "
+    "another release, so importing or using CuPy fails.",
     action=Action.INSTALL,
     fixes=(
         Fix(
@@ -69,11 +73,12 @@ WRONG_MAJOR = Problem(
 NO_LIBRARIES = Problem(
     id="cupy-cuda-libraries-missing",
     title="CuPy finds no CUDA libraries",
-    why="CuPy's wheel needs cuBLAS, NVRTC and others of its CUDA release from elsewhere; the driver does not bring them.",
+    why="CuPy's wheel needs cuBLAS, NVRTC and other libraries of its CUDA release. Neither the wheel nor the driver includes "
+    "them.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install a CuPy that finds CUDA's wheels by itself", "<python> -m pip install -U <right>", verify=SHOW, kind="install"
+            "Install a CuPy release that finds the CUDA wheels", "<python> -m pip install -U <right>", verify=SHOW, kind="install"
         ),
         CONDA,
     ),
@@ -82,9 +87,9 @@ NO_LIBRARIES = Problem(
 
 AFTER_TORCH = replace(
     NO_LIBRARIES,
-    title="CuPy finds CUDA's libraries only once PyTorch is imported",
-    why="This CuPy takes CUDA's libraries only from where the loader looks, and here they are in wheels alone. PyTorch finds its "
-    "wheels by itself, and what it has loaded serves CuPy too; a program that imports CuPy first, or alone, fails.",
+    title="CuPy finds the CUDA libraries only after PyTorch is imported",
+    why="This CuPy finds CUDA libraries only where the loader looks, and here they are only in wheels. PyTorch loads them from "
+    "its wheels, and CuPy can then use them. A program that imports CuPy first or alone fails.",
     status=Status.WARN,
     latent=True,
     fixes=(
@@ -96,12 +101,18 @@ AFTER_TORCH = replace(
 NO_HEADERS = Problem(
     id="cupy-missing-cuda-headers",
     title="CuPy cannot compile: the headers of the CUDA runtime are missing",
-    why="From CUDA 12.2 on NVRTC needs CUDA's own headers, which are in no CuPy wheel. Every operation that CuPy compiles ends "
-    "in 'cannot open source file \"vector_types.h\"'.",
+    why="Since CUDA 12.2, NVRTC needs CUDA's own headers, which no CuPy wheel includes. Every operation that CuPy compiles "
+    "fails with 'cannot open source file \"vector_types.h\"'.",
     action=Action.INSTALL,
     fixes=(
         Fix("Install the headers of the same release as NVRTC", "<python> -m pip install <headers>", verify=SHOW, kind="install"),
-        Fix("From conda", "conda install -c conda-forge cuda-cudart-dev", verify=SHOW, on=("conda",), kind="install"),
+        Fix(
+            "Install the headers from conda",
+            "conda install -c conda-forge cuda-cudart-dev",
+            verify=SHOW,
+            on=("conda",),
+            kind="install",
+        ),
     ),
     references=(GUIDE, "https://github.com/cupy/cupy/issues/8466"),
 )
@@ -116,17 +127,17 @@ def wheel(facts: Facts) -> tuple[Package, int]:
         raise Skip(f"several CuPy packages are installed: {', '.join(names)}")
     built_for = WHEEL.fullmatch(names[0])
     if not built_for:
-        raise Skip("this CuPy is from conda or from source, not a wheel for one CUDA release")
+        raise Skip("this CuPy is from conda or built from source, not a wheel for one CUDA release")
     return facts.python.packages[names[0]][0], int(built_for[1])
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     package, major = wheel(facts)
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that CuPy could use")
+        raise Skip("no CUDA driver is available to CuPy")
     driver = facts.cuda.driver_version
     if major > driver[0]:
-        message = f"{_words(package)} is built for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
+        message = f"{_words(package)} is built for CUDA {major}; the driver supports CUDA {driver[0]}.{driver[1]}"
         too_new = offering(WRONG_MAJOR, driver[0]).found(
             message, _evidence(facts, package, driver[0], driver="{}.{}".format(*driver)), packages=(package.name,)
         )
@@ -137,7 +148,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def offering(problem: Problem, right: int) -> Problem:
-    """The problem without the fix that names a wheel, where CUDA is too old for one."""
+    """Drop the fix that names a wheel if no wheel exists for a CUDA this old."""
     return problem if right >= OLDEST_WHEEL else replace(problem, fixes=(NO_WHEEL, CONDA))
 
 
@@ -147,13 +158,13 @@ def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
         others = sorted(present)
         if others:
             right = max((other for other in others if other <= facts.cuda.driver_version[0]), default=major)
-            message = f"{_words(package)} needs CUDA {major}; the libraries here are of CUDA {', '.join(map(str, others))}"
+            message = f"{_words(package)} needs CUDA {major}; the libraries here are for CUDA {', '.join(map(str, others))}"
             yield offering(WRONG_MAJOR, right).found(
                 message, _evidence(facts, package, right, found=others), packages=(package.name,)
             )
         else:
             yield offering(NO_LIBRARIES, major).found(
-                f"{_words(package)} needs libcublas.so.{major}; there is none",
+                f"{_words(package)} needs libcublas.so.{major}, which is not installed",
                 _evidence(facts, package, major),
                 packages=(package.name,),
             )
@@ -162,29 +173,29 @@ def libraries(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
 
 
 def unreachable(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
-    """Libraries that are there, but not where the loader looks for this CuPy."""
+    """Libraries that are installed, but not where the loader looks for this CuPy."""
     present = (facts.libraries.majors(name).get(major) for name in ("libcublas", "libnvrtc"))
     library = next(
         (one for one in present if one and one.owner != "conda" and not facts.libraries.resolved(named(one, major))), None
     )
     if library is None:
         return
-    message = f"{named(library, major)} is only in {library.directory}, where CuPy {package.version} does not look by itself"
+    message = f"{named(library, major)} is only in {library.directory}, where CuPy {package.version} does not look"
     evidence = _evidence(facts, package, major, library=library.path)
     if library.owner == "wheel" and torch_loads_it(facts, major):
-        words = f"{message}; after 'import torch' ({facts.python.torch_version}) it is loaded already"
+        words = f"{message}; 'import torch' ({facts.python.torch_version}) loads it"
         yield AFTER_TORCH.found(words, evidence, confidence=Confidence.LIKELY, packages=(package.name,))
     else:
         yield NO_LIBRARIES.found(message, evidence, confidence=Confidence.LIKELY, packages=(package.name,))
 
 
 def named(library: Library, major: int) -> str:
-    """What the loader is asked for: libcublas.so.12."""
+    """The soname to load: libcublas.so.12."""
     return f"{library.name}.so.{major}"
 
 
 def torch_loads_it(facts: Facts, major: int) -> bool:
-    """Whether PyTorch, imported first, brings the libraries of this CUDA release into the process."""
+    """Whether importing PyTorch first loads the libraries of this CUDA release into the process."""
     torch = facts.python.package("torch")
     if torch is None or Version(torch.version) < LOADS_NVRTC:
         return False
@@ -201,12 +212,12 @@ def headers(facts: Facts, package: Package, major: int) -> Iterator[Finding]:
     name = f"nvidia-cuda-runtime-cu{major}" if major < 13 else "nvidia-cuda-runtime"
     pin = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else f"=={major}.*"
     release = f"{nvrtc[0]}.{nvrtc[1]}" if nvrtc else f"{major}"
-    message = f"no vector_types.h in any toolkit, wheel or conda environment, for NVRTC {release} of {_words(package)}"
+    message = f"no vector_types.h in any toolkit, wheel or conda environment; NVRTC {release} of {_words(package)} needs it"
     yield NO_HEADERS.found(message, {"headers": name + pin, "nvrtc": release}, packages=(package.name,))
 
 
 def nvrtc_version(facts: Facts, major: int) -> tuple[int, int] | None:
-    """Major and minor version of NVRTC, from its file's name or its wheel; None where neither says the minor one."""
+    """Major and minor version of NVRTC, from its file name or its wheel; None if neither contains the minor version."""
     library = facts.libraries.majors("libnvrtc").get(major)
     package = facts.python.package(f"nvidia-cuda-nvrtc-cu{major}") or facts.python.package("nvidia-cuda-nvrtc")
     stated = [library.version if library else None, package.version if package else None]
@@ -215,7 +226,7 @@ def nvrtc_version(facts: Facts, major: int) -> tuple[int, int] | None:
 
 
 def _evidence(facts: Facts, package: Package, right: int, **more: object) -> dict[str, object]:
-    """right: the CUDA release of the wheel to install, with CUDA's own wheels only where its libraries are not here yet."""
+    """right: the CUDA release of the wheel to install. The extra [ctk] is added only if its libraries are not installed yet."""
     if right < OLDEST_WHEEL:
         return {"package": canonicalize_name(package.name), **more}
     extra = "[ctk]" if right >= 12 and right not in facts.libraries.majors("libcublas") else ""
@@ -228,7 +239,7 @@ def _words(package: Package) -> str:
 
 def summary(facts: Facts) -> str:
     package, major = wheel(facts)
-    return f"{_words(package)} with the libraries and headers of CUDA {major}"
+    return f"{_words(package)} with CUDA {major} libraries and headers"
 
 
 CHECK = Check(

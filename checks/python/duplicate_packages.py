@@ -1,15 +1,15 @@
 """No package is installed twice in one folder.
 
 What it means
-Two packages that have the same files overwrite each other, and what is left is a mix of both. Python then imports some of each,
-and pip believes that both are complete.
+Two packages that contain the same files overwrite each other and leave a mix of both. Python then imports files of each, while
+pip believes that both are complete.
 
 How it is judged
-At most one CuPy package: cupy, cupy-cuda12x, cupy-cuda13x and so on all contain the module cupy. No package has the metadata of
-two versions in one folder, which an upgrade that was interrupted leaves behind.
+At most one CuPy package is installed: cupy, cupy-cuda12x, cupy-cuda13x and others all contain the module cupy. No package has
+the metadata of two versions in one folder, which an interrupted upgrade leaves behind.
 
 Known exceptions
-Copies in different folders of sys.path do not overwrite each other; the first is imported.
+Copies in different folders of sys.path do not overwrite each other; Python imports the first one.
 
 References
 https://github.com/cupy/cupy/blob/main/docs/source/install.rst
@@ -33,8 +33,8 @@ CUDA_13 = 13
 CUPY_TWICE = Problem(
     id="cupy-multiple-packages",
     title="Several CuPy packages are installed over each other",
-    why="All of them contain the same module, each compiled for another CUDA release. The files of the last one lie over the "
-    "others', and removing one removes files of all.",
+    why="They all contain the same module, each compiled for another CUDA release. The last one installed overwrites the files "
+    "of the others, and removing one removes files of all.",
     action=Action.INSTALL,
     fixes=(
         Fix(
@@ -51,12 +51,12 @@ CUPY_TWICE = Problem(
 TWICE = Problem(
     id="duplicate-distributions",
     title="A package has the metadata of two versions in one folder",
-    why="An installation was interrupted, or two tools wrote into the same folder. Which files are of which version is unknown, "
-    "and pip sees only one of them.",
+    why="An installation was interrupted, or two tools wrote into the same folder. It is unknown which files belong to which "
+    "version, and pip sees only one of them.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install it again, over both; if pip still lists two versions, uninstall it until it is gone and install it once",
+            "Reinstall it over both; if pip still lists two versions, uninstall it until it is gone, then install it once",
             command="<python> -m pip install --force-reinstall --no-deps <packages>",
             needs=("network",),
             verify="<python> -m pip check",
@@ -81,13 +81,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def wanted_cupy(facts: Facts) -> str:
-    """For the newest CUDA that the driver can run; without a driver, the one that most drivers can."""
+    """The CuPy for the newest CUDA that the driver supports; without a driver, the one that most drivers support."""
     newest = known(lambda: facts.nvml.cuda_version)
     return "cupy-cuda13x" if newest and newest[0] >= CUDA_13 else "cupy-cuda12x"
 
 
 def in_one_folder(copies: tuple[Package, ...]) -> tuple[Package, ...]:
-    """The copies in the folder that is imported from, if they are of different versions."""
+    """The copies in the folder that Python imports from, if their versions differ."""
     here = tuple(package for package in copies if package.location == copies[0].location)
     return here if len({package.version for package in here}) > 1 else ()
 
@@ -101,7 +101,7 @@ def _newest(copies: tuple[Package, ...]) -> str:
 
 def summary(facts: Facts) -> str:
     count = len(facts.python.packages)
-    return f"{count} package{'s' * (count != 1)}, each once"
+    return f"{count} package{'s' * (count != 1)}, no duplicates"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(CUPY_TWICE, TWICE))

@@ -1,17 +1,18 @@
-"""JAX has its CUDA plugin, of its own version, with a driver and a cuDNN that are new enough.
+"""JAX has its CUDA plugin in the version of jaxlib, and the driver and cuDNN are new enough.
 
 What it means
-JAX itself runs on the CPU. The GPU comes with a plugin (jax-cuda12-plugin or jax-cuda13-plugin with its -pjrt half), which has
-to be of exactly the version of jaxlib, and uses the driver and the CUDA libraries that it finds.
+JAX alone runs on the CPU. GPU support comes from a plugin: jax-cuda12-plugin or jax-cuda13-plugin, each with a second package
+-pjrt. Both packages must have exactly the version of jaxlib. The plugin uses the driver and the CUDA libraries that it finds.
 
 How it is judged
-A plugin is there. Its version and its half's begin like jaxlib's, else JAX leaves it out with a warning. The driver runs the
-CUDA release in its name. cuBLAS and cuDNN are there, and cuDNN is not older than the plugin's metadata asks for: JAX compares
-the major and minor version. NVIDIA's wheel is taken where there is one, else what the loader finds.
+A plugin is installed. The versions of the plugin and of its -pjrt package start with the numbers of jaxlib's version; otherwise
+JAX ignores the plugin with a warning. The driver supports the CUDA release in the plugin's name. cuBLAS and cuDNN are installed,
+and cuDNN is not older than the plugin's metadata requires: JAX compares the major and minor version. JAX uses NVIDIA's wheel if
+it is installed, otherwise what the loader finds.
 
 Known exceptions
-JAX_PLATFORMS=cpu asks for the CPU. Builds of conda, old builds (jaxlib with +cuda in its version) and those for other
-accelerators have no plugin of this name. Without a CUDA driver the CPU is right.
+JAX_PLATFORMS=cpu requests the CPU. conda builds, old builds (jaxlib with +cuda in its version) and builds for other accelerators
+have no plugin of this name. Without a CUDA driver, running on the CPU is right.
 
 References
 https://github.com/jax-ml/jax/blob/main/docs/installation.md
@@ -41,31 +42,36 @@ REINSTALL = Fix(
 CPU_ONLY = Problem(
     id="jax-cpu-only",
     title="JAX is installed without CUDA and computes on the CPU",
-    why="'pip install jax' brings no CUDA; the plugin for GPUs is an extra. JAX then warns once and falls back to the CPU.",
+    why="'pip install jax' does not install CUDA support; the GPU plugin is an extra. JAX warns once and falls back to the CPU.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(REINSTALL, Fix("If that is meant: say so, and JAX does not warn", "export JAX_PLATFORMS=cpu", where="shell")),
+    fixes=(
+        REINSTALL,
+        Fix(
+            "If JAX should use the CPU: set JAX_PLATFORMS, which silences the warning", "export JAX_PLATFORMS=cpu", where="shell"
+        ),
+    ),
     references=(GUIDE,),
 )
 
 VERSIONS_DIFFER = Problem(
     id="jax-plugin-version-mismatch",
-    title="JAX ignores its CUDA plugin: its version is not jaxlib's",
-    why="After a partial upgrade the plugin and jaxlib are of different versions. JAX then leaves the plugin out, with no more "
-    "than a warning, and computes on the CPU.",
+    title="JAX ignores its CUDA plugin: its version differs from jaxlib's",
+    why="After a partial upgrade, the plugin and jaxlib have different versions. JAX then ignores the plugin with only a "
+    "warning and computes on the CPU.",
     action=Action.INSTALL,
-    fixes=(replace(REINSTALL, title="Install all parts in one version"),),
+    fixes=(replace(REINSTALL, title="Install all parts in the same version"),),
     references=(GUIDE,),
 )
 
 OLD_DRIVER = Problem(
     id="jax-driver-too-old",
     title="The driver is too old for JAX's CUDA plugin",
-    why="The plugin is built for a newer CUDA release than this driver runs.",
+    why="The plugin is built for a newer CUDA release than this driver supports.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Take the plugin that this driver runs",
+            "Install the plugin that this driver supports",
             "<python> -m pip uninstall -y <plugin> <half> && <python> -m pip install -U <package>",
             verify=DEVICES,
             kind="install",
@@ -79,13 +85,13 @@ UPGRADE = "<python> -m pip install -U <requirement>"
 OLD_CUDNN = Problem(
     id="jax-cudnn-too-old",
     title="cuDNN is older than JAX was built with",
-    why="PyTorch pins one release of NVIDIA's cuDNN wheel, and installing it downgrades the copy that JAX uses too. JAX needs "
-    "the release that it was built with, or a newer one.",
+    why="PyTorch pins one release of NVIDIA's cuDNN wheel, and installing PyTorch downgrades the copy that JAX uses too. JAX "
+    "needs the release that it was built with, or a newer one.",
     action=Action.INSTALL,
     fixes=(
-        Fix("Install a newer cuDNN (PyTorch works with it, though pip complains)", UPGRADE, verify=DEVICES, kind="install"),
+        Fix("Install a newer cuDNN (PyTorch works with it, although pip complains)", UPGRADE, verify=DEVICES, kind="install"),
         Fix(
-            "Give JAX an environment of its own, without PyTorch",
+            "Install JAX in a separate environment without PyTorch",
             "<python> -m venv ~/jax && ~/jax/bin/python -m pip install -U <package>",
             verify="~/jax/bin/python -c 'import jax; print(jax.devices())'",
             kind="install",
@@ -97,7 +103,8 @@ OLD_CUDNN = Problem(
 NO_LIBRARIES = Problem(
     id="jax-cuda-libraries-missing",
     title="JAX's CUDA plugin finds no CUDA libraries",
-    why="The plugin was installed without the wheels of CUDA (as for a CUDA of the machine), and the machine has none.",
+    why="The plugin was installed without the CUDA wheels, as for a CUDA toolkit on the machine, but no CUDA libraries are "
+    "installed there.",
     action=Action.INSTALL,
     fixes=(REINSTALL,),
     references=(GUIDE,),
@@ -108,22 +115,22 @@ def judge(facts: Facts) -> Iterator[Finding]:
     jaxlib = wanted(facts)
     plugins = plugins_of(facts)
     if not plugins:
-        message = f"jaxlib {jaxlib.version} is here, a CUDA plugin is not"
+        message = f"jaxlib {jaxlib.version} is installed, but no CUDA plugin"
         yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"}, packages=("jaxlib",))
     for major, plugin in plugins.items():
         yield from judge_plugin(facts, major, plugin, jaxlib)
 
 
 def wanted(facts: Facts) -> Package:
-    """jaxlib, where JAX is meant to use a GPU by way of a plugin."""
+    """jaxlib, if JAX is meant to use a GPU through a plugin."""
     jaxlib = facts.python.package("jaxlib")
     if jaxlib is None or facts.python.package("jax") is None:
         raise Skip("JAX is not installed in this Python")
     platforms = facts.environment.get("JAX_PLATFORMS") or facts.environment.get("JAX_PLATFORM_NAME")
     if platforms and not re.search("cuda|gpu", platforms):
-        raise Skip(f"JAX is told to use {platforms}")
+        raise Skip(f"JAX is configured to use {platforms}")
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that JAX could use")
+        raise Skip("no CUDA driver is available to JAX")
     conda = facts.python.conda_packages.get("jaxlib")
     if "cuda" in jaxlib.version or (conda and "cuda" in conda.build):
         raise Skip("this jaxlib has CUDA built in")
@@ -139,7 +146,7 @@ def plugins_of(facts: Facts) -> dict[int, Package]:
 
 
 def right_cuda(facts: Facts) -> int:
-    """The CUDA release to take: that of the wheels that are here already, else the newest that driver and GPUs can use."""
+    """The CUDA release to use: that of the installed wheels, else the newest that the driver and all GPUs support."""
     driver = facts.cuda.driver_version[0]
     present = [major for major in (13, 12) if major <= driver and facts.python.package(f"nvidia-cudnn-cu{major}")]
     is_old = any(device.compute_capability < FIRST_OF_CUDA_13 for device in facts.cuda.devices)
@@ -171,7 +178,7 @@ def old_driver(facts: Facts, major: int) -> Finding:
         "package": f"jax[cuda{driver[0]}]",
         "driver_cuda": "{}.{}".format(*driver),
     }
-    message = f"the plugin is for CUDA {major}, the driver runs CUDA {driver[0]}.{driver[1]}"
+    message = f"the plugin is built for CUDA {major}; the driver supports CUDA {driver[0]}.{driver[1]}"
     problem = OLD_DRIVER if driver[0] >= 12 else replace(OLD_DRIVER, fixes=OLD_DRIVER.fixes[1:])
     return replace(problem.found(message, evidence, packages=(f"jax-cuda{major}-plugin",)), causes=WRONG_LIBCUDA)
 
@@ -184,7 +191,7 @@ def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
     missing = [soname] * (not found) + [f"libcublas.so.{major}"] * (major not in facts.libraries.majors("libcublas"))
     if missing:
         yield NO_LIBRARIES.found(
-            f"jax-cuda{major}-plugin needs {' and '.join(missing)}; there is none", {"package": package}, packages=(plugin.name,)
+            f"jax-cuda{major}-plugin needs {' and '.join(missing)}, not found", {"package": package}, packages=(plugin.name,)
         )
     elif asked and found and Version(found[0]).release[:2] < oldest_of(asked).release[:2]:
         message = f"jax-cuda{major}-plugin {plugin.version} needs cuDNN {oldest_of(asked)} or newer; {found[1]} is {found[0]}"
@@ -197,7 +204,7 @@ def libraries(facts: Facts, major: int, plugin: Package) -> Iterator[Finding]:
 
 
 def cudnn_of(facts: Facts, major: int, soname: str) -> tuple[str, str] | None:
-    """The version and the place of the cuDNN that JAX takes."""
+    """The version and the location of the cuDNN that JAX uses."""
     wheel = facts.python.package(f"nvidia-cudnn-cu{major}")
     if wheel:
         return wheel.version, "NVIDIA's wheel"
@@ -206,7 +213,7 @@ def cudnn_of(facts: Facts, major: int, soname: str) -> tuple[str, str] | None:
 
 
 def _digits(version: str) -> str:
-    """What JAX compares: the numbers at the beginning."""
+    """The part that JAX compares: the leading numbers."""
     match = re.match(r"\d+(\.\d+)*", version)
     return match[0] if match else version
 

@@ -1,16 +1,16 @@
 """Numba can compile for the GPU: libNVVM and libdevice are there.
 
 What it means
-Numba translates Python to device code with libNVVM and the library of device functions (libdevice). Both are parts of the
-CUDA toolkit, not of the driver, and no Numba package brings them unless it was asked to.
+Numba compiles Python to device code with libNVVM and libdevice, the library of device functions. Both are parts of the CUDA
+toolkit, not of the driver, and no Numba package installs them unless you request its extra.
 
 How it is judged
 libnvvm.so and libdevice.10.bc are in a toolkit, in NVIDIA's wheels (nvidia-cuda-nvcc-cu12, nvidia-nvvm) or in the conda
 environment.
 
 Known exceptions
-Many packages use Numba on the CPU only. So it is judged only where numba-cuda is installed or a NUMBA_CUDA_ variable is set,
-not where CUDA is simulated (NUMBA_ENABLE_CUDASIM), and not without a CUDA driver.
+Many packages use Numba only on the CPU. The check therefore runs only if numba-cuda is installed or a NUMBA_CUDA_ variable is
+set. It is skipped if CUDA is simulated (NUMBA_ENABLE_CUDASIM) and without a CUDA driver.
 
 References
 https://github.com/NVIDIA/numba-cuda/blob/main/docs/source/user/installation.rst
@@ -28,13 +28,13 @@ SHOW = "<python> -c 'from numba import cuda; cuda.jit(\"void(f4[:])\")(lambda x:
 MISSING = Problem(
     id="numba-libnvvm-missing",
     title="Numba cannot compile for the GPU: libNVVM or libdevice is missing",
-    why="They belong to the CUDA toolkit, of which the driver brings nothing. numba.cuda.is_available() may still be true, but "
-    "the first kernel fails with NvvmSupportError.",
+    why="They are parts of the CUDA toolkit; the driver does not include them. numba.cuda.is_available() may still return "
+    "True, but the first kernel fails with NvvmSupportError.",
     action=Action.INSTALL,
     fixes=(
         Fix("Install them as wheels", "<python> -m pip install -U <package>", verify=SHOW, kind="install"),
         Fix(
-            "From conda",
+            "Install them from conda",
             "conda install -c conda-forge numba-cuda cuda-nvcc cuda-nvrtc",
             verify=SHOW,
             on=("conda",),
@@ -58,22 +58,22 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def wanted(facts: Facts) -> str:
-    """The name and version of the Numba that is meant to use a GPU; Skip where none is."""
+    """The name and version of the Numba that is meant to use a GPU; Skip if there is none to judge."""
     package, numba_cuda = facts.python.package("numba"), facts.python.package("numba-cuda")
     if not (package or numba_cuda):
         raise Skip("Numba is not installed in this Python")
     variables = [name for name in facts.environment.variables if name.startswith("NUMBA_CUDA_")]
     if not (numba_cuda or variables):
-        raise Skip("nothing asks Numba for a GPU here (no numba-cuda, no NUMBA_CUDA_ variable)")
+        raise Skip("nothing uses Numba on a GPU here (numba-cuda is not installed, no NUMBA_CUDA_ variable is set)")
     if facts.environment.get("NUMBA_ENABLE_CUDASIM") not in (None, "", "0"):
         raise Skip("NUMBA_ENABLE_CUDASIM is set: Numba simulates CUDA")
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that Numba could use")
+        raise Skip("no CUDA driver is available to Numba")
     return f"numba-cuda {numba_cuda.version}" if numba_cuda else f"Numba {package.version if package else ''}"
 
 
 def package_with_parts(facts: Facts) -> str:
-    """The wheel of the release that the CUDA wheels here are of (PyTorch pins them); without such, numba-cuda's extra."""
+    """The wheel that matches the installed CUDA wheels (PyTorch pins them); without those, numba-cuda's extra."""
     for nvrtc, parts in (("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12"), ("nvidia-cuda-nvrtc", "nvidia-nvvm")):
         package = facts.python.package(nvrtc)
         if package:

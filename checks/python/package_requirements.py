@@ -1,18 +1,19 @@
-"""The packages for GPU work have the other packages that they ask for, in versions that they support.
+"""The packages for GPU work have the other packages that they require, in supported versions.
 
 What it means
-A package says in its metadata which others it needs, in which versions. pip keeps to that for what it installs in one go, and
-breaks it when something else is installed later: NumPy goes up, and Numba stops importing.
+The metadata of a package lists the packages that it requires and their versions. pip respects this within one installation, but
+a later installation can break it: NumPy is upgraded, and Numba can no longer be imported.
 
 How it is judged
-Every requirement that applies to this Python, without optional extras, of the packages for GPU work (Numba, CuPy, JAX, PyTorch,
-Triton, TensorFlow, ONNX Runtime, vLLM and so on), against the versions that are installed.
+The requirements of the packages for GPU work (Numba, CuPy, JAX, PyTorch, Triton, TensorFlow, ONNX Runtime, vLLM and so on) are
+compared with the installed versions. All requirements that apply to this Python count, except optional extras.
 
 Known exceptions
-Extras are left out. What NVIDIA's wheels want for their own build (setuptools, wheel) is not needed to use them. A development
-build counts as its release. A package of another name with the same content counts (onnxruntime-gpu for onnxruntime). Packages
-that conda installed are conda's to complete. What PyTorch and its companions, or the parts of JAX, want of each other is judged
-by checks of their own; where a companion is for another PyTorch, what it wants of the other companions follows from that.
+Extras are ignored. setuptools and wheel are ignored where NVIDIA's wheels require them: only their build needs them. A
+development build counts as its release. A package with another name but the same content counts (onnxruntime-gpu for
+onnxruntime). conda is responsible for the requirements of packages that it installed. What PyTorch and its companions, or the
+parts of JAX, require of each other is judged by separate checks. If a companion is built for another PyTorch, its unmet
+requirements for other companions are attributed to that.
 
 References
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/
@@ -33,9 +34,9 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
-# Who refuses to start without what, or with it in a version outside the range.
+# Packages that fail at import if one of these is missing or outside the version range.
 CHECKED_AT_IMPORT = {"numba": ("numpy", "llvmlite"), "torch": ("nvidia-",)}
-# Compiled against NumPy: with one for NumPy 1, NumPy 2 fails at import, whatever else works.
+# Compiled against NumPy: a build for NumPy 1 fails at import with NumPy 2.
 COMPILED_FOR_NUMPY = ("cupy", "jaxlib", "tensorflow", "onnxruntime", "pycuda")
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "xformers", "vllm", "torch-tensorrt"}
 SAME_CONTENT = {
@@ -49,7 +50,7 @@ BUILD_TOOLS = ("setuptools", "wheel")
 TORCH_CHECKS = ("triton", "pytorch-triton", "nvidia-cudnn", "nvidia-nccl")
 
 COMPLETE = Fix(
-    "Let pip find a version that all of them support",
+    "Let pip find versions that all of them support",
     command="<python> -m pip install <requirements>",
     needs=("network",),
     verify="<python> -m pip check",
@@ -58,16 +59,17 @@ COMPLETE = Fix(
 
 UNMET = Problem(
     id="package-requirements-unmet",
-    title="A GPU package cannot be imported with the versions that are installed",
-    why="The package checks the version itself, or is compiled against it, and stops at import.",
+    title="A GPU package cannot be imported with the installed versions",
+    why="The package checks the version at import, or is compiled against it, and fails to import.",
     action=Action.INSTALL,
     fixes=(COMPLETE,),
 )
 
 UNSUPPORTED = Problem(
     id="package-versions-not-supported",
-    title="A GPU package lacks a package that it asks for, or has it in another version",
-    why="Something that was installed later removed it or changed its version. Parts may fail, perhaps only when they are used.",
+    title="A package that a GPU package requires is missing or unsupported",
+    why="A later installation removed the package or changed its version. Some features may fail, perhaps only when they are "
+    "used.",
     action=Action.INSTALL,
     fixes=(COMPLETE,),
     status=Status.WARN,
@@ -76,7 +78,7 @@ UNSUPPORTED = Problem(
 
 
 class Unmet(NamedTuple):
-    """A requirement that does not hold, and who has it."""
+    """An unmet requirement, and the package that has it."""
 
     by: Package
     line: Requirement
@@ -115,7 +117,7 @@ def _is_other_checks(package: Package, line: Requirement, facts: Facts) -> bool:
 
 
 def _is_of_another_cuda(facts: Facts, wanted: str) -> bool:
-    """nvidia-wheel-mix reports PyTorch's CUDA libraries that are missing because another release's are there."""
+    """nvidia-wheel-mix reports CUDA libraries of PyTorch that are missing because those of another release are installed."""
     stem = wanted.rpartition("-cu")[0]
     return (
         wanted.startswith("nvidia-")
@@ -140,9 +142,9 @@ def _problem(facts: Facts, name: str, lines: list[Unmet]) -> Problem:
 
 
 def _found(facts: Facts, problem: Problem, unmet: dict[str, list[Unmet]]) -> Finding:
-    """One for all: one command mends them."""
+    """One finding for all, since one command fixes them."""
     installed = {name: facts.python.package(name) for name in unmet}
-    told = sorted(unmet, key=lambda name: installed[name] is None)  # a wrong version says more than none
+    told = sorted(unmet, key=lambda name: installed[name] is None)  # wrong versions before missing packages
     needed_by = list(dict.fromkeys(one.by.name for name in told for one in unmet[name]))
     finding = problem.found(
         "; ".join(_told(unmet[name], installed[name]) for name in told),
@@ -176,7 +178,7 @@ def _is_fatal(unmet: Unmet, installed: Package | None) -> bool:
 
 def summary(facts: Facts) -> str:
     judged = sum(copies[0].stated_requires is not None for copies in facts.python.packages.values())
-    return f"{judged} packages for GPU work have what they ask for"
+    return "1 GPU package has all its requirements" if judged == 1 else f"{judged} GPU packages have all their requirements"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(UNMET, UNSUPPORTED))

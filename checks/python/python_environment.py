@@ -1,18 +1,18 @@
 """The Python environment is one piece: no other installation reaches into it.
 
 What it means
-Python imports the first copy that it finds. PYTHONPATH and the user's own site-packages (~/.local) come before a virtual or
-conda environment's packages, so an old copy there is imported whatever was installed. In a conda environment pip's PyTorch
-brings its own CUDA, and the compiler that conda installed should be of the same major release.
+Python imports the first copy that it finds. PYTHONPATH and the user's site-packages (~/.local) come before the packages of a
+virtual or conda environment, so an old copy there is imported, whatever you install in the environment. In a conda environment,
+pip's PyTorch includes its own CUDA; the compiler that conda installed should have the same major release.
 
 How it is judged
-For the packages for GPU work: the copy that is imported lies in the environment, where the environment has one. In a conda
-environment: the CUDA toolkit of conda and the one that pip's PyTorch was built with are of one major release.
+The packages for GPU work are imported from the environment if it contains them. In a conda environment, conda's CUDA toolkit and
+the CUDA of pip's PyTorch have the same major release.
 
 Known exceptions
-Without an environment there is nothing to reach into: packages of the user or of PYTHONPATH are meant there. A copy outside
-that has the same version does no harm. A CUDA toolkit from conda of another release is harmless for PyTorch itself, which has
-its own libraries; extensions compiled with it do not load.
+Without an environment, packages of the user or from PYTHONPATH are intended. A copy outside the environment with the same
+version does no harm. A conda CUDA toolkit of another release does not affect PyTorch itself, which has its own libraries, but
+extensions compiled with it do not load.
 
 References
 https://docs.python.org/3/library/site.html
@@ -34,9 +34,9 @@ CONDA_TOOLKITS = ("cuda-nvcc", "cudatoolkit", "cudatoolkit-dev", "cuda-toolkit",
 
 SHADOWED = Problem(
     id=PROBLEM,
-    title="Packages from outside the environment are imported instead of its own",
-    why="PYTHONPATH and the user's site-packages come first on Python's search path. What pip installs into this environment "
-    "has no effect on these packages.",
+    title="Packages outside the environment hide those installed in it",
+    why="PYTHONPATH and the user's site-packages come first on Python's search path. Installing these packages into the "
+    "environment with pip has no effect.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
@@ -50,7 +50,7 @@ SHADOWED = Problem(
 )
 
 REMOVE = Fix(
-    "Or remove the copies there, if no other environment needs them",
+    "If no other environment needs the copies: move them away",
     "mv <folder> <folder>.off",
     risk="disruptive",
     verify="<python> -m pip show -f <package>",
@@ -60,13 +60,13 @@ REMOVE = Fix(
 
 CONDA_PIP = Problem(
     id="conda-pip-cuda-mix",
-    title="conda's CUDA toolkit and pip's PyTorch are of different CUDA releases",
-    why="torch.utils.cpp_extension refuses to compile with an nvcc of another major release, and what is compiled anyway looks "
-    "for libraries that PyTorch does not load.",
+    title="conda's CUDA toolkit and pip's PyTorch have different CUDA releases",
+    why="torch.utils.cpp_extension refuses to compile with an nvcc of another major release. Code that is compiled anyway "
+    "looks for libraries that PyTorch does not load.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Give the environment the compiler of PyTorch's release",
+            "Install the compiler of PyTorch's CUDA release in the environment",
             command="conda install -c nvidia cuda-nvcc=<wanted>",
             needs=("network",),
             verify="nvcc --version",
@@ -79,13 +79,13 @@ CONDA_PIP = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if not (facts.python.is_virtual or facts.python.is_conda):
-        raise Skip("this Python is no virtual or conda environment")
+        raise Skip("this Python is not in a virtual or conda environment")
     yield from shadows(facts)
     yield from conda_and_pip(facts)
 
 
 def shadows(facts: Facts) -> Iterator[Finding]:
-    """One finding for all: they have one cause. PyTorch is the one that people know."""
+    """One finding for all, since they have one cause; PyTorch comes first because it is the best known."""
     found = sorted(shadowed(facts), key=lambda pair: pair.imported.name != "torch")
     if found:
         first = found[0].imported

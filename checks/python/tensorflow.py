@@ -1,17 +1,17 @@
 """TensorFlow is a build for GPUs and finds the CUDA libraries that it was built with.
 
 What it means
-TensorFlow opens CUDA's libraries by name when it starts. If one cannot be opened, it says "Cannot dlopen some GPU libraries"
-among other lines, and computes on the CPU.
+TensorFlow opens the CUDA libraries by name when it starts. If it cannot open one, it prints "Cannot dlopen some GPU libraries"
+among other lines and computes on the CPU.
 
 How it is judged
-The package is not tensorflow-cpu. cuBLAS and cuDNN of the major versions in its metadata (before 2.14: of its tested build)
-are there: as wheels, which the extra [and-cuda] brings, in conda, or where the loader looks; a release before 2.14 does not
-look in wheels. cuDNN is of the same major and not of an older minor version than the one that TensorFlow was built with.
+The package is not tensorflow-cpu. cuBLAS and cuDNN of the major versions in its metadata (before 2.14: of its tested build) are
+installed: as wheels, which the extra [and-cuda] installs, by conda, or where the loader looks. Releases before 2.14 do not look
+in wheels. cuDNN has the same major version, and not an older minor version, than the one that TensorFlow was built with.
 
 Known exceptions
-The packages for other architectures than x86_64 have no CUDA; NVIDIA's own builds (+nv in the version) do. Without a CUDA
-driver the CPU is right.
+The packages for architectures other than x86_64 have no CUDA, except NVIDIA's own builds (+nv in the version). Without a CUDA
+driver, running on the CPU is right.
 
 References
 https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
@@ -33,7 +33,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 DEVICES = "<python> -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'"
 FINDS_WHEELS = Version("2.14")
 OWN_ENVIRONMENT = Fix(
-    "Give TensorFlow an environment of its own, without PyTorch",
+    "Install TensorFlow in a separate environment without PyTorch",
     "<python> -m venv ~/tensorflow && ~/tensorflow/bin/python -m pip install <package>",
     verify="~/tensorflow/bin/python -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'",
     kind="install",
@@ -41,8 +41,8 @@ OWN_ENVIRONMENT = Fix(
 
 CPU_ONLY = Problem(
     id="tensorflow-cpu-only",
-    title="TensorFlow is a build for the CPU only",
-    why="This build has no CUDA in it, so that it uses no GPU, whatever else is installed.",
+    title="TensorFlow is a CPU-only build",
+    why="This build does not contain CUDA, so it cannot use a GPU, whatever else is installed.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
@@ -52,31 +52,44 @@ CPU_ONLY = Problem(
             verify=DEVICES,
             kind="install",
         ),
-        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",), kind="install"),
+        Fix(
+            "Install TensorFlow from conda",
+            "conda install -c conda-forge 'tensorflow=*=cuda*'",
+            verify=DEVICES,
+            on=("conda",),
+            kind="install",
+        ),
     ),
 )
 
 NO_LIBRARIES = Problem(
     id="tensorflow-cuda-libraries-missing",
     title="TensorFlow finds no CUDA libraries and computes on the CPU",
-    why="'pip install tensorflow' brings no CUDA libraries; they are an extra. Without them TensorFlow leaves the GPU out.",
+    why="'pip install tensorflow' does not install the CUDA libraries; they are an extra. Without them, TensorFlow ignores the "
+    "GPU.",
     action=Action.INSTALL,
     fixes=(
         Fix("Install TensorFlow with CUDA's wheels", "<python> -m pip install -U <package>", verify=DEVICES, kind="install"),
         OWN_ENVIRONMENT,
-        Fix("From conda", "conda install -c conda-forge 'tensorflow=*=cuda*'", verify=DEVICES, on=("conda",), kind="install"),
+        Fix(
+            "Install TensorFlow from conda",
+            "conda install -c conda-forge 'tensorflow=*=cuda*'",
+            verify=DEVICES,
+            on=("conda",),
+            kind="install",
+        ),
     ),
 )
 
 OLD_CUDNN = Problem(
     id="tensorflow-cudnn-too-old",
     title="cuDNN is older than TensorFlow was built with",
-    why="PyTorch pins one release of NVIDIA's cuDNN wheel, and installing it downgrades the copy that TensorFlow uses too. "
-    "TensorFlow then stops with 'Loaded runtime CuDNN library ... but source was compiled with'.",
+    why="PyTorch pins one release of NVIDIA's cuDNN wheel, and installing PyTorch downgrades the copy that TensorFlow uses "
+    "too. TensorFlow then stops with 'Loaded runtime CuDNN library ... but source was compiled with'.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install a newer cuDNN (PyTorch works with it, though pip complains)",
+            "Install a newer cuDNN (PyTorch works with it, although pip complains)",
             "<python> -m pip install -U <requirement>",
             verify=DEVICES,
             kind="install",
@@ -90,10 +103,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     package = installed(facts)
     conda = facts.python.conda_packages.get("tensorflow")
     if facts.python.package("tensorflow") is None or (conda and conda.build.startswith("cpu")):
-        yield CPU_ONLY.found(f"{_name(package, conda)} has no CUDA in it", packages=(package.name,))
+        yield CPU_ONLY.found(f"{_name(package, conda)} is built without CUDA", packages=(package.name,))
         return
     if facts.system.architecture != "x86_64" and "+nv" not in package.version:
-        raise Skip(f"TensorFlow's package for {facts.system.architecture} has no CUDA")
+        raise Skip(f"TensorFlow's package for {facts.system.architecture} is built without CUDA")
     cuda, cudnn = built_with(package)
     sonames = {f"libcublas.so.{cuda}": "libcublas", f"libcudnn.so.{cudnn.major}": "libcudnn"}
     missing = [soname for soname, name in sonames.items() if not library(facts, package, name, soname)]
@@ -104,7 +117,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def _name(package: Package, conda: CondaPackage | None) -> str:
-    return f"tensorflow {conda.version} {conda.build} of conda" if conda else f"tensorflow-cpu {package.version}"
+    return f"tensorflow {conda.version} {conda.build} from conda" if conda else f"tensorflow-cpu {package.version}"
 
 
 def installed(facts: Facts) -> Package:
@@ -112,7 +125,7 @@ def installed(facts: Facts) -> Package:
     if package is None:
         raise Skip("TensorFlow is not installed in this Python")
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that TensorFlow could use")
+        raise Skip("no CUDA driver is available to TensorFlow")
     return package
 
 
@@ -124,7 +137,7 @@ def built_with(package: Package) -> tuple[int, Version]:
     for row in knowledge.packages("tensorflow"):
         if row.cudnn and Version(row.version).release[:2] == Version(package.version).release[:2]:
             return int(row.cuda.split(".")[0]), Version(row.cudnn)
-    raise Skip(f"which CUDA TensorFlow {package.version} was built with is not known", Skip.NO_ANSWER)
+    raise Skip(f"the CUDA release that TensorFlow {package.version} was built with is unknown", Skip.NO_ANSWER)
 
 
 def library(facts: Facts, package: Package, name: str, soname: str) -> Library | None:
@@ -138,15 +151,15 @@ def library(facts: Facts, package: Package, name: str, soname: str) -> Library |
 def no_libraries(facts: Facts, package: Package, missing: list[str]) -> Finding:
     is_new = Version(package.version) >= FINDS_WHEELS
     right = f"tensorflow[and-cuda]=={Version(package.version).public}" if is_new else "tensorflow[and-cuda]"
-    message = f"TensorFlow {package.version} needs {' and '.join(missing)}, which it finds nowhere"
-    # NVIDIA's cuDNN wheels of all CUDA releases unpack to one folder: a second one breaks what uses the first.
+    message = f"TensorFlow {package.version} needs {' and '.join(missing)}, not found"
+    # NVIDIA's cuDNN wheels for all CUDA releases unpack to one folder: a second one breaks packages that use the first.
     is_taken = facts.python.package("nvidia-cudnn-cu13") is not None or _is_torchs(facts, missing)
     problem = replace(NO_LIBRARIES, fixes=NO_LIBRARIES.fixes[1:]) if is_taken else NO_LIBRARIES
     return problem.found(message, {"package": right, "missing": missing}, packages=(package.name,))
 
 
 def _is_torchs(facts: Facts, missing: list[str]) -> bool:
-    """PyTorch's cuDNN of another major version is in the place of TensorFlow's."""
+    """Whether PyTorch's cuDNN of another major version takes the place of TensorFlow's."""
     cudnn = facts.python.package("nvidia-cudnn-cu12")
     wanted = next((soname.rpartition(".")[2] for soname in missing if soname.startswith("libcudnn")), None)
     return bool(facts.python.package("torch") and cudnn and wanted and not cudnn.version.startswith(wanted + "."))
@@ -158,7 +171,7 @@ def judge_cudnn(facts: Facts, package: Package, wanted: Version) -> Iterator[Fin
     version = cudnn_version(facts, package, name, wanted.major)
     if Version(version).release[:2] < wanted.release[:2]:
         yield OLD_CUDNN.found(
-            f"TensorFlow {package.version} was built with cuDNN {wanted}; {version} is here",
+            f"TensorFlow {package.version} was built with cuDNN {wanted}; {version} is installed",
             {
                 "requirement": f"{name}>={wanted},<{wanted.major + 1}",
                 "package": f"tensorflow[and-cuda]=={Version(package.version).public}",
@@ -169,11 +182,11 @@ def judge_cudnn(facts: Facts, package: Package, wanted: Version) -> Iterator[Fin
 
 
 def cudnn_version(facts: Facts, package: Package, name: str, major: int) -> str:
-    """Of the cuDNN that TensorFlow opens: a wheel's files do not say their version, its metadata does."""
+    """The version of the cuDNN that TensorFlow opens: of a wheel from its metadata, since its files do not contain it."""
     opened, wheel = library(facts, package, "libcudnn", f"libcudnn.so.{major}"), facts.python.package(name)
     version = wheel.version if wheel and opened and opened.owner == "wheel" else opened and opened.version
     if not version or "." not in version:
-        raise Skip("the version of cuDNN is not visible", Skip.NO_ANSWER)
+        raise Skip("the version of cuDNN cannot be determined", Skip.NO_ANSWER)
     return version
 
 

@@ -1,19 +1,20 @@
 """PyTorch was built with CUDA, and for this GPU.
 
 What it means
-A PyTorch wheel is built for one CUDA release and holds machine code for a list of GPU generations. A CPU-only wheel finds no
-GPU at all; one without this generation stops at the first kernel with "no kernel image is available for execution on the
+A PyTorch wheel is built for one CUDA release and contains machine code for a list of GPU generations. A CPU-only wheel finds no
+GPU at all. A wheel without code for this GPU fails at the first kernel with "no kernel image is available for execution on the
 device".
 
 How it is judged
-torch/version.py says which CUDA the build has. For the wheels of pytorch.org the generations in each are known and compared
-with the compute capability of every GPU: machine code runs on its own major version from its minor version on, PTX on
+torch/version.py contains the CUDA release of the build. The GPU generations in the wheels of pytorch.org are known and are
+compared with the compute capability of every GPU: machine code runs on its own major version from its minor version on, PTX on
 anything newer.
 
 Known exceptions
-A machine without an NVIDIA GPU needs no CUDA build. Beside CuPy, JAX, TensorFlow, Numba or RAPIDS with CUDA a PyTorch for the CPU
-may be meant, and only warns, unless a package is there that needs it on the GPU (vllm, xformers, flash-attn ...). What is in
-other builds (conda, NVIDIA's containers, from source) is not known without importing them.
+A machine without an NVIDIA GPU needs no CUDA build. If CuPy, JAX, TensorFlow, Numba or RAPIDS is installed with CUDA, a CPU-only
+PyTorch may be intended and is only a warning, unless another installed package needs PyTorch on the GPU (vllm, xformers,
+flash-attn ...). For other builds (conda, NVIDIA's containers, from source) the generations cannot be known without importing
+them.
 
 References
 https://github.com/pytorch/pytorch/blob/main/RELEASE.md
@@ -42,16 +43,16 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, 
 RELEASES = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
 INDEX = "https://download.pytorch.org/whl/"
 PUBLISHED = re.compile(r"\d+\.\d+\.\d+\+cu\d+")
-ON_ARM = re.compile(r"\b(?:GH200|GB\d+|Orin|Thor|Xavier)\b")  # GPUs of boards whose processor is no x86
+ON_ARM = re.compile(r"\b(?:GH200|GB\d+|Orin|Thor|Xavier)\b")  # GPUs of boards whose processor is not an x86
 BLACKWELL, FIRST_FOR_BLACKWELL = (10, 0), "570.86.10"
-SAFE_INDEX = "cu126"  # for an unknown driver: the oldest that is still built, from driver 525 on
+SAFE_INDEX = "cu126"  # for an unknown driver: the oldest index that is still built; it supports driver 525 and newer
 
 INSTALL = (
     "<python> -m pip uninstall -y torch torchvision torchaudio && "
     "<python> -m pip install torch==<version> torchvision torchaudio --index-url <index>"
 )
 CONDA_INSTALL = Fix(
-    "Where conda installed PyTorch: let conda choose a build with CUDA",
+    "If conda installed PyTorch: let conda choose a build with CUDA",
     command="conda install -c conda-forge pytorch-gpu",
     needs=("network",),
     verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
@@ -62,8 +63,8 @@ CONDA_INSTALL = Fix(
 CPU_ONLY = Problem(
     id="torch-cpu-only-wheel",
     title="This PyTorch was built without CUDA",
-    why="The build for CPUs (or for another vendor's GPUs) was installed: from its index, from a lock file, or because another "
-    "package pulled it in. It cannot use an NVIDIA GPU, whatever the driver is.",
+    why="A build for CPUs (or for another vendor's GPUs) was installed: from its index, from a lock file, or as a requirement "
+    "of another package. It cannot use an NVIDIA GPU, whatever the driver is.",
     action=Action.INSTALL,
     fixes=(
         CONDA_INSTALL,
@@ -78,18 +79,18 @@ CPU_ONLY = Problem(
     references=("https://github.com/resemble-ai/chatterbox/issues/269",),
 )
 
-MEANT = Fix("If PyTorch has only work for the CPU here: leave it as it is")
+MEANT = Fix("If PyTorch is meant to use only the CPU here: leave it as it is")
 
 MISSING_ARCHITECTURE = Problem(
     id="torch-missing-gpu-architecture",
     title="This PyTorch has no machine code for the GPU",
-    why="A wheel holds machine code for a list of GPU generations, and this GPU's is not in it. The first kernel fails with "
-    "'no kernel image is available for execution on the device'.",
+    why="A wheel contains machine code for a list of GPU generations, and this GPU's generation is not in it. The first kernel "
+    "fails with 'no kernel image is available for execution on the device'.",
     action=Action.INSTALL,
     fixes=(
         CONDA_INSTALL,
         Fix(
-            "Install a build that has this GPU's code and runs on this driver",
+            "Install a build that supports this GPU and this driver",
             command=INSTALL,
             needs=("network",),
             verify="<python> -c 'import torch; print(torch.ones(2, device=\"cuda\") + 1)'",
@@ -99,7 +100,7 @@ MISSING_ARCHITECTURE = Problem(
     references=(RELEASES,),
 )
 
-# Packages whose names say that they were built for CUDA; RAPIDS comes with CuPy and Numba.
+# Packages that are built for CUDA according to their names; RAPIDS is installed with CuPy and Numba.
 BUILT_FOR_CUDA = re.compile(
     r"""
     cupy-cuda\d+x?
@@ -112,7 +113,7 @@ BUILT_FOR_CUDA = re.compile(
     """,
     re.VERBOSE,
 )
-# Are of no use with a PyTorch for the CPU; Triton comes with those for a GPU only.
+# Useless with a CPU-only PyTorch; Triton is installed only with GPU builds.
 NEED_TORCH_WITH_CUDA = (
     *("vllm", "sglang", "sgl-kernel", "lmdeploy", "lightllm", "xformers", "flash-attn", "flash-attn-3", "bitsandbytes", "apex"),
     *("unsloth", "deepspeed", "mamba-ssm", "causal-conv1d", "sageattention", "flashinfer-python", "liger-kernel", "triton"),
@@ -126,7 +127,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.python.package("torch") is None:
         raise Skip("PyTorch is not installed in this Python")
     if not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
-        raise Skip("there is no NVIDIA GPU here")
+        raise Skip("no NVIDIA GPU found")
     if facts.python.torch_cuda is None:
         yield cpu_only(facts)
         return
@@ -137,16 +138,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def cpu_only(facts: Facts) -> Finding:
     version = facts.python.torch_version or ""
     evidence = {"installed": version, **replacement(facts, version, _first_capability(facts))}
-    problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} has no CUDA in it"
+    problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} is built without CUDA"
     other = None if facts.texts.alone or needing_torch(facts) else on_gpu(facts)
     if other is None:
         return problem.found(words, evidence, packages=("torch",))
     may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
-    return may_be_meant.found(f"{words}; {other}, beside it, is for the GPU", {**evidence, "beside": other}, packages=("torch",))
+    return may_be_meant.found(f"{words}; {other} is installed for the GPU", {**evidence, "beside": other}, packages=("torch",))
 
 
 def on_gpu(facts: Facts) -> str | None:
-    """The framework beside PyTorch that was installed for the GPU."""
+    """Another framework that was installed for the GPU."""
     by_name = next((name for name in facts.python.packages if BUILT_FOR_CUDA.fullmatch(name)), None)
     if by_name:
         return by_name
@@ -161,19 +162,19 @@ def on_gpu(facts: Facts) -> str | None:
 
 
 def _is_tensorflow_with_cuda(facts: Facts) -> bool:
-    """tensorflow[and-cuda]: plain TensorFlow brings none of NVIDIA's wheels, and neither does a PyTorch for the CPU."""
+    """tensorflow[and-cuda]: neither plain TensorFlow nor a CPU-only PyTorch installs NVIDIA's wheels."""
     wheels = any(re.fullmatch(r"nvidia-cudnn-cu\d+", name) for name in facts.python.packages)
     return facts.python.package("tensorflow") is not None and wheels
 
 
 def needing_torch(facts: Facts) -> str | None:
-    """A package that is here for PyTorch on the GPU."""
+    """An installed package that needs PyTorch on the GPU."""
     of_cuda = (name for name in COMPANIONS if (package := facts.python.package(name)) and "cu1" in package.version)
     return next((name for name in NEED_TORCH_WITH_CUDA if facts.python.package(name)), None) or next(of_cuda, None)
 
 
 def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:
-    """Its way by pip with all that is compiled against PyTorch."""
+    """The problem with the pip fix extended to all packages compiled against PyTorch."""
     *others, by_pip = problem.fixes
     variant = evidence["index"].removeprefix(INDEX)
     return replace(problem, fixes=(*others, other_torch.install(facts, by_pip, evidence["version"], variant)))
@@ -187,16 +188,16 @@ def _first_capability(facts: Facts) -> tuple[int, int] | None:
 
 
 def _of_boards(facts: Facts) -> tuple[int, int] | None:
-    """By the PCI ids, where NVML does not answer: the oldest."""
+    """From the PCI ids, if NVML does not answer: the lowest compute capability."""
     gpus = known(lambda: facts.pci.gpus, ())
     return min((row.compute_capability for gpu in gpus for row in knowledge.gpus_by_device_id(gpu.device_id)), default=None)
 
 
 def wheel_variant(facts: Facts) -> str:
-    """Such as "cu128"; Unavailable for a build whose architectures nobody published."""
+    """Such as "cu128"; Unavailable for a build whose architectures are not published."""
     version = facts.python.torch_version or ""
     if not PUBLISHED.fullmatch(version):
-        raise Unavailable(f"which GPUs the build torch {version} has code for is not known", Skip.UNSUPPORTED)
+        raise Unavailable(f"the GPUs that the build torch {version} has code for are unknown", Skip.UNSUPPORTED)
     return "cu" + (facts.python.torch_cuda or "").replace(".", "")
 
 
@@ -204,7 +205,7 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     version, capability = facts.python.torch_version or "", gpu.compute_capability
     built_for = knowledge.torch_architectures(version, variant, processor(facts, gpu))
     if built_for is None:
-        raise Unavailable(f"which GPUs torch {version} has code for is not known", Skip.UNSUPPORTED)
+        raise Unavailable(f"the GPUs that torch {version} has code for are unknown", Skip.UNSUPPORTED)
     if knowledge.runs_on(built_for, capability):
         return
     needed = "sm_{}{}".format(*capability)
@@ -214,7 +215,7 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
 
 
 def processor(facts: Facts, gpu: Gpu) -> str:
-    """The processor's architecture; that of a text which does not tell it is the usual one, unless the GPU is part of a board."""
+    """The processor's architecture; x86_64 if a text does not contain it, unless the GPU is part of an Arm board."""
     try:
         return facts.system.architecture
     except Skip:
@@ -224,7 +225,7 @@ def processor(facts: Facts, gpu: Gpu) -> str:
 
 
 def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) -> dict[str, str]:
-    """The release and the index to install from: the same release if it runs here, else the newest that does."""
+    """The release and the index to install from: the same release if it works here, else the newest that does."""
     for release in (_release(version), *_newest_first(facts)):
         name = _variant(facts, release, capability)
         if name:
@@ -240,8 +241,8 @@ def _release(version: str) -> str:
 
 
 def _newest_first(facts: Facts) -> Iterator[str]:
-    """The known releases for this Python of which the indexes are known too."""
-    python = known(lambda: dotted(facts.python.version))  # a text may not tell it
+    """The known releases for this Python whose indexes are known too."""
+    python = known(lambda: dotted(facts.python.version))  # a text may not contain it
     for row in wheels.table().torch:
         if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
             yield row.version
@@ -249,7 +250,7 @@ def _newest_first(facts: Facts) -> Iterator[str]:
 
 def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
     driver, machine = known(lambda: _driver(facts)), known(lambda: facts.system.architecture) or "x86_64"
-    if capability and not driver and capability >= BLACKWELL:  # any driver of it runs what its first one runs
+    if capability and not driver and capability >= BLACKWELL:  # any driver for Blackwell supports what the first one supports
         driver = FIRST_FOR_BLACKWELL
     return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
 

@@ -1,18 +1,19 @@
 """Compiled packages that belong to PyTorch were built for the PyTorch that is installed.
 
 What it means
-torchvision, torchaudio, xformers and flash-attn contain C++ and CUDA code against one PyTorch release. With another one their
-import fails with "undefined symbol", or their operators do not exist.
+torchvision, torchaudio, xformers and flash-attn contain C++ and CUDA code compiled against one PyTorch release. With another
+release, importing them fails with "undefined symbol", or their operators do not exist.
 
 How it is judged
-What each says in its own metadata ("torch==2.8.0") against the installed PyTorch; the CUDA release in the version of
-torchvision and torchaudio ("+cu126", "+cpu"); and, for extensions that come from a wheel file of their own, the name of that
-file: flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE was built for CUDA 12, PyTorch 2.6 and the old C++ ABI. PyTorch itself names
-the one Triton it works with.
+- The installed PyTorch meets the requirement in each package's metadata ("torch==2.8.0").
+- The CUDA release in the version of torchvision and torchaudio ("+cu126", "+cpu") matches PyTorch's.
+- The file name of an extension's wheel matches PyTorch: flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE was built for CUDA 12,
+  PyTorch 2.6 and the old C++ ABI.
+- Triton is the one version that PyTorch's metadata names.
 
 Known exceptions
-Newer releases of torchaudio name no PyTorch. An extension that was compiled on this machine has no such name, so a later change
-of PyTorch is not visible.
+Newer releases of torchaudio do not name a PyTorch version. An extension that was compiled on this machine has no such file name,
+so a later change of PyTorch cannot be detected.
 
 References
 https://github.com/pytorch/pytorch/blob/main/RELEASE.md
@@ -46,13 +47,13 @@ PYG_TAG = re.compile(r"\+pt(?P<major>\d)(?P<minor>\d+)cu(?P<cuda>\d{2})\d$")
 
 MISMATCH = Problem(
     id="torch-companion-mismatch",
-    title="A package is compiled for another PyTorch than the installed one",
-    why="PyTorch's C++ interface changes with every release, and so do the packages compiled against it. With another release "
-    "they fail at import ('undefined symbol', 'operator torchvision::nms does not exist') or lose their fast code.",
+    title="A package is compiled for a different PyTorch than the installed one",
+    why="PyTorch's C++ interface changes with every release. Packages compiled against another release fail at import "
+    "('undefined symbol', 'operator torchvision::nms does not exist') or lose their compiled code.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Let pip choose the release that belongs to the installed PyTorch",
+            "Let pip choose the release that matches the installed PyTorch",
             command="<python> -m pip uninstall -y <packages> && "
             "<python> -m pip install torch==<torch> <packages> --index-url <index> --extra-index-url https://pypi.org/simple",
             needs=("network",),
@@ -64,13 +65,13 @@ MISMATCH = Problem(
 
 EXTENSION = Problem(
     id="flash-attn-abi-mismatch",
-    title="A compiled extension (such as flash-attn) was built for another PyTorch",
-    why="The wheel's file name says for which PyTorch, CUDA and C++ ABI it was compiled, and it is not this one. Its import "
-    "fails with 'undefined symbol: _ZN3c10...'.",
+    title="An extension (such as flash-attn) is compiled for another PyTorch",
+    why="The wheel's file name contains the PyTorch, CUDA and C++ ABI that it was compiled for, and they differ from the "
+    "installed ones. Importing it fails with 'undefined symbol: _ZN3c10...'.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install it again for this PyTorch; without a prebuilt wheel this compiles, which takes nvcc and time",
+            "Reinstall it for this PyTorch; without a prebuilt wheel this compiles it, which requires nvcc and takes time",
             command="<python> -m pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir <packages>",
             needs=("network",),
             verify="<python> -c 'import torch, <module>'",
@@ -81,13 +82,13 @@ EXTENSION = Problem(
 
 OTHER_TRITON = Problem(
     id="triton-not-the-pinned-version",
-    title="Triton is not the version that this PyTorch works with",
-    why="PyTorch compiles through Triton's internals and names one release of it. With another, torch.compile fails or falls "
+    title="Triton is not the version that this PyTorch requires",
+    why="PyTorch uses Triton's internals and requires one release of it. With another release, torch.compile fails or falls "
     "back, while eager code works.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Install the one that PyTorch names",
+            "Install the Triton release that PyTorch requires",
             command="<python> -m pip install <requirement>",
             needs=("network",),
             verify="<python> -c 'import torch, triton; print(torch.__version__, triton.__version__)'",
@@ -99,7 +100,7 @@ OTHER_TRITON = Problem(
 
 
 class Built(NamedTuple):
-    """What the name of a wheel says that it was built for; None where it does not say."""
+    """What a wheel was built for according to its name; None for what the name does not contain."""
 
     torch: tuple[int, int]
     cuda_major: int | None
@@ -116,7 +117,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def companions(facts: Facts) -> Iterator[Finding]:
-    """One finding for all, since one change of PyTorch brought them about."""
+    """One finding for all, since one change of PyTorch caused them."""
     packages = [package for name in COMPANIONS if (package := facts.python.package(name))]
     wrong = {package: why for package in packages if (why := _why_not(facts, package))}
     if wrong:
@@ -143,7 +144,7 @@ def _requirements(facts: Facts, package: Package) -> tuple[Requirement, ...]:
 
 
 def _torch_version(facts: Facts) -> str:
-    """With the local part (2.11.0+cu130), which the version in the metadata lacks for wheels from PyPI."""
+    """The version with its local part (2.11.0+cu130), which the metadata of wheels from PyPI lacks."""
     return facts.python.torch_version or ""
 
 
@@ -157,12 +158,12 @@ def _variant(facts: Facts) -> str:
 
 
 def _other_cuda(facts: Facts, package: Package) -> str | None:
-    """What is wrong with the CUDA release in the version of a package that is built together with PyTorch."""
+    """The mismatch of the CUDA release in the version of a package that is built together with PyTorch, if any."""
     cuda, local = facts.python.torch_cuda, Version(package.version).local or ""
     if canonicalize_name(package.name) not in SAME_BUILD or cuda is None:
         return None
     if local == "cpu":
-        return "has no CUDA in it"
+        return "is built without CUDA"
     built_for = re.fullmatch(r"cu(\d{2})\d", local)
     if built_for and built_for[1] != cuda.split(".")[0]:
         return f"was built for CUDA {built_for[1]}"
@@ -196,7 +197,7 @@ def extensions(facts: Facts) -> Iterator[Finding]:
 
 
 def built_for(name: str) -> Built | None:
-    """What a wheel's name or a version says.
+    """What the name of a wheel, or a version, contains.
 
     >>> built_for("flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl")
     Built(torch=(2, 6), cuda_major=12, new_abi=False)
@@ -230,7 +231,7 @@ def _new_abi(version: Version, cuda: str | None) -> bool | None:
 
 def summary(facts: Facts) -> str:
     names = [package for name in (*COMPANIONS, *TRITON) if (package := facts.python.package(name))]
-    return "all belong to torch " + _torch_version(facts) + "".join(f", {one.name} {one.version}" for one in names)
+    return "all match torch " + _torch_version(facts) + "".join(f", {one.name} {one.version}" for one in names)
 
 
 CHECK = Check(
