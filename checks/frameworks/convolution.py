@@ -6,8 +6,8 @@ the fastest one if the program requests it (torch.backends.cudnn.benchmark).
 
 How it is judged
 A convolution as in the middle of a ResNet runs in fp16 and fp32, with and without the search. A slice of each result is compared
-with one computed in fp64. The speed is compared with that of the same GPUs in this machine and with the saved baseline; datasheets
-do not state it. The summary shows the version of the libcudnn that was loaded.
+with one computed in fp64. The speed is compared with that of the same GPUs in this machine and with the saved baseline;
+datasheets do not state it. The summary shows the version of the libcudnn that was loaded.
 
 Known exceptions
 Without the search, the first call is fast and later calls may be slower, which is a valid choice. fp32 may use TF32 if torch

@@ -5,9 +5,9 @@ Network adapters and GPUs write to memory that must not move. To lock it, a prog
 needs free pages. Without either, NCCL over InfiniBand fails with "Cannot allocate memory".
 
 How it is judged
-The soft limit on locked memory of this process: less than 1 MiB is always too little. With an active InfiniBand port, or an active
-RoCE port if NCCL's settings select RoCE, any limit is too little, unless this process may ignore it (CAP_IPC_LOCK). On DGX Spark,
-kernel 7.0.0-1019-nvidia with CmaTotal 0 is reported too.
+The soft limit on locked memory of this process: less than 1 MiB is always too little. With an active InfiniBand port, or an
+active RoCE port if NCCL's settings select RoCE, any limit is too little, unless this process may ignore it (CAP_IPC_LOCK). On DGX
+Spark, kernel 7.0.0-1019-nvidia with CmaTotal 0 is reported too.
 
 Known exceptions
 Without such ports, the desktop defaults (8 MiB, or an eighth of the memory) are enough. CUDA's pinned memory does not count

@@ -1,17 +1,17 @@
 """The profilers that are installed see a kernel: PyTorch's, Nsight Compute (ncu) and Nsight Systems (nsys).
 
 What it means
-A profiler needs a library that fits the driver and the GPU, the right to read counters, and that no other tool holds them. When
-one of these is missing, mostly an empty trace is all that tells it.
+A profiler needs a library that fits the driver and the GPU, and permission to read counters that no other tool is using. If one
+of these is missing, an empty trace is usually the only sign.
 
 How it is judged
-Each profiler that is installed looks at a program that runs one known kernel, and has to come back with its name and its time;
-ncu also with a hardware counter. Where one does not, its own words tell which of the reasons it is.
+Each installed profiler runs on a program with one known kernel and must return the kernel's name and time; ncu must also return a
+hardware counter. If a profiler fails, its own output shows the reason.
 
 Known exceptions
-A profiler that is not installed is no fault. Under WSL2 ncu's counters depend on Windows, and nothing is judged. ncu runs with
---clock-control none, so that no clock is changed, and with a HOME and a lock file of its own. All is tried once, on the first
-GPU that is measured.
+A profiler that is not installed is not a fault. Under WSL2, ncu's counters depend on Windows and are not judged. ncu runs with
+--clock-control none, so that no clock changes, and with a separate HOME and lock file. Each profiler runs once, on the first GPU
+that is measured.
 
 References
 https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html
@@ -42,13 +42,13 @@ LAST_LINES = 12
 
 DENIED = Problem(
     id="profiler-denied",
-    title="A profiler may not look at the GPU",
-    why="The driver keeps the GPU's counters for administrators, since they can betray what others compute. Parts of a profiler "
-    "that need them give nothing to other users.",
+    title="A profiler is not allowed to read the GPU's counters",
+    why="The driver restricts the GPU's counters to administrators, since counters can reveal what other users compute. For "
+    "other users, the parts of a profiler that need counters return nothing.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Allow it to every user, from the next reboot on",
+            "Allow it for all users from the next reboot",
             "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf",
             needs=("root", "reboot"),
             verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
@@ -56,7 +56,7 @@ DENIED = Problem(
             kind="set",
         ),
         *again(
-            "Start the container again with the right",
+            "Restart the container with permission to profile",
             "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
             spec="--cap-add=SYS_ADMIN",
             on=("container",),
@@ -68,12 +68,12 @@ DENIED = Problem(
 )
 TAKEN = Problem(
     id="profiler-counters-taken",
-    title="Another tool holds the GPU's counters, so that the profiler gets none",
-    why="One tool at a time can use them. Mostly it is DCGM, which a cluster's monitoring (dcgm-exporter, DCGM_FI_PROF_*) keeps "
-    "reading, or a second profiler in the same program.",
+    title="Another tool holds the GPU's performance counters",
+    why="Only one tool at a time can use the counters. Usually it is DCGM, which a cluster's monitoring (dcgm-exporter, "
+    "DCGM_FI_PROF_*) reads all the time, or a second profiler in the same program.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Let DCGM pause while you profile, and go on after", "dcgmi profile --pause", verify=AGAIN, kind="manual"),
+        Fix("Pause DCGM while you profile, and resume it afterwards", "dcgmi profile --pause", verify=AGAIN, kind="manual"),
         look("Look for other profilers", "ps -ef | grep -E 'dcgm|ncu|nsys|cupti' | grep -v grep; env | grep INJECTION"),
     ),
     references=(GUIDE,),
@@ -81,61 +81,65 @@ TAKEN = Problem(
 )
 INCOMPLETE = Problem(
     id="profiler-library-missing",
-    title="A library or a part that the profiler needs is missing or cannot be loaded",
-    why="The profiler's program is there. CUPTI, a library of the driver or a part of the profiler's own installation is not; in "
-    "sandboxes such as gVisor the driver's interface for profilers is missing altogether.",
+    title="A library or component that the profiler needs cannot be loaded",
+    why="The profiler's program is installed. CUPTI, a library of the driver or a component of the profiler is missing or "
+    "cannot be loaded. In sandboxes such as gVisor, the driver's interface for profilers is missing entirely.",
     action=Action.INSTALL,
     fixes=(
-        look("See what the loader lacks", "ldconfig -p | grep -E 'cupti|nvidia-ml|libcuda|nvperf'"),
+        look("List the libraries that the loader finds", "ldconfig -p | grep -E 'cupti|nvidia-ml|libcuda|nvperf'"),
         Fix(
-            "For PyTorch: install CUPTI of its CUDA",
+            "For PyTorch: reinstall it with the CUPTI of its CUDA release",
             "<python> -m pip install --force-reinstall torch",
             needs=("network",),
             kind="install",
         ),
-        Fix("Install Nsight Compute or Nsight Systems anew, from NVIDIA's package", verify=AGAIN),
-        Fix("In gVisor and the like: only torch.profiler or nsys without counters can work", verify=AGAIN, on=("container",)),
+        Fix("Reinstall Nsight Compute or Nsight Systems from NVIDIA's package", verify=AGAIN),
+        Fix("In gVisor and similar sandboxes: use only torch.profiler or nsys without counters", verify=AGAIN, on=("container",)),
     ),
     references=(GUIDE,),
     status=Status.WARN,
 )
 MISFIT = Problem(
     id="profiler-does-not-fit",
-    title="The profiler does not know this driver or this GPU",
-    why="A profiler needs a driver that is new enough for it, and must itself be new enough for the GPU.",
+    title="The profiler does not support this driver or this GPU",
+    why="A profiler requires a recent enough driver, and must itself be recent enough for the GPU.",
     action=Action.INSTALL,
     fixes=(
-        look("See which GPUs this ncu knows", "ncu --list-chips; ncu --version; nvidia-smi"),
-        Fix("GPU newer than the profiler: install a newer one. Driver older: install an older profiler or a newer driver"),
+        look("List the GPUs that this ncu supports", "ncu --list-chips; ncu --version; nvidia-smi"),
+        Fix(
+            "If the GPU is newer than the profiler: install a newer profiler. If the driver is older: install an older "
+            "profiler or a newer driver"
+        ),
     ),
     references=("https://docs.nvidia.com/nsight-compute/ReleaseNotes/index.html",),
     status=Status.WARN,
 )
 HANGS = Problem(
     id="profiler-hangs",
-    title="The profiler comes to no end with a program of one kernel",
-    why="Without the profiler the same program takes a second. It waits for another profiler, a lock or the driver.",
+    title="The profiler hangs on a program with one kernel",
+    why="Without the profiler, the same program takes a second. The profiler waits for another profiler, a lock or the driver.",
     action=Action.RESTART_APP,
     fixes=(
         look("Look for other profilers that run or hang", "ps -ef | grep -E 'ncu|nsys|dcgm' | grep -v grep"),
-        look("Look for a lock that somebody else left", "ls -l /tmp/nsight-compute-lock"),
+        look("Look for a lock that another user left behind", "ls -l /tmp/nsight-compute-lock"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
 )
 BLIND = Problem(
     id="profiler-sees-no-kernel",
-    title="The profiler ends without having seen the kernel",
-    why="The program ran a kernel, and the profiler's result has no row of it. What it said is none of the known errors.",
+    title="The profiler ends without seeing the kernel",
+    why="The program ran a kernel, but the profiler's result does not contain it. The profiler's output is not one of the "
+    "known errors.",
     action=Action.WATCH,
-    fixes=(look("Read all that it said", AGAIN + " --format json"),),
+    fixes=(look("Read its complete output", AGAIN + " --format json"),),
     references=(GUIDE,),
     status=Status.WARN,
 )
 
 
 class Sign(NamedTuple):
-    """What a profiler says, what that means, and a quick check's problem behind it."""
+    """A pattern of a profiler's output, its problem, and the problem of a quick check behind it."""
 
     pattern: str
     problem: Problem
@@ -149,7 +153,7 @@ SIGNS = (
     Sign(r"LibraryNotLoaded|libcupti|CUPTI initialization failed|CUPTI_ERROR_NOT_INITIALIZED|CUPTI_ERROR_UNKNOWN", INCOMPLETE),
     Sign(r"directory is not found|not installed on your system|QdstrmImporter|Failed to load Nsight", INCOMPLETE),
 )
-MARK = re.compile(r"^==\w+== |^(?:ERROR|WARNING|INFO):\S+ \S+ \S+ \S+\] ")  # of ncu, of torch's profiler
+MARK = re.compile(r"^==\w+== |^(?:ERROR|WARNING|INFO):\S+ \S+ \S+ \S+\] ")  # prefixes of ncu and of torch's profiler
 WITHOUT_CUPTI = "this PyTorch was built without CUPTI"
 
 
@@ -184,7 +188,7 @@ def judge_one(facts: Facts, workload: str, name: str) -> Iterator[Finding]:
     told = next((line for line in said.splitlines() if sign and sign.pattern and re.search(sign.pattern, line)), said_last(said))
     told = MARK.sub("", told)
     if problem is HANGS:
-        told = f"no end after {values[name]['seconds']:.0f} s; its last words: {told}"
+        told = f"did not finish within {values[name]['seconds']:.0f} s; its last output: {told}"
     evidence = {"path": values.get(name, {}).get("path"), "last_words": " | ".join(said.splitlines()[-LAST_LINES:])}
     finding = problem.found(f"{name}: {told}", evidence, confidence=Confidence.CONFIRMED if sign else Confidence.UNKNOWN)
     yield replace(finding, because=sign.because if sign else "")
@@ -193,7 +197,7 @@ def judge_one(facts: Facts, workload: str, name: str) -> Iterator[Finding]:
 def results(facts: Facts, workload: str) -> Mapping[str, Any]:
     values = facts.measured.runs(workload)[0].values
     if not {"row", "broken", PROFILERS[workload]} & set(values):
-        raise Unavailable(f"{workload} did not come to its end: see measurements")
+        raise Unavailable(f"{workload} did not finish: see measurements")
     return values
 
 
@@ -202,18 +206,18 @@ def sees(values: Mapping[str, Any]) -> bool:
 
 
 def words(values: Mapping[str, Any]) -> str:
-    """All that a profiler said."""
+    """The complete output of a profiler."""
     texts = [values[name].get(key) for name in ("broken", "row", "ncu", "nsys") if name in values for key in ("error", "printed")]
     return "\n".join(text for text in texts if text)
 
 
 def said_last(said: str) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "its trace has no kernel, and it said nothing"
+    return lines[-1] if lines else "its trace contains no kernel, and it printed nothing"
 
 
 def figures(facts: Facts) -> Iterator[Figure]:
-    """How long each profiler says that its kernel took."""
+    """The duration of the kernel that each profiler reports."""
     for workload, name in PROFILERS.items():
         try:
             run = facts.measured.runs(workload)[0]
@@ -232,7 +236,7 @@ def summary(facts: Facts) -> str:
             found.append(name)
         except Skip as skip:
             absent.append(f"{name}: {skip.reason}")
-    return f"{', '.join(found)}: each saw the kernel" + (f"; {'; '.join(absent)}" if absent else "")
+    return f"{', '.join(found)}: kernel found" + (f"; {'; '.join(absent)}" if absent else "")
 
 
 CHECK = Check(

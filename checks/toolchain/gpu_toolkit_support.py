@@ -1,15 +1,15 @@
 """This nvcc can compile for the GPUs of this machine.
 
 What it means
-Each CUDA release knows the GPU generations of its time. An older one does not know newer GPUs, and a newer one has dropped the
-oldest: "nvcc fatal: Unsupported gpu architecture".
+Each CUDA release supports the GPU generations of its time. An older release does not support newer GPUs, and a newer release has
+dropped the oldest: "nvcc fatal: Unsupported gpu architecture".
 
 How it is judged
-The compute capability of every GPU against the first and the last CUDA release that compiles for it, and the version of the
-nvcc that a build takes.
+The version of the nvcc that a build uses must lie between the first and the last CUDA release that compile for the compute
+capability of each GPU.
 
 Known exceptions
-Programs that were built elsewhere are not concerned. A toolkit that is one release too old can build PTX for an older generation,
+Programs that were built elsewhere are not affected. A toolkit that is one release too old can build PTX for an older generation,
 which the driver compiles for the GPU when the program starts.
 
 References
@@ -30,13 +30,13 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 MATRIX = "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
 USE = Fix(
-    "Build with it",
+    "Use that toolkit for builds",
     "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
     verify="nvcc --list-gpu-code | grep <sm>",
     where="shell",
 )
 INSTALL = install_on(
-    "Install a toolkit that knows this GPU, from NVIDIA's repository",
+    "Install a toolkit that supports this GPU, from NVIDIA's repository",
     recipe="toolkit <cuda>",
     debian="sudo apt install cuda-toolkit-<dashed>",
     rhel="sudo dnf install cuda-toolkit-<dashed>",
@@ -49,8 +49,8 @@ INSTALL = install_on(
 TOO_OLD = Problem(
     id="nvcc-too-old-for-gpu",
     title="This nvcc is too old to compile for the GPU",
-    why='The toolkit is from before this GPU generation. Builds that ask for it stop with "Unsupported gpu architecture", and '
-    "those that do not make code that the driver must compile anew.",
+    why='The toolkit is older than this GPU generation. Builds that target this GPU fail with "Unsupported gpu architecture". '
+    "Other builds produce code that the driver must compile again.",
     action=Action.INSTALL,
     fixes=(*INSTALL, USE),
     references=(MATRIX,),
@@ -61,8 +61,8 @@ TOO_OLD = Problem(
 DROPPED = Problem(
     id="nvcc-dropped-gpu",
     title="This nvcc no longer compiles for the GPU",
-    why="The toolkit has dropped this GPU generation, and what it builds has no code for the GPU (error 209). The last release "
-    "that compiles for it can be installed beside it.",
+    why="The toolkit has dropped this GPU generation, and its builds contain no code for the GPU (error 209). The last release "
+    "that supports it can be installed alongside.",
     action=Action.INSTALL,
     fixes=(*INSTALL, USE),
     references=(MATRIX,),
@@ -74,7 +74,7 @@ DROPPED = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     nvcc = facts.toolchain.default_nvcc
     if nvcc is None or nvcc.version is None:
-        raise Skip("there is no nvcc", Skip.NOT_INSTALLED)
+        raise Skip("nvcc is not installed", Skip.NOT_INSTALLED)
     skip_conflict(facts)
     for capability, name in models(facts).items():
         yield from judge_model(facts, nvcc, nvcc.version[:2], capability, name)
@@ -88,17 +88,17 @@ def judge_model(facts: Facts, nvcc: Tool, cuda: Version, capability: tuple[int, 
     known = knowledge.architecture(capability)
     sm = "sm_{}{}".format(*capability)
     if known is None:
-        raise Skip(f"which CUDA compiles for {name} ({sm}) is not known", Skip.NO_ANSWER)
+        raise Skip(f"the CUDA release that compiles for {name} ({sm}) is unknown", Skip.NO_ANSWER)
     if cuda < known.first_cuda:
         what = f"{nvcc.path} is CUDA {dotted(cuda)}; {name} ({sm}) needs {dotted(known.first_cuda)} or newer"
         yield TOO_OLD.found(what, evidence(sm, wanted(facts, known.first_cuda)))
     elif known.last_cuda and cuda > known.last_cuda:
-        what = f"{nvcc.path} is CUDA {dotted(cuda)}; {dotted(known.last_cuda)} was the last for {name} ({sm})"
+        what = f"{nvcc.path} is CUDA {dotted(cuda)}; the last release for {name} ({sm}) is {dotted(known.last_cuda)}"
         yield DROPPED.found(what, evidence(sm, known.last_cuda))
 
 
 def wanted(facts: Facts, first: tuple[int, int]) -> tuple[int, int]:
-    """PyTorch's own release where it knows the GPU, so that extensions of it can be built too."""
+    """PyTorch's CUDA release if it supports the GPU, so that extensions of PyTorch can be built too."""
     torch = facts.python.torch_cuda if facts.python.package("torch") else None
     major, minor = map(int, (torch or "0.0").split(".")[:2])
     return max(first, (major, minor))

@@ -1,16 +1,16 @@
 """nvcc finds a host compiler that it accepts.
 
 What it means
-nvcc compiles only the part of a program that runs on the GPU; the rest goes to gcc or clang. Each CUDA release accepts these up
-to a certain version, and distributions are often newer: "unsupported GNU version".
+nvcc compiles only the part of a program that runs on the GPU and passes the rest to gcc or clang. Each CUDA release accepts these
+up to a certain version, and distributions often ship newer ones: "unsupported GNU version".
 
 How it is judged
-gcc and g++ must be there. The major version of the one that nvcc takes (NVCC_CCBIN, CUDAHOSTCXX for CMake, else g++ on PATH) is
-compared with the newest that this CUDA release accepts.
+gcc and g++ are on PATH. The major version of the compiler that nvcc uses (NVCC_CCBIN, CUDAHOSTCXX for CMake, else g++ on PATH) is
+not newer than the newest version that this CUDA release accepts.
 
 Known exceptions
-Without nvcc on PATH nothing is judged. nvcc --allow-unsupported-compiler lets a newer one pass, at one's own risk: that flag in
-NVCC_APPEND_FLAGS or NVCC_PREPEND_FLAGS counts as a choice.
+Without nvcc on PATH, nothing is judged. nvcc --allow-unsupported-compiler accepts a newer compiler at your own risk: that flag in
+NVCC_APPEND_FLAGS or NVCC_PREPEND_FLAGS counts as a deliberate choice.
 
 References
 https://docs.nvidia.com/cuda/cuda-installation-guide-linux/
@@ -39,9 +39,9 @@ ALLOWED = "-allow-unsupported-compiler"
 INSTALL = "Install the distribution's compilers"
 MISSING = Problem(
     id="host-compiler-missing",
-    title="nvcc is installed, but no C++ compiler for it",
-    why="nvcc hands the part of a program that runs on the processor to g++. Without it not even the smallest program can be "
-    "built, and extensions of PyTorch cannot either.",
+    title="nvcc is installed, but its C++ compiler is missing",
+    why="nvcc passes the part of a program that runs on the processor to g++. Without g++, neither the smallest program nor "
+    "extensions of PyTorch can be built.",
     action=Action.INSTALL,
     fixes=(
         *install_on(
@@ -62,19 +62,19 @@ MISSING = Problem(
 TOO_NEW = Problem(
     id="host-gcc-too-new",
     title="The host compiler is newer than this nvcc accepts",
-    why='nvcc stops with "unsupported GNU version": its release knows compilers only up to a certain version.',
+    why='nvcc stops with "unsupported GNU version": each release accepts compilers only up to a certain version.',
     action=Action.INSTALL,
     fixes=(
         *install_on(
-            "Install an older one beside it",
+            "Install an older compiler alongside",
             debian="sudo apt install g++-<newest>",
             rhel="sudo dnf install gcc<newest>-c++ || sudo dnf install gcc-toolset-<newest>-gcc-c++",
             suse="sudo zypper install gcc<newest>-c++",
             arch="sudo pacman -S gcc<newest>",
             conda="conda install -c conda-forge gxx=<newest>",
         ),
-        Fix("Let nvcc and CMake take it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>", where="shell"),
-        Fix("Install a newer CUDA toolkit, which accepts it"),
+        Fix("Make nvcc and CMake use it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>", where="shell"),
+        Fix("Install a newer CUDA toolkit that accepts it"),
     ),
     references=(GUIDE,),
     status=Status.WARN,
@@ -82,9 +82,9 @@ TOO_NEW = Problem(
 )
 
 
-ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")  # newer and older compilers are in gcc-toolset there
+ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")  # gcc-toolset has their newer and older compilers
 TOOLSET = Fix(
-    "Install an older one beside it",
+    "Install an older compiler alongside",
     "sudo dnf install gcc-toolset-<newest>-gcc-c++",
     on=("rhel",),
     kind="install",
@@ -93,7 +93,7 @@ TOOLSET = Fix(
 
 
 class Host(NamedTuple):
-    """The compiler that nvcc hands its code to; `chosen` is the variable that names it."""
+    """The compiler that nvcc passes host code to; `chosen` is the variable that names it."""
 
     path: str
     version: int
@@ -104,13 +104,16 @@ class Host(NamedTuple):
 def judge(facts: Facts) -> Iterator[Finding]:
     nvcc = facts.toolchain.nvcc
     if nvcc is None or nvcc.version is None:
-        raise Skip("there is no nvcc on PATH", Skip.NOT_INSTALLED)
+        raise Skip("nvcc is not on PATH", Skip.NOT_INSTALLED)
     skip_conflict(facts)
     missing = [name for name in ("gcc", "g++") if name not in facts.toolchain.programs]
     if "gcc" in missing and "clang" not in facts.toolchain.programs and facts.python.package("triton"):
-        raise Skip("there is no compiler, which triton judges", Skip.NOT_INSTALLED)
+        raise Skip("no compiler is installed, which the check triton judges", Skip.NOT_INSTALLED)
     if missing and not chosen(facts):
-        yield MISSING.found(f"{nvcc.path} is there, {' and '.join(missing)} is not on PATH", {"missing": missing})
+        yield MISSING.found(
+            f"{nvcc.path} is installed, but {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not on PATH",
+            {"missing": missing},
+        )
         return
     yield from judge_version(facts, nvcc.version[:2])
 
@@ -119,7 +122,7 @@ def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:
     cuda = dotted(version)
     limits = knowledge.host_compiler((version[0], version[1]))
     if limits is None:
-        raise Skip(f"which compilers nvcc {cuda} accepts is not known", Skip.NO_ANSWER)
+        raise Skip(f"the compilers that nvcc {cuda} accepts are unknown", Skip.NO_ANSWER)
     host = host_of(facts)
     newest = limits.clang if host.is_clang else limits.gcc
     flags = (facts.environment.get(name) or "" for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"))
@@ -129,13 +132,13 @@ def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:
     by = f" (by {host.chosen})" if host.chosen else ""
     fixes, older = ways_to(facts, limits.gcc)
     yield replace(TOO_NEW, fixes=fixes).found(
-        f"{host.path}{by} is {kind} {host.version}, nvcc {cuda} accepts up to {newest}",
+        f"{host.path}{by} is {kind} {host.version}; nvcc {cuda} accepts up to {newest}",
         {"compiler": host.path, "version": host.version, "newest": limits.gcc, "cuda": cuda, "older": older},
     )
 
 
 def ways_to(facts: Facts, newest: int) -> tuple[tuple[Fix, ...], str]:
-    """How an older compiler gets here, and where it then is; one that is here already need not be installed."""
+    """The fixes that install an older compiler, and its path; an installed one need not be installed again."""
     older, others = f"/usr/bin/g++-{newest}", TOO_NEW.fixes[-2:]
     if facts.system.distribution in ENTERPRISE:
         return (TOOLSET, *others), f"/opt/rh/gcc-toolset-{newest}/root/usr/bin/g++"
@@ -167,7 +170,7 @@ def host_of(facts: Facts) -> Host:
     elif named:
         version = int(named[1])
     else:
-        raise Unavailable(f"the version of {path} is not known")
+        raise Unavailable(f"the version of {path} is unknown")
     return Host(path, version, "clang" in name, variable)
 
 

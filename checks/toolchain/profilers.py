@@ -1,16 +1,16 @@
-"""The profilers that are installed may do their work.
+"""The profilers that are installed are allowed to profile.
 
 What it means
-Nsight Systems (nsys) samples what the CPU does, which the kernel must allow. Nsight Compute (ncu) reads the GPU's performance
-counters, which the driver keeps for administrators unless it is told otherwise: ERR_NVGPUCTRPERM.
+Nsight Systems (nsys) samples the CPU, which the kernel must allow. Nsight Compute (ncu) reads the GPU's performance counters,
+which the driver restricts to administrators by default: ERR_NVGPUCTRPERM.
 
 How it is judged
-nsys: kernel.perf_event_paranoid is 2 or less. ncu: RmProfilingAdminOnly is 0 in /proc/driver/nvidia/params. Who has
-CAP_SYS_ADMIN (root on a host) needs neither; from driver 565 on CAP_PERFMON is enough for the counters.
+nsys: kernel.perf_event_paranoid is 2 or less. ncu: RmProfilingAdminOnly is 0 in /proc/driver/nvidia/params. A process with
+CAP_SYS_ADMIN (root on a host) needs neither; since driver 565, CAP_PERFMON is enough for the counters.
 
 Known exceptions
-A profiler that is not installed is no fault. nsys traces CUDA without sampling the CPU. Under WSL2 the counters are allowed in
-Windows (the NVIDIA Control Panel), which is not visible from here.
+A profiler that is not installed is not a fault. nsys can trace CUDA without sampling the CPU. Under WSL2, the counters are
+enabled in Windows (the NVIDIA Control Panel), which cannot be seen from here.
 
 References
 https://developer.nvidia.com/nvidia-development-tools-solutions-ERR_NVGPUCTRPERM-permission-issue-performance-counters
@@ -33,7 +33,7 @@ MOST_FOR_SAMPLING = 2
 FIRST_WITH_PERFMON = 565
 OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf"
 ADD_CAPABILITY = again(
-    "Start the container again with the right to profile",
+    "Restart the container with permission to profile",
     "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
     spec="--cap-add=SYS_ADMIN",
     verify="grep CapEff /proc/self/status",
@@ -42,15 +42,15 @@ ADD_CAPABILITY = again(
 
 PARANOID = Problem(
     id="nsys-perf-paranoid",
-    title="The kernel keeps Nsight Systems from sampling the CPU",
-    why="kernel.perf_event_paranoid is so high that users may not sample. CUDA is traced all the same; backtraces and the "
-    "times of threads are missing.",
+    title="The kernel does not allow Nsight Systems to sample the CPU",
+    why="kernel.perf_event_paranoid is too high for users to sample. CUDA is still traced, but backtraces and thread times are "
+    "missing.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     latent=True,
     fixes=(
         Fix(
-            "Allow it, now and after a reboot (on the host)",
+            "Allow it now and after reboots (on the host)",
             "echo kernel.perf_event_paranoid=2 | sudo tee /etc/sysctl.d/90-nsys.conf && sudo sysctl --system",
             verify="nsys status --environment",
             kind="set",
@@ -65,13 +65,13 @@ PARANOID = Problem(
 RESTRICTED = Problem(
     id="profiler-counters-restricted",
     title="Nsight Compute may not read the GPU's counters (ERR_NVGPUCTRPERM)",
-    why="The driver gives performance counters to administrators only, since they can betray what others compute.",
+    why="The driver restricts performance counters to administrators, since counters can reveal what other users compute.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     latent=True,
     fixes=(
         *fix_on(
-            "Allow it to every user: tell the module, then reboot",
+            "Allow it for all users: set the module option, then reboot",
             verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
             debian=f"{OPTION} && sudo update-initramfs -u",
             rhel=f"{OPTION} && sudo dracut --force",
@@ -89,7 +89,7 @@ IN_CONTAINER = replace(
     RESTRICTED,
     fixes=(
         *ADD_CAPABILITY,
-        Fix("On the host: allow it to every user, then reboot", OPTION, needs=("root", "reboot"), where="host"),
+        Fix("On the host: allow it for all users, then reboot", OPTION, needs=("root", "reboot"), where="host"),
     ),
 )
 
@@ -112,10 +112,10 @@ def sampling(facts: Facts) -> Iterator[Finding]:
 
 def counters(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the GPU's counters are allowed in Windows", Skip.UNSUPPORTED)
+        raise Skip("under WSL, Windows controls access to the GPU's counters", Skip.UNSUPPORTED)
     setting = facts.driver.parameters.get("RmProfilingAdminOnly")
     if setting is None:
-        raise Skip("no NVIDIA driver is loaded that could restrict profiling")
+        raise Skip("no NVIDIA driver is loaded, so nothing restricts profiling")
     perfmon = ("CAP_PERFMON",) if (facts.driver.branch or 0) >= FIRST_WITH_PERFMON else ()
     if setting != "0" and not may(facts, "CAP_SYS_ADMIN", *perfmon):
         in_container = facts.container.engine is not None
@@ -124,13 +124,13 @@ def counters(facts: Facts) -> Iterator[Finding]:
 
 
 def may(facts: Facts, *capabilities: str) -> bool:
-    """Whether this process has one of the capabilities; in a user namespace they count for nothing outside of it."""
+    """Whether this process has one of the capabilities. Those in a user namespace have no effect outside it."""
     return bool(facts.container.capabilities & set(capabilities)) and not facts.container.user_namespace
 
 
 def summary(facts: Facts) -> str:
     names = [name for name in ("nsys", "ncu") if name in facts.toolchain.programs]
-    return f"{' and '.join(names)} may sample and read counters" if len(names) > 1 else f"{names[0]} may do its work"
+    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} allowed to profile"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(PARANOID, RESTRICTED))

@@ -1,17 +1,17 @@
 """Every installed way to compile code for the GPU works: driver, NVRTC, nvcc, load_inline, Triton, torch.compile.
 
 What it means
-Each rung stands on those below it. The same kernel (the square of a matrix) is compiled by each and run on the GPU, so that the
-first rung that breaks tells which part is missing: the driver's compiler, a library, a C++ compiler, header files, Ninja.
+Each rung of the ladder needs the rungs below it. Each one compiles the same kernel (the square of a matrix) and runs it on the
+GPU. The first rung that fails shows which part is missing: the driver's compiler, a library, a C++ compiler, header files, Ninja.
 
 How it is judged
-A rung that is installed has to compile with empty caches, give exactly the right result, and give a kernel that is not much
-slower than the best one. The seconds until the first result, with empty and with filled caches, are in the report, as is the
-speed of each kernel beside that of torch.square(a), a * a and a ** 2. All of them only wait for memory.
+Each installed rung must compile with empty caches, return exactly the right result, and produce a kernel that is not much slower
+than the best one. The report contains the seconds until the first result, with empty and with filled caches, and the speed of
+each kernel next to that of torch.square(a), a * a and a ** 2. All of these are limited only by memory.
 
 Known exceptions
-What is not installed breaks nothing, and is named. All is compiled once, on the first GPU that is measured. TORCH_CUDA_ARCH_LIST
-is set to this GPU alone. A rung that crashes or hangs is told by measurements.
+A rung that is not installed is named and is not a fault. Each rung compiles once, on the first GPU that is measured.
+TORCH_CUDA_ARCH_LIST is set to this GPU alone. A rung that crashes or hangs is reported by measurements.
 
 References
 https://github.com/gpu-mode/lectures/tree/main/lecture_001
@@ -50,21 +50,21 @@ HARMLESS = (Skip.NOT_INSTALLED, Skip.UNSUPPORTED, Skip.NOT_APPLICABLE)
 AGAIN = "gpudoctor check --only toolchain-ladder"
 SLOW = Problem(
     id="compiled-kernel-slow",
-    title="One compiler's kernel is much slower than the others'",
-    why="All of them read and write the same memory, and nothing else takes time. A compiler that is switched to debugging, is "
-    "too old for the GPU or falls back to something general makes slow code; everything that is built with it is slow too.",
+    title="One compiler's kernel is much slower than the others",
+    why="All kernels read and write the same memory, and nothing else takes time. A compiler produces slow code if it is in "
+    "debug mode, is too old for the GPU or falls back to generic code. Everything that is built with it is slow too.",
     action=Action.WATCH,
     fixes=(
         look("Look for options that make code slow", "env | grep -E 'NVCC|CUDA|TRITON|TORCH'"),
-        look("Measure once more", AGAIN),
+        look("Measure again", AGAIN),
     ),
     status=Status.WARN,
 )
 BROKEN = Problem(
     id="toolchain-rung-broken",
-    title="A way to compile code for the GPU is installed, but fails",
-    why="The compiler was tried with the smallest useful kernel, and its error is none of the known ones. What stands above it "
-    "in the ladder mostly fails too.",
+    title="A compiler for GPU code is installed but fails",
+    why="The compiler failed on the smallest useful kernel, and its error is not one of the known ones. Compilers that build "
+    "on it usually fail too.",
     action=Action.WATCH,
     fixes=(look("Read the whole error", AGAIN + " --format json"),),
     references=("https://docs.pytorch.org/docs/stable/cpp_extension.html",),
@@ -73,7 +73,7 @@ BROKEN = Problem(
 
 
 class Rung(NamedTuple):
-    """What became of one: its results, or why there are none."""
+    """The outcome of one rung: its results, or why it has no results."""
 
     name: str
     values: dict[str, Any]
@@ -82,7 +82,7 @@ class Rung(NamedTuple):
 
     @property
     def error(self) -> str:
-        """What it said where it broke; "" where it works."""
+        """Its output if it failed; "" if it works."""
         broken = self.values.get("broken", {})
         return "\n".join(text for text in (broken.get("error"), broken.get("printed")) if text)
 
@@ -92,7 +92,7 @@ class Rung(NamedTuple):
         return [line.strip() for line in self.error.splitlines() if TELLING.search(line)]
 
     def says_as(self, other: Rung) -> bool:
-        """Whether both name the same error: one stands on the other."""
+        """Whether both contain the same error: one needs the other."""
         return not set(self.telling).isdisjoint(other.telling)
 
 
@@ -111,9 +111,9 @@ def rung(facts: Facts, workload: str, name: str) -> Rung:
 
 
 def why_not(facts: Facts, workload: str) -> Skip:
-    """Of a rung that told a part only: what ended it, or why it left out the rest."""
+    """Why a rung has only a part of its results."""
     failed = any(failure.workload == workload for failure in facts.measured.failures)
-    return Unavailable(f"{workload} did not come to its end" + (": see measurements" if failed else ""))
+    return Unavailable(f"{workload} did not finish" + (": see measurements" if failed else ""))
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -130,7 +130,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
-    """One finding for each part that is missing, told at the first rung that needs it."""
+    """One finding for each missing part, at the first rung that needs it."""
     seen: dict[str, list[Rung]] = {}
     nvcc = next((each.values["compiler"]["path"] for each in found if each.name == "nvcc" and "compiler" in each.values), "")
     for each in found:
@@ -143,14 +143,14 @@ def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
         problem = known.problem if known else BROKEN
         words = known.words if known else (first.telling or first.error.splitlines())[0]
         names = [each.name for each in rest]
-        also = f"; so {'does' if len(names) == 1 else 'do'} {' and '.join(names)}" if names else ""
+        also = f"; {' and '.join(names)} {'fails' if len(names) == 1 else 'fail'} too" if names else ""
         evidence = {
             "rungs": {each.name: state(each) for each in found},
             "error": " | ".join(first.error.splitlines()[-LAST_LINES:]),
             **({"nvcc": nvcc} if nvcc else {}),
         }
         confidence = Confidence.CONFIRMED if known else Confidence.UNKNOWN
-        finding = problem.found(f"{first.name} breaks: {words}{also}", evidence, confidence=confidence)
+        finding = problem.found(f"{first.name} fails: {words}{also}", evidence, confidence=confidence)
         yield replace(finding, because=known.because if known else "")
 
 
@@ -170,11 +170,13 @@ def slow(facts: Facts, all_figures: tuple[Figure, ...]) -> Iterator[Finding]:
         flags = {name: facts.environment.get(name) for name in FLAGS if by_nvcc}
         told = "".join(f"; {name}={value} is set" for name, value in flags.items() if value)
         all_speeds = {what: round(figure.value) for what, figure in speeds.items()}
-        yield SLOW.found(f"{words}; the fastest is {best.what} with {best.value:.0f}{told}", {"speeds": all_speeds}, best.gpu)
+        yield SLOW.found(
+            f"{words}; the fastest is {best.what} with {best.value:.0f} GB/s{told}", {"speeds": all_speeds}, best.gpu
+        )
 
 
 def figures(facts: Facts) -> Iterator[Figure]:
-    """Of each rung the speed of its kernel, and the seconds of its first and of a later compilation; of PyTorch its speeds."""
+    """The kernel speed of each rung, the seconds of its first and of a later compilation, and the speeds of PyTorch."""
     for each in rungs(facts):
         if "square" in each.values:
             yield speed(facts, each.gpu, f"square by {each.name}", each.values["square"])
@@ -210,7 +212,7 @@ def summary(facts: Facts) -> str:
     speeds = [each.values["square"]["gb_per_s"] for each in works]
     words = f"{', '.join(each.name for each in works)}: {shortfalls.between(speeds)} GB/s"
     absent = [f"{each.name} ({each.missing.reason})" for each in found if each.missing]
-    return words + (f"; not here: {', '.join(absent)}" if absent else "")
+    return words + (f"; not available: {', '.join(absent)}" if absent else "")
 
 
 CHECK = Check(

@@ -1,16 +1,16 @@
-"""The CUDA toolkit that builds take is of the same major version as PyTorch's CUDA.
+"""The CUDA toolkit that builds use has the same major version as PyTorch's CUDA.
 
 What it means
-Extensions of PyTorch (flash-attn, apex, DeepSpeed, xformers) are compiled with the toolkit of the machine and loaded into a
-PyTorch that was built with a CUDA of its own. PyTorch refuses to build where the major versions differ.
+Extensions of PyTorch (flash-attn, apex, DeepSpeed, xformers) are compiled with the machine's toolkit and loaded into PyTorch,
+which was built with its own CUDA. PyTorch refuses to build them if the major versions differ.
 
 How it is judged
-The toolkit that torch.utils.cpp_extension takes (CUDA_HOME or CUDA_PATH, else nvcc on PATH, else /usr/local/cuda) against
-torch.version.cuda. It is told where something builds extensions: such a package is installed, Ninja is, or a variable for
-builds is set (CUDA_HOME, TORCH_CUDA_ARCH_LIST ...), or where a build was seen to fail for it.
+The toolkit that torch.utils.cpp_extension uses (CUDA_HOME or CUDA_PATH, else nvcc on PATH, else /usr/local/cuda) is compared with
+torch.version.cuda. A mismatch is reported if something builds extensions: such a package is installed, Ninja is installed, a
+variable for builds is set (CUDA_HOME, TORCH_CUDA_ARCH_LIST ...), or a build has failed because of it.
 
 Known exceptions
-Most machines with a toolkit never build an extension: there another one beside PyTorch does no harm. Within one major version
+Most machines with a toolkit never build an extension; there, a toolkit of another version does no harm. Within one major version,
 PyTorch only prints a warning, and the extensions work. Without a toolkit, or with a PyTorch without CUDA, there is nothing to
 compare. Running PyTorch needs no toolkit. A PyTorch that must be replaced is judged first.
 
@@ -33,21 +33,26 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 MISMATCH = Problem(
     id="nvcc-torch-cuda-mismatch",
-    title="The CUDA toolkit is of another major version than PyTorch's CUDA",
-    why='Packages that compile CUDA code against PyTorch do not build: "The detected CUDA version mismatches the version that '
-    'was used to compile PyTorch". PyTorch itself runs.',
+    title="The CUDA toolkit and PyTorch's CUDA have different major versions",
+    why='Packages that compile CUDA code against PyTorch fail to build: "The detected CUDA version mismatches the version that '
+    'was used to compile PyTorch". PyTorch itself works.',
     action=Action.INSTALL,
     fixes=(
         *install_on(
-            "Install the toolkit of PyTorch's CUDA beside the other",
+            "Install the toolkit of PyTorch's CUDA alongside the other",
             recipe="toolkit <cuda>",
             debian="sudo apt install cuda-toolkit-<dashed>",
             rhel="sudo dnf install cuda-toolkit-<dashed>",
             suse="sudo zypper install cuda-toolkit-<dashed>",
             conda="conda install -c nvidia cuda-toolkit=<cuda>",
         ),
-        Fix("Build with it", "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH", verify="nvcc --version", where="shell"),
-        Fix("Install a package that is built for this PyTorch, instead of building it"),
+        Fix(
+            "Use that toolkit for builds",
+            "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
+            verify="nvcc --version",
+            where="shell",
+        ),
+        Fix("Install a package that is already built for this PyTorch"),
     ),
     references=("https://github.com/pytorch/pytorch/blob/main/torch/utils/cpp_extension.py",),
     status=Status.WARN,
@@ -67,16 +72,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
     fitting = next((kit.root for kit in facts.toolchain.toolkits if kit.version and kit.version[0] == major), None)
     problem = replace(MISMATCH, fixes=MISMATCH.fixes[-2:]) if fitting else MISMATCH
     finding = problem.found(
-        f"{root} is CUDA {dotted(version)}, torch {facts.python.torch_version} was built with {cuda}",
+        f"{root} is CUDA {dotted(version)}; torch {facts.python.torch_version} was built with CUDA {cuda}",
         {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": fitting or f"/usr/local/cuda-{cuda}", "found": root},
         packages=("torch",),
     )
-    # The toolkit that is installed for a GPU that is too new for this one fits PyTorch too.
+    # If the GPU is too new for this toolkit, the fix for that installs one that fits PyTorch too.
     yield run_time_builds.wanted_by(run_time_builds.of_builds(facts), replace(finding, because="nvcc-too-old-for-gpu"))
 
 
 def toolkit(facts: Facts) -> tuple[str, Version]:
-    """Where a build finds its toolkit, and of which version that is."""
+    """The path of the toolkit that a build uses, and its version."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         path = facts.environment.get(name)
         root = facts.toolchain.root_of(path) if path else None
@@ -87,7 +92,7 @@ def toolkit(facts: Facts) -> tuple[str, Version]:
     if nvcc is None or nvcc.version is None:
         raise Skip("no CUDA toolkit is installed", Skip.NOT_INSTALLED)
     if not nvcc.on_path and facts.toolchain.default_toolkit is None:
-        raise Skip(f"no build finds {nvcc.path}: it is neither on PATH nor in /usr/local/cuda")
+        raise Skip(f"builds do not find {nvcc.path}: it is neither on PATH nor in /usr/local/cuda")
     return nvcc.path, nvcc.version
 
 

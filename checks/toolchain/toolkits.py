@@ -1,16 +1,16 @@
-"""Builds take one CUDA toolkit: nvcc on PATH, CUDA_HOME and /usr/local/cuda agree.
+"""Builds use one CUDA toolkit: nvcc on PATH, CUDA_HOME and /usr/local/cuda agree.
 
 What it means
-A build finds a toolkit in several ways: by nvcc on PATH, by CUDA_HOME or CUDA_PATH, by /usr/local/cuda. Where these lead to
-different releases, the compiler of one meets the headers and libraries of another.
+A build finds a toolkit in several ways: nvcc on PATH, CUDA_HOME or CUDA_PATH, /usr/local/cuda. If these point to different
+releases, the compiler of one is mixed with the headers and libraries of another.
 
 How it is judged
-CUDA_HOME and CUDA_PATH must lead to a folder with a toolkit. Its release is compared with that of the first nvcc on PATH. Where
-no variable is set, nvcc is compared with /usr/local/cuda.
+CUDA_HOME and CUDA_PATH must point to a folder with a toolkit. Its release is compared with that of the first nvcc on PATH. If
+neither variable is set, nvcc is compared with /usr/local/cuda.
 
 Known exceptions
-Any number of toolkits may lie side by side. Where a variable and PATH agree, somebody has chosen, and /usr/local/cuda does not
-matter. The same holds for an nvcc of the conda environment or of the virtual environment.
+Any number of toolkits may be installed side by side. If a variable and PATH agree, that is a deliberate choice, and
+/usr/local/cuda does not matter. The same holds for an nvcc of the conda environment or of the virtual environment.
 
 References
 https://github.com/cupy/cupy/blob/main/docs/source/install.rst
@@ -32,27 +32,27 @@ FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh"
 
 INVALID_HOME = Problem(
     id="cuda-home-invalid",
-    title="CUDA_HOME or CUDA_PATH leads to no CUDA toolkit",
-    why="Builds trust the variable and fail with files that are not found, also where a toolkit is on PATH. It is left from a "
-    "toolkit that was removed, or was written for another machine.",
+    title="CUDA_HOME or CUDA_PATH does not point to a CUDA toolkit",
+    why="Builds use the variable and fail with files that are not found, even if a toolkit is on PATH. The variable is left "
+    "over from a toolkit that was removed, or was set for another machine.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "In this shell: let builds find the toolkit by PATH and /usr/local/cuda",
+            "In this shell: unset it, so that builds use PATH and /usr/local/cuda",
             "unset <variable>",
             verify="nvcc --version",
             where="shell",
         ),
-        look("For good: find the line that sets it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
-        Fix("In a container: correct the Dockerfile's ENV", on=("container",)),
-        look("See which toolkits are here", "ls -d /usr/local/cuda*"),
+        look("Permanently: find the line that sets it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+        Fix("In a container: correct ENV in the Dockerfile", on=("container",)),
+        look("List the installed toolkits", "ls -d /usr/local/cuda*"),
     ),
     status=Status.WARN,
     latent=True,
 )
 
 USE = Fix(
-    "Use one of them everywhere, here and in the file where they are set",
+    "Use one toolkit everywhere, here and in the file that sets the variables",
     "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
     verify="nvcc --version",
     where="shell",
@@ -66,7 +66,7 @@ REMOVE = Fix(
     needs=("root",),
 )
 CHOOSE = Fix(
-    "Let /usr/local/cuda lead to the other",
+    "Switch /usr/local/cuda to the other toolkit",
     "sudo update-alternatives --config cuda",
     on=("debian", "rhel", "suse"),
     needs=("root",),
@@ -74,9 +74,9 @@ CHOOSE = Fix(
 
 DISAGREE = Problem(
     id="multiple-cuda-toolkits-path",
-    title="PATH and CUDA_HOME (or /usr/local/cuda) lead to different CUDA toolkits",
-    why="A build then mixes the compiler of one release with the headers and libraries of another. An nvcc in /usr/bin is the "
-    "distribution's own, old package, which Ubuntu proposes where nvcc is not found.",
+    title="PATH and CUDA_HOME or /usr/local/cuda select different CUDA toolkits",
+    why="Builds then mix the compiler of one release with the headers and libraries of another. An nvcc in /usr/bin is the "
+    "distribution's own, older package, which Ubuntu suggests if nvcc is not found.",
     action=Action.FIX_CONFIG,
     fixes=(USE, REMOVE, CHOOSE),
     references=("https://github.com/cupy/cupy/blob/main/docs/source/install.rst",),
@@ -99,9 +99,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_home(facts: Facts, variable: str, path: str) -> Iterator[Finding]:
     root = facts.toolchain.root_of(path)
     if root is None:
-        yield INVALID_HOME.found(f"{variable} is {path!r}, which is no folder", {"variable": variable, "value": path})
+        yield INVALID_HOME.found(f"{variable} points to {path}, which does not exist", {"variable": variable, "value": path})
     elif toolkit_version(facts, root) is None and not has_nvcc(facts, root):
-        yield INVALID_HOME.found(f"{variable} is {path!r}, where there is no toolkit", {"variable": variable, "value": path})
+        yield INVALID_HOME.found(
+            f"{variable} points to {path}, which contains no CUDA toolkit", {"variable": variable, "value": path}
+        )
 
 
 def disagree(found: Conflict) -> Finding:
@@ -109,7 +111,7 @@ def disagree(found: Conflict) -> Finding:
     is_packaged, is_default = found.nvcc.path == PACKAGED, found.name == DEFAULT
     fixes = (USE, *([REMOVE] if is_packaged else []), *([CHOOSE] if is_default and not is_packaged else []))
     return replace(DISAGREE, fixes=fixes).found(
-        f"nvcc on PATH ({found.nvcc.path}) is {nvcc}, {found.name} leads to {other} ({found.root})",
+        f"nvcc on PATH ({found.nvcc.path}) is {nvcc}; {found.name} points to {other} ({found.root})",
         {"nvcc": found.nvcc.path, "nvcc_version": nvcc, "toolkit": found.root, "toolkit_version": other},
     )
 

@@ -1,19 +1,21 @@
 """Triton can compile: a C compiler, Python's headers, a libcuda to link with, and an assembler that knows the GPU.
 
 What it means
-Triton, and with it torch.compile and vLLM, compiles a small C program for this Python when it first runs, and links it with
-the driver's libcuda. PyTorch without torch.compile needs none of this, and yet always brings Triton along.
+Triton, and with it torch.compile and vLLM, compiles a small C program for this Python on its first run and links it with the
+driver's libcuda. PyTorch without torch.compile needs none of this, but always installs Triton.
 
 How it is judged
-gcc or clang is on PATH, or CC names a compiler. Python.h is where this Python says. Either is told as missing where something
-lets Triton compile (vLLM, Unsloth, a variable TRITON_ or TORCHINDUCTOR_ ...), or was seen to fail for it. libcuda is found in
-the way of the installed release: TRITON_LIBCUDA_PATH, else the folders of the loader's cache, else LD_LIBRARY_PATH. Releases
-before 3.6 link with -lcuda, which needs a file libcuda.so; later ones take libcuda.so.1. The assembler (ptxas) in this release's
-wheel, or the one that TRITON_PTXAS_PATH names, is of a CUDA release that knows the GPU.
+- gcc or clang is on PATH, or CC names a compiler. Python.h is in the include folder of this Python. Either is reported as missing
+  if something here lets Triton compile (vLLM, Unsloth, a TRITON_ or TORCHINDUCTOR_ variable ...), or if compiling has failed
+  because of it.
+- libcuda is found where the installed release looks: in TRITON_LIBCUDA_PATH, else in the folders of the loader's cache, else in
+  LD_LIBRARY_PATH. Releases before 3.6 link with -lcuda, which needs a file libcuda.so; later ones use libcuda.so.1.
+- The assembler (ptxas) in this release's wheel, or the one that TRITON_PTXAS_PATH names, is of a CUDA release that supports the
+  GPU.
 
 Known exceptions
-A libcuda.so in LIBRARY_PATH (a toolkit's stub) or in one of the linker's own folders serves as well. A folder in
-TRITON_LIBCUDA_PATH that was not looked at is believed. Without a CUDA driver there is nothing that Triton could use.
+A libcuda.so in LIBRARY_PATH (a toolkit's stub) or in one of the linker's own folders also works. A folder in TRITON_LIBCUDA_PATH
+that was not examined is assumed to be right. Without a CUDA driver, Triton cannot use the GPU and the check is skipped.
 
 References
 https://github.com/triton-lang/triton/pull/1981
@@ -43,9 +45,9 @@ LINKER_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "
 
 NO_COMPILER = Problem(
     id="c-compiler-missing",
-    title="There is no C compiler for Triton and torch.compile",
-    why="Triton compiles a small C program for every kind of kernel. Without gcc or clang torch.compile, vLLM and others end in "
-    "'Failed to find C compiler'.",
+    title="Triton and torch.compile find no C compiler",
+    why="Triton compiles a small C program for every kind of kernel. Without gcc or clang, torch.compile, vLLM and others fail "
+    "with 'Failed to find C compiler'.",
     action=Action.INSTALL,
     status=Status.WARN,
     latent=True,
@@ -58,16 +60,22 @@ NO_COMPILER = Problem(
             suse="sudo zypper install gcc glibc-devel",
             arch="sudo pacman -S gcc",
         ),
-        Fix("From conda, which sets CC", "conda install -c conda-forge gcc", verify="echo $CC", on=("conda",), kind="install"),
-        Fix("Install gcc or clang, or name a compiler in the variable CC", verify="gcc --version", on=("other",)),
+        Fix(
+            "Install gcc from conda, which sets CC",
+            "conda install -c conda-forge gcc",
+            verify="echo $CC",
+            on=("conda",),
+            kind="install",
+        ),
+        Fix("Install gcc or clang, or set CC to a compiler", verify="gcc --version", on=("other",)),
     ),
 )
 
 NO_HEADERS = Problem(
     id="triton-python-h-missing",
     title="Python's header files are missing, so Triton cannot compile",
-    why="Triton's launcher includes Python.h. Distributions put it into a package of its own; Pythons of conda, uv and pyenv "
-    "bring it along.",
+    why="Triton's launcher includes Python.h. Distributions ship it in a separate package; Pythons of conda, uv and pyenv "
+    "include it.",
     action=Action.INSTALL,
     status=Status.WARN,
     latent=True,
@@ -81,7 +89,7 @@ NO_HEADERS = Problem(
             arch="sudo pacman -S python",
         ),
         Fix(
-            "Where they cannot be installed: take a Python that has them",
+            "If they cannot be installed: use a Python that includes them",
             "uv venv --managed-python --python <python_version>",
             kind="install",
         ),
@@ -89,17 +97,21 @@ NO_HEADERS = Problem(
 )
 
 LINK = Fix(
-    "Put the link beside the library", "sudo ln -s libcuda.so.1 <folder>/libcuda.so", verify=TARGET, kind="set", needs=("root",)
+    "Create the link next to the library",
+    "sudo ln -s libcuda.so.1 <folder>/libcuda.so",
+    verify=TARGET,
+    kind="set",
+    needs=("root",),
 )
 CACHE = Fix(
-    "Put the library's folder into the loader's cache, with the link that older releases of Triton need",
+    "Add the library's folder to the loader's cache, with the link that older Triton releases need",
     "echo <folder> | sudo tee /etc/ld.so.conf.d/libcuda.conf && sudo ldconfig && sudo ln -sf libcuda.so.1 <folder>/libcuda.so",
     verify=TARGET,
     kind="set",
     needs=("root",),
 )
 OWN_LINKS = Fix(
-    "Without root: links in a folder of your own",
+    "Without root: link the library into a folder in your home",
     "mkdir -p ~/.cache/libcuda && ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so && "
     "ln -sf <folder>/libcuda.so.1 ~/.cache/libcuda/libcuda.so.1 && export TRITON_LIBCUDA_PATH=~/.cache/libcuda",
     verify=TARGET,
@@ -108,8 +120,8 @@ OWN_LINKS = Fix(
 NO_LIBCUDA = Problem(
     id="triton-cannot-find-lcuda",
     title="Triton cannot link with libcuda",
-    why="The driver is there and CUDA works, but the linker needs libcuda under a name and in a folder that Triton looks in: "
-    "'cannot find -lcuda' or 'libcuda.so cannot found'.",
+    why="The driver is installed and CUDA works, but the linker needs libcuda under a certain name and in a folder that Triton "
+    "searches: 'cannot find -lcuda' or 'libcuda.so cannot found'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(CACHE, OWN_LINKS),
@@ -127,7 +139,7 @@ def installed(facts: Facts) -> str:
     if package is None:
         raise Skip("Triton is not installed in this Python")
     if facts.cuda.library is None:
-        raise Skip("there is no CUDA driver that Triton could use")
+        raise Skip("no CUDA driver is available to Triton")
     return package.version
 
 
@@ -139,7 +151,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.python.has_headers:
         folder = facts.python.include_directory
         digits = "{}{}".format(*facts.python.version)
-        no_headers = NO_HEADERS.found(f"{folder} has no Python.h", {"folder": folder, "digits": digits})
+        no_headers = NO_HEADERS.found(f"{folder} does not contain Python.h", {"folder": folder, "digits": digits})
         yield run_time_builds.wanted_by(user, no_headers)
     yield from libcuda(facts, version)
     yield from assembler(facts, str(version))
@@ -164,21 +176,21 @@ def libcuda(facts: Facts, version: Version) -> Iterator[Finding]:
     elif not links(facts, version, folders):
         name = "libcuda.so.1" if version >= LINKS_BY_SONAME else "libcuda.so"
         message = f"Triton {version} links with {name}, which is not in {', '.join(folders)}"
-        is_sure = facts.environment.get("LIBRARY_PATH") is None  # its folders may be none that were looked at
+        is_sure = facts.environment.get("LIBRARY_PATH") is None  # its folders may not have been examined
         problem = replace(NO_LIBCUDA, fixes=(OWN_LINKS,) if named else (LINK, OWN_LINKS))
         sure = Confidence.CONFIRMED if is_sure else Confidence.LIKELY
         yield problem.found(message, evidence, confidence=sure, packages=("triton",))
 
 
 def links(facts: Facts, version: Version, folders: tuple[str, ...]) -> bool:
-    """The linker finds libcuda: in Triton's folders, in LIBRARY_PATH, or in its own folders."""
+    """Whether the linker finds libcuda: in Triton's folders, in LIBRARY_PATH, or in its own folders."""
     name = "libcuda.so.1" if version >= LINKS_BY_SONAME else "libcuda.so"
     more = (facts.environment.get("LIBRARY_PATH") or "").split(":")
     return any(has(facts, folder, name) for folder in (*folders, *filter(None, more), *LINKER_FOLDERS))
 
 
 def searched(facts: Facts, version: Version, wanted: str) -> tuple[str, ...]:
-    """The folders that Triton gives to the linker."""
+    """The folders that Triton passes to the linker."""
     cached = dict.fromkeys(path.rsplit("/", 1)[0] for name, path in facts.libraries.cache if wanted in name)
     if cached or version < READS_VARIABLES:
         return tuple(cached)
@@ -197,13 +209,13 @@ def is_known(facts: Facts, folder: str) -> bool:
 
 
 def driver_folder(facts: Facts) -> str | None:
-    """Where the driver's libcuda.so.1 is; None where there is none, which is not Triton's business."""
+    """The folder of the driver's libcuda.so.1; None if it is missing, which other checks report."""
     libraries = (item for item in facts.libraries.all if item.soname == "libcuda.so.1" and item.size is not None)
     return next((item.directory for item in libraries if not (item.is_stub or item.is_compat)), None)
 
 
 def _place(facts: Facts, folder: str) -> str:
-    """One name for a folder that has several: /lib is a link to /usr/lib, /usr/local/cuda to the default toolkit."""
+    """One name for a folder with several names: /lib is a link to /usr/lib, /usr/local/cuda to the default toolkit."""
     toolkit = facts.toolchain.default_toolkit or "/usr/local/cuda"
     folder = re.sub(r"^/usr/local/cuda(?=/)", toolkit, folder.rstrip("/"))
     return re.sub(r"^/usr(?=/lib)", "", folder)
@@ -212,7 +224,7 @@ def _place(facts: Facts, folder: str) -> str:
 def summary(facts: Facts) -> str:
     missing = [name for name, there in (("a compiler", has_compiler(facts)), ("Python.h", facts.python.has_headers)) if not there]
     if missing:
-        return f"Triton {installed(facts)} without {' and '.join(missing)}, and nothing here lets it compile"
+        return f"Triton {installed(facts)} without {' and '.join(missing)}, but nothing here lets it compile"
     compilers = facts.toolchain.compilers
     compiler = facts.environment.get("CC") or next(name for name in ("gcc", "clang") if name in compilers)
     return f"Triton {installed(facts)} with {compiler}, Python.h and libcuda"

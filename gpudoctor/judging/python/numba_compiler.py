@@ -1,4 +1,4 @@
-"""Which CUDA release the compiler (libNVVM) is of with which Numba makes PTX for the driver. Pure."""
+"""The CUDA release of the compiler (libNVVM) that Numba uses to produce PTX for the driver. Pure."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from gpudoctor.model import Fix, Problem
 
 NVVM_WHEELS = ("nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11")
 NVVM_OF_CONDA = ("cuda-nvvm-impl", "cuda-nvvm", "cuda-nvcc-impl", "cuda-nvcc", "cudatoolkit")
-# Make code for the GPU from Numba's PTX, so that the driver does not have to.
+# These compile Numba's PTX to GPU code in place of the driver.
 LINKERS = ("cuda-core", "pynvjitlink", "pynvjitlink-cu12", "pynvjitlink-cu13", "ptxcompiler", "ptxcompiler-cu11")
 
 SHOW = "<python> -c 'from numba import cuda; cuda.jit(\"void(f4[:])\")(lambda x: None)'"
 OTHER_NUMBA = Fix(
-    "Install a Numba that does not hand PTX to the driver",
+    "Install a Numba that does not pass PTX to the driver",
     "<python> -m pip install -U <numba>",
     needs=("network",),
     verify=SHOW,
     kind="install",
 )
-OLDER = Fix("Let Numba compile with the toolkit that the driver knows", "export CUDA_HOME=<older>", verify=SHOW, where="shell")
+OLDER = Fix(
+    "Make Numba compile with the toolkit that the driver supports", "export CUDA_HOME=<older>", verify=SHOW, where="shell"
+)
 
 
 class Nvvm(NamedTuple):
-    """What Numba compiles with, in words, and its version."""
+    """A description of what Numba compiles with, and its version."""
 
     words: str
     version: str
 
 
 def nvvm_for_the_driver(facts: Facts) -> Nvvm | None:
-    """The libNVVM of a Numba that hands its PTX to the driver; None where there is none, or Numba links by itself."""
+    """The libNVVM of a Numba that passes its PTX to the driver; None if it is missing, or if Numba links without the driver."""
     numba, numba_cuda = facts.python.package("numba"), facts.python.package("numba-cuda")
     if not (numba or numba_cuda) or any(facts.python.package(name) for name in LINKERS):
         return None
@@ -48,7 +50,7 @@ def nvvm_for_the_driver(facts: Facts) -> Nvvm | None:
 
 
 def of_toolkit(facts: Facts, numba: str) -> Nvvm | None:
-    """The toolkit that CUDA_HOME names, or /usr/local/cuda, as far as it has a libNVVM."""
+    """The toolkit that CUDA_HOME names, or /usr/local/cuda, if it has a libNVVM."""
     home = facts.environment.get("CUDA_HOME")
     root = facts.toolchain.root_of(home) if home else facts.toolchain.default_toolkit
     found = (kit for kit in facts.toolchain.toolkits if kit.root == root and kit.version)
@@ -60,28 +62,28 @@ def of_toolkit(facts: Facts, numba: str) -> Nvvm | None:
 
 
 def is_for_a_gpu(facts: Facts) -> bool:
-    """Whether somebody means this Numba to use a GPU; many packages need it for the processor only."""
+    """Whether this Numba is meant to use a GPU; many packages need it only for the processor."""
     variables = any(name.startswith("NUMBA_CUDA_") for name in facts.environment.variables)
     return variables or facts.python.package("numba-cuda") is not None
 
 
 def unreadable(problem: Problem, facts: Facts) -> Problem:
-    """The problem of PTX that is too new, where it is Numba's: every kernel meets it, since Numba makes nothing but PTX.
+    """The problem of PTX that is too new, for Numba: it affects every kernel, since Numba produces only PTX.
 
-    It stays a warning, which blocks no check of another framework: those do without this compiler.
+    It stays a warning, which blocks no check of another framework: those do not use this compiler.
     """
     return replace(
         problem,
-        title="Numba's GPU kernels fail: the driver cannot compile their PTX, which is newer",
-        why="Numba compiles to PTX with libNVVM, and leaves the rest to the driver, which reads no PTX of a newer CUDA: error "
-        "222, CUDA_ERROR_UNSUPPORTED_PTX_VERSION. What PyTorch and other wheels bring compiled is not concerned.",
+        title="Numba's GPU kernels fail: their PTX is too new for the driver",
+        why="Numba compiles to PTX with libNVVM, and the driver compiles the rest. The driver cannot read PTX of a newer CUDA: "
+        "error 222, CUDA_ERROR_UNSUPPORTED_PTX_VERSION. Precompiled code in PyTorch and other wheels is not affected.",
         latent=False,
         fixes=(OTHER_NUMBA, *((OLDER,) if older_toolkit(facts) else ()), *problem.fixes),
     )
 
 
 def older_toolkit(facts: Facts) -> str | None:
-    """The newest toolkit here whose PTX the driver reads."""
+    """The newest installed toolkit whose PTX the driver can read."""
     readable = [kit for kit in facts.toolchain.toolkits if kit.version and kit.version[:2] <= facts.cuda.driver_version]
     with_nvvm = [kit for kit in readable if any(path.startswith(f"{kit.root}/") for path in facts.toolchain.libnvvm)]
     return max(with_nvvm, key=lambda kit: kit.version or ()).root if with_nvvm else None

@@ -1,4 +1,4 @@
-"""Another build of PyTorch, together with the packages that are compiled against it.
+"""Commands that install another build of PyTorch together with the packages that are compiled against it.
 
 https://docs.vllm.ai/en/latest/getting_started/installation/gpu/
 https://docs.sglang.io/get_started/install.html
@@ -16,8 +16,8 @@ from gpudoctor.model import Fix
 
 INDEX = "https://download.pytorch.org/whl/"
 TAGGED = ("torchvision", "torchaudio", "torchtext", "torchcodec", "torchao", "fbgemm-gpu", "torch-tensorrt", "xformers")
-USUAL = ["torchvision", "torchaudio"]  # where a text tells of PyTorch only
-VLLM, OF_VLLM = "https://wheels.vllm.ai/{}/{}", "cu129"  # its build for CUDA 12, where the usual one is for CUDA 13
+USUAL = ["torchvision", "torchaudio"]  # if a text mentions only PyTorch
+VLLM, OF_VLLM = "https://wheels.vllm.ai/{}/{}", "cu129"  # its build for CUDA 12 if the default build is for CUDA 13
 SGLANG, OF_SGLANG = "https://docs.sglang.ai/whl/{}", ("sglang-kernel", "sgl-kernel")
 REBUILT = (
     *("flash-attn", "flash-attn-3", "causal-conv1d", "mamba-ssm", "apex", "natten", "sageattention", "transformer-engine-torch"),
@@ -26,11 +26,11 @@ REBUILT = (
 )
 REMOVE, INSTALL = "<python> -m pip uninstall -y {}", "<python> -m pip install"
 BUILD = "<python> -m pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir"
-AGAIN = "{}; {} is built anew for it, which takes nvcc and time"
+AGAIN = "{}; {} is rebuilt for it, which requires nvcc and takes time"
 
 
 def install(facts: Facts, fix: Fix, release: str, variant: str) -> Fix:
-    """The fix with its command: PyTorch, what its own index has of the others, and what must be built again."""
+    """The fix with its command: PyTorch, the companions on PyTorch's own index, and the packages that must be rebuilt."""
     tagged = [name for name in TAGGED if facts.python.package(name)] or (USUAL if facts.texts.alone else [])
     if facts.python.package("vllm"):
         lines = with_vllm(facts, tagged, release, variant)
@@ -45,7 +45,7 @@ def install(facts: Facts, fix: Fix, release: str, variant: str) -> Fix:
 
 
 def with_vllm(facts: Facts, tagged: list[str], release: str, variant: str) -> list[str]:
-    """vLLM names its PyTorch and is compiled for the CUDA of it: all from the same build, or it cannot be imported."""
+    """vLLM pins its PyTorch and is compiled for its CUDA: all must be of the same build, or vLLM cannot be imported."""
     own = is_unusual(facts, variant)
     version = same(facts, "vllm").removeprefix("vllm==")
     chosen = [f"vllm=={version}" + (f"+{variant}" if own else ""), f"torch=={release}", *tagged]
@@ -55,14 +55,14 @@ def with_vllm(facts: Facts, tagged: list[str], release: str, variant: str) -> li
 
 
 def is_unusual(facts: Facts, variant: str) -> bool:
-    """Whether this is not the build of vLLM that PyPI has."""
+    """Whether this differs from vLLM's build on PyPI."""
     torch = facts.python.package("torch")
     row = wheels.torch_release(torch.version) if torch else None
     return variant == OF_VLLM and row is not None and row.default.startswith("cu13")
 
 
 def variant_of_vllm(driver: str) -> str | None:
-    """Of vLLM's build for CUDA 12, on a driver that is too old for CUDA 13."""
+    """The variant of vLLM's build for CUDA 12; None if the driver is too old for it."""
     row = wheels.variant(OF_VLLM)
     return OF_VLLM if row and Version(driver) >= Version(row.least) else None
 
@@ -74,6 +74,6 @@ def sglang(facts: Facts, variant: str) -> list[str]:
 
 
 def same(facts: Facts, name: str) -> str:
-    """The release that is installed."""
+    """The requirement for the installed release."""
     package = facts.python.package(name)
     return f"{name}=={Version(package.version).public.partition('+')[0]}" if package else name

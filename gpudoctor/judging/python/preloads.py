@@ -1,4 +1,4 @@
-"""How to take a library out of what the loader puts before all others."""
+"""Fixes that remove a library from the list that the loader preloads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gpudoctor.model import Fix, Problem
 
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/systemd/system/*.service.d/*.conf"
 FORGET = (
-    Fix("Take it out of LD_PRELOAD, in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD", where="shell"),
-    look("For good: delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
+    Fix("Remove it from LD_PRELOAD in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD", where="shell"),
+    look("Permanently: find and delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
 )
 OUT_OF_FILE = Fix(
-    "Take it out of /etc/ld.so.preload, which is for every program of this machine",
+    "Remove it from /etc/ld.so.preload, which applies to every program on this machine",
     "sudo sed -i.bak 's#<library>##' /etc/ld.so.preload",
     verify="cat /etc/ld.so.preload",
     undo="sudo mv /etc/ld.so.preload.bak /etc/ld.so.preload",
@@ -24,7 +24,7 @@ OUT_OF_FILE = Fix(
 
 
 def without(problem: Problem, preload: Preload) -> Problem:
-    """With the way out of the variable or of the file that names the library."""
+    """The problem with the fixes for the variable or the file that names the library."""
     if preload.source.startswith("/"):
         return replace(problem, fixes=(OUT_OF_FILE,))
     ways = (

@@ -1,4 +1,4 @@
-"""Whether something on this machine compiles while it runs: only there a missing compiler is a fault. Pure."""
+"""Whether something on this machine compiles at run time: only then is a missing compiler a fault. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpudoctor.facts.builds import HOME_VARIABLES
 from gpudoctor.judging.python.other_torch import REBUILT
 from gpudoctor.model import Finding
 
-# Build C++ and CUDA extensions of PyTorch when they are first used.
+# Packages that build C++ and CUDA extensions of PyTorch on first use.
 BUILDS_EXTENSIONS = ("deepspeed", "colossalai", "exllamav2", "flashinfer-python", "gsplat", "nerfacc", "nvdiffrast")
-# Bring kernels that Triton compiles, or call torch.compile by themselves.
+# Packages with kernels that Triton compiles, or that call torch.compile.
 RUNS_TRITON = (
     *("vllm", "sglang", "lmdeploy", "lightllm", "unsloth", "unsloth-zoo", "liger-kernel", "flash-linear-attention", "fla-core"),
     *("mamba-ssm", "sageattention", "gemlite", "triton-kernels", "deepspeed", "flashinfer-python"),
@@ -21,27 +21,27 @@ ABOUT_TRITON = ("TRITON_", "TORCHINDUCTOR_")
 
 
 def of_extensions(facts: Facts) -> str | None:
-    """What says that extensions of PyTorch are built here: a package, or a variable; None where nothing does."""
+    """A sign that extensions of PyTorch are built here, a package or a variable; None without such a sign."""
     variable = next((name for name in ABOUT_EXTENSIONS if facts.environment.get(name)), None)
     return _in_words(facts, BUILDS_EXTENSIONS, variable)
 
 
 def of_builds(facts: Facts) -> str | None:
-    """Likewise of those that are built at any time: what was compiled once is compiled again with the next PyTorch."""
+    """The same for extensions that are built at any time: what was compiled once is compiled again for the next PyTorch."""
     has_ninja = "ninja" in facts.toolchain.programs or facts.python.package("ninja") is not None
     variable = next((name for name in (*ABOUT_EXTENSIONS, *HOME_VARIABLES) if facts.environment.get(name)), None)
     told = _in_words(facts, (*BUILDS_EXTENSIONS, *REBUILT), variable)
-    return told or ("Ninja is installed, which builds with it" if has_ninja else None)
+    return told or ("Ninja is installed, which suggests that extensions are built here" if has_ninja else None)
 
 
 def of_triton(facts: Facts) -> str | None:
-    """What says that Triton compiles here; PyTorch alone, which always brings Triton along, does so only for torch.compile."""
+    """A sign that Triton compiles here. PyTorch always installs Triton, but needs it only for torch.compile."""
     variable = next((name for name in facts.environment.variables if name.startswith(ABOUT_TRITON)), None)
     return _in_words(facts, RUNS_TRITON, variable)
 
 
 def wanted_by(user: str | None, finding: Finding) -> Finding:
-    """A missing part of the toolchain, with who needs it; a clue only where nobody is known to."""
+    """The finding about a missing part of the toolchain, with what needs it; only a clue if no such user is known."""
     if user is None:
         return replace(finding, is_clue=True)
     return replace(finding, message=f"{finding.message}; {user}", evidence={**finding.evidence, "wanted_by": user})
@@ -51,4 +51,4 @@ def _in_words(facts: Facts, packages: tuple[str, ...], variable: str | None) -> 
     package = next((name for name in packages if facts.python.package(name)), None)
     if package:
         return f"{package} needs it here"
-    return f"{variable} is set for what needs it" if variable else None
+    return f"{variable} is set, which suggests that something needs it" if variable else None

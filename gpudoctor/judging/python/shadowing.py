@@ -1,4 +1,4 @@
-"""Packages of an environment that are hidden by copies from outside: PYTHONPATH or the user's own site-packages."""
+"""Packages of an environment that are hidden by copies from PYTHONPATH or the user's site-packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shadowed:
 
 
 def shadowed(facts: Facts) -> tuple[Shadowed, ...]:
-    """The packages for GPU work of which a copy of another version is imported from outside."""
+    """The packages for GPU work whose imported copy is outside the environment and has another version."""
     if not (facts.python.is_virtual or facts.python.is_conda):
         return ()
     outside = _outside(facts)
@@ -39,14 +39,14 @@ def shadowed(facts: Facts) -> tuple[Shadowed, ...]:
 
 
 def _outside(facts: Facts) -> set[str]:
-    """The folders on the search path that PYTHONPATH or the user's home brought."""
+    """The folders on the search path that come from PYTHONPATH or the user's home."""
     named = (facts.environment.get("PYTHONPATH") or "").split(":")
     user = [facts.python.user_site] if facts.python.user_site else []
     return {folder.rstrip("/") for folder in (*named, *user) if folder and not folder.startswith(facts.python.prefix + "/")}
 
 
 def with_cause(finding: Finding, facts: Facts) -> Finding:
-    """A finding about a copy from outside is an effect of its being there: the environment has its own."""
+    """The finding, caused by the shadowing if it is about a copy outside the environment."""
     pairs = known(lambda: shadowed(facts), ()) if finding.packages else ()
     from_outside = {canonicalize_name(pair.imported.name) for pair in pairs}
     if finding.problem.id == PROBLEM or from_outside.isdisjoint(map(canonicalize_name, finding.packages)):

@@ -1,4 +1,4 @@
-"""Whether the assembler (ptxas) that Triton brings knows the GPUs of this machine.
+"""Whether the assembler (ptxas) that Triton includes supports the GPUs of this machine.
 
 https://github.com/triton-lang/triton/issues/8539
 """
@@ -18,25 +18,25 @@ from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Sta
 VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 COMPILES = "<python> -c 'import torch; print(torch.compile(lambda x: x + 1)(torch.ones(2, device=\"cuda\")))'"
 USE = Fix(
-    "Let Triton use the ptxas of a toolkit that knows the GPU",
+    "Make Triton use the ptxas of a toolkit that supports the GPU",
     "export TRITON_PTXAS_PATH=<ptxas> TRITON_PTXAS_BLACKWELL_PATH=<ptxas>",
     verify=COMPILES,
     where="shell",
 )
 NEWER = Fix(
-    "Install a newer PyTorch, with its Triton",
+    "Install a newer PyTorch with its Triton",
     "<python> -m pip install -U torch --index-url https://download.pytorch.org/whl/<index>",
     needs=("network",),
     verify=COMPILES,
     kind="install",
 )
-WITHOUT = Fix("Until then do without compiling", "export TORCHDYNAMO_DISABLE=1", where="shell")
+WITHOUT = Fix("Until then: disable torch.compile", "export TORCHDYNAMO_DISABLE=1", where="shell")
 
 TOO_OLD = Problem(
     id="triton-too-old-for-gpu",
-    title="Triton is too old for this GPU, or its ptxas is",
-    why="Triton brings an assembler of its own (ptxas), of a CUDA release from before this GPU: 'Value sm_... is not defined'. "
-    "PyTorch works until something is compiled: torch.compile, vLLM, kernels of Triton.",
+    title="Triton or its ptxas is too old for this GPU",
+    why="Triton includes its own assembler (ptxas), which is of a CUDA release older than this GPU: 'Value sm_... is not "
+    "defined'. PyTorch works until something is compiled: torch.compile, vLLM, Triton kernels.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(replace(USE, command=USE.command.replace("<ptxas>", "/usr/local/cuda/bin/ptxas")), NEWER, WITHOUT),
@@ -58,7 +58,7 @@ def assembler(facts: Facts, triton: str) -> Iterator[Finding]:
         is_published = "+" not in triton or other_than_bundled(facts)
         sure = Confidence.CONFIRMED if is_published else Confidence.LIKELY
         found = replace(TOO_OLD, fixes=fixes).found(words, evidence, confidence=sure, packages=("triton",))
-        yield replace(found, because="torch-missing-gpu-architecture")  # the PyTorch that has the code brings its own Triton
+        yield replace(found, because="torch-missing-gpu-architecture")  # a PyTorch with code for the GPU installs its own Triton
 
 
 def _models(facts: Facts) -> dict[tuple[int, int], str]:
@@ -71,7 +71,7 @@ def other_than_bundled(facts: Facts) -> str | None:
 
 
 def _taken(facts: Facts, triton: str, capability: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
-    """The ptxas that Triton takes, with its release; None where that is not known."""
+    """The ptxas that Triton uses, with its release; None if unknown."""
     named = other_than_bundled(facts)
     if named is None:
         release = wheels.assembler(triton, capability)
@@ -82,7 +82,7 @@ def _taken(facts: Facts, triton: str, capability: tuple[int, int]) -> tuple[str,
 
 
 def _newer(facts: Facts, first: tuple[int, int]) -> str | None:
-    """The ptxas beside an nvcc that knows the GPU."""
+    """The ptxas in the folder of an nvcc that supports the GPU."""
     fitting = (tool for tool in facts.toolchain.nvccs if tool.version and tool.version[:2] >= first)
     return next((posixpath.join(posixpath.dirname(tool.path), "ptxas") for tool in fitting), None)
 
@@ -92,7 +92,7 @@ def _folders(*paths: str) -> set[str]:
 
 
 def _index(facts: Facts, capability: tuple[int, int]) -> str | None:
-    """Of the newest PyTorch for this driver and GPU, if its Triton brings a ptxas that will do."""
+    """The index of the newest PyTorch for this driver and GPU."""
     try:
         driver, machine = facts.nvml.driver_version, facts.system.architecture
     except Skip:

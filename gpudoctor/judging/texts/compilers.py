@@ -1,4 +1,4 @@
-"""What the errors of compilers mean: which part of the toolchain is missing, does not fit, or is set up wrongly. Pure."""
+"""The meaning of compiler errors: which part of the toolchain is missing, incompatible or misconfigured. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HARMLESS = re.compile(r"[\w./+-]+")  # a file or a version
 
 
 class Known(NamedTuple):
-    """A recognised error: the problem with the fixes for it, what is wrong in words, and a quick check's problem behind it."""
+    """A recognised error: the problem with its fixes, the message, and the problem of a quick check behind it."""
 
     problem: Problem
     words: str
@@ -23,7 +23,7 @@ class Known(NamedTuple):
 
 
 def recognise(text: str, rung: str, **values: str) -> Known | None:
-    """The meaning of what a compiler said; `values` may be named in words."""
+    """The meaning of a compiler's output; `values` may be used in the message."""
     message = messages.first(CHECK_ID, text)
     found = message and message.regex.search(text)
     if not message or not found:
@@ -36,7 +36,7 @@ def recognise(text: str, rung: str, **values: str) -> Known | None:
 
 
 def _filled(fix: Fix, groups: Mapping[str, str]) -> Fix:
-    """What a compiler printed must not become a command: only what looks like a file or a version is put into one."""
+    """The fix with the matched text. Only a file name or version goes into a command: a compiler's output must not become one."""
     title, command = fix.title, fix.command
     for name, text in groups.items():
         title = title.replace(f"{{{name}}}", text)

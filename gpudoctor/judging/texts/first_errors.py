@@ -1,4 +1,4 @@
-"""The error of a program itself, where a launcher, a watchdog or a server says only that something failed."""
+"""The error of a program itself, if a launcher, watchdog or server reports only that something failed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpudoctor.model import Confidence, Finding, Fix, Problem
 PROBLEM = "program-raised-error"
 MOST_TOLD = 160  # characters of the error
 
-# What stands before a line: the rank, the process of Ray or vLLM, the time and place of a logger.
+# Prefixes of a line: the rank, the process of Ray or vLLM, the time and location from a logger.
 _BEFORE = re.compile(
     r"""
     (?:
         \[?[Rr]ank\ ?(?P<rank>\d+)\]?:?\ ?
         | \(\w[^\n]{0,120}?\ ?pid=\d+[^)\n]*\)\ ?                     # Ray, vLLM
-        | (?:ERROR|CRITICAL)\ [^\]\n]{0,60}\]\ ?                      # the level and place of a logger
+        | (?:ERROR|CRITICAL)\ [^\]\n]{0,60}\]\ ?                      # the level and location from a logger
         | \d{4}-\d\d-\d\d[T ][\d:.,]+Z?\ ?(?:ERROR\ )?
     )*
     """,
@@ -35,7 +35,7 @@ _NOT_STARTED = re.compile(
     """,
     re.VERBOSE,
 )
-# What a process says of another one, or of its end.
+# What a process reports about another process or about its own end.
 _ECHO = re.compile(
     r"""
     \b(?:
@@ -51,7 +51,7 @@ _ECHO = re.compile(
 )
 
 
-# What is no end of a program: what Python could not raise, tests that provoke an error, what a server tells of one request.
+# Errors that do not end a program: ignored exceptions, tests that provoke an error, a server's failed request.
 _NO_END = re.compile(
     r"""
     Exception\ ignored\ in
@@ -74,8 +74,8 @@ _OF_GPU = re.compile(
     r"cuda | gpu | nccl | nvidia | nvml | cudnn | cublas | device | driver | memory | libnv | triton | kernel",
     re.IGNORECASE | re.VERBOSE,
 )
-MOST_UNSEEN = 20  # lines behind it, of which a long text may not have kept half
-MOST_FRAME_LINES = 12  # above an error, among which a frame of its traceback stands
+MOST_UNSEEN = 20  # lines after the error, at least half of which a long text must have kept
+MOST_FRAME_LINES = 12  # above an error; one of them must be a frame of its traceback
 _FRAME = re.compile(
     r"""
     Traceback\ \(most\ recent\ call\ last\)
@@ -87,28 +87,28 @@ _FRAME = re.compile(
     re.VERBOSE,
 )
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
-MOST_CONTINUED = 4  # lines in which an error goes on
-MOST_BEHIND = 3  # lines that a program prints behind its last error, beside the rest of the message
+MOST_CONTINUED = 4  # lines that may continue an error
+MOST_BEHIND = 3  # lines that a program prints after its last error and the rest of the message
 
 NOT_OF_GPU = (
-    "The text ends in a traceback of the program, and nothing in it tells of a fault of the GPU, its driver or CUDA. The last "
-    "line names the error, the lines above it name the file and line of the program."
+    "The text ends with a traceback of the program, and nothing in it points to a fault of the GPU, its driver or CUDA. The "
+    "last line names the error; the lines above it name the file and line of the program."
 )
 WAYS = (
     Fix(
-        "Look from the bottom up for the first file of your own: that line was given something that it cannot use, such as "
-        "tensors of the wrong shape or type, a wrong checkpoint, or an empty folder of data"
+        "Find the lowest line of the traceback that is in your own code: it received something that it cannot use, such as "
+        "tensors of the wrong shape or type, a wrong checkpoint, or an empty data folder"
     ),
     look(
-        "Where it is a file of a package: see which versions it wants, and what is installed",
+        "If the error is in a package: check which versions it requires and which are installed",
         "python -m pip check; python -m pip list",
     ),
-    Fix("Stop at the error, and look at the values (train.py: your program)", "python -m pdb -c continue train.py"),
+    Fix("Stop at the error and inspect the values (train.py: your program)", "python -m pdb -c continue train.py"),
 )
 
 
 class Said(NamedTuple):
-    """An error where it was first told; rank "" where that is not told."""
+    """An error where it first occurs; rank is "" if unknown."""
 
     text: Text
     line: int
@@ -117,7 +117,7 @@ class Said(NamedTuple):
 
 
 def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Mapping[str, Problem]) -> Iterator[Finding]:
-    """The first error of a program that no message knows. wrapping: the messages that only say that something failed."""
+    """The first error of a program that no message matches. wrapping: the messages that only report that something failed."""
     if not any(PROBLEM in message.causes for message in wrapping):
         return
     told = (text for text in texts if not text.is_documentation)
@@ -130,7 +130,7 @@ def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Ma
 
 
 def last_error(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
-    """The error of a program in which a text ends, where no message is known and its words do not speak of the GPU."""
+    """The error of a program at the end of a text, if no message is known and the error does not mention the GPU."""
     for text in texts:
         if text.is_documentation or text.of_passed_tests:
             continue
@@ -149,7 +149,7 @@ def _short(words: str) -> str:
 
 
 def _is_the_end(text: Text, said: Said) -> bool:
-    """A traceback leads to it, and hardly anything stands behind it."""
+    """Whether a traceback leads to the error and hardly anything follows it."""
     behind = [
         line for number, line in text.lines if number > said.line and line.strip() and not line.startswith((" ", "\t", ">"))
     ]
@@ -167,7 +167,7 @@ def _is_the_end(text: Text, said: Said) -> bool:
 
 
 def _ways(words: str, otherwise: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """The ways out; of a module that is not there, to install it."""
+    """The fixes; for a missing module, first the one that installs it."""
     missing = _MISSING.match(words)
     return (*(_install(missing[1]) if missing else ()), *otherwise)
 
@@ -175,7 +175,7 @@ def _ways(words: str, otherwise: tuple[Fix, ...]) -> tuple[Fix, ...]:
 def _install(module: str) -> tuple[Fix, ...]:
     return (
         Fix(
-            f"Install the module {module} into this environment (its package may have another name); a job: on all its nodes",
+            f"Install the module {module} in this environment (its package may have another name); for a job: on all its nodes",
             f"<python> -m pip install {module}",
             needs=("network",),
             verify=f"<python> -c 'import {module}'",
@@ -201,7 +201,7 @@ def _errors(text: Text, wrapping: Sequence[Message]) -> Iterator[Said]:
 
 
 def _continued(words: str, following: Sequence[str]) -> str:
-    """What an error that ends with a colon leaves to the next lines: TensorFlow's reasons, the keys of a state_dict."""
+    """The rest of an error that ends with a colon, from the next lines: TensorFlow's reasons, the keys of a state_dict."""
     if not words.rstrip().endswith(":"):
         return ""
     told = [line.strip() for line in following if line.startswith((" ", "\t")) and line.strip()]

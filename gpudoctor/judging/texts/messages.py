@@ -1,4 +1,4 @@
-"""What the words of programs mean: every known message in the texts that were given, as a finding. Pure."""
+"""The meaning of programs' output: every known message in the given texts, as a finding. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpudoctor.judging.texts.first_errors import first_error, last_error
 from gpudoctor.knowledge.messages import Message, messages
 from gpudoctor.model import Confidence, Finding, Problem, Status
 
-_NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in what kubectl describes
+_NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in the output of kubectl describe
 
-MOST_SAID = 300  # characters of a message that is quoted
+MOST_SAID = 300  # characters of a quoted message
 
 
 class Match(NamedTuple):
-    """A message where it was first found. said: the line; groups: the pattern's; times: in how many places it stands."""
+    """A message where it was first found. said: the line; groups: the pattern's; times: in how many places it occurs."""
 
     message: Message
     text: Text
@@ -29,7 +29,7 @@ class Match(NamedTuple):
 
 
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
-    """One finding per problem, in the order in which the texts name them; several messages may name the same."""
+    """One finding per problem, in the order of the texts; several messages may have the same problem."""
     texts = tuple(texts)
     named: dict[str, list[Match]] = {}
     for match in matches(texts):
@@ -50,7 +50,7 @@ def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator
 
 
 def matches(texts: Iterable[Text]) -> list[Match]:
-    """Every message that is known, once for each text."""
+    """Every known message, once for each text."""
     found = [match for text in texts for message in messages() if (match := _match(message, text))]
     return sorted(found, key=lambda match: match.line)
 
@@ -76,14 +76,14 @@ def _match(message: Message, text: Text) -> Match | None:
 
 
 def _after(text: Text, place: int, end: int) -> str:
-    """What the text tells after a place in a passage, of the same thing."""
+    """The text after a position in a passage, up to the next object."""
     passage, *others = text.passages[place:]
     after = "\n".join((passage.text[end:], *(other.text for other in others)))
     return _NEXT_OBJECT.split(after, maxsplit=1)[0]
 
 
 def _said(text: str, match: re.Match[str]) -> str:
-    """The lines of a match; of very long ones what is around it."""
+    """The lines of a match; if they are very long, the text around it."""
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
     end = len(text) if end < 0 else end
@@ -97,7 +97,7 @@ def _said(text: str, match: re.Match[str]) -> str:
 
 
 def _finding(problem: Problem, found: list[Match]) -> Finding:
-    """As sure as the surest message; its causes are those that every doubt leaves."""
+    """The finding, with the confidence of the surest message and the causes that remain possible."""
     surest = max(found, key=lambda match: _SURE.index(match.message.confidence))
     message = surest.message
     evidence: dict[str, Any] = {**surest.groups, "said": surest.said, "where": f"{surest.text.name}, line {surest.line}"}
@@ -116,7 +116,7 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
     status = Status.FAIL if _fails(found) else problem.status
     if all(match.text.is_documentation for match in found):
         status, confidence = Status.WARN, Confidence.UNKNOWN
-        words = f"{words}; this text reads as documentation, which quotes what may go wrong"
+        words = f"{words}; this text looks like documentation, which quotes possible errors"
     about = replace(message.means(problem), status=status)
     return Finding(about, words, evidence, confidence=confidence, causes=(problem.id, *causes), is_clue=_is_clue(found))
 
@@ -133,7 +133,7 @@ _SURE = ("unknown", "likely", "confirmed")
 
 
 class _Named(dict[str, str]):
-    """A group that took no part in a match leaves a gap."""
+    """A group that did not match leaves a gap."""
 
     def __missing__(self, name: str) -> str:
         return "\0"
