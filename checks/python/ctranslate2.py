@@ -47,7 +47,7 @@ LIBRARY_MISSING = Problem(
             kind="install",
         ),
         Fix(
-            "Then add their folders to LD_LIBRARY_PATH before the program starts",
+            "Add their folders to LD_LIBRARY_PATH before the program starts",
             'export LD_LIBRARY_PATH=$(<python> -c "import glob, nvidia; '
             "print(':'.join(glob.glob(nvidia.__path__[0] + '/cu[bd]*/lib')))\"):$LD_LIBRARY_PATH",
             verify=WORKS,

@@ -58,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def wanted(facts: Facts) -> str:
-    """The name and version of the Numba that is meant to use a GPU; Skip if there is none to judge."""
+    """The name and version of the Numba that is meant to use a GPU; Skip if none is."""
     package, numba_cuda = facts.python.package("numba"), facts.python.package("numba-cuda")
     if not (package or numba_cuda):
         raise Skip("Numba is not installed in this Python")

@@ -1,6 +1,6 @@
-"""The ways out of a problem on one machine: its packages, its Python environment, its place.
+"""Fixes adapted to one machine: its packages, its Python environment, and whether it is a container.
 
-A fix names a recipe where the line depends on the distribution's version, on where the driver came from or on the GPUs.
+A fix names a recipe if its command depends on the distribution's version, the source of the driver or the GPUs.
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 """
 
@@ -31,9 +31,9 @@ RECIPES: dict[str, Callable[..., Iterator[Fix]]] = {
     "sign": driver.sign,
 }
 FAMILY = {"debian": "Debian and Ubuntu", "rhel": "RHEL and Fedora", "suse": "SUSE", "arch": "Arch", "nixos": "NixOS"}
-UNKNOWN_BRANCH = {"wanted_branch": driver.LONG_TERM, "last_branch": driver.LONG_TERM}  # where a mere text tells of no GPU
+UNKNOWN_BRANCH = {"wanted_branch": driver.LONG_TERM, "last_branch": driver.LONG_TERM}  # for a text that mentions no GPU
 ON_THE_HOST = Fix(
-    "On the host, outside this container: there the same command names the lines to paste",
+    "On the host, outside this container: run this, which shows the commands to paste",
     "gpudoctor check",
     kind="manual",
     where="host",
@@ -42,13 +42,13 @@ ON_THE_HOST = Fix(
 
 @dataclass(frozen=True)
 class FixContext:
-    """One machine as far as fixes depend on it. platform: the tags of `Fix.on`. values: what any fix may name."""
+    """What fixes depend on. platform: the tags of `Fix.on`. values: what any fix may name."""
 
     platform: tuple[str, ...]
     machine: Distribution = field(default_factory=Distribution)
     python: Environment = field(default_factory=Environment)
     values: Mapping[str, Any] = field(default_factory=dict)
-    engine: str | None = None  # of the container that this is
+    engine: str | None = None  # of the container that gpudoctor runs in
 
 
 def context(facts: Facts) -> FixContext:
@@ -62,7 +62,7 @@ def context(facts: Facts) -> FixContext:
 
 
 def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, Any]) -> tuple[Fix, ...]:
-    """The ways out here, with the evidence filled in. A container cannot boot its host, whose distribution it does not know."""
+    """The fixes for this machine, with the evidence filled in. A container cannot boot its host or know its distribution."""
     values = {**where.values, **evidence}
     made = (
         replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="")
@@ -78,7 +78,7 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
 
 
 def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) -> Iterator[Fix]:
-    """A recipe that can be made here stands for all fixes that name it; else the fix of the platform counts."""
+    """A recipe that works here replaces all fixes that name it; otherwise the fix of the platform is used."""
     done: set[tuple[str, str]] = set()
     for fix in fixes:
         key = fix.title, fix.recipe
@@ -93,7 +93,7 @@ def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) ->
 
 
 def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
-    """Where the distribution is not known, a line for one family says so."""
+    """The fix, with the family in its title if the distribution is unknown."""
     families = [FAMILY[tag] for tag in fix.on if tag in FAMILY]
     if FAMILY.keys() <= set(platform) and families and len(families) < len(FAMILY) - 1:
         return replace(fix, title=f"On {' and '.join(families)}: {fix.title[0].lower()}{fix.title[1:]}")
@@ -101,13 +101,13 @@ def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
 
 
 def recipe(fix: Fix, machine: Distribution) -> Iterator[Fix]:
-    """`driver 580`: a name and what it wants to be told."""
+    """Runs the recipe of a fix, such as `driver 580`: a name and its arguments."""
     name, *arguments = fix.recipe.split()
     return RECIPES[name](machine, fix, *arguments)
 
 
 def _in_container(fix: Fix, values: Mapping[str, Any]) -> Fix:
-    """Images have no sudo, and their user is mostly root already; a line for the host keeps it."""
+    """Drops sudo if the user is root, as in most images, which have no sudo; a command for the host keeps it."""
     if not values.get("is_root") or fix.where == "host":
         return fix
     needs = tuple(need for need in fix.needs if need != "root")

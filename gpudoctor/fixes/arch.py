@@ -1,4 +1,4 @@
-"""The driver on Arch Linux, which has one release: the newest. Older branches are in the AUR.
+"""The driver on Arch Linux, which has only the newest release. Older branches are in the AUR.
 
 https://archlinux.org/news/nvidia-590-driver-drops-pascal-support-main-packages-switch-to-open-kernel-modules/
 """
@@ -27,7 +27,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def module(host: Distribution) -> Lines:
-    """Kernel and module are only made for each other in one state of the repositories: nothing less than a full upgrade."""
+    """Kernel and module match only within one state of the repositories, so only a full upgrade is safe."""
     if host.has("dkms"):
         return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall", loads=True)
     return Lines("sudo pacman -Syu", OLD, reboot=True)

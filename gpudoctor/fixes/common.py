@@ -1,4 +1,4 @@
-"""Ways out that several checks offer, with one command and one price each."""
+"""Fixes that several checks offer, each with one command and one risk."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ BY_HAND: Mapping[str, Kind] = {"nixos": "set", "other": "manual"}
 
 
 def look(title: str, command: str, verify: str = "", on: tuple[str, ...] = (), root: bool = False, where: Place = "here") -> Fix:
-    """What changes nothing."""
+    """A fix that only reads."""
     return Fix(title, command, needs=ROOT * root, verify=verify, on=on, kind="read", where=where)
 
 
-FANS = look(
-    "In a server: look for fans that failed", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=HOST, root=True
-)
+FANS = look("In a server: look for failed fans", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=HOST, root=True)
 BMC_ON_POWER = look(
-    "Read what the BMC says about power", "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'", root=True
+    "Read the BMC's sensors and event log about power",
+    "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'",
+    root=True,
 )
 ASK_OWNER = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
-SLOWED_LAUNCHES = look("Look for variables that make launches wait", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
-PROCESSOR = look("See whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$")
+SLOWED_LAUNCHES = look("Look for variables that slow down kernel launches", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
+PROCESSOR = look("Check whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$")
 GOVERNOR = look(
-    "See whether the processor saves power; the governor should be performance",
+    "Check whether the processor saves power; the governor should be performance",
     "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor | sort | uniq -c",
 )
 
@@ -40,12 +40,12 @@ def install_on(
     kinds: Mapping[str, Kind] = BY_HAND,
     **commands: str,
 ) -> tuple[Fix, ...]:
-    """By the package manager of each platform, as root. Where none is known, a person fetches an installer first."""
+    """Fixes with each platform's package manager, as root. On an unknown platform, a person must first download an installer."""
     return fix_on(title, verify, risk, ("root", *needs), "", recipe, "install", reboot, kinds, **commands)
 
 
 def reset(title: str = "Stop what uses the GPU, then reset it", gpu: str = "<address>", verify: str = "") -> Fix:
-    """gpu: the one to reset, as nvidia-smi takes it; "" for all."""
+    """gpu: the GPU to reset, as nvidia-smi accepts it; "" for all."""
     return reset_by(title, f"sudo nvidia-smi --gpu-reset{f' -i {gpu}' if gpu else ''}", verify)
 
 
@@ -58,13 +58,13 @@ def power_off(title: str, verify: str = "", needs: tuple[str, ...] = ROOT) -> Fi
 
 
 def shut_down_wsl(title: str, verify: str = "", on: tuple[str, ...] = (), before: str = "") -> Fix:
-    """before: what is typed first."""
+    """before: the command to run first."""
     command = " && ".join(filter(None, (before, "wsl.exe --shutdown")))
     return Fix(title, command, "disruptive", verify=verify, on=on, kind="reset")
 
 
 def kernel_log(title: str, grep: str, on: tuple[str, ...] = (), verify: str = "") -> Fix:
-    """grep: its arguments, and what its output goes through."""
+    """grep: its arguments, and the commands that its output is piped through."""
     return look(title, f"sudo dmesg | grep {grep}", verify, on, root=True)
 
 

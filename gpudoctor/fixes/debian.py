@@ -1,4 +1,4 @@
-"""The driver on Debian: its own packages as far as they go, else NVIDIA's repository.
+"""The driver on Debian: its own packages if they have the branch, else NVIDIA's repository.
 
 https://wiki.debian.org/NvidiaGraphicsDrivers
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html
@@ -12,12 +12,12 @@ import re
 from gpudoctor.fixes import runfile, ubuntu
 from gpudoctor.fixes.distribution import Distribution, Lines
 
-BRANCHES = {11: 470, 12: 535, 13: 550}  # what each release of Debian carries
+BRANCHES = {11: 470, 12: 535, 13: 550}  # the branch in each release of Debian
 CODENAMES = {11: "bullseye", 12: "bookworm", 13: "trixie"}
 KERNELS = {11: "5.10.", 12: "6.1.", 13: "6.12."}
-KEPLER = 470  # in Debian 12 beside the newer one, later nowhere
+KEPLER = 470  # also in Debian 12, not in later releases
 PACKAGES = """'?installed?name("^(lib)?nvidia-|^libcuda1$")?not(?name("container"))'"""
-WITH_FABRIC_MANAGER = 580  # of NVIDIA's repository
+WITH_FABRIC_MANAGER = 580  # in NVIDIA's repository
 toolkit = ubuntu.toolkit
 
 
@@ -32,7 +32,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def package(host: Distribution, branch: int) -> str:
-    """Of Debian itself, or "" where it has none of this branch."""
+    """Debian's own package of the branch, or "" if it does not have one."""
     if host.source == "nvidia" or branch > BRANCHES.get(host.major, 0) or (branch <= KEPLER and host.major > 12):
         return ""
     if branch <= KEPLER and host.major == 12:
@@ -51,12 +51,12 @@ def from_nvidia(host: Distribution, branch: int, also: str = "") -> Lines:
 
 
 def installed(host: Distribution) -> str:
-    """The package that stands for all of Debian's driver here."""
+    """The installed package that depends on all of Debian's driver."""
     return next((name for name in host.packages if re.fullmatch(r"nvidia-(tesla-\d+-)?driver", name)), "nvidia-driver libcuda1")
 
 
 def sources(host: Distribution) -> str:
-    """Debian's own lines get the components of the driver; those of others stay."""
+    """Adds the components of the driver to Debian's own lines; other lines stay."""
     components = "main contrib non-free" + (" non-free-firmware" if host.major >= 12 else "")
     return (
         f"sudo sed -i.bak -E '/^(deb .* {CODENAMES.get(host.major, '[a-z]+')}|Components:)/s/ main( .*)?$/ {components}/' "
@@ -65,7 +65,7 @@ def sources(host: Distribution) -> str:
 
 
 def kernel(host: Distribution) -> str:
-    """The newest of this flavour with its headers: Debian keeps no headers of a kernel that it replaced.
+    """The newest kernel of this flavour with its headers: Debian does not keep headers of replaced kernels.
 
     >>> kernel(Distribution("debian", "12", kernel="6.1.0-30-cloud-amd64"))
     'linux-image-cloud-amd64 linux-headers-cloud-amd64'
@@ -100,14 +100,14 @@ def libraries(host: Distribution) -> Lines:
 
 
 def together(host: Distribution) -> Lines:
-    """Debian's repository keeps one release: where that is a newer one, all of the driver goes with it."""
+    """Debian's repository keeps one release: if it is newer, the whole driver is upgraded."""
     if host.source != "distribution" or not host.branch:
         return Lines("")
     return Lines(f"sudo apt update && sudo apt install {kernel(host)} {installed(host)}")
 
 
 def fabric_manager(host: Distribution) -> Lines:
-    """NVIDIA's: Debian has none, so that its driver must come from there too."""
+    """From NVIDIA's repository, since Debian does not package it; the driver must then come from there too."""
     if not host.branch:
         return Lines("")
     if host.source == "nvidia":

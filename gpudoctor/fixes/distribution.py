@@ -1,4 +1,4 @@
-"""What a package source needs to know of a machine before it can name its packages."""
+"""What a package source needs to know about a machine before it can name its packages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpudoctor.model import Kind
 
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
-ONLY_OPEN_FROM = 590  # from here on every GPU that is still supported runs with the open module
-OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # between them the open module is for data centre boards, and on trial on others
+ONLY_OPEN_FROM = 590  # since this branch, every supported GPU works with the open module
+OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # in between, the open module is for data centre boards and experimental on others
 CLOUDS = {"amazon": "aws", "google": "gcp"}
 UBUNTU_CODENAMES = {"focal": "20.04", "jammy": "22.04", "noble": "24.04", "questing": "25.10", "resolute": "26.04"}
 UBUNTU_DRIVER = re.compile(
@@ -28,9 +28,9 @@ UBUNTU_DRIVER = re.compile(
 
 
 class Lines(NamedTuple):
-    """What to type and what takes it back, with the fields of the fix that it becomes.
+    """A command and its undo, with other fields of the fix made from it.
 
-    loads: the module is loaded after it. reboot: it counts from the next boot on.
+    loads: load the module afterwards. reboot: it takes effect at the next boot.
     """
 
     command: str
@@ -43,7 +43,7 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """place: host, wsl2 or container. source: where the installed driver came from, "" if none is. cloud: aws, gcp, azure."""
+    """place: host, wsl2 or container. source: of the installed driver, "" if none is installed. cloud: aws, gcp, azure."""
 
     distribution: str = "linux"
     version: str = ""
@@ -66,7 +66,7 @@ class Distribution:
 
     @property
     def major(self) -> int:
-        """Of the distribution's version: 9 of 9.7; 0 of a rolling one."""
+        """The major version of the distribution: 9 of 9.7; 0 of a rolling release."""
         return int(re.match(r"\d*", self.version)[0] or 0)  # type: ignore[index]
 
     @property
@@ -75,14 +75,14 @@ class Distribution:
 
     @property
     def flavour(self) -> str:
-        """What the name of the kernel ends with: generic, aws, lts ..."""
+        """The suffix of the kernel's name: generic, aws, lts ..."""
         return self.kernel.rsplit("-", 1)[-1] if "-" in self.kernel else ""
 
     def has(self, pattern: str) -> bool:
         return any(re.search(pattern, name) for name in self.packages)
 
     def wants_open(self, branch: int) -> bool:
-        """Which of the two kernel modules these GPUs need; what is installed stays where they work with both."""
+        """Whether these GPUs need the open kernel module; if both work, the installed flavour is kept."""
         if branch < OPEN_SINCE or not self.generations.isdisjoint(BEFORE_TURING):
             return False
         if branch >= ONLY_OPEN_FROM or not self.generations <= {*EITHER, None}:
@@ -91,7 +91,7 @@ class Distribution:
 
 
 def distribution(facts: Facts) -> Distribution:
-    """What could not be read is as where nothing is installed."""
+    """The distribution of this machine. What could not be read counts as not installed."""
     nothing: dict[str, str] = {}
     no_device: set[int] = set()
     packages = known(lambda: {package.name: package.version for package in facts.driver.packages}, nothing)
@@ -118,14 +118,14 @@ def distribution(facts: Facts) -> Distribution:
 
 
 def generations(facts: Facts) -> frozenset[str | None]:
-    """Of the GPUs that the driver shows."""
+    """The generations of the GPUs that the driver shows."""
     nothing: set[tuple[int, int]] = set()
     shown = known(lambda: {gpu.compute_capability for gpu in facts.nvml.reachable.values()}, nothing)
     return frozenset(row.name for capability in shown if (row := architecture(capability)))
 
 
 def named(facts: Facts) -> tuple[str, str]:
-    """The distribution and its version; of one that is built on Ubuntu, those of that Ubuntu."""
+    """The distribution and its version; for a derivative of Ubuntu, those of the Ubuntu it is based on."""
     no_name: tuple[str, ...] = ()
     distribution, version = (
         known(lambda: facts.system.distribution, "linux"),
@@ -158,7 +158,7 @@ SOURCES = (
 
 
 def source(packages: Mapping[str, str], distribution: str) -> str:
-    """distribution, nvidia, ppa, rpmfusion or elrepo, by the names and versions of the driver's packages."""
+    """distribution, nvidia, ppa, rpmfusion or elrepo, from the names and versions of the driver's packages."""
     if distribution == "arch" or distribution.startswith(("opensuse", "sle")):
         return "distribution" if any(re.match(r"nvidia-(?!container)", name) for name in packages) else ""
     for name, named_so, versioned_so in SOURCES:
@@ -169,7 +169,7 @@ def source(packages: Mapping[str, str], distribution: str) -> str:
 
 
 def is_server(packages: Mapping[str, str], devices: set[int]) -> bool:
-    """Whether to name Ubuntu's packages for servers: the installed ones decide, and boards only where none are."""
+    """Whether to name Ubuntu's packages for servers: decided by the installed packages, or else by the boards."""
     there = [name for name in packages if UBUNTU_DRIVER.match(name)]
     if there:
         return any("-server" in name for name in there)
@@ -177,5 +177,5 @@ def is_server(packages: Mapping[str, str], devices: set[int]) -> bool:
 
 
 def is_for_servers(device_id: int) -> bool:
-    """A board without an output for a screen."""
+    """Whether it is a data centre board, without display outputs."""
     return any(gpu.segment == "data centre" for gpu in gpus_by_device_id(device_id))

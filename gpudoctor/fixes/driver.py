@@ -1,4 +1,4 @@
-"""Recipes for the driver, its kernel module and what belongs to exactly its release."""
+"""Recipes for the driver, its kernel module and the packages of exactly its release."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Fix
 
 NONE_LAST = 9999
-KEEP = "No newer driver supports the GPU here: R{} is its last branch; keep it, and use software that it runs"
+KEEP = "Keep the driver: R{} is the last branch that supports the GPU here; use software that works with it"
 NO_PACKAGE = "{}: {} {} has no package of R{}; download it from https://www.nvidia.com/drivers"
-TOGETHER = "{}; where apt has that release no more: newer, with all of the driver"
-NEWEST_KERNEL = "Where apt has nothing for this kernel any more: the newest kernel with its module, then reboot"
-OLDEST_OF = {"390": ("Fermi",), "470": ("Kepler",), "580": ("Pascal",)}  # the branch -> of which it is the last
-LONG_TERM = 580  # the branch that supports the most GPUs of those that are maintained
+TOGETHER = "{}; if apt no longer has that release: upgrade the whole driver"
+NEWEST_KERNEL = "If apt has nothing for this kernel: install the newest kernel with its module, then reboot"
+OLDEST_OF = {"390": ("Fermi",), "470": ("Kepler",), "580": ("Pascal",)}  # the branch -> the generation that ends with it
+LONG_TERM = 580  # the maintained branch that supports the most GPUs
 LOAD = "sudo modprobe nvidia"
 ENABLE, RESTART = "sudo systemctl enable nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"
 UBUNTU = Fix(
@@ -28,8 +28,10 @@ UBUNTU = Fix(
     kind="install",
     reboot=True,
 )
-IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never a driver inside WSL"
-ENROL = "Secure Boot is on: enrol the key that signs the module; at the next boot choose 'Enroll MOK' and give the password again"
+IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never install a driver inside WSL"
+ENROL = (
+    "Secure Boot is on: enrol the key that signs the module; at the next boot, choose 'Enroll MOK' and enter the password again"
+)
 FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch, "nixos": nixos}
 
 
@@ -45,15 +47,15 @@ def of(host: Distribution) -> ModuleType:
 
 
 def elsewhere(host: Distribution, fix: Fix, what: str) -> Iterator[Fix]:
-    """Under WSL2 and in a container there is nothing to install: the driver is that of Windows, or of the host."""
+    """Under WSL2 and in a container, no driver is installed: the driver of Windows or of the host is used."""
     if host.place == "wsl2":
         yield Fix(IN_WINDOWS, verify=fix.verify)
     elif host.place == "container":
-        yield Fix(f"On the host: {what}; never in the image", verify=fix.verify, where="host")
+        yield Fix(f"On the host: {what}, never in the image", verify=fix.verify, where="host")
 
 
 def install(host: Distribution, fix: Fix, branch: str = "", last: str = "") -> Iterator[Fix]:
-    """The driver of a branch, in the flavour that these GPUs need. last: it is the last one of GPUs that may be unknown."""
+    """Installs a branch in the flavour that these GPUs need. last: it is the last branch for GPUs that may be unknown."""
     if last and not host.generations:
         host = replace(host, generations=frozenset(OLDEST_OF.get(branch, ())))
     wanted = int(number[0]) if (number := re.match(r"\d+", branch)) else recommended(host)
@@ -78,31 +80,31 @@ def install(host: Distribution, fix: Fix, branch: str = "", last: str = "") -> I
 
 
 def recommended(host: Distribution) -> int:
-    """The branch with long-term support, where that is installed the next one, or the last that supports the oldest GPU here."""
+    """The long-term support branch, or the next one if it is installed, but at most the last for the oldest GPU here."""
     kept = (row.number for row in table().branches if row.kind in ("production", "long-term support"))
     newer = min((number for number in kept if number > (host.branch or 0)), default=LONG_TERM)
     return min(max(LONG_TERM, newer), last_of(host))
 
 
 def last_of(host: Distribution) -> int:
-    """The last branch that supports all GPUs here; a number that none reaches where the newest still does."""
+    """The last branch that supports all GPUs here; NONE_LAST if the newest still does."""
     last = (branch for generation in host.generations if generation and (branch := last_branch(generation)))
     return min(last, default=NONE_LAST)
 
 
 CLOUDS = {
     "gcp": Fix(
-        "On Google Cloud: Google's installer, which chooses the driver for this machine type",
+        "On Google Cloud: run Google's installer, which chooses the driver for this machine type",
         "curl -fsSL https://storage.googleapis.com/compute-gpu-installation-us/installer/latest/cuda_installer.pyz "
         "-o cuda_installer.pyz && sudo python3 cuda_installer.pyz install_driver",
         needs=("root", "network"),
     ),
     "azure": Fix(
-        "On Azure, with its command line: the GPU driver extension, which also knows the GRID driver of NV sizes",
+        "On Azure, with its command line: install the GPU driver extension, which also supports the GRID driver of NV sizes",
         "az vm extension set --publisher Microsoft.HpcCompute --name NvidiaGpuDriverLinux --resource-group GROUP --vm-name NAME",
         needs=("network",),
     ),
-    "aws": Fix("On AWS: start the instance from a Deep Learning Base GPU AMI, which brings driver and Fabric Manager"),
+    "aws": Fix("On AWS: start the instance from a Deep Learning Base GPU AMI, which includes the driver and Fabric Manager"),
 }
 
 
@@ -112,7 +114,7 @@ def of_cloud(host: Distribution, fix: Fix) -> Iterator[Fix]:
 
 
 def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """The module for the running kernel, compiled or ready-made, as the installed driver comes."""
+    """Installs the module for the running kernel, compiled or prebuilt, like that of the installed driver."""
     if host.place != "host":
         return
     source = of(host)
@@ -122,7 +124,7 @@ def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
 
 
 def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """After an upgrade that stopped half-way."""
+    """Installs the module after an interrupted upgrade."""
     if host.place != "host":
         return
     made: Lines = of(host).module(host)
@@ -133,7 +135,7 @@ def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
 
 
 def without_runfile(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """Takes a .run installation out from under the packages, which then put back the files that it took with it."""
+    """Removes a .run installation that lies under the packages, then restores the packages' files that it removed."""
     if host.place == "host" and of(host) is not runfile:
         made: Lines = of(host).reinstall(host)
         yield from _made(fix, Lines("sudo nvidia-uninstall && " + made.command if made.command else "", reboot=True))
@@ -147,14 +149,14 @@ REMOVE = {
 
 
 IGNORED = Fix(
-    "See what pacman leaves out: the driver's packages must not be in IgnorePkg",
+    "Show the packages that pacman ignores: the driver's must not be in IgnorePkg",
     "grep -n '^IgnorePkg' /etc/pacman.conf",
     kind="read",
 )
 
 
 def one_source(host: Distribution, fix: Fix, newest: str = "") -> Iterator[Fix]:
-    """Where packages of two sources are mixed: all of them out, then the driver from one, NVIDIA's where that is set up."""
+    """If packages of two sources are mixed: removes all, then installs the driver from one, NVIDIA's if it is set up."""
     if host.place != "host":
         return
     if host.family == "debian" and host.has("^cuda-(keyring|drivers)"):
@@ -164,18 +166,18 @@ def one_source(host: Distribution, fix: Fix, newest: str = "") -> Iterator[Fix]:
     before = f"{REMOVE[host.family]} && " if host.family in REMOVE else ""
     if host.family == "arch":
         yield IGNORED
-    fix = fix if before else replace(fix, title="Install one release of one source, then reboot")
+    fix = fix if before else replace(fix, title="Install one release from one source, then reboot")
     yield from _made(fix, made._replace(command=before + made.command, undo="", reboot=True))
 
 
 def reinstall(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """The same release once more, with all of its files."""
+    """Reinstalls the same release with all of its files."""
     if host.place == "host":
         yield from _made(fix, of(host).reinstall(host))
 
 
 def libraries(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """The driver's libraries and tools, of the release of the module that runs."""
+    """Installs the driver's libraries and tools in the release of the running module."""
     if host.place != "host":
         return
     source = of(host)
@@ -206,7 +208,7 @@ def toolkit(host: Distribution, fix: Fix, release: str = "") -> Iterator[Fix]:
 
 
 def sign(host: Distribution, fix: Fix) -> Iterator[Fix]:
-    """What makes Secure Boot accept the module."""
+    """Makes Secure Boot accept the module."""
     if host.place == "host" and of(host) is runfile and host.source == "runfile" and not host.has("^dkms$"):
         for title, made in runfile.with_own_key(host):
             yield from _made(replace(fix, title=title), made)
@@ -215,7 +217,7 @@ def sign(host: Distribution, fix: Fix) -> Iterator[Fix]:
 
 
 def _made(fix: Fix, lines: Lines, *then: str) -> Iterator[Fix]:
-    """then: what is typed after the lines, and before the reboot."""
+    """then: the commands to run after the lines and before the reboot."""
     if lines.command:
         command = " && ".join((lines.command, *then, *((LOAD,) if lines.loads else ())))
         undo, kind, reboot = lines.undo, lines.kind, lines.reboot

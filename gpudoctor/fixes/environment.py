@@ -1,4 +1,4 @@
-"""The Python environment at hand, and the tool that made it."""
+"""The current Python environment, and the tool that created it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpudoctor.worker.paths import project_folder
 
 @dataclass(frozen=True)
 class Environment:
-    """kind: uv-project, uv, poetry, pipenv, pixi, conda, system (PEP 668), image (that in a container), bare (no pip) or pip."""
+    """kind: uv-project, uv, poetry, pipenv, pixi, conda, system (PEP 668), image (system, in a container), bare (no pip), pip."""
 
     kind: str = "pip"
     python: str = "python"
@@ -59,6 +59,6 @@ def kind(facts: Facts) -> str:
 
 
 def is_of_uv(python: Python) -> bool:
-    """By the file that made the environment; of a snapshot from before that was asked, by who installed its packages."""
+    """Judged by the environment's settings file; for older snapshots without it, by the installer of its packages."""
     by = {package.installer for copies in python.packages.values() for package in copies}
     return "uv" in python.venv_settings if python.venv_settings else "uv" in by

@@ -1,4 +1,4 @@
-"""The driver on NixOS: what its configuration names, built anew with the system.
+"""The driver on NixOS: named in the configuration and rebuilt with the system.
 
 https://wiki.nixos.org/wiki/NVIDIA
 """
@@ -14,7 +14,7 @@ REBUILD = "sudo nixos-rebuild boot"
 
 
 def install(host: Distribution, branch: int) -> Lines:
-    """A branch by its name only where it is the last of these GPUs: else the one that this nixpkgs keeps up to date."""
+    """Names the branch only if it is the last for these GPUs; otherwise the one that this nixpkgs keeps up to date."""
     is_old = not host.generations.isdisjoint(BEFORE_TURING)
     name = f"legacy_{branch}" if is_old else "production"
     package = f"hardware.nvidia.package = lib.mkForce config.boot.kernelPackages.nvidiaPackages.{name};"
@@ -24,7 +24,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def module(host: Distribution) -> Lines:
-    """Kernel and module are built for each other; a system that was built and not started is what differs."""
+    """Kernel and module are built for each other; they differ only if a system was built but not booted."""
     return Lines(REBUILD, "sudo nixos-rebuild boot --rollback", kind="set", reboot=True)
 
 
@@ -45,5 +45,5 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    """Its modules are not signed: Secure Boot there checks the boot loader and the kernel only."""
+    """NixOS modules are not signed: Secure Boot there checks only the boot loader and the kernel."""
     return Lines("")

@@ -1,4 +1,4 @@
-"""How packages get into the Python environment at hand: by pip, or by the tool that made it and would undo what pip did."""
+"""How packages are installed in the current Python environment: by pip, or by the tool that manages it and would revert pip."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gpudoctor.model import Fix
 
 NEW = "~/gpu-env"
 IN_NEW = f"{NEW}/bin/python"
-OWN = "in an environment of its own: this Python belongs to the system, where pip must not install"
+OWN = "in a new virtual environment, since pip must not install into the system's Python"
 ONLY_PIP = {"--no-deps", "--no-build-isolation", "--no-cache-dir", "--ignore-installed"}
 
 
 def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
-    """The fix in the words of the environment's own tool, with what takes it back."""
+    """The fix with the commands of the environment's own tool, and its undo."""
     command = conda(fix.command, here)
     if command is None:
         return
@@ -38,7 +38,7 @@ def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
 
 
 def conda(command: str, here: Environment) -> str | None:
-    """Named with its folder, so that it need not be active; as it is where none is known; None where conda does not fill it."""
+    """Adds the folder, if known, so that the environment need not be active. None if the environment is not conda's or pixi's."""
     if not command.startswith(("conda install ", "conda remove ")):
         return command
     if here.kind == "pixi":
@@ -68,7 +68,7 @@ def _said(command: str, here: Environment) -> str:
 
 
 def _tool(call: Call, here: Environment, later: frozenset[str]) -> str:
-    """later: what the same line installs afterwards, so that a tool with a lock file need not take it out before."""
+    """later: what the same line installs afterwards, so that a tool with a lock file need not remove it first."""
     if call.verb in ("check", "show"):
         by_uv = here.kind in ("uv", "uv-project")
         return joined("uv", "pip", call.verb, "--python", here.python, call.packages) if by_uv else _plain(call, here)
@@ -92,7 +92,7 @@ def _index(call: Call) -> list[str]:
 
 
 def _backend(extra: tuple[str, ...]) -> list[str]:
-    """uv takes each package from the first index that has it; PyTorch's has old copies of many others."""
+    """uv installs each package from the first index that has it; PyTorch's has old copies of many others."""
     words: list[str] = []
     for option, value in zip(extra[::2], extra[1::2], strict=True):
         of_torch = option == "--extra-index-url" and value.startswith(PYTORCH_INDEX)
@@ -101,7 +101,7 @@ def _backend(extra: tuple[str, ...]) -> list[str]:
 
 
 def _pixi(call: Call, here: Environment) -> str:
-    if call.index:  # pixi takes indexes from its manifest only
+    if call.index:  # pixi reads indexes only from its manifest
         return _plain(call, here)
     return joined("pixi", "add", "--manifest-path", here.folder, "--pypi", call.packages)
 
@@ -120,7 +120,7 @@ def _removed(call: Call, here: Environment) -> str:
 
 
 def in_new(fix: Fix, command: str, here: Environment) -> Fix:
-    """An environment of its own gets everything; the system's Python stays as it is."""
+    """Installs everything in a new environment; the system's Python is unchanged."""
     calls = [call for call in map(pip.parsed, pip.parts(command)) if call and call.verb == "install"]
     lines = [f"{IN_NEW} -m pip install {joined(call.packages, _index(call), call.extra)}" for call in calls]
     made = " && ".join([f"{joined(here.python)} -m venv {NEW}", *lines])
@@ -130,7 +130,7 @@ def in_new(fix: Fix, command: str, here: Environment) -> Fix:
 
 
 def restored(calls: tuple[Call, ...], here: Environment) -> str:
-    """The calls of pip that bring back what is installed now: a build that differs in its local version alone counts as there."""
+    """The pip calls that restore what is installed now; a build that differs only in its local version counts as the same."""
     before: dict[str, str | None] = {}
     how: dict[tuple[str, ...], list[str]] = {}
     for call in calls:
@@ -150,6 +150,6 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
 
 
 def _index_of(requirements: list[str]) -> list[str]:
-    """Builds of PyTorch with a local version are only on its own indexes."""
+    """The index for builds of PyTorch with a local version, which PyPI does not have."""
     local = re.search(r"\+(cu\d+|cpu)$", " ".join(requirements[:1]))
     return ["--index-url", PYTORCH_INDEX + local[1]] if local else []

@@ -1,4 +1,4 @@
-"""Calls of pip in a command line, taken apart and put together again."""
+"""Parses and rebuilds pip calls in a command line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ANY_PIP = re.compile(r"^(?:(?P<python>\S+) -m )?pip3? (?P<verb>install|uninstal
 
 @dataclass(frozen=True)
 class Call:
-    """verb: install, uninstall, check or show. options: those of `flags` without a value; index: of --index-url."""
+    """verb: install, uninstall, check or show. flags: options without a value. index: the value of --index-url."""
 
     python: str
     verb: str
     packages: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     index: str = ""
-    extra: tuple[str, ...] = ()  # options with their values, as they stood
+    extra: tuple[str, ...] = ()  # options with their values, unchanged
 
     @property
     def names(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ def parts(command: str) -> list[str]:
 
 
 def parsed(part: str) -> Call | None:
-    """None for what is no call of pip, or holds what only a person can fill in."""
+    """The pip call, or None if it is something else or contains a placeholder for a person."""
     match = _ANY_PIP.match(part.strip())
     if not match or re.search(r"<[a-z_]+>", match["rest"]):
         return None
@@ -57,7 +57,7 @@ def parsed(part: str) -> Call | None:
 
 
 def _words(text: str) -> list[str] | None:
-    """None for what is more than one command."""
+    """The words of a command; None if it is more than one command."""
     try:
         if any(set(word) <= set("();<>|&") for word in shlex.shlex(text, posix=False, punctuation_chars=True)):
             return None
@@ -67,7 +67,7 @@ def _words(text: str) -> list[str] | None:
 
 
 def joined(*words: str | Iterable[str]) -> str:
-    """Words of a shell, quoted where they must be."""
+    """Shell words, quoted if needed."""
     flat = [word for group in words for word in ([group] if isinstance(group, str) else group)]
     return " ".join(shlex.quote(word) for word in flat if word)
 

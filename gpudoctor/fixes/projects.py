@@ -1,4 +1,4 @@
-"""Packages by the tools that keep a project's file and lock: uv, Poetry and Pipenv.
+"""Installs packages with the tools that keep a project file and a lock file: uv, Poetry and Pipenv.
 
 https://docs.astral.sh/uv/concepts/indexes/
 https://python-poetry.org/docs/repositories/
@@ -12,7 +12,7 @@ from gpudoctor.fixes.environment import Environment
 from gpudoctor.fixes.pip import Call, joined
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"
-BEFORE = ".before"  # a project's file as it was
+BEFORE = ".before"  # the suffix of the saved project file
 UV_FLAGS = {"--force-reinstall": "--reinstall", "-U": "--upgrade", "--upgrade": "--upgrade"}
 
 
@@ -21,7 +21,7 @@ def index_name(call: Call) -> str:
 
 
 def uv(call: Call, here: Environment) -> str:
-    """uv has no option for an index that holds only what is named; without that word all packages would come from it."""
+    """uv has no option for an explicit index; without `explicit = true`, all packages would come from it."""
     flags = [UV_FLAGS[flag] for flag in call.flags if flag in UV_FLAGS]
     add = ["uv", "add", "--project", here.folder]
     if not call.index:
@@ -38,7 +38,7 @@ def uv(call: Call, here: Environment) -> str:
 
 
 def poetry(call: Call, here: Environment) -> str:
-    """A package that the project has already is only changed where its version is named."""
+    """A package that the project already has is changed only if its version is named."""
     inside = joined(in_poetry(here))
     if not call.index:
         return f"{inside} add {joined(call.packages)}"
@@ -54,7 +54,7 @@ def _files_of_poetry(here: Environment) -> list[str]:
 
 
 def as_before(here: Environment) -> str:
-    """What takes back a project's files that were kept."""
+    """Restores a project's saved files."""
     if here.kind == "uv-project":
         file = f"{here.folder}/pyproject.toml"
         return f"{joined('mv', file + BEFORE, file)} && {joined('uv', 'sync', '--project', here.folder)}"

@@ -21,7 +21,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def prepare(host: Distribution) -> str:
-    """The repositories, and what DKMS compiles with; nothing where NVIDIA's driver is installed from there already."""
+    """The repositories and DKMS's build packages; nothing if NVIDIA's driver is already installed from there."""
     if host.source == "nvidia":
         return ""
     return f"{repository(host)}{epel(host)}sudo dnf install dkms {headers(host)} && "
@@ -37,7 +37,7 @@ def repository(host: Distribution) -> str:
 
 
 def epel(host: Distribution) -> str:
-    """Where DKMS comes from; Amazon Linux and Fedora have it themselves."""
+    """The repository with DKMS; Amazon Linux and Fedora have it in theirs."""
     if host.distribution in ("amzn", "fedora") or host.has("^dkms$"):
         return ""
     if host.distribution == "rhel":
@@ -49,7 +49,7 @@ def epel(host: Distribution) -> str:
 
 
 def headers(host: Distribution) -> str:
-    """Of the running kernel; Oracle's own kernel has a package of its own."""
+    """The headers of the running kernel; Oracle's UEK kernel has a separate package."""
     if "uek" in host.kernel:
         return "kernel-uek-devel-$(uname -r)"
     if host.distribution == "amzn":
@@ -58,7 +58,7 @@ def headers(host: Distribution) -> str:
 
 
 def select(host: Distribution, branch: int) -> str:
-    """Keeps dnf to one branch."""
+    """Restricts dnf to one branch."""
     stream = f"nvidia-driver:{branch}-{'open' if host.wants_open(branch) else 'dkms'}"
     if host.major not in MODULAR:
         plugin = (
@@ -71,7 +71,7 @@ def select(host: Distribution, branch: int) -> str:
 
 
 def is_precompiled(host: Distribution) -> bool:
-    """Ready-made modules for single kernels: their package carries the branch in its name, and nothing builds."""
+    """Whether the modules are prebuilt for single kernels: the branch is in the package's name, and nothing is compiled."""
     return host.has(r"^kmod-nvidia-(open-)?\d") and not host.has(r"^(kmod-nvidia-.*dkms|dkms)$")
 
 
@@ -93,7 +93,7 @@ def libraries(host: Distribution) -> Lines:
 
 
 def fabric_manager(host: Distribution) -> Lines:
-    """Exactly of the driver's release, an older one too; libnvidia-nscq lets tools see the switches."""
+    """Fabric Manager in exactly the driver's release, even if older; libnvidia-nscq lets tools see the switches."""
     if not host.driver:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < 590 else "libnvidia-nscq"

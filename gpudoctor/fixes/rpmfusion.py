@@ -11,7 +11,7 @@ from gpudoctor.fixes.distribution import Distribution, Lines
 MIRRORS = "https://mirrors.rpmfusion.org"
 BUILD = "sudo akmods --force"
 DEVELOPMENT = '"kernel-devel-uname-r == $(uname -r)"'
-LEGACY = (470, 580)  # branches that have packages of their own: akmod-nvidia-580xx
+LEGACY = (470, 580)  # branches with separate packages: akmod-nvidia-580xx
 OPEN = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod && "
 UNDO = redhat.UNDO
 fabric_manager, toolkit = redhat.fabric_manager, redhat.toolkit

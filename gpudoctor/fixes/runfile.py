@@ -1,4 +1,4 @@
-"""The driver from NVIDIA's .run installer, which no package manager knows of."""
+"""The driver from NVIDIA's .run installer, which no package manager tracks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ DOWNLOADS = "https://us.download.nvidia.com/tesla"
 UNDO = "sudo nvidia-uninstall"
 KEY = "/root/nvidia-module"
 MAKE_KEY = (
-    "Make a key of your own and enrol it (it asks for a password); at the next boot choose 'Enroll MOK' and give that again"
+    "Create a signing key and enrol it (it asks for a password); at the next boot, choose 'Enroll MOK' and enter the password "
+    "again"
 )
-USE_KEY = "After that boot: install the driver again, signed with this key; likewise after each new kernel"
-ASKS_FROM = 560  # which of the two modules; before, the proprietary one unless told
+USE_KEY = "After that boot: reinstall the driver, signed with this key; repeat this after each new kernel"
+ASKS_FROM = 560  # since this branch it asks which module to install; before, proprietary is the default
 
 
 def file(host: Distribution, version: str) -> str:
@@ -21,7 +22,7 @@ def file(host: Distribution, version: str) -> str:
 
 
 def install(host: Distribution, branch: int) -> Lines:
-    """Which release of the branch is for the person who downloads it: https://www.nvidia.com/drivers."""
+    """The person who downloads it chooses the release of the branch: https://www.nvidia.com/drivers."""
     return Lines(f"sudo sh {file(host, f'{branch}.*')}{module_option(host, branch)}", UNDO, kind="manual")
 
 
@@ -32,7 +33,7 @@ def module_option(host: Distribution, branch: int) -> str:
 
 
 def again(host: Distribution, options: str = "") -> Lines:
-    """The release that is installed, once more."""
+    """Reinstalls the installed release."""
     if not host.driver:
         return Lines("")
     name = file(host, host.driver)
@@ -62,7 +63,7 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def with_own_key(host: Distribution) -> Iterator[tuple[str, Lines]]:
-    """Titles and lines: the installer signs with any key, and the firmware must know that one before."""
+    """Titles and lines: the installer signs with any key, which must be enrolled in the firmware first."""
     made = (
         "sudo openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj '/CN=NVIDIA module/' "
         f"-keyout {KEY}.key -outform DER -out {KEY}.der"

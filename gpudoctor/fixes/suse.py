@@ -1,4 +1,4 @@
-"""The driver on SUSE Linux Enterprise and openSUSE: the module that SUSE signs, and NVIDIA's libraries of the same release.
+"""The driver on SUSE Linux Enterprise and openSUSE: the module signed by SUSE, and NVIDIA's libraries of the same release.
 
 https://documentation.suse.com/trd/kubernetes/html/gs_sles-nvidia-gpu/index.html
 https://en.opensuse.org/SDB:NVIDIA_drivers
@@ -10,7 +10,7 @@ from gpudoctor.fixes.distribution import Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 G07_FROM = 590  # the generation of packages: G06 up to R580
-BACK = "sudo snapper list, then sudo snapper rollback NUMBER, of the snapshot from before (on btrfs)"
+BACK = "sudo snapper list, then sudo snapper rollback NUMBER with the snapshot from before (on btrfs)"
 ADD = "sudo zypper addrepo -f {} cuda && sudo zypper --gpg-auto-import-keys refresh && "
 
 
@@ -35,7 +35,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def repository(host: Distribution) -> str:
-    """NVIDIA's, which holds the libraries."""
+    """NVIDIA's repository, which has the libraries."""
     if host.has("^(nvidia-compute-utils|cuda-toolkit)"):
         return "sudo zypper refresh && "
     later = host.major >= 16 or host.distribution == "opensuse-tumbleweed"  # one repository for all of these
@@ -45,7 +45,7 @@ def repository(host: Distribution) -> str:
 
 
 def module(host: Distribution) -> Lines:
-    """A ready-made module that fits is a matter of updates; DKMS packages are compiled."""
+    """A prebuilt module that matches comes with updates; DKMS packages are compiled."""
     if host.has("dkms"):
         return Lines(f"sudo zypper install kernel-{kernel_flavour(host)}-devel && sudo dkms autoinstall", loads=True)
     name = next((name for name in host.packages if "kmp" in name), "nvidia-open-driver-G06-signed-kmp-default")

@@ -15,13 +15,13 @@ from gpudoctor.fixes.ubuntu_names import is_maintained, kernel_name, package_bra
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 UPDATE = "sudo apt update && "
 HEADERS = "linux-headers-$(uname -r)"
-SIGNED_FROM = 535  # older branches have modules for old kernels only
-PINNED_FROM = 590  # from here on the names in NVIDIA's repository carry no branch
-CACHE = "sudo apt install --allow-downgrades /var/cache/apt/archives/*nvidia*_{}-*.deb, as far as they are still there"
+SIGNED_FROM = 535  # older branches have modules only for old kernels
+PINNED_FROM = 590  # since this branch, names in NVIDIA's repository do not contain the branch
+CACHE = "sudo apt install --allow-downgrades /var/cache/apt/archives/*nvidia*_{}-*.deb, if they are still there"
 
 
 def install(host: Distribution, branch: int) -> Lines:
-    """Also changes the branch or the flavour: the packages of one conflict with those of the other."""
+    """Installs a branch. Also switches branch or flavour: the packages of one conflict with those of the other."""
     if host.source == "nvidia":
         return Lines(from_nvidia(host, branch), f"sudo apt install --allow-downgrades {driver(host, host.branch or branch)}")
     if not package_branch(host, branch):
@@ -30,7 +30,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def undo(host: Distribution, branch: int) -> str:
-    """What Ubuntu replaced can only come from what apt has kept."""
+    """Restores the driver; packages that Ubuntu has replaced can only come from apt's cache."""
     if not (host.branch and host.source):
         modules = f"'linux-modules-nvidia-{package_branch(host, branch)}-*'"
         return f"sudo apt autoremove --purge {driver(host, branch)} {modules}"
@@ -39,13 +39,13 @@ def undo(host: Distribution, branch: int) -> str:
 
 
 def suffix(host: Distribution, branch: int) -> str:
-    """580-server-open: what every package of the driver is called after."""
+    """The suffix of every package of the driver: 580-server-open."""
     number = package_branch(host, branch) or branch
     return f"{number}{'-server' if host.is_server else ''}{'-open' if host.wants_open(number) else ''}"
 
 
 def libraries_of(host: Distribution, branch: int) -> str:
-    """580-server: what the packages with libraries and tools are called after."""
+    """The suffix of the packages with libraries and tools: 580-server."""
     return suffix(host, branch).removesuffix("-open")
 
 
@@ -59,14 +59,14 @@ def driver(host: Distribution, branch: int) -> str:
 
 
 def of_ubuntu(host: Distribution, branch: int, also: str = "") -> str:
-    """Canonical builds and signs the module for its own kernels; where it has none, DKMS builds it."""
+    """Canonical builds and signs the module for its own kernels; for others, DKMS builds it."""
     compiled = f"sudo apt install {newest_kernel(host)} nvidia-dkms-{suffix(host, branch)} {driver(host, branch)}{also}"
     ready = "" if uses_dkms(host) else signed(host, branch, also)
     return f"({ready} || {compiled})" if ready else compiled
 
 
 def signed(host: Distribution, branch: int, also: str = "") -> str:
-    """Without the package that follows the kernel's updates apt builds the module too, which hides the signed one."""
+    """Includes the package that follows kernel updates; without it, apt also builds the module, which hides the signed one."""
     name, kernel = suffix(host, branch), kernel_name(host)
     if not kernel or (package_branch(host, branch) or 0) < SIGNED_FROM:
         return ""
@@ -74,7 +74,7 @@ def signed(host: Distribution, branch: int, also: str = "") -> str:
 
 
 def newest_kernel(host: Distribution) -> str:
-    """With its headers: those of kernels that were replaced go from the repository."""
+    """The newest kernel with its headers; the repository drops headers of replaced kernels."""
     kernel = kernel_name(host)
     return f"linux-image-{kernel} linux-headers-{kernel}" if kernel else HEADERS
 
@@ -91,7 +91,7 @@ def from_nvidia(host: Distribution, branch: int) -> str:
 
 
 def repository(host: Distribution) -> str:
-    """Adds NVIDIA's repository where it is not there yet."""
+    """Adds NVIDIA's repository if it is missing."""
     if host.has("^cuda-keyring$"):
         return UPDATE
     machine = {"aarch64": "sbsa"}.get(host.architecture, "x86_64")
@@ -102,7 +102,7 @@ def repository(host: Distribution) -> str:
 
 
 def module(host: Distribution) -> Lines:
-    """For the running kernel, of the driver that is installed; a replaced branch has none for newer kernels."""
+    """The module of the installed driver for the running kernel; a replaced branch has no modules for newer kernels."""
     if not host.branch or host.source != "distribution" or uses_dkms(host):
         return Lines(f"sudo apt install dkms {HEADERS} && sudo dkms autoinstall", loads=True)
     compiled = f"sudo apt install {HEADERS} nvidia-dkms-{suffix(host, host.branch)} {driver(host, host.branch)}"
@@ -111,7 +111,7 @@ def module(host: Distribution) -> Lines:
 
 
 def module_of_newest_kernel(host: Distribution) -> Lines:
-    """The repository keeps headers and modules for some months only."""
+    """The repository keeps headers and modules only for some months."""
     if not kernel_name(host):
         return Lines("")
     if not host.branch or host.source != "distribution" or uses_dkms(host):
@@ -120,7 +120,7 @@ def module_of_newest_kernel(host: Distribution) -> Lines:
 
 
 def for_this_kernel(host: Distribution) -> str:
-    """Ready-made, of the very branch that is installed."""
+    """The prebuilt module of exactly the installed branch."""
     flavour = f"{'-server' if host.is_server else ''}{'-open' if host.wants_open(host.branch or 0) else ''}"
     return f"sudo apt install linux-modules-nvidia-{host.branch}{flavour}-$(uname -r)"
 
@@ -153,14 +153,14 @@ def exactly(host: Distribution, *packages: str) -> str:
 
 
 def together(host: Distribution, also: str = "") -> Lines:
-    """Ubuntu's repository keeps one release of a branch: where that is a newer one, all of the driver goes with it."""
+    """Ubuntu's repository keeps one release of a branch: if it is newer, the whole driver is upgraded."""
     if host.source != "distribution" or not host.branch or not package_branch(host, host.branch):
         return Lines("")
     return Lines(UPDATE + of_ubuntu(host, host.branch, also), undo(host, host.branch))
 
 
 def fabric_manager(host: Distribution) -> Lines:
-    """Exactly of the driver's release; libnvidia-nscq lets tools see the switches."""
+    """Fabric Manager in exactly the driver's release; libnvidia-nscq lets tools see the switches."""
     if not host.branch:
         return Lines("")
     packages = [f"nvidia-fabricmanager-{host.branch}", f"libnvidia-nscq-{host.branch}"]
@@ -174,7 +174,7 @@ def fabric_manager(host: Distribution) -> Lines:
 
 
 def with_fabric_manager(host: Distribution) -> Lines:
-    """Ubuntu's Fabric Manager only goes with its driver for servers, and of one release."""
+    """Ubuntu's Fabric Manager works only with Ubuntu's server driver of the same release."""
     number = package_branch(host, host.branch or 0)
     command = together(replace(host, is_server=True), f" nvidia-fabricmanager-{number} libnvidia-nscq-{number}").command
     return Lines(command, undo(host, host.branch or 0), reboot=True)
@@ -187,7 +187,7 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    """For Secure Boot: the module that Canonical signed; one that DKMS builds hides it, and wants its own key enrolled."""
+    """For Secure Boot: the module signed by Canonical. A module built by DKMS hides it and needs its own key enrolled."""
     if host.source == "distribution" and host.branch and not uses_dkms(host) and signed(host, host.branch):
         return Lines(UPDATE + signed(host, host.branch), undo(host, host.branch))
     return Lines("(sudo update-secureboot-policy --enroll-key || sudo mokutil --import /var/lib/dkms/mok.pub)", kind="set")

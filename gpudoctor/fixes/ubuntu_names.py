@@ -1,4 +1,4 @@
-"""What Ubuntu's repositories have: branches of the driver, and names of kernels with ready-made modules.
+"""The contents of Ubuntu's repositories: driver branches, and names of kernels with prebuilt modules.
 
 Read 2026-11-21 from the package indices of jammy, noble, questing and resolute with -updates, and of focal as it ended.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpudoctor.fixes.distribution import Distribution
 
-# The packages of all other branches only lead to the next one of these.
+# The packages of all other branches only depend on the next one of these.
 BRANCHES = {
     "20.04": (470, 535, 570),
     "22.04": (470, 580, 595, 615),
@@ -18,12 +18,12 @@ BRANCHES = {
 LATER = (580, 595, 615)
 FIRST_KERNEL = {"20.04": "5.4", "22.04": "5.15", "24.04": "6.8", "25.10": "6.17", "26.04": "7.0"}
 LONG_TERM = ("20.04", "22.04", "24.04", "26.04")
-SECOND_KERNELS = ("generic", "lowlatency", "nvidia", "gke")  # flavours that name their later kernels hwe
+SECOND_KERNELS = ("generic", "lowlatency", "nvidia", "gke")  # flavours whose later kernels are called hwe
 READY = (*SECOND_KERNELS, "aws", "azure", "azure-fde", "gcp", "ibm", "oracle", "oem", "vmware")
 
 
 def package_branch(host: Distribution, branch: int) -> int | None:
-    """The branch whose packages one gets: a branch that has ended was replaced by the next; None where there is none.
+    """The branch whose packages are installed: an ended branch is replaced by the next; None if none replaces it.
 
     >>> package_branch(Distribution("ubuntu", "24.04"), 570), package_branch(Distribution("ubuntu", "26.04"), 470)
     (580, None)
@@ -34,12 +34,12 @@ def package_branch(host: Distribution, branch: int) -> int | None:
 
 
 def is_maintained(host: Distribution) -> bool:
-    """Whether the branch that is installed still has packages of its own."""
+    """Whether the installed branch still has its own packages."""
     return bool(host.branch) and package_branch(host, host.branch or 0) == host.branch
 
 
 def kernel_name(host: Distribution) -> str:
-    """What the packages of this kernel are called, which go with its updates; "" for one without ready-made modules.
+    """The name in the packages that follow this kernel's updates; "" for a kernel without prebuilt modules.
 
     >>> kernel_name(Distribution("ubuntu", "24.04", kernel="6.8.0-60-generic"))
     'generic'

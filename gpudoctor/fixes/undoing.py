@@ -1,4 +1,4 @@
-"""What takes a command back, read off the command where the fix does not say it."""
+"""The undo of a command, derived from the command if the fix does not state it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.model import NEW_INITRAMFS, Fix
 
 DNF = "sudo dnf history undo last"
 _PACKAGES = r"(?P<packages>(?:\$\([^)]*\)|(?!&&|\|\||[;|)]).)+)"
-# Nothing is gained by their removal.
+# Removing these has no benefit.
 HARMLESS = re.compile(r"(linux-(headers|image|modules)|kernel-(uek-)?(devel|headers|modules)|nvidia-dkms|dkms|curl)\b.*")
 INSTALLS = (
     (rf"sudo apt(?:-get)? install (?!--reinstall|--fix-broken|--only-upgrade){_PACKAGES}", "sudo apt remove {packages}"),
@@ -40,22 +40,22 @@ CHANGES = (
 WORDS = (
     (
         r"conda install(?P<where> -p \S+)?",
-        "conda list{where} --revisions # then conda install{where} --revision NUMBER, the one before",
+        "conda list{where} --revisions # then conda install{where} --revision NUMBER, with the previous revision",
     ),
     (
         r"nvidia-ctk runtime configure --runtime=(?P<engine>docker|containerd)",
-        "take the runtime nvidia out of {engine}'s configuration",
+        "remove the runtime nvidia from {engine}'s configuration",
     ),
-    (r"nvidia-ctk config .*--in-place", "set it back in /etc/nvidia-container-runtime/config.toml"),
-    (r"(?:tee -a|>>) (?P<file>[~/]\S+)", "take the line out of {file} again"),
-    (r"sysctl -w (?P<name>[\w.]+)=", "sudo sysctl -w {name}=OLD, the value that sysctl {name} shows now"),
+    (r"nvidia-ctk config .*--in-place", "set the old value in /etc/nvidia-container-runtime/config.toml"),
+    (r"(?:tee -a|>>) (?P<file>[~/]\S+)", "remove the line from {file}"),
+    (r"sysctl -w (?P<name>[\w.]+)=", "sudo sysctl -w {name}=OLD, with the value that sysctl {name} shows now"),
 )
 _INITRAMFS = re.compile(rf"{re.escape(NEW_INITRAMFS)}|sudo (?:update-initramfs -u|update-grub|dracut --force|mkinitcpio -P)")
 _OPTIONS = re.compile(r"(?<!\S)--?[a-z][\w-]*(?:=\S+)? ")
 
 
 def known(fix: Fix, there: Container[str] = ()) -> Fix:
-    """The fix with its undo; "" where nothing is changed, or nothing can be said. there: packages that were there before."""
+    """The fix with its undo; "" if it changes nothing or the undo is unknown. there: packages that were installed before."""
     return fix if fix.undo else replace(fix, undo=of(fix.command, there))
 
 
@@ -82,7 +82,7 @@ def _matches(rules: tuple[tuple[str, str], ...], command: str, there: Container[
 
 
 def _bare(packages: str, there: Container[str]) -> str:
-    """Without options and versions, and without what may stay."""
+    """The names without options and versions, and without packages that may stay."""
     words = re.findall(r"(?:\$\([^)]*\)|\S)+", _OPTIONS.sub("", packages + " "))
     names = [re.sub(r"[=<>].*$", "", word.strip("'\"")) for word in words]
     return " ".join(name for name in names if name not in there and not HARMLESS.fullmatch(name))
