@@ -59,7 +59,7 @@ def test_what_was_compiled_here_is_built_anew_and_said() -> None:
         having(("torch", "2.9.1"), ("flash_attn", "2.8.3+cu12torch2.9")), Fix("Install it"), "2.8.0", "cu128"
     )
     assert fix.command.endswith(f"{other_torch.BUILD} flash-attn==2.8.3")
-    assert fix.title == "Install it; flash-attn is built anew for it, which takes nvcc and time"
+    assert fix.title == "Install it; flash-attn is rebuilt for it, which requires nvcc and takes time"
 
 
 def test_sglang_has_kernels_of_its_own() -> None:

@@ -478,13 +478,13 @@ def test_a_healthy_ladder() -> None:
 def test_what_is_not_installed_is_named_and_no_fault() -> None:
     assert judged(rung_nvcc=ABSENT, rung_load_inline=ABSENT) == []
     words = CHECK.summary(facts(rung_nvcc=ABSENT, rung_load_inline=ABSENT))
-    assert "not here: nvcc (there is no nvcc), load_inline (there is no nvcc)" in words
+    assert "not available: nvcc (there is no nvcc), load_inline (there is no nvcc)" in words
 
 
 def test_a_part_that_two_rungs_lack_is_told_once_at_the_first() -> None:
     broken = breaks("CalledProcessError: exit status 1", NO_PYTHON_H)
     (finding,) = judged(rung_triton=broken, rung_compile=broken)
-    assert finding.message == "Triton breaks: Python's header file Python.h is missing; so does torch.compile"
+    assert finding.message == "Triton fails: Python's header file Python.h is missing; torch.compile fails too"
     assert finding.problem.id == "toolchain-part-missing"
     assert finding.because == "triton-python-h-missing"
     assert finding.evidence["rungs"]["nvcc"] == "works"
@@ -506,7 +506,7 @@ def test_nvcc_that_pytorch_does_not_find() -> None:
 def test_an_unknown_error_is_told_in_its_own_words() -> None:
     (finding,) = judged(rung_compile=breaks("InductorError: something new\nmore"))
     assert finding.problem.id == "toolchain-rung-broken"
-    assert finding.message == "torch.compile breaks: InductorError: something new"
+    assert finding.message == "torch.compile fails: InductorError: something new"
     assert finding.confidence.value == "unknown"
 
 
@@ -515,7 +515,7 @@ def test_a_wrong_result_and_a_slow_kernel() -> None:
     assert wrong.problem.id == "gpu-computes-wrong"
     (slow,) = judged(rung_compile=works(900.0))
     assert slow.problem.id == "compiled-kernel-slow"
-    assert slow.message == "square by torch.compile reaches 900 GB/s; the fastest is square by Triton with 2990"
+    assert slow.message == "square by torch.compile reaches 900 GB/s; the fastest is square by Triton with 2990 GB/s"
 
 
 def test_a_rung_that_died_keeps_the_check_from_passing() -> None:

@@ -230,7 +230,7 @@ def ncu(printed: str, code: int | None = 1) -> dict[str, Any]:
 
 def test_profilers_that_see_the_kernel() -> None:
     assert judged() == []
-    assert CHECK.summary(facts()) == "torch.profiler, ncu: each saw the kernel; nsys: nsys is not installed"
+    assert CHECK.summary(facts()) == "torch.profiler, ncu: kernel found; nsys: nsys is not installed"
     assert {figure.what: figure.value for figure in CHECK.figures(facts())} == {
         "kernel seen by torch.profiler": 27.5,
         "kernel seen by ncu": 28.7,
