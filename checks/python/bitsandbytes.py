@@ -46,7 +46,8 @@ NO_LIBRARY = Problem(
 WRONG_OVERRIDE = Problem(
     id="bitsandbytes-cuda-version-override",
     title="BNB_CUDA_VERSION names a library that bitsandbytes does not have",
-    why="The variable overrides the choice by PyTorch's CUDA release. It is usually left over from an older installation.",
+    why="bitsandbytes loads the library for this release instead of PyTorch's CUDA release. The variable is usually left over "
+    "from an older installation.",
     action=Action.FIX_CONFIG,
     fixes=(Fix("Unset it, here and where it is set (~/.bashrc)", "unset BNB_CUDA_VERSION", verify=SELF_TEST, where="shell"),),
     references=("https://huggingface.co/docs/bitsandbytes/main/nonpytorchcuda",),

@@ -84,7 +84,7 @@ def installed(facts: Facts) -> Package:
     if facts.cuda.library is None:
         raise Skip("no CUDA driver is available to CTranslate2")
     if package.installer == "conda":
-        raise Skip("conda installs the libraries for its builds")
+        raise Skip("conda installs the libraries of its builds")
     if facts.system.architecture != "x86_64":
         raise Skip(f"CTranslate2's package for {facts.system.architecture} is built without CUDA")
     return package

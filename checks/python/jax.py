@@ -103,8 +103,7 @@ OLD_CUDNN = Problem(
 NO_LIBRARIES = Problem(
     id="jax-cuda-libraries-missing",
     title="JAX's CUDA plugin finds no CUDA libraries",
-    why="The plugin was installed without the CUDA wheels, as for a CUDA toolkit on the machine, but no CUDA libraries are "
-    "installed there.",
+    why="The plugin was installed without the CUDA wheels. It then needs CUDA libraries of the machine, which were not found.",
     action=Action.INSTALL,
     fixes=(REINSTALL,),
     references=(GUIDE,),

@@ -28,8 +28,8 @@ SHOW = "<python> -c 'from numba import cuda; cuda.jit(\"void(f4[:])\")(lambda x:
 MISSING = Problem(
     id="numba-libnvvm-missing",
     title="Numba cannot compile for the GPU: libNVVM or libdevice is missing",
-    why="They are parts of the CUDA toolkit; the driver does not include them. numba.cuda.is_available() may still return "
-    "True, but the first kernel fails with NvvmSupportError.",
+    why="libNVVM and libdevice are parts of the CUDA toolkit; the driver does not include them. numba.cuda.is_available() may "
+    "still return True, but the first kernel fails with NvvmSupportError.",
     action=Action.INSTALL,
     fixes=(
         Fix("Install them as wheels", "<python> -m pip install -U <package>", verify=SHOW, kind="install"),

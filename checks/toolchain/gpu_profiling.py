@@ -42,7 +42,7 @@ LAST_LINES = 12
 
 DENIED = Problem(
     id="profiler-denied",
-    title="A profiler is not allowed to read the GPU's counters",
+    title="A profiler does not have permission to profile the GPU",
     why="The driver restricts the GPU's counters to administrators, since counters can reveal what other users compute. For "
     "other users, the parts of a profiler that need counters return nothing.",
     action=Action.FIX_CONFIG,
@@ -81,7 +81,7 @@ TAKEN = Problem(
 )
 INCOMPLETE = Problem(
     id="profiler-library-missing",
-    title="A library or component that the profiler needs cannot be loaded",
+    title="A library that the profiler needs is missing or cannot be loaded",
     why="The profiler's program is installed. CUPTI, a library of the driver or a component of the profiler is missing or "
     "cannot be loaded. In sandboxes such as gVisor, the driver's interface for profilers is missing entirely.",
     action=Action.INSTALL,

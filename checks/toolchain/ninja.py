@@ -52,7 +52,8 @@ def summary(facts: Facts) -> str:
     program = facts.toolchain.tool("ninja")
     if program:
         return program.path
-    return "the Python package ninja" if facts.python.package("ninja") else "Ninja is not installed, but nothing needs it"
+    absent = "Ninja is not installed, but nothing here builds extensions"
+    return "the Python package ninja" if facts.python.package("ninja") else absent
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(MISSING,))
