@@ -108,9 +108,9 @@ def explain(what: PathLike) -> Explanation:
 
     words = os.fspath(what)
     if not words.strip() or words == "-":
-        raise UserError("give an id, a code, a message, a text or a file to explain")
+        raise UserError("give an id, a code, a message, a text or a file")
     if isinstance(what, Path) and not what.exists():
-        raise UserError(f"{what} cannot be read: there is no such file")
+        raise UserError(f"{what} does not exist")
     about = tuple(explaining.known((words,)))
     if about:
         return Explanation("\n".join(about) + "\n")
@@ -143,9 +143,9 @@ def _must_be_a_level(level: str) -> None:
 def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:
     for name, value in (("timeout", timeout), ("measure_timeout", measure_timeout)):
         if value is not None and value <= 0:
-            raise UserError(f"{name}={value!r}: it takes seconds, more than none")
+            raise UserError(f"{name}={value!r}: must be a positive number of seconds")
     if expect_gpus is not None and expect_gpus < 1:
-        raise UserError(f"expect_gpus={expect_gpus!r}: at least one is to be expected")
+        raise UserError(f"expect_gpus={expect_gpus!r}: must be at least 1")
 
 
 def _each(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -163,5 +163,5 @@ def _paths(logs: PathLike | Iterable[PathLike]) -> list[str]:
 
 def _interpreter(python: PathLike | None) -> str | None:
     if python is None and not sys.executable:
-        raise UserError("the Python that runs this does not know its own path: name one, python=PATH")
+        raise UserError("cannot find the path of this Python: give one with python=PATH")
     return None if python is None else str(Path(python).expanduser())

@@ -98,7 +98,7 @@ class Checkup:
         from gpudoctor.report import formats
 
         if form not in FORMATS:
-            raise UserError(f"no format is called {form!r}: there are {', '.join(FORMATS)}")
+            raise UserError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
         return self.sweep(formats.render(form, self.report, self.snapshot))
 
     def to_json(self) -> str:
@@ -116,7 +116,7 @@ class Checkup:
     def ticket(self, project: Project) -> str:
         """Markdown with the sections that this project's form asks for."""
         if project not in PROJECTS:
-            raise UserError(f"there is no ticket for {project!r}, only for {', '.join(PROJECTS)}")
+            raise UserError(f"unknown project {project!r}; known are {', '.join(PROJECTS)}")
         made, attachment = f'report.ticket("{project}")', 'report.write("report.tar.gz")'
         return ticket(self, project, made, attachment)
 
@@ -127,14 +127,14 @@ class Checkup:
         path = Path(path)
         chosen = form or formats.of(path)
         if chosen is None and not formats.is_bundle(path):
-            raise UserError(f"{path}: no format has such a name; say which, form=…")
+            raise UserError(f"{path}: unknown ending; give a format with form=…")
         shown = self._leaving() if redact else self
         writing.write(path, shown.render(chosen).encode("utf-8", "replace") if chosen else bundled(shown))
 
     def save(self, path: PathLike, *, redact: bool = True) -> None:
         """Writes the snapshot, from which this report can be made again."""
         if self.snapshot is None:
-            raise UserError("only a report was kept here: there is no snapshot to save")
+            raise UserError("this was loaded from a report, which contains no snapshot")
         writing.write(Path(path), saved(self._leaving() if redact else self))
 
     def redacted(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:

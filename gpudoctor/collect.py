@@ -36,7 +36,7 @@ def collect(
 
     where.run({"seconds": seconds, "known": dict(known or {})}, hear, meanwhile=_load_what_judges)
     if not replies:
-        raise WorkError(f"{where.path} started but answered nothing")
+        raise WorkError(f"{where.path} started but did not answer")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
 

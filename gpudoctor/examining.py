@@ -92,7 +92,7 @@ def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None
 
 
 def _asking(tell: Tell) -> Callable[[tuple[str, ...]], None]:
-    return lambda names: tell(f"Asking {', '.join(names)}" if names else "")
+    return lambda names: tell(f"Collecting {', '.join(names)}" if names else "")
 
 
 def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, tell: Tell) -> tuple[Snapshot, int]:
@@ -120,5 +120,5 @@ def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:
     except UserError as error:
         if path:
             raise
-        warn(f"{error}. It is not used; save another with gpudoctor baseline save.")
+        warn(f"{error}. It is ignored; save a new one with gpudoctor baseline save.")
         return {}

@@ -45,7 +45,7 @@ def known(what: Sequence[str]) -> Iterable[str]:
         return codes.lines(code)
     meant = codes.of_number(name)
     if len(meant) > 1:
-        raise UserError(f"{name!r} alone can be several things: {', '.join(map(codes.shown, meant))}; say which")
+        raise UserError(f"{name!r} is ambiguous: {', '.join(map(codes.shown, meant))}; give one of these")
     if meant:
         return codes.lines(meant[0])
     if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
@@ -78,10 +78,10 @@ def _part_of(text: str) -> list[str]:
     found = messages.with_words(text)
     if not found:
         return []
-    lines = ["These words alone decide nothing. They are part of messages that are known:"]
+    lines = ["Too little to go on. Known messages that contain these words:"]
     for sample, problem in found:
-        lines += ["", f"  {sample}", f"    mostly: gpudoctor explain {problem}"]
-    return [*lines, "", "Give the whole message, or the log that it stands in: gpudoctor explain FILE"]
+        lines += ["", f"  {sample}", f"    usually: gpudoctor explain {problem}"]
+    return [*lines, "", "Give the full message, or the log that contains it: gpudoctor explain FILE"]
 
 
 def _apart(texts: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def are_files(what: Sequence[str]) -> bool:
     missing = [name for name in what if name != "-" and not _is_there(name)]
     looks = [name for name in missing if re.fullmatch(r"\S*/\S+|\S+\.(?:log|txt|json|gz|xml|out|err)(?:\.\d+)?", name)]
     if missing and (len(missing) < len(what) or looks == missing):
-        raise UserError(f"{missing[0]} cannot be read: there is no such file")
+        raise UserError(f"{missing[0]} does not exist")
     return bool(what) and not missing
 
 

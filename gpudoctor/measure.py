@@ -37,9 +37,9 @@ def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Pro
     signal_number = where.run(job, hear, patience=PATIENCE_SECONDS)
     measured["plan"] = Reply("ok", plan.as_value(), seconds=round(time.monotonic() - start, 2))
     if not signal_number and "end" not in heard:  # on some GPUs a workload may be missing that others have
-        measured["all-measurements:all"] = Reply("died", None, "the process that runs them ended before its work did")
+        measured["all-measurements:all"] = Reply("died", None, "the process that runs them ended early")
     for id in missing(plan, measured):
-        measured[id] = Reply("cut", None, "the run was cut off")
+        measured[id] = Reply("cut", None, "the run was interrupted")
     return measured, signal_number
 
 

@@ -309,7 +309,7 @@ def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]
         if reason.kind not in harmless:
             raise reason
     if not judged:
-        raise Skip("there is none to look at")
+        raise Skip("there is none")
 
 
 @dataclass(frozen=True)

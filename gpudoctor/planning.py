@@ -47,7 +47,7 @@ def plan(taken: Snapshot, checks: Mapping[str, Check], only: Collection[int] = (
         return Plan(workloads, (), {-1: "CUDA lists no GPU"}, Skip.NOT_APPLICABLE)
     for index in only:
         if index not in devices:
-            raise UserError(f"--gpus {index}: the GPUs that CUDA lists are {', '.join(map(str, sorted(devices)))}")
+            raise UserError(f"--gpus {index}: CUDA lists only the GPUs {', '.join(map(str, sorted(devices)))}")
     wanted = {index: devices[index] for index in sorted(devices) if not only or index in only}
     obstacles = {index: obstacle(facts, index, device, force) for index, device in wanted.items()}
     free = tuple((index, device.ordinal, cores_near(facts, index)) for index, device in wanted.items() if not obstacles[index])
@@ -58,13 +58,13 @@ def obstacle(facts: Facts, index: int, device: CudaDevice, force: bool) -> str:
     """Why a GPU is not measured; "" if it is."""
     try:
         if device.context_skipped:
-            return "" if force else f"GPU {index} is {device.context_skipped}; --force measures it all the same"
+            return "" if force else f"GPU {index} is {device.context_skipped}; --force measures it anyway"
         if device.context_code:
             return f"GPU {index} gives no CUDA context: {device.context_error}"
     except Skip as skip:
         return f"GPU {index}: {skip.reason}"
     busy = "" if force else busy_with(gpu_of(facts, device.bus_id))
-    return f"GPU {index} is busy: {busy}; --force measures it all the same" if busy else ""
+    return f"GPU {index} is busy: {busy}; --force measures it anyway" if busy else ""
 
 
 def busy_with(gpu: Gpu | None) -> str:

@@ -70,8 +70,8 @@ def message(line: bytes) -> dict[str, Any]:
 def reply(said: dict[str, Any]) -> Reply:
     """The reply in a message; where it is none, an error that says why, so that only this question is lost."""
     given = said.get("reply")
-    wrong = _wrong(given) if given is not None else "there is none in the message"
-    return Reply("error", None, f"what came back is no reply: {wrong}") if wrong or given is None else Reply(**given)
+    wrong = _wrong(given) if given is not None else "the message contains none"
+    return Reply("error", None, f"invalid reply: {wrong}") if wrong or given is None else Reply(**given)
 
 
 def _wrong(given: dict[str, Any]) -> str:
@@ -81,9 +81,9 @@ def _wrong(given: dict[str, Any]) -> str:
     if given["status"] not in STATUSES:
         return "its status is none that there is"
     if not _is_text(given["detail"]):
-        return "its detail is no text"
+        return "its detail is not a text"
     if not _is_number(given["seconds"]):
-        return "its seconds are no number"
+        return "its seconds are not a number"
     return unkept([given["value"]])
 
 

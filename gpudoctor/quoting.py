@@ -42,7 +42,7 @@ def quoted(names: Sequence[str], python: str, tell: Callable[[str], None] = lamb
     known = commands(python)
     if not names:
         return {}
-    tell(f"Asking {', '.join(names)}")
+    tell(f"Running {', '.join(names)}")
     with ThreadPoolExecutor(len(names)) as pool:
         return dict(zip((PREFIX + name for name in names), pool.map(_asked, (known[name] for name in names)), strict=True))
 
@@ -72,6 +72,6 @@ def _asked(argv: tuple[str, ...]) -> Reply:
     except OSError as failure:
         return Reply("missing", detail=f"{argv[0]} cannot be run: {failure.strerror}")
     except subprocess.TimeoutExpired:
-        return Reply("timeout", detail=f"{argv[0]} did not end in {SECONDS:g} s", seconds=time.monotonic() - started)
+        return Reply("timeout", detail=f"{argv[0]} did not finish in {SECONDS:g} s", seconds=time.monotonic() - started)
     value = {"code": done.returncode, "out": done.stdout[:MOST_CHARACTERS], "err": done.stderr[-MOST_CHARACTERS:]}
     return Reply("ok", value, seconds=time.monotonic() - started)

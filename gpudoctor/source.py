@@ -59,7 +59,7 @@ def _must_be_text(beginning: bytes, path: str) -> None:
     if by_hand:
         raise UserError(f"{path} is compressed; unpack it first: {by_hand} {path} | gpudoctor explain -")
     if BINARY.match(beginning):
-        raise UserError(f"{path} is no text")
+        raise UserError(f"{path} is not a text file")
 
 
 def _recoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:

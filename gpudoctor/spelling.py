@@ -17,4 +17,4 @@ def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
     """One line about a name that is not known, with the nearest that are."""
     near = nearest(name, names)
-    return f"no {what} is called {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+    return f"unknown {what} {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")

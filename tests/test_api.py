@@ -142,11 +142,11 @@ def test_nothing_is_printed(asked: Asked, capfd: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": "quik"}, "no level is called 'quik'; did you mean quick?"),
-        ({"only": "gem"}, "no check is called 'gem'"),
-        ({"skip": ["gem"]}, "no check is called 'gem'"),
+        ({"level": "quik"}, "unknown level 'quik'; did you mean quick?"),
+        ({"only": "gem"}, "unknown check 'gem'"),
+        ({"skip": ["gem"]}, "unknown check 'gem'"),
         ({"logs": "/nonexistent/log"}, "cannot be read"),
-        ({"gpus": [7]}, "the GPUs that CUDA lists are 0"),
+        ({"gpus": [7]}, "CUDA lists only the GPUs 0"),
         ({"baseline": "/nonexistent/baseline"}, "cannot be read"),
         ({"timeout": -1}, "timeout=-1: it takes seconds"),
         ({"measure_timeout": 0}, "measure_timeout=0: it takes seconds"),
@@ -281,7 +281,7 @@ def test_every_format() -> None:
     assert report.to_html().startswith("<!doctype html>")
     assert "testsuites" in report.render("junit")
     assert report.ticket("toolkit").startswith("### ")
-    with pytest.raises(gpudoctor.UserError, match="no format is called 'pdf'"):
+    with pytest.raises(gpudoctor.UserError, match="unknown format 'pdf'"):
         report.render("pdf")  # type: ignore[arg-type]
     with pytest.raises(gpudoctor.UserError, match="no ticket for 'jax'"):
         report.ticket("jax")  # type: ignore[arg-type]

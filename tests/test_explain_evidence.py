@@ -95,10 +95,10 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["explain", "no/such/file"], "no/such/file cannot be read: there is no such file"),
-        (["explain", "missing.log"], "missing.log cannot be read: there is no such file"),
+        (["explain", "no/such/file"], "no/such/file does not exist"),
+        (["explain", "missing.log"], "missing.log does not exist"),
         (["explain", "."], ". cannot be read: Is a directory"),
-        (["explain", "gem"], "no check or problem is called 'gem'; did you mean gemm"),
+        (["explain", "gem"], "unknown check or problem 'gem'; did you mean gemm"),
         (["explain", "gemm", "--format", "json"], "work on logs and messages only"),
         (["check", "--log", "no-such-file"], "no-such-file cannot be read: No such file or directory"),
         (["check", "--log", "-", "--log", "-"], "standard input can be read only once"),
@@ -156,7 +156,7 @@ def test_an_empty_argument_is_no_file(nothing: list[str]) -> None:
 def test_a_number_of_several_codes_is_asked_for() -> None:
     result = run("explain", "9")
     assert result.exit_code == 2
-    assert "'9' alone can be several things: Xid 9, CUDA error 9" in result.stderr
+    assert "'9' is ambiguous: Xid 9, CUDA error 9" in result.stderr
 
 
 def test_a_file_in_a_closed_folder_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_fix_of_a_check_names_its_problems() -> None:
     [
         (b"\xfd7zXZ\x00more", "is compressed; unpack it first: xz -dc"),
         (b"PK\x03\x04more", "is compressed; unpack it first: unzip -p"),
-        (b"\x7fELF\x02\x01", "is no text"),
+        (b"\x7fELF\x02\x01", "is not a text file"),
     ],
 )
 def test_what_is_no_text_is_said(tmp_path: Path, content: bytes, words: str) -> None:

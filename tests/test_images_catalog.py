@@ -184,8 +184,8 @@ def test_a_registry_that_is_none(prefix: str) -> None:
         ("torch-2.6", "did you mean torch-2.6.0-cuda12.6-cudnn9-devel"),
         ("cuda-12.6.9-devel-ubuntu22.04", "cuda-12.6-devel-ubuntu22.04"),
         ("cup", "did you mean cupy"),
-        ("qqq", "no image is called 'qqq' (gpudoctor images list shows the names"),
-        ("", "no image is called ''"),
+        ("qqq", "unknown image 'qqq' (gpudoctor images list shows the names"),
+        ("", "unknown image ''"),
         ("UPPER/Case:x", "must be in lower case"),
     ],
 )

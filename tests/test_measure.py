@@ -65,7 +65,7 @@ def test_work_of_another_container_counts_too(hidden: dict[str, Any]) -> None:
 
 def test_only_the_named_gpus() -> None:
     assert indices(planning.plan(pair(), CHECKS, only=(1,))) == [1]
-    with pytest.raises(UserError, match=r"--gpus 7: the GPUs that CUDA lists are 0, 1"):
+    with pytest.raises(UserError, match=r"--gpus 7: CUDA lists only the GPUs 0, 1"):
         planning.plan(pair(), CHECKS, only=(7,))
 
 
@@ -182,7 +182,7 @@ def test_a_baseline_keeps_gpus_that_were_not_measured_this_time(tmp_path: Path) 
     [
         (b"{", "is not a gpudoctor baseline"),
         (b'{"schema": "\xff"}', "is not a gpudoctor baseline"),
-        (b'{"schema": "x/9", "gpus": {}}', "is not a baseline that this version reads"),
+        (b'{"schema": "x/9", "gpus": {}}', "is not a baseline that this version can read"),
     ],
 )
 def test_a_broken_baseline_is_named(tmp_path: Path, content: bytes, words: str) -> None:

@@ -53,7 +53,7 @@ def test_a_quick_check_measures_nothing(environment: dict[str, str]) -> None:
 def test_a_gpu_that_is_not_there_cannot_be_measured(environment: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--gpus", "3"], capture_output=True, text=True, env=environment)
     assert done.returncode == 2
-    assert done.stderr == "Error: --gpus 3: the GPUs that CUDA lists are 0\n"
+    assert done.stderr == "Error: --gpus 3: CUDA lists only the GPUs 0\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -215,5 +215,5 @@ def test_an_allocation_that_fails_is_never_a_pass() -> None:
 def test_a_test_that_was_cut_off_is_not_called_good() -> None:
     run = values()
     del run["complete"]
-    with pytest.raises(Skip, match="did not come to its end"):
+    with pytest.raises(Skip, match="did not finish"):
         judged(run)

@@ -270,7 +270,7 @@ def test_what_an_h100_has_not(name: str) -> None:
 
 
 def test_what_was_not_told_may_be_there_all_the_same() -> None:
-    with pytest.raises(Unavailable, match="was not told") as unavailable:
+    with pytest.raises(Unavailable, match="is unknown") as unavailable:
         gpu({name: answer for name, answer in H100.items() if name != "EccMode"}).ecc_mode  # noqa: B018
     assert unavailable.value.kind == Skip.NO_ANSWER
 

@@ -98,23 +98,23 @@ def test_a_level_that_is_none_is_not_believed(full: Path) -> None:
 
 
 REFUSED = [
-    (b"", "is empty: what can be read back is a snapshot"),
-    (b"hello", "holds no snapshot of gpudoctor: what can be read back is"),
-    (b"[]", "holds no snapshot of gpudoctor"),
-    (b'{"schema": 7}', "was not written by gpudoctor: what can be read back is"),
+    (b"", "is empty: expected a snapshot"),
+    (b"hello", "contains no gpudoctor snapshot: expected"),
+    (b"[]", "contains no gpudoctor snapshot"),
+    (b'{"schema": 7}', "was not written by gpudoctor: expected"),
     (b'{"schema": "gpudoctor.snapshot/9"}', "its schema is 'gpudoctor.snapshot/9'"),
-    (b'{"schema": "gpudoctor.report/9"}', "is not a report that this version reads: its schema is 'gpudoctor.report/9', not "),
-    (b'{"schema": "gpudoctor.report/0"}', "is not a report that this version reads: its schema is 'gpudoctor.report/0', not "),
+    (b'{"schema": "gpudoctor.report/9"}', "is not a report that this version can read: its schema is 'gpudoctor.report/9', not "),
+    (b'{"schema": "gpudoctor.report/0"}', "is not a report that this version can read: its schema is 'gpudoctor.report/0', not "),
     (b'{"schema": "gpudoctor.report/1"}', "is a broken gpudoctor report"),
     (b"<!doctype html><p>hello", "is a page without a snapshot of gpudoctor, such as one made of a report alone: pass"),
     (b"\x1f\x8bhello", "cannot be read"),
     (gzip.compress(SNAPSHOT.read_bytes())[:-20], "is no whole snapshot"),
     (b'{"a":' * 9000 + b"1" + b"}" * 9000, "levels deep"),
     (b'{"schema": "gpudoctor.report/1", "a": ' + b"[" * 200 + b"]" * 200 + b"}", "levels deep"),
-    (SMALL % (b"now", b"1"), "is no time at which it was taken"),
+    (SMALL % (b"now", b"1"), "is not a valid time"),
     (SMALL % (b"2026-11-21T03:00:00Z", b"[" * 200 + b"]" * 200), "levels deep"),
     (json.dumps({"schema": "gpudoctor.\x1b]0;x\x07" + "y" * 9000}).encode(), r"its schema is 'gpudoctor.\x1b]0;x\x07yyy"),
-    (b'{"schema": "\xff"}', "is no whole snapshot or report of gpudoctor ("),
+    (b'{"schema": "\xff"}', "is not a complete gpudoctor snapshot or report ("),
 ]
 
 
@@ -144,8 +144,8 @@ def test_a_page_of_a_report_alone_says_what_to_pass_instead(tmp_path: Path) -> N
     ("place", "value", "words"),
     [
         ("taken", "now @all", "is no time"),
-        ("references", ["javascript:alert(1)"], "is no address of a page"),
-        ("references", ["https://x.org/> @all <a"], "is no address of a page"),
+        ("references", ["javascript:alert(1)"], "is not a URL"),
+        ("references", ["https://x.org/> @all <a"], "is not a URL"),
         ("status", "\x1b[31mfail", "is a broken gpudoctor report"),
     ],
 )
@@ -234,7 +234,7 @@ def test_standard_input_is_read_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gpudoctor"]
     given = SNAPSHOT.read_bytes()
     done = subprocess.run([*command, "diff", "-", "-"], input=given, capture_output=True, env=environment(), check=False)
-    assert (done.returncode, done.stderr.startswith(b"Error: - is empty, or was read already")) == (2, True)
+    assert (done.returncode, done.stderr.startswith(b"Error: - is empty, or was already read")) == (2, True)
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command, "report", "-"]
     done = subprocess.run(closed, capture_output=True, env=environment(), check=False)
     assert (done.returncode, done.stderr) == (2, b"Error: - cannot be read: standard input is closed\n")

@@ -100,7 +100,7 @@ def test_what_is_no_reply_is_an_error_of_its_question(tmp_path: Path) -> None:
     assert taken.replies["first"] == taken.replies["last"] == Reply(**GOOD)  # type: ignore[arg-type]
     for name in NO_REPLIES:
         assert (taken.replies[name].status, taken.replies[name].value) == ("error", None), name
-        assert taken.replies[name].detail.startswith("what came back is no reply: "), name
+        assert taken.replies[name].detail.startswith("invalid reply: "), name
     assert heard == []
     (tmp_path / "machine.json").write_bytes(snapshot.dump(taken))
     assert snapshot.load(str(tmp_path / "machine.json")) == taken

@@ -114,7 +114,7 @@ def test_locked_takes_what_was_pinned(
 
 
 REFUSED = {
-    "no such name": (("pull", "pytorch-1999"), 2, "no image is called 'pytorch-1999'"),
+    "no such name": (("pull", "pytorch-1999"), 2, "unknown image 'pytorch-1999'"),
     "no reference": (("pull", "a/B:1"), 2, "'a/B:1' is no image reference: 'a/B' must be in lower case"),
     "built here": (("pull", "cupy"), 2, "cupy is built here, not pulled: gpudoctor images build cupy"),
     "not built here": (("build", PYTORCH), 2, "pytorch-24.08 is not built here but pulled: gpudoctor images pull pytorch-24.08"),

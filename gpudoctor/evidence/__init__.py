@@ -20,7 +20,7 @@ TEXT = "text:"
 
 
 # A text that does not say so is not from WSL.
-ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not tell the kernel's version")}
+ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not contain the kernel version")}
 
 PACKAGES = ("packages", "conda", "os-packages")
 

@@ -72,7 +72,7 @@ class Facts:
     def host(self) -> Facts:
         """The facts of the machine around a container that was looked into from outside; a Skip everywhere else."""
         if not self._host:
-            raise Skip("no container was looked into from its host")
+            raise Skip("no container was examined from its host")
         return Facts(Snapshot("", "", self.taken, self._host))
 
     @cached_property

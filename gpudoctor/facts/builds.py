@@ -47,7 +47,7 @@ def skip_conflict(facts: Facts) -> None:
     """Skips a check of the toolkit where it is not clear which one is meant."""
     found = conflict(facts)
     if found:
-        raise Skip(f"nvcc on PATH and {found.name} are of different releases, see toolkits", Skip.UNSUPPORTED)
+        raise Skip(f"nvcc on PATH and {found.name} are from different releases, see toolkits", Skip.UNSUPPORTED)
 
 
 def _other_ways(facts: Facts, nvcc: Tool) -> dict[str, str]:

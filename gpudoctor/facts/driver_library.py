@@ -55,5 +55,5 @@ class DriverLibrary:
         if self.library is None:
             raise Unavailable(f"{self.FILE} cannot be loaded: {self.load_error}", Skip.NOT_INSTALLED)
         if name not in self._start:
-            raise Unavailable(f"{name} of {self.NAME} was not told")
+            raise Unavailable(f"{name} of {self.NAME} is unknown")
         return self._start[name]

@@ -172,7 +172,7 @@ class Gpu:
         answer: Any = self._answers
         for name in path.split("."):
             if isinstance(answer, dict) and name not in answer:
-                raise Unavailable(f"{what} was not told")
+                raise Unavailable(f"{what} is unknown")
             answer = answer[int(name)] if isinstance(answer, list) else answer[name]
             checked(answer, what)
         return answer

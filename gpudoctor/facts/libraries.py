@@ -254,5 +254,5 @@ def _rpm_owners(paths: list[str], text: str) -> dict[str, str]:
     """One line per path, in their order: the name of a package, or a sentence that says that there is none."""
     lines = text.splitlines()
     if len(lines) != len(paths):  # a path with two owners has two lines
-        raise Unavailable("the answer of rpm cannot be told apart by path")
+        raise Unavailable("the output of rpm cannot be split by path")
     return {path: f"rpm:{line}" for path, line in zip(paths, lines, strict=True) if " " not in line}

@@ -59,12 +59,12 @@ class Measured:
     def _why_not(self, workload: str, replies: Mapping[str, Reply]) -> Skip:
         for reply in replies.values():
             if reply.status in _SAYS_MORE:
-                return Unavailable(f"{workload} did not come to its end: see measurements")
+                return Unavailable(f"{workload} did not finish: see measurements")
             kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
             return Unavailable(reply.detail or reply.status, kind or _KINDS.get(reply.status, Skip.NO_ANSWER))
         if self.not_measured:
             return Unavailable("; ".join(dict.fromkeys(self.not_measured.values())), self.plan.get("kind", Skip.BUSY))
-        return Unavailable("this was not measured in this run", Skip.NOT_MEASURED)
+        return Unavailable("not measured in this run", Skip.NOT_MEASURED)
 
     @cached_property
     def plan(self) -> dict[str, Any]:

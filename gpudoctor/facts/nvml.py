@@ -93,7 +93,7 @@ class Nvml(DriverLibrary):
             return {}
         peers = self._replies.value("nvml:peers")
         if name not in peers:
-            raise Unavailable(f"{name} of the GPUs was not told")
+            raise Unavailable(f"{name} of the GPUs is unknown")
         answers = peers[name]
         return {_pair(pair): words.get(code, f"unknown ({code})") for pair, code in answers.items() if answered(code)}
 

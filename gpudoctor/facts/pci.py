@@ -35,7 +35,7 @@ class Bridge:
     def acs_control(self) -> int | None:
         """The ACS control register (0x001d redirects peer-to-peer traffic); None where the bridge has no ACS."""
         if isinstance(self.acs, str):
-            raise Unavailable(f"the ACS register of {self.address} can be read by root only", Skip.NOT_PERMITTED)
+            raise Unavailable(f"the ACS register of {self.address} can only be read by root", Skip.NOT_PERMITTED)
         return self.acs
 
 
@@ -64,7 +64,7 @@ class PciFunction:
     def driver(self) -> str | None:
         """The kernel's driver that has it."""
         if self.stated_driver == UNTOLD:
-            raise Unavailable(f"which driver has {self.address} was not told")
+            raise Unavailable(f"the driver of {self.address} is unknown")
         return self.stated_driver
 
     @property

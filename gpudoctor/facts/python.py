@@ -26,7 +26,7 @@ class Python:
 
     def _told(self, name: str) -> Any:
         if name not in self._interpreter:
-            raise Unavailable(f"{name} of this Python was not told")
+            raise Unavailable(f"{name} of this Python is unknown")
         return self._interpreter[name]
 
     @property

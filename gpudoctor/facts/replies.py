@@ -22,7 +22,7 @@ class Replies:
             return self._replies[question]
         except KeyError:
             if "reduced" in self._replies:
-                raise Unavailable("only a shell was asked") from None
+                raise Unavailable("only a check by shell was possible") from None
             raise Unavailable(f"{question} was not asked") from None
 
     def value(self, question: str) -> Any:

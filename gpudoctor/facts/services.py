@@ -57,7 +57,7 @@ class Services:
     def _units(self) -> dict[str, Unit]:
         replies = self._replies.starting_with(SHOW)
         if not replies:
-            raise Unavailable("systemctl was not asked")
+            raise Unavailable("systemctl was not run")
         answer = self._replies.value(next(iter(replies)))
         if answer["code"] != 0:
             words = answer["err"].strip().splitlines()

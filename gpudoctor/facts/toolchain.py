@@ -50,7 +50,7 @@ class Toolchain:
 
     def _told(self, name: str) -> Any:
         if name not in self._found:
-            raise Unavailable(f"{name} of the toolchain was not told")
+            raise Unavailable(f"{name} of the toolchain is unknown")
         return self._found[name]
 
     @cached_property
@@ -102,7 +102,7 @@ class Toolchain:
             return plain
         if plain == "/usr/local/cuda":
             return self.default_toolkit
-        raise Unavailable(f"{path} was not looked at")
+        raise Unavailable(f"{path} was not checked")
 
     def program_at(self, path: str) -> Tool | None:
         """A program by its path, where its version was asked for."""

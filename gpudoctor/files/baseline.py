@@ -52,7 +52,7 @@ def read(path: Path | None = None) -> Baseline:
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{file} is not a gpudoctor baseline: {failure}") from None
     if found.schema != SCHEMA:
-        raise UserError(f"{file} is not a baseline that this version reads: its schema is {found.schema!r}")
+        raise UserError(f"{file} is not a baseline that this version can read: its schema is {found.schema!r}")
     return found
 
 
@@ -80,7 +80,7 @@ def of(taken: Snapshot, report: Report) -> Baseline:
             values = {figure.what: round(figure.value, 4) for figure in figures}
             gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values)
     if not gpus:
-        raise UserError("nothing was measured, so there is nothing to save: gpudoctor check says why")
+        raise UserError("it contains no measurements to save: gpudoctor check shows why")
     return Baseline(schema=SCHEMA, gpus=gpus)
 
 

@@ -42,7 +42,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
     expected = ""
     for count, member in enumerate(archive):
         if count >= MOST_MEMBERS:
-            raise UserError(f"{name} holds more than {MOST_MEMBERS} files: that is no bundle of gpudoctor")
+            raise UserError(f"{name} contains more than {MOST_MEMBERS} files: not a bundle from gpudoctor")
         # A sparse file of a few bytes says that it has any number of zeros.
         if not member.isreg() or member.issparse() or member.name not in (f"{FOLDER}/{MANIFEST}", f"{FOLDER}/{SNAPSHOT}"):
             continue
@@ -58,7 +58,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
         elif expected in ("", hashlib.sha256(content).hexdigest()):
             return content
         else:
-            raise UserError(f"{name} was changed after it was written: its {SNAPSHOT} has not the sha256 of its {MANIFEST}")
+            raise UserError(f"{name} was modified: the sha256 of {SNAPSHOT} differs from {MANIFEST}")
     raise UserError(
         f"{name} holds no {FOLDER}/{SNAPSHOT}: it is no bundle of gpudoctor, or one of a report alone; pass that report"
     )
@@ -102,7 +102,7 @@ class _Bounded(io.RawIOBase):
                 break
             self._left -= len(piece)
             if self._left < 0:
-                raise UserError(f"{self._name} is larger than {MOST_UNPACKED_BYTES >> 20} MiB when unpacked: that is no bundle")
+                raise UserError(f"{self._name} is larger than {MOST_UNPACKED_BYTES >> 20} MiB when unpacked: not a bundle")
             self._rest += piece
         size = len(self._rest) if size < 0 else size
         data, self._rest = self._rest[:size], self._rest[size:]

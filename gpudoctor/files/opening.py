@@ -19,7 +19,7 @@ from gpudoctor.plain import plain
 from gpudoctor.protocol import MOST_LEVELS, unkept
 
 MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
-READABLE = "what can be read back is a snapshot, a report as JSON or HTML, or a bundle"
+READABLE = "expected a snapshot, a JSON or HTML report, or a bundle"
 _LONGEST_REASON = 300
 _REPORT = "report"  # the question that a report without a snapshot answers
 _OURS = re.compile(
@@ -76,7 +76,7 @@ def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
             said if len(said) <= _LONGEST_REASON + len(path) else said[: _LONGEST_REASON + len(path)] + " …"
         ) from None
     except RecursionError:
-        raise UserError(f"{path} has lists in lists more than {MOST_LEVELS} levels deep: nothing of gpudoctor has") from None
+        raise UserError(f"{path} is nested more than {MOST_LEVELS} levels deep: not a file from gpudoctor") from None
 
 
 def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
@@ -87,9 +87,9 @@ def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
     for piece in chain((beginning,), rest):
         data += piece
         if len(data) > MOST_BYTES:
-            raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: that is nothing that gpudoctor wrote")
+            raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: not a file from gpudoctor")
     if not data.strip():
-        raise UserError(f"{path} is empty{', or was read already' * (path == '-')}: {READABLE}")
+        raise UserError(f"{path} is empty{', or was already read' * (path == '-')}: {READABLE}")
     return data
 
 
@@ -103,7 +103,7 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
             )
         data = embedded
     if data.lstrip()[:1] != b"{":
-        raise UserError(f"{path} holds no snapshot of gpudoctor: {READABLE}")
+        raise UserError(f"{path} contains no gpudoctor snapshot: {READABLE}")
     if not _schema(data, path).startswith("gpudoctor."):
         raise UserError(f"{path} was not written by gpudoctor: {READABLE}")
     taken = snapshot.parse(data, path)
@@ -123,14 +123,14 @@ def _must_be_a_time(said: Any, path: str) -> None:
     try:
         datetime.fromisoformat(str(said).replace("Z", "+00:00"))
     except ValueError:
-        raise UserError(f"{path} is broken: {str(said)!r} is no time at which it was taken") from None
+        raise UserError(f"{path} is broken: {str(said)!r} is not a valid time") from None
 
 
 def _schema(data: bytes, path: str) -> str:
     try:
         return str(msgspec.json.decode(data, type=dict[str, Any]).get("schema"))
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
-        raise UserError(f"{path} is no whole snapshot or report of gpudoctor ({failure}): {READABLE}") from None
+        raise UserError(f"{path} is not a complete gpudoctor snapshot or report ({failure}): {READABLE}") from None
 
 
 def _report(data: bytes, path: str) -> Report:
@@ -138,7 +138,7 @@ def _report(data: bytes, path: str) -> Report:
     _must_be_shallow([plain])
     if plain["schema"] != REPORT_SCHEMA:
         raise UserError(
-            f"{path} is not a report that this version reads: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
+            f"{path} is not a report that this version can read: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
         )
     try:
         report = msgspec.convert(plain, Report)
@@ -149,7 +149,7 @@ def _report(data: bytes, path: str) -> Report:
         _must_be_a_time(report.target["taken"], path)
     for reference in (reference for entry in report.diagnosis for reference in entry.references):
         if not re.fullmatch(r"https?://[^\s<>\"']+", reference):
-            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is no address of a page")
+            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
     return report
 
 

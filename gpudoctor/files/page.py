@@ -36,7 +36,7 @@ def _unpacked(text: str) -> bytes:
     except (binascii.Error, zlib.error) as failure:
         raise UserError(f"the snapshot in this page is damaged: {failure}") from None
     if stream.unconsumed_tail:
-        raise UserError(f"the snapshot in this page is larger than {MOST_BYTES >> 20} MiB when unpacked: that is none")
+        raise UserError(f"the snapshot in this page is larger than {MOST_BYTES >> 20} MiB when unpacked")
     if not stream.eof:
-        raise UserError("the snapshot in this page is cut off: its end is missing")
+        raise UserError("the snapshot in this page is incomplete")
     return data

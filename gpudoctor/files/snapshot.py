@@ -42,7 +42,7 @@ def parse(data: bytes, name: str) -> Snapshot:
     if str(schema).startswith("gpudoctor.report/"):
         raise UserError(f"{name} is a report, not a snapshot: save one with --save FILE")
     if schema != SNAPSHOT_SCHEMA:
-        raise UserError(f"{name} is not a snapshot that this version reads: its schema is {schema!r}, not {SNAPSHOT_SCHEMA!r}")
+        raise UserError(f"{name} is not a snapshot that this version can read: its schema is {schema!r}, not {SNAPSHOT_SCHEMA!r}")
     try:
         return msgspec.json.decode(data, type=Snapshot)
     except msgspec.ValidationError as failure:

@@ -16,7 +16,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
-        raise WorkError(f"cannot make the folder {path}: {failure.strerror}") from None
+        raise WorkError(f"cannot create the folder {path}: {failure.strerror}") from None
 
 
 def must_be_writable(path: Path) -> None:

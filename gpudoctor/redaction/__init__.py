@@ -74,7 +74,7 @@ def redacted(
     own_words.refuse(words)
     for kind in keep:
         if kind not in KEPT_ON_REQUEST:
-            raise UserError(f"{kind!r} is none of the kinds that may stay: {', '.join(KEPT_ON_REQUEST)}")
+            raise UserError(f"{kind!r} is not one of {', '.join(KEPT_ON_REQUEST)}")
     known = Tokens(frozenset(keep), tokens)
     texts = Texts(known, versions_of(snapshot), words_of(snapshot))
     every = strings(snapshot)

@@ -24,21 +24,19 @@ _SUFFIXES = (".py", ".yaml", ".html", ".css", ".js", ".json")
 
 
 def refuse(words: Iterable[str]) -> None:
-    """UserError for a word without which a report says something else, or is none: of a field, a check, a message."""
+    """UserError for a word that gpudoctor itself uses: in a field, a check or a message."""
     for word in words:
         if len(word.strip()) < LEAST_CHARACTERS or not re.search(r"\w", word):
-            raise UserError(f"the word {word!r} is too short to be redacted: {LEAST_CHARACTERS} letters at least")
+            raise UserError(f"{word!r} is too short to be redacted: at least {LEAST_CHARACTERS} letters are needed")
         if not re.search(r"[^\W\d_]", word):
-            raise UserError(f"{word!r} cannot be redacted: a number alone may be any version or reading")
+            raise UserError(f"{word!r} cannot be redacted: a plain number can be any version or reading")
         if re.search(rf"(?i)(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", _own()):
-            raise UserError(
-                f"{word!r} cannot be redacted: gpudoctor itself uses this word, and would say something else without it"
-            )
+            raise UserError(f"{word!r} cannot be redacted: gpudoctor uses this word in its reports")
 
 
 @functools.cache
 def _own() -> str:
-    """All that gpudoctor is made of."""
+    """All text of gpudoctor."""
     ours = (folders.package(), folders.shipped("checks"))
     files = sorted(file for folder in ours for file in folder.rglob("*") if file.suffix in _SUFFIXES)
     return "\n".join(_NOT_SAID.sub(" ", file.read_text(encoding="utf-8")) for file in files)

@@ -62,7 +62,7 @@ def replies(listed: Iterable[Installed], cuda: str | None = "") -> dict[str, Rep
     records = [{"name": one.name, "version": one.version, "location": ""} for one in of_pip.values()]
     found = {"packages": Reply("ok", records)}
     listed_by_conda = [one._asdict() for one in of_conda]
-    found["conda"] = Reply("ok", listed_by_conda) if of_conda else Reply("missing", detail="no package of conda is listed")
+    found["conda"] = Reply("ok", listed_by_conda) if of_conda else Reply("missing", detail="no conda package is listed")
     if "torch" in of_pip:
         found["torch"] = torch(of_pip["torch"].version, _built_with(of_pip, of_conda) if cuda == "" else cuda)
     python = next((one for one in of_conda if one.name == "python"), None)
