@@ -1,15 +1,16 @@
 """No GPU is set to application clocks below its default.
 
 What it means
-On data-centre GPUs an administrator can set the clocks at which programs run. A setting that was left behind makes the GPU
+On data-centre GPUs an administrator can set the clocks at which programs run. If such a setting is left in place, the GPU is
 slower than its siblings.
 
 How it is judged
-The graphics clock that is set against the default that NVML gives for this GPU; more than five per cent less warns.
+Compares the graphics clock that is set with the default that NVML reports for this GPU. More than 5 % below the default
+warns.
 
 Known exceptions
-The default itself may be far below the highest clock (Tesla T4). GeForce cards do not have this setting, and clocks locked
-by nvidia-smi -lgc cannot be read back.
+The default may be far below the highest clock (Tesla T4). GeForce cards do not have this setting. Clocks locked by nvidia-smi
+-lgc cannot be read back.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -29,11 +30,11 @@ TOLERANCE = 0.05
 LOWERED = Problem(
     id="application-clocks-lowered",
     title="A GPU is set to run below its default clocks",
-    why="Application clocks were set and left behind, so that every program on this GPU runs slower than it could.",
+    why="Application clocks were set and never restored, so every program on this GPU runs slower than it could.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Set the default clocks again",
+            "Restore the default clocks",
             "sudo nvidia-smi -i <address> -rac; sudo nvidia-smi -i <address> -rgc",
             verify="nvidia-smi -q -i <address> -d CLOCK",
             on=("host",),
@@ -59,14 +60,14 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def graphics_mhz(gpu: Gpu) -> int | None:
-    """None where NVML does not tell it of this GPU."""
+    """None if NVML does not report it for this GPU."""
     return known(lambda: gpu.application_clocks_mhz.get("graphics"))
 
 
 def summary(facts: Facts) -> str:
-    told = map(graphics_mhz, facts.nvml.reachable.values())
-    clocks = sorted({mhz for mhz in told if mhz is not None})
-    return f"application clocks {', '.join(map(str, clocks))} MHz, as by default"
+    reported = map(graphics_mhz, facts.nvml.reachable.values())
+    clocks = sorted({mhz for mhz in reported if mhz is not None})
+    return f"application clocks {', '.join(map(str, clocks))} MHz (default)"
 
 
 CHECK = Check(

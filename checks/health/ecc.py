@@ -1,18 +1,18 @@
-"""GPU memory has lost no data, and ECC watches over it where it should.
+"""GPU memory has lost no data, and ECC is on where it should be.
 
 What it means
-ECC repairs single wrong bits and reports what it cannot repair. DRAM repairs itself with spare rows; caches and registers
-(SRAM) cannot, so a board whose SRAM errors add up has to be replaced.
+ECC corrects single-bit errors and reports errors that it cannot correct. DRAM repairs itself with spare rows. Caches and
+registers (SRAM) cannot, so a board whose SRAM errors add up has to be replaced.
 
 How it is judged
-Uncorrectable errors since the driver was loaded (volatile counters) fail. SRAM fails where NVML says that its threshold is
-exceeded, or that it had more than four uncorrectable errors in its life. Corrected errors warn above Azure's floor: 20
-million, or 10 thousand in SRAM, since the driver was loaded. ECC that is off warns on a data-centre GPU, and a change
-of the mode that waits for a reset warns everywhere.
+Uncorrectable errors since the driver was loaded (volatile counters) fail. SRAM fails if NVML reports that its threshold is
+exceeded, or more than four uncorrectable errors over its lifetime. Corrected errors warn above Azure's limits: 20 million, or
+10 thousand in SRAM, since the driver was loaded. ECC that is off warns on a data-centre GPU. A mode change that is pending
+until a reset warns on every GPU.
 
 Known exceptions
-Corrected errors below the floor, and uncorrectable DRAM errors of the past, are no finding. Where the kernel log has the
-error as an Xid, memory-xids tells it. GeForce and workstation GPUs come with ECC off, or have none.
+Corrected errors below the limit, and uncorrectable DRAM errors of the past, are not reported. If the kernel log has the error
+as an Xid, memory-xids reports it. GeForce and workstation GPUs have ECC off by default, or do not have ECC.
 
 References
 https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md
@@ -43,39 +43,39 @@ ROW_MARKED = 63
 
 LOOK = "nvidia-smi -q -i <address> -d ECC"
 RESET = reset(verify=LOOK)
-TEST = vendor_test("If they come back: test the memory", "-r 3", risk="disruptive")
+TEST = vendor_test("If the errors come back: test the memory", "-r 3", risk="disruptive")
 REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
 HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 
 UNCORRECTED = Problem(
     id="ecc-uncorrected-errors",
-    title="The GPU's memory lost data since the driver was loaded",
-    why="ECC saw errors that it could not repair; the programs that used that memory failed. A reset lets spare rows replace it.",
+    title="GPU memory lost data since the driver was loaded",
+    why="ECC found errors that it could not correct; programs that used that memory failed. A reset activates spare rows.",
     action=Action.RESET_GPU,
     fixes=(RESET, TEST, HOST),
     references=(DEBUG, DCGM),
 )
 SRAM = Problem(
     id="sram-errors-need-replacement",
-    title="The GPU's caches fail: the board is due for replacement",
-    why="SRAM has no spare rows. Past this many uncorrectable errors NVIDIA's partners replace the board.",
+    title="The GPU's caches have errors: the board is due for replacement",
+    why="SRAM has no spare rows. NVIDIA's partners replace a board with this many uncorrectable errors.",
     action=Action.REPLACE_HARDWARE,
     fixes=(REPORT, TEST, HOST),
     references=(DEBUG,),
 )
 CORRECTED = Problem(
     id="ecc-corrected-errors-high",
-    title="ECC repairs unusually many errors on this GPU",
-    why="Results are right, but this many corrected errors come before errors that cannot be repaired.",
+    title="ECC corrects unusually many errors on this GPU",
+    why="Results are correct, but this many corrected errors precede uncorrectable ones.",
     action=Action.WATCH,
-    fixes=(replace(TEST, title="Test the memory"), look("Watch the counters", LOOK), HOST),
+    fixes=(replace(TEST, title="Test the memory"), look("Watch the error counters", LOOK), HOST),
     references=(AZURE,),
     status=Status.WARN,
 )
 MODE_PENDING = Problem(
     id="ecc-mode-change-pending",
-    title="A change of the ECC mode waits for a reset",
-    why="ECC was switched, which takes effect at the next reset of the GPU or reboot.",
+    title="An ECC mode change is pending until the next reset",
+    why="The ECC mode was changed. The change takes effect at the next GPU reset or reboot.",
     action=Action.RESET_GPU,
     fixes=(RESET, Fix("Reboot", verify=LOOK, on=("host",), reboot=True), HOST),
     references=(DEBUG,),
@@ -84,11 +84,11 @@ MODE_PENDING = Problem(
 DISABLED = Problem(
     id="ecc-disabled",
     title="ECC is off on a data-centre GPU",
-    why="Wrong bits in memory go unseen and spoil results. On HBM, ECC costs neither memory nor speed.",
+    why="Memory errors go unnoticed and corrupt results. On HBM, ECC costs no memory and no speed.",
     action=Action.FIX_CONFIG,
     fixes=(
         reset_by(
-            "Switch ECC on, then reset the GPU",
+            "Enable ECC, then reset the GPU",
             "sudo nvidia-smi -i <address> -e 1 && sudo nvidia-smi --gpu-reset -i <address>",
             verify=LOOK,
         ),
@@ -100,19 +100,19 @@ DISABLED = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    # Each question by itself: a driver may know one counter and not the other.
+    # Asked one at a time: a driver may support one counter and not the other.
     questions = [(question, gpu) for gpu in facts.nvml.reachable.values() for question in QUESTIONS]
-    told = None
+    logged = None
     for finding in for_each(questions, lambda pair: pair[0](pair[1])):
-        if finding.problem is UNCORRECTED and is_told(facts, facts.nvml.gpus[finding.gpu or 0]):
-            told = finding
+        if finding.problem is UNCORRECTED and is_logged(facts, facts.nvml.gpus[finding.gpu or 0]):
+            logged = finding
         else:
             yield finding
-    if told:
-        raise Skip(f"{told.message}; the kernel log has the Xid: see memory-xids")
+    if logged:
+        raise Skip(f"{logged.message}; the kernel log has the Xid: see memory-xids")
 
 
-def is_told(facts: Facts, gpu: Gpu) -> bool:
+def is_logged(facts: Facts, gpu: Gpu) -> bool:
     return bool(xid_codes(facts, gpu) & set(MEMORY_ERRORS) - {ROW_MARKED})
 
 
@@ -121,7 +121,9 @@ def judge_mode(gpu: Gpu) -> Iterator[Finding]:
     board = knowledge.gpu_by_name(gpu.name)
     if mode.pending != mode.current:
         now, then = ("on", "off") if mode.current else ("off", "on")
-        yield MODE_PENDING.found(f"GPU {gpu.index}: ECC is {now}, and {then} after the next reset", address(gpu), gpu.index)
+        yield MODE_PENDING.found(
+            f"GPU {gpu.index}: ECC is {now} and will be {then} after the next reset", address(gpu), gpu.index
+        )
     elif not mode.current and board and board.ecc == "default on":
         yield DISABLED.found(f"GPU {gpu.index} ({gpu.name}): ECC is off", address(gpu), gpu.index)
 
@@ -131,12 +133,12 @@ def judge_uncorrected(gpu: Gpu) -> Iterator[Finding]:
     if count:
         evidence = {**address(gpu), "uncorrected": count, **corrected(gpu)}
         words = f"GPU {gpu.index}: uncorrectable errors since the driver was loaded: {count}"
-        words += "; a bad row waits for its replacement, which the reset brings" * is_row_pending(gpu)
+        words += "; a bad row is waiting to be replaced by the reset" * is_row_pending(gpu)
         yield UNCORRECTED.found(words, evidence, gpu.index)
 
 
 def corrected(gpu: Gpu) -> dict[str, int]:
-    """What stands beside it, where that is told."""
+    """The corrected errors, if NVML reports them."""
     return known(lambda: {"corrected": gpu.ecc_volatile_corrected}, {})
 
 
@@ -144,11 +146,15 @@ def judge_sram(gpu: Gpu) -> Iterator[Finding]:
     status = gpu.sram_status
     if status.threshold_exceeded or status.aggregate_uncorrected > UNCORRECTABLE_SRAM_LIMIT:
         words = (
-            "over the threshold" if status.threshold_exceeded else f"more than {UNCORRECTABLE_SRAM_LIMIT} call for replacement"
+            "above the threshold"
+            if status.threshold_exceeded
+            else f"a board with more than {UNCORRECTABLE_SRAM_LIMIT} is due for replacement"
         )
         evidence = {**address(gpu), "uncorrected": status.aggregate_uncorrected, "by_unit": status.sources}
         yield SRAM.found(
-            f"GPU {gpu.index}: {status.aggregate_uncorrected} uncorrectable SRAM errors in its life, {words}", evidence, gpu.index
+            f"GPU {gpu.index}: {status.aggregate_uncorrected} uncorrectable SRAM errors over its lifetime, {words}",
+            evidence,
+            gpu.index,
         )
 
 
@@ -176,9 +182,9 @@ def address(gpu: Gpu) -> dict[str, str]:
 def summary(facts: Facts) -> str:
     off = [gpu.index for gpu in facts.nvml.reachable.values() if not gpu.ecc_mode.current]
     if off:
-        return f"ECC is off on {len(off)} of {len(facts.nvml.reachable)}, which is usual there"
+        return f"ECC is off on {len(off)} of {len(facts.nvml.reachable)} GPUs, which is usual for them"
     corrected = sum(gpu.ecc_volatile_corrected for gpu in facts.nvml.reachable.values())
-    return f"ECC on, no uncorrectable error, {corrected:,} corrected since the driver was loaded"
+    return f"ECC on, no uncorrectable errors, {corrected:,} corrected errors since the driver was loaded"
 
 
 CHECK = Check(

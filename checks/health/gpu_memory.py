@@ -1,16 +1,16 @@
-"""The memory of the GPUs is free, or held by processes that can be seen.
+"""The memory of the GPUs is free, or held by visible processes.
 
 What it means
-A container sees only its own processes. When the memory of its GPU is full all the same, somebody outside holds it: another
-container, the host, or a process that died and left its memory behind.
+A container sees only its own processes. If the memory of its GPU is full anyway, something outside holds it: another
+container, the host, or a process that died without freeing its memory.
 
 How it is judged
-Memory in use, without what the driver reserves, against what the processes that NVML names hold. More than half of the
-memory in use by none of them warns.
+Compares the memory in use, without what the driver reserves, with what the processes listed by NVML hold. Warns if memory
+that no listed process holds exceeds half of the GPU's memory.
 
 Known exceptions
-Processes that NVML names are judged by gpu-processes, also where it does not say how much they hold (MIG, WSL2). The desktop
-under Windows holds memory that WSL2 cannot see.
+Processes that NVML lists are judged by gpu-processes, even if NVML does not report how much memory they hold (MIG, WSL2). The
+desktop under Windows holds memory that WSL2 cannot see.
 
 References
 https://github.com/pytorch/pytorch/issues/3871
@@ -29,17 +29,17 @@ UNKNOWN_SHARE = 0.5
 
 IN_USE = Problem(
     id="gpu-memory-in-use",
-    title="Somebody who cannot be seen from here holds the GPU's memory",
-    why="No process that is visible here holds it: it is outside this container, or died and left its memory behind.",
+    title="GPU memory is in use, but not by any visible process",
+    why="The process that holds it is outside this container, or died without freeing its memory.",
     action=Action.WATCH,
     fixes=(
         Fix(
-            "On the host: see who holds it",
+            "On the host: list the processes that hold it",
             "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
             on=("container",),
         ),
         look(
-            "See who has the GPU's device open, also processes that NVML does not name",
+            "List all processes that have the GPU device open, including those that NVML does not list",
             "sudo fuser -v /dev/nvidia*",
             verify="nvidia-smi",
             on=("host",),
@@ -53,25 +53,25 @@ IN_USE = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
-        raise Skip("under WSL the processes of Windows cannot be seen")
+        raise Skip("under WSL, Windows processes are not visible")
     yield from for_each(facts.nvml.reachable.values(), judge_gpu)
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     sizes = [process.used_mib for process in gpu.processes]
     if None in sizes:
-        raise Skip(f"GPU {gpu.index}: NVML does not say how much memory each process holds", Skip.UNSUPPORTED)
+        raise Skip(f"GPU {gpu.index}: NVML does not report how much memory each process holds", Skip.UNSUPPORTED)
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     unknown = used - sum(size or 0 for size in sizes)
     if unknown > total * UNKNOWN_SHARE:
         evidence = {"used_mib": used, "unknown_mib": unknown, "memory_mib": total}
-        message = f"GPU {gpu.index}: {used:,} of {total:,} MiB are in use, {unknown:,} of them by nobody who can be seen"
+        message = f"GPU {gpu.index}: {used:,} of {total:,} MiB are in use, {unknown:,} MiB of that by no visible process"
         yield IN_USE.found(message, evidence, gpu.index)
 
 
 def summary(facts: Facts) -> str:
     free = [gpu.memory_total_mib - gpu.memory_used_mib for gpu in facts.nvml.reachable.values()]
-    return f"{min(free):,} MiB of GPU memory free" + (" or more on each" if len(free) > 1 else "")
+    return f"at least {min(free):,} MiB free on each GPU" if len(free) > 1 else f"{min(free):,} MiB of GPU memory free"
 
 
 CHECK = Check(

@@ -1,17 +1,17 @@
 """The GPUs are free: no process holds their memory or keeps them busy.
 
 What it means
-A forgotten notebook, a model server or another user's job on the same GPU takes memory and time: the next program runs slowly
-or out of memory for no reason of its own.
+A forgotten notebook, a model server or another user's job on the same GPU takes memory and time. The next program then runs
+slowly or out of memory although nothing is wrong with it.
 
 How it is judged
-The processes that NVML names, without the desktop's. Each that holds more than a quarter of the GPU's memory warns. One of this
-user's own does so only while the GPU is idle: it may be forgotten; while it works, the GPU is simply in use. Where the GPU is
-busy for more than half of the time, other people's warn too.
+Looks at the processes that NVML lists, except those of the desktop. Each one that holds more than a quarter of the GPU's
+memory warns. This user's own processes warn only while the GPU is idle, as they may be forgotten; while it is busy, the GPU
+is simply in use. If the GPU is busy more than half of the time, other users' processes warn too.
 
 Known exceptions
-On a shared machine at work this only says who works. A process that cannot be seen from here (another container, another process
-namespace) is judged by gpu-memory. Under WSL2 NVML names no processes.
+On a shared machine that is in use, this only shows who is using it. A process that is not visible from here (another
+container, another PID namespace) is judged by gpu-memory. Under WSL2, NVML lists no processes.
 
 References
 https://github.com/pytorch/pytorch/issues/3871
@@ -34,22 +34,24 @@ BUSY_PERCENT = 50
 NO_JOBS = {
     *("Xorg", "Xwayland", "X", "gnome-shell", "gdm-x-session", "gdm-wayland-ses", "kwin_x11", "kwin_wayland", "plasmashell"),
     *("cinnamon", "xfwm4", "mutter", "sway", "Hyprland", "weston", "gnome-remote-de", "nvidia-persiste", "nvidia-smi"),
-    *("nvidia-cuda-mps-server", "nvidia-cuda-mps"),  # they hold the GPU to share it
+    *("nvidia-cuda-mps-server", "nvidia-cuda-mps"),  # they hold the GPU in order to share it
 }
 
 OTHERS = Problem(
     id="other-process-using-gpu",
-    title="Another process holds the GPU",
-    why="What you start now shares the GPU's time and memory with it: it is slower, or finds too little memory. It may be a "
-    "job that is meant to run, or one that was forgotten.",
+    title="Another process is using the GPU",
+    why="A program that you start now shares the GPU's time and memory with it, so it may be slow or run out of memory. The "
+    "other process may be meant to run, or it may be forgotten.",
     action=Action.WATCH,
     fixes=(
         look(
-            "See whose it is and since when; stop it only with its owner's consent",
+            "Show its owner and start time; stop it only with the owner's consent",
             "ps -o pid,user,lstart,args -p <pids>",
             verify="nvidia-smi",
         ),
-        look("Use another GPU: see which ones are free", "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv"),
+        look(
+            "Use another GPU: list which ones are free", "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv"
+        ),
     ),
     references=("https://github.com/pytorch/pytorch/issues/3871",),
     status=Status.WARN,
@@ -63,7 +65,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def as_clue(finding: Finding) -> Finding:
-    """A text that shows a process does not tell whether it is the one that somebody asks about."""
+    """A text can show a process that has nothing to do with the user's question."""
     return replace(finding, is_clue=True, confidence=Confidence.LIKELY)
 
 
@@ -76,13 +78,13 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     if large and not (works and not foreign):
         yield found(gpu, large, busy, Confidence.CONFIRMED)
     elif foreign and works:
-        # NVML does not say whose work it is that keeps the GPU busy.
+        # NVML does not report which process keeps the GPU busy.
         yield found(gpu, foreign, busy, Confidence.LIKELY)
 
 
 def found(gpu: Gpu, processes: list[Process], busy: int | None, confidence: Confidence) -> Finding:
     words = ", ".join(map(describe, processes))
-    load = "" if busy is None else f"; the GPU is busy for {busy} % of the time"
+    load = "" if busy is None else f"; the GPU is {busy} % busy"
     evidence = {
         "pids": ",".join(str(process.pid) for process in processes),
         "processes": [process.name or "unknown" for process in processes],
@@ -99,15 +101,15 @@ def describe(process: Process) -> str:
 
 
 def utilization(gpu: Gpu) -> int | None:
-    """Per cent of the time in which a kernel ran; None where NVML does not say (MIG)."""
+    """Per cent of the time in which a kernel ran; None if NVML does not report it (MIG)."""
     return known(lambda: gpu.utilization.gpu_percent)
 
 
 def summary(facts: Facts) -> str:
     count = sum(len(gpu.processes) for gpu in facts.nvml.reachable.values())
     if not count:
-        return "no process on a GPU"
-    return f"{count} process{'es' * (count != 1)} on a GPU, of the desktop, small or your own at work"
+        return "no process is using a GPU"
+    return f"{count} process{'es' * (count != 1)} using a GPU: the desktop's, small ones, or your own active jobs"
 
 
 CHECK = Check(

@@ -1,11 +1,12 @@
 """The GPUs' own records (InfoROM) can be read.
 
 What it means
-Each board keeps a small memory with its identity, settings and the life-long record of its memory errors: the InfoROM. If it
-is damaged, error counts and repairs of memory cannot be stored, and nvidia-smi warns that the infoROM is corrupted.
+Each board has a small memory, the InfoROM. It holds the board's identity, its settings and the lifetime record of its memory
+errors. If it is damaged, error counts and memory repairs cannot be stored, and nvidia-smi warns that the infoROM is
+corrupted.
 
 How it is judged
-NVML answers a question with NVML_ERROR_CORRUPTED_INFOROM (14).
+NVML answers a query with NVML_ERROR_CORRUPTED_INFOROM (14).
 
 Known exceptions
 Boards without an InfoROM answer that it is not supported.
@@ -27,17 +28,17 @@ CORRUPTED_INFOROM = 14
 
 CORRUPTED = Problem(
     id="inforom-corrupted",
-    title="The InfoROM of a GPU is corrupted",
+    title="A GPU's InfoROM is corrupted",
     why="The board cannot record memory errors, repairs or settings such as the ECC mode. Programs still run.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
         Fix(
-            "Read it again after a reboot: it may have been caught in the middle of an update",
+            "Reboot and read it again: the last read may have hit an update",
             verify="nvidia-smi -q -i <address> | grep -iA5 inforom",
             on=("host",),
             reboot=True,
         ),
-        report_to_vendor("If it stays: collect NVIDIA's report and ask the vendor for a replacement"),
+        report_to_vendor("If it is still corrupted: collect NVIDIA's report and ask the vendor for a replacement"),
         Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container", "wsl2")),
     ),
     references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),
@@ -53,7 +54,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     questions = [name for name, code in gpu.refusals.items() if code == CORRUPTED_INFOROM]
     if questions:
         evidence = {"address": gpu.bus_id, "questions": questions}
-        yield CORRUPTED.found(f"GPU {gpu.index}: NVML says that its InfoROM is corrupted", evidence, gpu.index)
+        yield CORRUPTED.found(f"GPU {gpu.index}: NVML reports that its InfoROM is corrupted", evidence, gpu.index)
     else:
         gpu.inforom  # noqa: B018 (not read is not healthy)
 

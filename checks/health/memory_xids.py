@@ -1,19 +1,20 @@
-"""No GPU has reported an uncorrectable memory error since the boot.
+"""No GPU has reported an uncorrectable memory error since boot.
 
 What it means
-ECC repairs single wrong bits. What it cannot repair is written to the kernel log: a double bit error (Xid 48), a bad row
-marked for replacement by a spare one (63), no spare left (64), and whether one program (94) or all (95) were hit.
+ECC corrects single-bit errors. An error that it cannot correct is written to the kernel log: a double-bit error (Xid 48), a
+bad row marked for replacement by a spare one (63), no spare row left (64), and whether the error affected one program (94) or
+all (95).
 
 How it is judged
-The Xids of the kernel log. One bad row makes the driver write several of them: the gravest stands for all, in the order 64,
-95, 140, 48, 94, 63. Where the log shows that the driver asked for a recovery (154), and now asks for none, the error is
-over and only warns. Where the driver asks for a recovery, that is what has to be done. What comes back after a reset or in
-another boot is a board to be replaced; what only an earlier boot of the log had warns.
+Reads the Xids of the kernel log. For one bad row the driver writes several of them; the most serious one is reported, in the
+order 64, 95, 140, 48, 94, 63. If the driver asked for a recovery action (154) and now asks for none, the error is over and
+only warns. If the driver asks for a recovery action, that action is the fix. A board whose error comes back after a reset or
+in another boot has to be replaced. An error seen only in an earlier boot of the log warns.
 
 Known exceptions
-Xid 63 is over as soon as NVML says that no row or page waits for a reset. Of a GPU that has fallen off the bus (79) nothing
-else counts. The log is often closed to users, ends at the last boot, and under WSL is in Windows: the check ecc then reads
-the counters.
+Xid 63 is over as soon as NVML reports that no row or page is pending. If a GPU has fallen off the bus (79), its other Xids
+are ignored. The kernel log is often not readable for users, goes back only to the last boot, and under WSL it is in Windows.
+The check ecc then reads the counters.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -48,17 +49,17 @@ REFERENCES = (
 )
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"
 RESET = reset(verify=LOOK)
-REBOOT = Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True)
-TEST = vendor_test("If it comes back: test the memory", "-r 3", risk="disruptive")
-HOST = Fix("Ask the owner of the host to reset the GPU: that cannot be done from inside a container", on=("container",))
+REBOOT = Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True)
+TEST = vendor_test("If the error comes back: test the memory", "-r 3", risk="disruptive")
+HOST = Fix("Ask the owner of the host to reset the GPU: this cannot be done from inside a container", on=("container",))
 
 REMAP_FAILED = Problem(
     id="xid-64-row-remap-failure",
     title="A bad row of GPU memory could not be replaced (Xid 64)",
-    why="The spare rows of the bank are used up, or the repair could not be recorded. The board is due for replacement.",
+    why="The memory bank has no spare rows left, or the repair could not be recorded. The board is due for replacement.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        vendor_test("Take the GPU out of service and confirm it", "-r 4", risk="disruptive", verify=LOOK),
+        vendor_test("Take the GPU out of service and confirm the error", "-r 4", risk="disruptive", verify=LOOK),
         report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement"),
         HOST,
     ),
@@ -66,36 +67,36 @@ REMAP_FAILED = Problem(
 )
 UNCONTAINED = Problem(
     id="xid-95-uncontained-ecc",
-    title="A memory error of the GPU hit every program on it (Xid 95)",
-    why="The uncorrectable error could not be contained: the GPU must be reset before new work.",
+    title="A GPU memory error affected every program on the GPU (Xid 95)",
+    why="The uncorrectable error could not be contained. The GPU must be reset before new work.",
     action=Action.RESET_GPU,
     fixes=(RESET, REBOOT, TEST, HOST),
     references=REFERENCES,
 )
 UNRECOVERED = Problem(
     id="xid-140-ecc-unrecovered",
-    title="An ECC error of the GPU was not recovered (Xid 140)",
-    why="An uncorrectable error escaped the firmware's handling; results may be wrong until the GPU is reset.",
+    title="The GPU did not recover from an ECC error (Xid 140)",
+    why="The firmware did not handle an uncorrectable error. Results may be wrong until the GPU is reset.",
     action=Action.RESET_GPU,
     fixes=(RESET, REBOOT, TEST, HOST),
     references=REFERENCES,
 )
 DOUBLE_BIT = Problem(
     id="xid-48-double-bit-ecc",
-    title="The GPU's memory lost data: uncorrectable ECC error (Xid 48)",
-    why="Two bits of a word were wrong, which ECC sees but cannot repair. A reset replaces the bad row by a spare one.",
+    title="GPU memory lost data: uncorrectable ECC error (Xid 48)",
+    why="Two bits of a word were wrong, which ECC detects but cannot correct. A reset replaces the bad row with a spare one.",
     action=Action.RESET_GPU,
     fixes=(RESET, REBOOT, TEST, HOST),
     references=REFERENCES,
 )
 CONTAINED = Problem(
     id="xid-94-contained-ecc",
-    title="A memory error of the GPU killed one program (Xid 94)",
-    why="Uncorrectable, but contained: no other program was hit. A reset replaces the bad row by a spare one.",
+    title="A GPU memory error killed one program (Xid 94)",
+    why="The error was uncorrectable but contained: no other program was hit. A reset replaces the bad row with a spare one.",
     action=Action.RESTART_APP,
     fixes=(
-        Fix("Start the program that was killed again", risk="safe"),
-        replace(RESET, title="At the next quiet moment: stop what uses the GPU, then reset it"),
+        Fix("Restart the program that was killed", risk="safe"),
+        replace(RESET, title="When convenient: stop what uses the GPU, then reset it"),
         REBOOT,
         HOST,
     ),
@@ -104,10 +105,10 @@ CONTAINED = Problem(
 )
 REMAP_PENDING = Problem(
     id="xid-63-row-remap-pending",
-    title="A bad row of GPU memory is replaced at the next reset (Xid 63)",
-    why="The repair is recorded and takes effect when the GPU is reset. Running work is safe, and the board need not go.",
+    title="A bad row of GPU memory is waiting for a reset (Xid 63)",
+    why="The repair is recorded and takes effect when the GPU is reset. Running work is safe; the board need not be replaced.",
     action=Action.RESET_GPU,
-    fixes=(replace(RESET, title="At the next quiet moment: stop what uses the GPU, then reset it"), REBOOT, HOST),
+    fixes=(replace(RESET, title="When convenient: stop what uses the GPU, then reset it"), REBOOT, HOST),
     references=REFERENCES,
     status=Status.WARN,
 )
@@ -121,12 +122,12 @@ PROBLEMS = {
     94: CONTAINED,
     63: REMAP_PENDING,
 }
-LOST_DATA = (95, 140, 48, 171, 172)  # one fault of the memory, told in several ways
+LOST_DATA = (95, 140, 48, 171, 172)  # one memory fault, reported in several ways
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if is_in_windows(facts):
-        raise Skip("under WSL the driver's messages are in Windows")
+        raise Skip("under WSL, the driver's messages are in Windows")
     present = {}
     for gpu in xids_by_gpu(facts):
         present[gpu.pci] = worst_of(gpu)
@@ -153,18 +154,18 @@ def judge_gpu(gpu: GpuXids) -> Iterator[Finding]:
     problem, message = PROBLEMS[worst], gpu.words([worst])
     told = history.again(problem, gpu, kin_of(worst), is_memory=True)
     if worst != 63 and gpu.gpu and is_row_pending(gpu.gpu):
-        message += "; a bad row waits for its replacement"
+        message += "; a bad row is waiting to be replaced"
     if told.words:
         problem, message = told.problem, message + told.words
     elif gpu.recovered and problem.action is Action.RESET_GPU:
-        problem, message = replace(problem, status=Status.WARN), message + "; the driver asks for no recovery any more"
+        problem, message = replace(problem, status=Status.WARN), message + "; the driver no longer asks for a recovery action"
     if gpu.recovery not in (None, "none"):
         problem, message = as_driver_asks(problem, gpu.recovery), f"{message}; the driver asks for {gpu.recovery}"
     yield problem.found(message, gpu.evidence([worst]), gpu.index)
 
 
 def as_driver_asks(problem: Problem, recovery: str) -> Problem:
-    """A problem whose action and first way out are the recovery that the driver asks for."""
+    """The problem with the recovery that the driver asks for as its action and first fix."""
     if problem.action is Action.REPLACE_HARDWARE:
         return problem
     reboots = "reboot" in recovery
@@ -175,7 +176,7 @@ def as_driver_asks(problem: Problem, recovery: str) -> Problem:
 
 
 def is_activated(gpu: Gpu) -> bool:
-    """Whether NVML says that neither a row nor a page waits for a reset."""
+    """Whether NVML reports that no row and no page is waiting for a reset."""
     try:
         return not gpu.remapped_rows.pending
     except Skip:  # before Ampere
@@ -185,8 +186,8 @@ def is_activated(gpu: Gpu) -> bool:
 
 def summary(facts: Facts) -> str:
     if any(xid.code == 63 for xid in facts.kernel_log.xids):
-        return f"the bad rows reported {log_span(facts)} are replaced"
-    return f"no uncorrectable error {log_span(facts)}"
+        return f"the bad rows reported {log_span(facts)} have been replaced"
+    return f"no uncorrectable memory errors {log_span(facts)}"
 
 
 CHECK = Check(

@@ -1,15 +1,15 @@
 """No GPU runs with a power limit below its default.
 
 What it means
-The driver holds the clocks so that a GPU stays below its power limit. Somebody can lower the limit: for mining, against heat
-or noise, to save energy, or a service does so at every boot. The GPU is then slower than its siblings elsewhere.
+The driver lowers the clocks so that a GPU stays below its power limit. The limit can be lowered for mining, against heat or
+noise, or to save energy; a service may do so at every boot. The GPU is then slower than the same model elsewhere.
 
 How it is judged
-The limit that is enforced against the default of this board, both from NVML; more than five per cent less warns.
+Compares the enforced limit with the default of this board, both from NVML. More than 5 % below the default warns.
 
 Known exceptions
 The power cap as a reason for lower clocks (0x4) is normal under full load. Laptops have no default limit; their firmware
-shares the power between processor and GPU.
+shares the power between CPU and GPU.
 
 References
 https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3
@@ -29,12 +29,12 @@ LOOK = "nvidia-smi -q -i <address> -d POWER"
 
 LOW_LIMIT = Problem(
     id="sw-power-cap-low-limit",
-    title="The power limit of a GPU is below its default",
-    why="The driver holds the clocks down to stay below the limit, so this GPU is slower under load than it could be.",
+    title="A GPU's power limit is below its default",
+    why="The driver lowers the clocks to stay below the limit, so this GPU is slower under load than it could be.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Set the default again",
+            "Restore the default power limit",
             "sudo nvidia-smi -i <address> -pl <default_watts>",
             verify=LOOK,
             on=("host",),
@@ -42,11 +42,16 @@ LOW_LIMIT = Problem(
             needs=("root",),
         ),
         look(
-            "Find what lowers it at every boot",
+            "Find what lowers the limit at every boot",
             "grep -rsE 'nvidia-smi.* (-pl|--power-limit)' /etc/systemd /etc/cron* /etc/rc.local /etc/udev",
             on=("host",),
         ),
-        Fix("In a Windows terminal, as administrator", "nvidia-smi -pl <default_watts>", verify=LOOK, on=("wsl2",)),
+        Fix(
+            "Restore the default in a Windows terminal, as administrator",
+            "nvidia-smi -pl <default_watts>",
+            verify=LOOK,
+            on=("wsl2",),
+        ),
         Fix("Ask the owner of the host: the limit cannot be set from inside a container", on=("container",)),
     ),
     references=("https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3",),

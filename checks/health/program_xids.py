@@ -1,16 +1,17 @@
-"""No program has been stopped by an error on a GPU since the boot.
+"""No program has been stopped by an error on a GPU since boot.
 
 What it means
-A program that reads a wrong address or runs an illegal instruction on the GPU is stopped, and the driver logs it as an Xid
-(13, 31, 69). In the program it is "CUDA error: an illegal memory access was encountered". The GPU goes on.
+The driver stops a program that reads a wrong address or runs an illegal instruction on the GPU, and logs an Xid (13, 31, 69).
+The program sees "CUDA error: an illegal memory access was encountered". The GPU stays usable.
 
 How it is judged
-The Xids of the kernel log for which NVIDIA's catalogue says: restart the application. These warn, since the cause is nearly
-always the program. Xid 45 is not counted, nor is 43 where another one came with it. What only an earlier boot had warns too.
+Reads the Xids of the kernel log for which NVIDIA's catalogue says: restart the application. They warn, as the cause is nearly
+always the program. Xid 45 is not counted, and Xid 43 is not counted if another Xid came with it. An error seen only in an
+earlier boot warns too.
 
 Known exceptions
-Where the same GPU reported an error of its hardware or memory, that is the cause, and programs are not blamed. The log is
-often closed to users, ends at the last boot, and under WSL is in Windows.
+If the same GPU reported a hardware or memory error, that error is the cause and programs are not blamed. The kernel log is
+often not readable for users, goes back only to the last boot, and under WSL it is in Windows.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -28,14 +29,14 @@ from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = ("https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",)
-RESTART = Fix("Start the program again; the GPU is usable")
+RESTART = Fix("Restart the program; the GPU is usable")
 SYNCHRONOUS = Fix(
-    "In Python: let the error be raised where it happens (slow: unset it afterwards)",
+    "In Python: make the call that fails raise the error (slow: unset it afterwards)",
     "export CUDA_LAUNCH_BLOCKING=1",
     where="shell",
 )
-SANITIZE = Fix("If it happens again: let the sanitizer find the kernel", "compute-sanitizer --tool memcheck ./your_program")
-TEST = vendor_test("If good programs fail on this GPU alone: test it", "-r 3", risk="disruptive")
+SANITIZE = Fix("If it happens again: find the kernel with compute-sanitizer", "compute-sanitizer --tool memcheck ./your_program")
+TEST = vendor_test("If correct programs fail only on this GPU: test it", "-r 3", risk="disruptive")
 UPDATE = Fix("If it happens again: update the driver to the newest release of its branch", on=("host",))
 
 
@@ -45,30 +46,30 @@ def problem(id: str, title: str, why: str, *fixes: Fix) -> Problem:
 
 EXCEPTION = problem(
     "xid-13-graphics-exception",
-    "A program used a wrong address or instruction on the GPU (Xid 13)",
-    "Nearly always a bug of the program's kernels. Only where good programs fail on this one GPU alone is it the hardware.",
+    "A program used an invalid address or instruction on a GPU (Xid 13)",
+    "This is nearly always a bug in the program's kernels. It is the hardware only if correct programs fail on this GPU alone.",
     SYNCHRONOUS,
     SANITIZE,
     TEST,
 )
 PUSH_BUFFER = problem(
     "xid-32-pbdma",
-    "The GPU was given a corrupted stream of commands (Xid 32)",
-    "A bug of the program or driver. Where it repeats, the PCIe link corrupts data: riser, slot, overclocking.",
+    "The GPU received a corrupted command stream (Xid 32)",
+    "This is a bug in the program or driver. If it repeats, the PCIe link corrupts data: riser, slot or overclocking.",
     UPDATE,
-    look("If it happens again: look for errors of the PCIe link", "nvidia-smi -q -i <address> | grep -i replay"),
+    look("If it happens again: check the PCIe link for errors", "nvidia-smi -q -i <address> | grep -i replay"),
 )
 CLASS_ERROR = problem(
     "xid-69-class-error",
     "A program or library sent the GPU an invalid command (Xid 69)",
-    "A bug of the program, of its CUDA libraries or of the driver; the hardware only if one board alone is hit.",
+    "This is a bug in the program, its CUDA libraries or the driver. It is the hardware only if a single board is affected.",
     UPDATE,
     SANITIZE,
 )
 APPLICATION_ERROR = problem(
     "xid-application-error",
     "An error on the GPU stopped a program",
-    "For this Xid NVIDIA's catalogue says: restart the application. Xid 31 is the GPU's segmentation fault.",
+    "NVIDIA's catalogue says to restart the application after this Xid. Xid 31 is the GPU's segmentation fault.",
     SYNCHRONOUS,
     SANITIZE,
     TEST,
@@ -78,7 +79,7 @@ PROBLEMS = {problem.id: problem for problem in (EXCEPTION, PUSH_BUFFER, CLASS_ER
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if is_in_windows(facts):
-        raise Skip("under WSL the driver's messages are in Windows")
+        raise Skip("under WSL, the driver's messages are in Windows")
     present = xids_by_gpu(facts)
     for gpu in present:
         for problem, codes in problems_of(gpu).items():
@@ -86,12 +87,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for past in past_xids_by_gpu(facts):
         if not any(gpu.pci == past.pci for gpu in present):
             for problem, codes in problems_of(past).items():
-                told = history.before(problem, past, codes)
-                yield told.problem.found(past.words(codes) + told.words, past.evidence(codes), past.index, confidence(codes))
+                before = history.before(problem, past, codes)
+                yield before.problem.found(past.words(codes) + before.words, past.evidence(codes), past.index, confidence(codes))
 
 
 def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
-    """What stopped programs on a GPU that is not broken itself."""
+    """The problems that stopped programs, each with its codes; empty if the GPU itself is broken."""
     problems: dict[Problem, list[int]] = {}
     if not any(is_of_the_gpu(code) for code in gpu.codes):
         for code in gpu.faults:
@@ -103,7 +104,7 @@ def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
 
 
 def confidence(codes: Iterable[int]) -> Confidence:
-    """An echo that stands alone has lost what it echoes."""
+    """LIKELY if all codes only ever follow other errors, which the log has then lost."""
     rows = [knowledge.xid(code) for code in codes]
     return Confidence.LIKELY if all(row and row.follows for row in rows) else Confidence.CONFIRMED
 
@@ -114,7 +115,7 @@ def is_of_the_gpu(code: int) -> bool:
 
 
 def summary(facts: Facts) -> str:
-    return f"no program was stopped {log_span(facts)}"
+    return f"no program stopped by a GPU error {log_span(facts)}"
 
 
 CHECK = Check(

@@ -1,16 +1,16 @@
-"""The driver asks for no recovery of any GPU.
+"""The driver asks for no recovery action on any GPU.
 
 What it means
-After an error the driver itself decides what a GPU needs before it can be trusted again: a reset, a reboot, or that work is
-drained. nvidia-smi shows it as "GPU Recovery Action". Programs often still start, so that nobody looks.
+After an error the driver decides what a GPU needs before it can be used again: a reset, a reboot, or that its work is
+drained. nvidia-smi shows this as "GPU Recovery Action". Programs often still start, so the request is easily missed.
 
 How it is judged
-NVML's recovery action of each GPU, even where everything else looks healthy; anything but none fails. Of a GPU that NVML does
-not know, and where only a log is known: the last action that the driver wrote there (Xid 154).
+Reads NVML's recovery action of each GPU, even if everything else looks healthy; any value other than none fails. For a GPU
+that NVML does not list, and if only a log is given, the last action that the driver wrote there (Xid 154) counts.
 
 Known exceptions
-Drivers before R565 do not have it. Where the kernel log has the Xid behind it, the check of that Xid tells it, with
-this action as evidence.
+Drivers before R565 do not report it. If the kernel log has the Xid of the error, the check of that Xid reports it, with this
+action as evidence.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -36,31 +36,31 @@ HOST = Fix("Ask the owner of the host: this cannot be done from inside a contain
 
 RESET = Problem(
     id="gpu-recovery-action",
-    title="The driver asks to reset a GPU",
-    why="After an error the driver marked the GPU: until it is reset, new work may fail or compute wrongly.",
+    title="The driver asks for a GPU reset",
+    why="The driver marked the GPU after an error. Until it is reset, new work may fail or compute wrong results.",
     action=Action.RESET_GPU,
     fixes=(
         reset(verify=LOOK),
-        Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True),
+        Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True),
         HOST,
     ),
     references=REFERENCES,
 )
 RESTART = Problem(
     id="gpu-recovery-action-reboot",
-    title="The driver asks to reboot the machine for a GPU",
-    why="After an error the driver marked the GPU, and a reset is not enough to bring it back.",
+    title="The driver asks for a reboot because of a GPU",
+    why="The driver marked the GPU after an error. A reset is not enough to recover it.",
     action=Action.REBOOT,
     fixes=(REBOOT, HOST),
     references=REFERENCES,
 )
 DRAIN = Problem(
     id="gpu-recovery-action-drain",
-    title="The driver asks to stop work between GPUs",
-    why="After an error of a link the driver asks to end the programs that use several GPUs; others may go on.",
+    title="The driver asks to stop programs that use several GPUs",
+    why="After a link error the driver asks to stop the programs that use several GPUs. Other programs may continue.",
     action=Action.RESTART_APP,
     fixes=(
-        look("See which programs use the GPUs, and end those that use several", "nvidia-smi pmon -c 1", verify=LOOK),
+        look("List the programs on the GPUs and stop those that use several", "nvidia-smi pmon -c 1", verify=LOOK),
         Fix("If the driver still asks for it: reboot", verify=LOOK, on=("host",), reboot=True),
     ),
     references=REFERENCES,
@@ -75,14 +75,14 @@ PROBLEMS = {
 
 def judge(facts: Facts) -> Iterator[Finding]:
     yield from judge_log(facts)
-    told = None
+    logged = None
     for finding in for_each(facts.nvml.reachable.values(), judge_gpu):
-        if is_told(facts, facts.nvml.gpus[finding.gpu or 0]):
-            told = finding
+        if is_logged(facts, facts.nvml.gpus[finding.gpu or 0]):
+            logged = finding
         else:
             yield finding
-    if told:
-        raise Skip(f"{told.message}; the kernel log has the Xid behind it: see xids and memory-xids")
+    if logged:
+        raise Skip(f"{logged.message}; the kernel log has the Xid: see xids and memory-xids")
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
@@ -93,17 +93,17 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def judge_log(facts: Facts) -> Iterator[Finding]:
-    """GPUs of which only the log tells, and of which it does not tell why."""
+    """GPUs whose recovery action is known only from the log, which does not contain the error."""
     for gpu in known(lambda: xids_by_gpu(facts), ()):
         if gpu.gpu is not None or gpu.recovery in (None, "none"):
             continue
         if set(gpu.codes).isdisjoint(MEMORY_ERRORS) and not any(map(is_fatal, gpu.codes)):
-            message = f"{gpu.name}: the driver's recovery action is {gpu.recovery}, and the log does not say why"
+            message = f"{gpu.name}: the driver's recovery action is {gpu.recovery}, and the log does not show why"
             yield PROBLEMS.get(gpu.recovery or "", RESET).found(message, {"address": f"{gpu.pci}.0", "action": gpu.recovery})
 
 
-def is_told(facts: Facts, gpu: Gpu) -> bool:
-    """Whether xids or memory-xids fail for what this GPU reported: a replaced row (63) is none of it."""
+def is_logged(facts: Facts, gpu: Gpu) -> bool:
+    """Whether xids or memory-xids fail because of this GPU's Xids; a row that was replaced (63) does not count."""
     codes = xid_codes(facts, gpu)
     if ROW_MARKED in codes and is_row_pending(gpu):
         return True
@@ -111,7 +111,7 @@ def is_told(facts: Facts, gpu: Gpu) -> bool:
 
 
 def summary(facts: Facts) -> str:
-    return "no recovery action wanted"
+    return "the driver asks for no recovery action"
 
 
 CHECK = Check(

@@ -1,16 +1,16 @@
-"""No repair of GPU memory waits for a reset, and there are spare rows for the next one.
+"""No repair of GPU memory is waiting for a reset, and every bank has spare rows left.
 
 What it means
-GPUs since Ampere replace a bad row of memory by a spare one, older ones retire the page. Both are recorded at once and take
-effect at the next reset. When a bank has no spare row left, its next error cannot be repaired.
+GPUs since Ampere replace a bad row of memory with a spare one; older ones retire the page. Both are recorded at once and take
+effect at the next reset. If a bank has no spare rows left, its next error cannot be repaired.
 
 How it is judged
-What NVML says: a row, page, channel or TPC waits for a reset; a replacement failed; banks without spare rows; 60 or more
-retired pages, of the 64 that there is room for.
+NVML reports one of these: a row, page, channel or TPC is waiting for a reset; a replacement failed; banks without spare rows;
+at least 60 retired pages, of at most 64.
 
 Known exceptions
-Rows replaced in the past are no finding. Where the kernel log has the error as an Xid (48, 63, 64, 94, 95, 140), memory-xids
-tells it. NVML does not answer on GPUs without this feature, nor with MIG devices in use.
+Rows replaced in the past are not reported. If the kernel log has the error as an Xid (48, 63, 64, 94, 95, 140), memory-xids
+reports it. NVML does not answer on GPUs without this feature or with MIG devices in use.
 
 References
 https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
@@ -36,62 +36,62 @@ RETIRED_PAGES_LIMIT = 60
 NO_SPARES_LEFT = 64
 
 LOOK = "nvidia-smi -q -i <address> -d ROW_REMAPPER,PAGE_RETIREMENT"
-RESET = reset("At the next quiet moment: stop what uses the GPU, then reset it", verify=LOOK)
-TEST = vendor_test("Confirm it with the long test", "-r 4", risk="disruptive")
+RESET = reset("When convenient: stop what uses the GPU, then reset it", verify=LOOK)
+TEST = vendor_test("Confirm the error with the long test", "-r 4", risk="disruptive")
 REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
 HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 
 PENDING = Problem(
     id="ecc-retired-pages-pending-perf",
-    title="A repair of GPU memory waits for a reset",
-    why="A bad row or page is marked for replacement, which takes effect when the GPU is reset. Running work is safe.",
+    title="A GPU memory repair is waiting for a reset",
+    why="A bad row or page is marked for replacement. It is replaced when the GPU is reset. Running work is safe.",
     action=Action.RESET_GPU,
-    fixes=(RESET, Fix("Where the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True), HOST),
+    fixes=(RESET, Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True), HOST),
     references=(GUIDE, PAGES),
     status=Status.WARN,
 )
 FAILED = Problem(
     id="row-remap-failed",
     title="A bad row of GPU memory could not be replaced",
-    why="No spare row was left for it, or it was a replacement itself. That is NVIDIA's criterion for a new board.",
+    why="No spare row was left for it, or the row was itself a replacement. This is NVIDIA's criterion for replacing the board.",
     action=Action.REPLACE_HARDWARE,
     fixes=(REPORT, TEST, HOST),
     references=(GUIDE,),
 )
 EXHAUSTED = Problem(
     id="row-remap-spares-exhausted",
-    title="Some banks of GPU memory have no spare rows left",
-    why="The next bad row in one of these banks cannot be replaced, and the board is then due for replacement.",
+    title="Some GPU memory banks have no spare rows left",
+    why="The next bad row in one of these banks cannot be replaced. The board is then due for replacement.",
     action=Action.WATCH,
-    fixes=(replace(TEST, title="Test the memory"), look("Watch the rows", LOOK), HOST),
+    fixes=(replace(TEST, title="Test the memory"), look("Watch the row counters", LOOK), HOST),
     references=(DEBUG,),
     status=Status.WARN,
 )
 PAGES_FULL = Problem(
     id="retired-pages-limit-reached",
-    title="The GPU has retired nearly all the pages that it can",
-    why="There is room for 64 retired pages. The next errors cannot be repaired; the board is due for replacement.",
+    title="The GPU has nearly reached its limit of retired memory pages",
+    why="A GPU can retire 64 pages. Errors beyond that cannot be repaired; the board is due for replacement.",
     action=Action.REPLACE_HARDWARE,
     fixes=(REPORT, TEST, HOST),
     references=(PAGES,),
 )
 
 
-TOLD_BY = {PENDING.id: MEMORY_ERRORS, FAILED.id: (NO_SPARES_LEFT,), EXHAUSTED.id: (NO_SPARES_LEFT,)}
+LOGGED_AS = {PENDING.id: MEMORY_ERRORS, FAILED.id: (NO_SPARES_LEFT,), EXHAUSTED.id: (NO_SPARES_LEFT,)}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    # Each question by itself: old GPUs retire pages, new ones replace rows.
+    # Asked one at a time: old GPUs retire pages, new ones replace rows.
     questions = [(question, gpu) for gpu in facts.nvml.reachable.values() for question in QUESTIONS]
-    told = None
+    logged = None
     for finding in for_each(questions, lambda pair: pair[0](pair[1])):
         codes = xid_codes(facts, facts.nvml.gpus[finding.gpu or 0])
-        if codes.isdisjoint(TOLD_BY.get(finding.problem.id, ())):
+        if codes.isdisjoint(LOGGED_AS.get(finding.problem.id, ())):
             yield finding
         else:
-            told = finding
-    if told:
-        raise Skip(f"{told.message}; the kernel log has the Xid: see memory-xids")
+            logged = finding
+    if logged:
+        raise Skip(f"{logged.message}; the kernel log has the Xid: see memory-xids")
 
 
 def judge_rows(gpu: Gpu) -> Iterator[Finding]:
@@ -101,25 +101,25 @@ def judge_rows(gpu: Gpu) -> Iterator[Finding]:
     if rows.failure:
         yield FAILED.found(f"GPU {gpu.index}: the replacement of a row failed; {count}", evidence, gpu.index)
     elif rows.pending:
-        found = PENDING.found(f"GPU {gpu.index}: a row waits for its replacement; {count}", evidence, gpu.index)
+        found = PENDING.found(f"GPU {gpu.index}: a row is waiting to be replaced; {count}", evidence, gpu.index)
         yield replace(found, because="ecc-uncorrected-errors")
 
 
 def judge_pages_pending(gpu: Gpu) -> Iterator[Finding]:
     if gpu.retired_pages_pending:
-        yield PENDING.found(f"GPU {gpu.index}: a page waits for its retirement", address(gpu), gpu.index)
+        yield PENDING.found(f"GPU {gpu.index}: a page is waiting to be retired", address(gpu), gpu.index)
 
 
 def judge_repairs(gpu: Gpu) -> Iterator[Finding]:
     waiting = [name for name, is_due in (("channel", gpu.channel_repair_pending), ("TPC", gpu.tpc_repair_pending)) if is_due]
     if waiting:
-        yield PENDING.found(f"GPU {gpu.index}: a repair waits: {' and '.join(waiting)}", address(gpu), gpu.index)
+        yield PENDING.found(f"GPU {gpu.index}: a repair is waiting: {' and '.join(waiting)}", address(gpu), gpu.index)
 
 
 def judge_spares(gpu: Gpu) -> Iterator[Finding]:
     banks = gpu.row_remapper_histogram
     if banks["none"] and not gpu.remapped_rows.failure:
-        message = f"GPU {gpu.index}: {banks['none']} of {sum(banks.values())} banks have no spare row left"
+        message = f"GPU {gpu.index}: {banks['none']} of {sum(banks.values())} banks have no spare rows left"
         yield EXHAUSTED.found(message, {**address(gpu), "banks": banks}, gpu.index)
 
 
@@ -141,7 +141,7 @@ def address(gpu: Gpu) -> dict[str, str | int]:
 
 def summary(facts: Facts) -> str:
     replaced = sum(gpu.remapped_rows.corrected + gpu.remapped_rows.uncorrected for gpu in facts.nvml.reachable.values())
-    return f"no memory row waits for a reset; rows replaced so far: {replaced}"
+    return f"no memory row is waiting for a reset; rows replaced so far: {replaced}"
 
 
 CHECK = Check(

@@ -1,17 +1,17 @@
-"""No NVSwitch has reported an error (SXid) since the boot.
+"""No NVSwitch has reported an error (SXid) since boot.
 
 What it means
-On boards with NVSwitches all traffic between the GPUs goes through them. A switch reports its errors to the kernel log as
-SXids; after a fatal one its links are down and every job that uses several GPUs fails.
+On boards with NVSwitches, all traffic between the GPUs goes through the switches. A switch reports its errors in the kernel
+log as SXids. After a fatal one its links are down, and every job that uses several GPUs fails.
 
 How it is judged
-SXid lines of the kernel log, one finding for each switch. A line that says Fatal fails. A line that says Non-fatal warns if
-NVIDIA's Fabric Manager guide or driver counts the code among those that are always or potentially fatal. One that comes back in
-another boot is graver; what only an earlier boot of the log had warns.
+Reads the SXid lines of the kernel log, one finding for each switch. A line marked Fatal fails. A line marked Non-fatal warns
+if NVIDIA's Fabric Manager guide or driver lists the code as always or potentially fatal. An error that comes back in another
+boot is more serious. An error seen only in an earlier boot of the log warns.
 
 Known exceptions
-Corrected errors and single link errors (11012, 20009 and the like) are no finding. Xid 74 of the GPUs that follow is part of
-the same fault. A virtual machine does not see the switches of its host.
+Corrected errors and single link errors (11012, 20009 and similar) are not reported. Xid 74 of the GPUs that follows is part
+of the same fault. A virtual machine does not see the switches of its host.
 
 References
 https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go
@@ -34,16 +34,16 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LINK = re.compile(r"on link (\d+)")
 REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelerator/nvidia/sxid/sxid.go",)
-REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for the vendor's support")
+REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for vendor support")
 HOST = ASK_OWNER
 
 FATAL = Problem(
     id="nvswitch-error",
     title="An NVSwitch reported a fatal error",
-    why="The switch stopped links, or all of its traffic. Jobs over several GPUs fail or hang until the board is reset.",
+    why="The switch stopped some links or all of its traffic. Jobs on several GPUs fail or hang until the board is reset.",
     action=Action.REBOOT,
     fixes=(
-        Fix("Reboot, which resets all GPUs and switches together", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
+        Fix("Reboot to reset all GPUs and switches together", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
         REPORT,
         HOST,
     ),
@@ -52,11 +52,11 @@ FATAL = Problem(
 NON_FATAL = Problem(
     id="nvswitch-nonfatal-error",
     title="An NVSwitch reported an error that can become fatal",
-    why="The switch went on, but NVIDIA counts this error among those that can stop links.",
+    why="The switch is still running, but NVIDIA lists this error among those that can stop links.",
     action=Action.WATCH,
     fixes=(
-        kernel_log("Watch for more of them", "SXid", on=("host",)),
-        Fix("At the next quiet moment: reboot", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
+        kernel_log("Watch for more of these errors", "SXid", on=("host",)),
+        Fix("When convenient: reboot", verify="nvidia-smi nvlink -s", on=("host",), reboot=True),
         REPORT,
         HOST,
     ),
@@ -67,7 +67,7 @@ NON_FATAL = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if is_in_windows(facts):
-        raise Skip("under WSL the driver's messages are in Windows")
+        raise Skip("under WSL, the driver's messages are in Windows")
     sxids = read(facts)
     switches = list(dict.fromkeys(sxid.pci for sxid in sxids))
     for pci in switches:
@@ -76,7 +76,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def read(facts: Facts) -> tuple[Sxid, ...]:
-    """Without an NVSwitch it does not matter whether the log may be read."""
+    """The SXids of the log; an unreadable log skips the check only if there is an NVSwitch."""
     try:
         sxids = facts.kernel_log.sxids
     except Skip:
@@ -84,7 +84,7 @@ def read(facts: Facts) -> tuple[Sxid, ...]:
             raise
         sxids = ()
     if not (sxids or has_past(facts) or facts.pci.nvswitches):
-        raise Skip("there is no NVSwitch on this machine's bus")
+        raise Skip("no NVSwitch found on the PCI bus")
     return sxids
 
 
@@ -110,19 +110,19 @@ def is_same(sxid: Sxid, others: list[Sxid]) -> bool:
 
 
 def judge_past(facts: Facts, switches: list[str]) -> Iterator[Finding]:
-    """Fatal errors of earlier boots, of switches that report nothing now."""
+    """Fatal errors in earlier boots, for switches that report nothing now."""
     past = [sxid for boot in facts.kernel_log.earlier_sxids for sxid in boot] if has_past(facts) else []
     for pci in dict.fromkeys(sxid.pci for sxid in past if sxid.is_fatal and sxid.pci not in switches):
         fatal = [sxid for sxid in past if sxid.pci == pci and sxid.is_fatal]
-        message = f"{words(fatal)}; that was before the last boot, and has not come back since"
+        message = f"{words(fatal)}; this was before the last boot and has not come back since"
         yield replace(FATAL, action=Action.WATCH, status=Status.WARN).found(message, evidence(fatal))
 
 
 def other_ends(facts: Facts) -> list[str]:
-    """The GPUs that reported the loss of a link, and which link; where none did, those that NVML says have one down."""
+    """The GPUs that reported a lost link, with the link; if none did, those with a link that NVML reports as down."""
     lost = {gpu.name: [LINK.search(xid.text) for xid in gpu.all if xid.code == 74] for gpu in xids_by_gpu(facts)}
-    told = {name: sorted({int(match[1]) for match in matches if match}) for name, matches in lost.items() if matches}
-    lost_links = told or down(facts)
+    reported = {name: sorted({int(match[1]) for match in matches if match}) for name, matches in lost.items() if matches}
+    lost_links = reported or down(facts)
     return [", link ".join(filter(None, (name, ", ".join(map(str, numbers))))) for name, numbers in lost_links.items()]
 
 
@@ -154,7 +154,7 @@ def evidence(sxids: list[Sxid]) -> dict[str, object]:
 
 
 def summary(facts: Facts) -> str:
-    return f"no SXid that matters {log_span(facts)} from {len(facts.pci.nvswitches)} NVSwitches"
+    return f"no serious SXids {log_span(facts)} from {len(facts.pci.nvswitches)} NVSwitches"
 
 
 CHECK = Check(

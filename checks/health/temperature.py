@@ -2,14 +2,14 @@
 
 What it means
 A GPU has a highest operating temperature, above which the driver lowers its clocks, and a slowdown temperature, above which
-its hardware halves them. The memory has a limit of its own.
+its hardware halves them. The memory has its own limit.
 
 How it is judged
-The temperature of core and memory against the limits that NVML gives for this GPU, where need be computed from the margin
-(T.Limit). From the slowdown temperature on it fails, from the highest operating temperature on it warns.
+Compares the temperatures of core and memory with the limits that NVML reports for this GPU, computed from the margin
+(T.Limit) if necessary. At or above the slowdown temperature fails; at or above the highest operating temperature warns.
 
 Known exceptions
-A GPU that says that heat slows it down is judged by throttling. Many GPUs do not tell the temperature of their memory. A
+A GPU that reports that heat slows it down is judged by throttling. Many GPUs do not report the temperature of their memory. A
 high temperature below these limits is normal under load.
 
 References
@@ -29,13 +29,13 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
 THERMAL_SLOWDOWN = 0x20 | 0x40
 LOOK = "nvidia-smi -q -i <address> -d TEMPERATURE"
-COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+COOL = Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
 FANS = FANS
 
 TOO_HOT = Problem(
     id="gpu-too-hot",
     title="A GPU is hotter than its slowdown temperature",
-    why="From here on the hardware halves the clocks, and some degrees above the GPU switches off.",
+    why="Above this temperature the hardware halves the clocks. A few degrees higher, the GPU switches off.",
     action=Action.FIX_CONFIG,
     fixes=(COOL, FANS),
     references=(HEADER,),
@@ -43,7 +43,7 @@ TOO_HOT = Problem(
 AT_LIMIT = Problem(
     id="gpu-at-temperature-limit",
     title="A GPU is at its highest operating temperature",
-    why="From here on the driver lowers the clocks. It works, but has no reserve.",
+    why="Above this temperature the driver lowers the clocks. The GPU works but has no reserve.",
     action=Action.WATCH,
     fixes=(COOL, FANS),
     references=(HEADER,),
@@ -52,7 +52,7 @@ AT_LIMIT = Problem(
 MEMORY_AT_LIMIT = Problem(
     id="gpu-memory-at-temperature-limit",
     title="A GPU's memory is at its highest operating temperature",
-    why="From here on the driver lowers the clocks, even where the core is cool.",
+    why="Above this temperature the driver lowers the clocks, even if the core is cool.",
     action=Action.WATCH,
     fixes=(COOL, FANS),
     references=(HEADER,),
@@ -71,25 +71,30 @@ def judge(facts: Facts) -> Iterator[Finding]:
         else:
             yield finding
     if slowed:
-        raise Skip(f"{slowed.message}; it is slowed down by that: see throttling")
+        raise Skip(f"{slowed.message}; this slows the GPU down: see throttling")
 
 
 def judge_core(gpu: Gpu) -> Iterator[Finding]:
     now = gpu.temperature_c
     slowdown, highest = limit(gpu, "slowdown"), limit(gpu, "max_operating")
     if slowdown is None and highest is None:
-        gpu.temperature_limit_c("slowdown")  # says why there is no limit to compare with
+        gpu.temperature_limit_c("slowdown")  # skips with the reason why no limit is known
     if slowdown is not None and now >= slowdown:
-        yield found(TOO_HOT, gpu, f"{now} °C, slowdown begins at {slowdown}", {"temperature_c": now, "limit_c": slowdown})
+        yield found(TOO_HOT, gpu, f"{now} °C, slowdown starts at {slowdown} °C", {"temperature_c": now, "limit_c": slowdown})
     elif highest is not None and now >= highest:
-        yield found(AT_LIMIT, gpu, f"{now} °C, the highest is {highest}", {"temperature_c": now, "limit_c": highest})
+        yield found(
+            AT_LIMIT,
+            gpu,
+            f"{now} °C, the highest operating temperature is {highest} °C",
+            {"temperature_c": now, "limit_c": highest},
+        )
 
 
 def judge_memory(gpu: Gpu) -> Iterator[Finding]:
     now, highest = gpu.memory_temperature_c, gpu.temperature_limit_c("memory")
     if now >= highest:
         values = {"temperature_c": now, "limit_c": highest}
-        yield found(MEMORY_AT_LIMIT, gpu, f"memory at {now} °C, the highest is {highest}", values)
+        yield found(MEMORY_AT_LIMIT, gpu, f"memory at {now} °C, the highest operating temperature is {highest} °C", values)
 
 
 def found(problem: Problem, gpu: Gpu, words: str, evidence: dict[str, int]) -> Finding:

@@ -1,18 +1,18 @@
-"""No GPU is held down by heat, by a power brake, or by its hardware.
+"""No GPU is slowed down by heat, by a power brake, or by its hardware.
 
 What it means
-NVML says why the clocks are not higher. Most reasons are part of normal work; four are not: hardware slowdown (0x8), software
-thermal slowdown (0x20), hardware thermal slowdown (0x40) and the external power brake (0x80).
+NVML reports why the clocks are not higher. Most reasons are part of normal work. Four are not: hardware slowdown (0x8),
+software thermal slowdown (0x20), hardware thermal slowdown (0x40) and the external power brake (0x80).
 
 How it is judged
-The reasons at this moment. The power brake and the hardware's thermal slowdown cut the clocks to half or less, and fail.
-Software thermal slowdown warns; where the memory is at its limit and the core is below its own, the memory is the cause.
-Fans of the board that stand still are named, and a board that has none. Hardware slowdown with no reason beside it warns, as
-likely: it also shows for a moment when the power state changes.
+Reads the reasons at this moment. The power brake and the hardware thermal slowdown cut the clocks to half or less, and fail.
+Software thermal slowdown warns; if the memory is at its limit and the core is below its own, the memory is the cause. The
+finding says if the board's fans stand still or if the board has no fan. Hardware slowdown without a more specific reason
+warns as likely: it also appears briefly when the power state changes.
 
 Known exceptions
-Idle (0x1), application clocks (0x2), the power cap (0x4), sync boost (0x10) and the display (0x100) are no fault. How long a
-GPU was held down in the past is shown, not judged. A GPU that is idle now may still be too hot under load.
+Idle (0x1), application clocks (0x2), the power cap (0x4), sync boost (0x10) and the display (0x100) are not faults. How long
+a GPU was slowed down in the past is shown, not judged. A GPU that is idle now may still get too hot under load.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -36,17 +36,17 @@ HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
 HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
-COOL = Fix("Free the air's way: dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+COOL = Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
 AIRFLOW = Fix(
-    "Blow air through the board, which has no fan: a server's fans, in a desktop case a blower with a shroud", verify=LOOK
+    "Blow air through the board, which has no fan: server fans, or in a desktop case a blower with a shroud", verify=LOOK
 )
 FANS = FANS
 STILL = (
-    Fix("Let the driver control the fans again: end programs that set them, and take their settings away", verify=LOOK),
-    Fix("If they still stand: switch off, look for cables in the fans, and have fans that do not turn replaced", verify=LOOK),
+    Fix("Let the driver control the fans again: stop programs that set them, and remove their settings", verify=LOOK),
+    Fix("If they still do not turn: switch off, remove any cable that blocks a fan, and have broken fans replaced", verify=LOOK),
 )
 LESS_POWER = Fix(
-    "Until then: lower the power limit, which costs some speed",
+    "Until then: lower the power limit (costs some speed)",
     "sudo nvidia-smi -i <address> -pl <lower_watts>",
     on=("host",),
     kind="set",
@@ -57,13 +57,13 @@ UNKNOWN_WATTS = "WATTS"
 
 BRAKE = Problem(
     id="hw-power-brake",
-    title="The machine's power supply slows the GPU down (power brake)",
-    why="A power supply, a missing power cable or the BMC pulls the brake signal, which cuts the clocks to half or less.",
+    title="The external power brake slows the GPU down",
+    why="A power supply, a missing power cable or the BMC asserts the brake signal, which cuts the clocks to half or less.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
         BMC_ON_POWER,
-        Fix("Check the power supplies, their redundancy and every power plug of the board; replace what failed", verify=LOOK),
-        Fix("On a server that does not list this GPU: set its thermal and power profile in the BMC"),
+        Fix("Check the power supplies, their redundancy and every power plug of the board; replace failed parts", verify=LOOK),
+        Fix("If the server does not list this GPU as supported: set its thermal and power profile in the BMC"),
     ),
     references=(
         HEADER,
@@ -74,7 +74,7 @@ BRAKE = Problem(
 HARDWARE_HOT = Problem(
     id="hw-thermal-slowdown",
     title="The GPU is so hot that its hardware cuts the clocks",
-    why="Above its slowdown temperature the GPU halves its clocks to protect itself. Next it switches off.",
+    why="Above its slowdown temperature the GPU halves its clocks to protect itself. If it gets hotter, it switches off.",
     action=Action.FIX_CONFIG,
     fixes=(COOL, FANS, LESS_POWER),
     references=(HEADER,),
@@ -82,9 +82,9 @@ HARDWARE_HOT = Problem(
 MEMORY_HOT = Problem(
     id="xid-free-sw-thermal-memory-hot",
     title="The GPU's memory is too hot, although its core is cool",
-    why="The memory is at its highest operating temperature, so that the driver lowers the clocks: pads, backplate or airflow.",
+    why="The memory is at its highest operating temperature, so the driver lowers the clocks. Check pads, backplate and airflow.",
     action=Action.FIX_CONFIG,
-    fixes=(COOL, FANS, LESS_POWER, Fix("Out of warranty: renew the thermal pads of the memory")),
+    fixes=(COOL, FANS, LESS_POWER, Fix("If the card is out of warranty: replace the thermal pads of the memory")),
     references=(HEADER,),
     status=Status.WARN,
 )
@@ -99,10 +99,10 @@ SOFTWARE_HOT = Problem(
 )
 SLOWED = Problem(
     id="hw-slowdown",
-    title="The hardware holds the GPU's clocks down, for a reason it does not tell",
-    why="Heat, the power brake or a power spike. It can show for a moment when the power state changes: look again.",
+    title="The hardware lowers the GPU's clocks and does not report why",
+    why="The cause is heat, the power brake or a power spike. It also appears briefly when the power state changes: check again.",
     action=Action.WATCH,
-    fixes=(look("Look again, under load", "nvidia-smi -q -i <address> -d PERFORMANCE"), FANS),
+    fixes=(look("Check again under load", "nvidia-smi -q -i <address> -d PERFORMANCE"), FANS),
     references=(HEADER,),
     status=Status.WARN,
 )
@@ -127,14 +127,14 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     elif reasons & SOFTWARE_THERMAL:
         yield found(SOFTWARE_HOT, gpu, f"software thermal slowdown at {gpu.temperature_c} °C")
     elif reasons & HARDWARE and not reasons & POWER_BRAKE:
-        yield found(SLOWED, gpu, "hardware slowdown without a reason beside it", Confidence.LIKELY)
+        yield found(SLOWED, gpu, "hardware slowdown, with no more specific reason", Confidence.LIKELY)
 
 
 def memory_is_the_cause(gpu: Gpu) -> bool:
     try:
         hot = gpu.memory_temperature_c >= gpu.temperature_limit_c("memory")
         return hot and gpu.temperature_c < gpu.temperature_limit_c("max_operating")
-    except Skip:  # most GPUs with GDDR do not tell their memory's temperature
+    except Skip:  # most GPUs with GDDR do not report their memory temperature
         return False
 
 
@@ -142,17 +142,17 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     evidence = {
         "address": gpu.bus_id,
         "reasons": [reason.name for reason in knowledge.clock_reasons(gpu.clock_reasons)],
-        **beside(gpu),
+        **measurements(gpu),
     }
     fans = own_fans(gpu)
-    if fans and problem is not BRAKE:  # its own fans cool it: those of the case are not on the BMC's list
+    if fans and problem is not BRAKE:  # its own fans cool it, and the fans of the case are not on the BMC's list
         stands_still = gpu.get("FanSpeed") == 0
         evidence["fans"], evidence["fan_percent"] = fans, gpu.get("FanSpeed")
         words += "; its fans stand still" if stands_still else ""
         others = tuple(fix for fix in problem.fixes if fix is not FANS)
         problem = replace(problem, fixes=(*STILL, *others) if stands_still else others)
     elif problem in HOT and is_passive(gpu):
-        words += "; the board has no fan of its own"
+        words += "; the board has no fan"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
     if evidence["lower_watts"] == UNKNOWN_WATTS:
         problem = replace(problem, fixes=tuple(TO_CHOOSE if fix is LESS_POWER else fix for fix in problem.fixes))
@@ -160,12 +160,12 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
 
 
 def is_passive(gpu: Gpu) -> bool:
-    """A card for servers. Those on a board of their own (SXM) and in laptops are never without the machine's fans."""
+    """A server card without a fan. SXM boards and laptops are excluded: the machine always has fans for them."""
     return known(lambda: gpu.get("NumFans") == 0 and not NEVER_ALONE.search(gpu.name), False)
 
 
 def own_fans(gpu: Gpu) -> int:
-    """How many fans the board has; 0 also where NVML does not tell their number or speed."""
+    """How many fans the board has; also 0 if NVML does not report their number or speed."""
     try:
         fans = gpu.get("NumFans")
         return int(fans) if gpu.get("FanSpeed") is not None else 0
@@ -173,8 +173,8 @@ def own_fans(gpu: Gpu) -> int:
         return 0
 
 
-def beside(gpu: Gpu) -> dict[str, object]:
-    """What else helps to judge, as far as NVML tells it."""
+def measurements(gpu: Gpu) -> dict[str, object]:
+    """Other values that help to judge, as far as NVML reports them."""
     questions: dict[str, Callable[[], object]] = {
         "sm_mhz": lambda: gpu.clocks_mhz.get("sm"),
         "power_watts": lambda: gpu.power_watts,
@@ -192,7 +192,7 @@ def beside(gpu: Gpu) -> dict[str, object]:
 
 def summary(facts: Facts) -> str:
     reasons = {reason.name for gpu in facts.nvml.reachable.values() for reason in knowledge.clock_reasons(gpu.clock_reasons)}
-    return f"clocks are lowered only by {', '.join(sorted(reasons))}" if reasons else "the clocks are as high as they can be"
+    return f"clocks lowered only by {', '.join(sorted(reasons))}" if reasons else "nothing lowers the clocks"
 
 
 CHECK = Check(

@@ -1,15 +1,15 @@
 """The virtual GPU has its licence.
 
 What it means
-In a virtual machine with a slice of a GPU (NVIDIA vGPU) the driver wants a licence. Without one it works for a while, then
-holds the GPU's speed down more and more.
+In a virtual machine with a slice of a GPU (NVIDIA vGPU), the driver requires a licence. Without one it works for a while,
+then lowers the GPU's speed more and more.
 
 How it is judged
-Where NVML says that this is a vGPU: whether any of its licensable features is licensed. Why it is not: the licence client, the
-client token and its mode.
+If NVML reports that this is a vGPU: whether any of its licensable features is licensed. The reason for a missing licence is
+read from the licence client, the client token and the token's mode.
 
 Known exceptions
-GPUs passed through as a whole, and bare metal, need no licence.
+GPUs that are passed through as a whole, and bare metal, need no licence.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -30,7 +30,9 @@ VERIFY = "nvidia-smi -q | grep -i 'license status'"
 TOKENS = "/etc/nvidia/ClientConfigToken"
 RESTART = "sudo systemctl restart nvidia-gridd"
 READ_BY_ALL = 0o444
-LOG = look("See why the client got none", "sudo journalctl -u nvidia-gridd -b --no-pager | tail -n 20", on=("host",), root=True)
+LOG = look(
+    "Show why the client got no licence", "sudo journalctl -u nvidia-gridd -b --no-pager | tail -n 20", on=("host",), root=True
+)
 ASK = Fix("Ask the owner of the virtual machine: the licence client runs there", on=("container", "wsl2"))
 
 
@@ -38,17 +40,17 @@ def on_host(title: str, command: str) -> tuple[Fix, ...]:
     return (Fix(title, command, verify=VERIFY, on=("host",), kind="restart", needs=("root",)), LOG, ASK)
 
 
-PUT = "Put the client configuration token that your licence server gives out in place, then start the client again"
+PUT = "Install the client configuration token from your licence server, then restart the client"
 NO_TOKEN = on_host(PUT, f"sudo cp client_configuration_token_*.tok {TOKENS}/ && sudo chmod 744 {TOKENS}/*.tok && {RESTART}")
-CLOSED_TOKEN = on_host("Let the client read its token, then start it again", f"sudo chmod 744 {TOKENS}/*.tok && {RESTART}")
+CLOSED_TOKEN = on_host("Make the token readable for the client, then restart it", f"sudo chmod 744 {TOKENS}/*.tok && {RESTART}")
 NOT_RUNNING = on_host("Start the licence client", "sudo systemctl enable --now nvidia-gridd")
-NO_ANSWER = on_host("See whether the licence server can be reached from here, then start the client again", RESTART)
+NO_ANSWER = on_host("Check that the licence server is reachable from here, then restart the client", RESTART)
 
 UNLICENSED = Problem(
     id="vgpu-unlicensed-throttled",
-    title="The virtual GPU has no licence: it is slowed down, and CUDA may be refused",
-    why="The licence client did not get a licence from its server. After a grace time the driver lowers the speed of the vGPU, "
-    "and may give programs no context any more (error 46).",
+    title="The virtual GPU has no licence: it is slow, and CUDA may be refused",
+    why="The licence client did not get a licence from its server. After a grace period the driver slows the vGPU down, and may "
+    "refuse to create CUDA contexts (error 46).",
     action=Action.FIX_CONFIG,
     fixes=CLOSED_TOKEN,
     status=Status.WARN,
@@ -61,10 +63,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def judge_gpu(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     if gpu.virtualization_mode != "vgpu":
-        raise Skip("there is no vGPU here")
+        raise Skip("the GPU is not a vGPU")
     licences = gpu.vgpu_licences
     if not licences:
-        raise Skip(f"GPU {gpu.index}: NVML names nothing that can be licensed", Skip.UNSUPPORTED)
+        raise Skip(f"GPU {gpu.index}: NVML lists no licensable feature", Skip.UNSUPPORTED)
     if not any(licence.licensed for licence in licences):
         products = ", ".join(licence.product for licence in licences)
         reason, fixes = why(facts)
@@ -73,7 +75,7 @@ def judge_gpu(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 
 
 def why(facts: Facts) -> tuple[str, tuple[Fix, ...]]:
-    """What keeps the client from a licence, as far as it shows; the licence client of a container is its host's."""
+    """Why the client has no licence, as far as it is visible, and the fixes; a container uses its host's licence client."""
     if facts.container.engine or facts.system.wsl:
         return "", CLOSED_TOKEN
     client = known(lambda: facts.services.unit("nvidia-gridd"))
@@ -84,9 +86,9 @@ def why(facts: Facts) -> tuple[str, tuple[Fix, ...]]:
     except Skip:
         return "", CLOSED_TOKEN
     if not tokens and not settings.get("ServerAddress"):
-        return f"no client token is in {TOKENS}", NO_TOKEN
+        return f"{TOKENS} contains no client token", NO_TOKEN
     if not all(token.mode & READ_BY_ALL == READ_BY_ALL for token in tokens):
-        return f"the token in {TOKENS} is not readable to all", CLOSED_TOKEN
+        return f"the token in {TOKENS} is not readable by all users", CLOSED_TOKEN
     return "", NO_ANSWER
 
 

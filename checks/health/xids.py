@@ -1,19 +1,20 @@
-"""No GPU, firmware or link has reported an error (Xid) since the boot.
+"""No GPU, firmware or link has reported an error (Xid) since boot.
 
 What it means
-When something goes wrong on a GPU, the driver writes a line with an Xid number into the kernel log, which says what it was:
-the bus (79), a link (74), the firmware (119, 120), the power controller (62), a hang (46, 109).
+When something goes wrong on a GPU, the driver writes a line with an Xid number into the kernel log. The number says what
+failed: the bus (79), a link (74), the firmware (119, 120), the power controller (62), a hang (46, 109).
 
 How it is judged
-The Xids of the kernel log, grouped by GPU and problem. Follow-ups (43, 45, 154) are never a cause: what came before them is.
-After Xid 79 the others of that GPU mean nothing; 119 and 120 follow from 62 and from one another. Xids without a problem of
-their own are judged by the action that NVIDIA names. Where the log shows that the driver asked for a recovery (154), and
-now asks for none, the error is over and only warns. What comes back after a reset or in another boot is graver; what only an
-earlier boot of the log had warns. Errors of programs and of memory have checks of their own.
+Reads the Xids of the kernel log, grouped by GPU and problem. Follow-up Xids (43, 45, 154) are never a cause: what came before
+them is. After Xid 79 the other Xids of that GPU mean nothing; 119 and 120 follow from 62 and from one another. An Xid without
+its own problem is judged by the action that NVIDIA lists for it. If the driver asked for a recovery action (154) and now asks
+for none, the error is over and only warns. An error that comes back after a reset or in another boot is more serious. An
+error seen only in an earlier boot of the log warns. Errors of programs and of memory have their own checks.
 
 Known exceptions
-Xids that NVIDIA marks as unused or to be ignored, and non-fatal errors of NVLink 5, are no finding. Xid 74 beside a fatal
-error of an NVSwitch is that switch's. The log is often closed to users, ends at the last boot, and under WSL is in Windows.
+Xids that NVIDIA marks as unused or to be ignored, and non-fatal errors of NVLink 5, are not reported. Xid 74 together with a
+fatal NVSwitch error belongs to that switch. The kernel log is often not readable for users, goes back only to the last boot,
+and under WSL it is in Windows.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -38,10 +39,10 @@ ISSUES = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/"
 LOOK, LINKS = "nvidia-smi -i <address>", "nvidia-smi nvlink -s"
 RESET = reset(verify=LOOK)
 RESET_ALL = replace(RESET, title="Stop all GPU work, then reset all GPUs", command="sudo nvidia-smi --gpu-reset", verify=LINKS)
-REBOOT = Fix("Where that does not help or is refused: reboot", verify=LOOK, on=("host",), reboot=True)
-POWER_OFF = power_off("Switch off, wait, switch on: a warm reboot may not be enough")
+REBOOT = Fix("If the reset does not help or is refused: reboot", verify=LOOK, on=("host",), reboot=True)
+POWER_OFF = power_off("Switch off, wait, then switch on: a warm reboot may not be enough")
 UPDATE = Fix("If it comes back: update the driver to the newest release of its branch", on=("host",))
-REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for the vendor's support")
+REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for vendor support")
 HOST = ASK_OWNER
 
 
@@ -60,16 +61,18 @@ def problem(
 NVLINK = problem(
     "xid-74-nvlink-error",
     "An NVLink failed (Xid 74, or 144 to 150)",
-    "The link between two GPUs, or to an NVSwitch, broke off: its signal, its far end, or the hardware.",
+    "The link between two GPUs, or to an NVSwitch, was lost. Possible causes: its signal, its far end, the hardware.",
     RESET_ALL,
     replace(REBOOT, verify=LINKS),
-    look("If it comes back on the same link: reseat bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=("host",)),
+    look(
+        "If it comes back on the same link: reseat the bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=("host",)
+    ),
 )
 OWN = {
     46: problem(
         "xid-46-gpu-timeout",
         "The GPU stopped processing (Xid 46)",
-        "An engine of the GPU did not answer in time, and stays unusable until it is reset.",
+        "An engine of the GPU did not answer in time. It stays unusable until the GPU is reset.",
         RESET,
         REBOOT,
         REPORT,
@@ -77,17 +80,17 @@ OWN = {
     ),
     54: problem(
         "xid-54-power-cable",
-        "The power cable of a GPU is not connected (Xid 54)",
-        "Without its auxiliary power the board runs with reduced clocks, if at all.",
+        "A GPU's power cable is not connected (Xid 54)",
+        "Without auxiliary power the board runs with reduced clocks, if at all.",
         power_off(
-            "Switch off, connect every power plug of the board (many cards for servers take an EPS plug, as CPUs do), switch on"
+            "Switch off, connect every power plug of the board (many server cards take an EPS plug, as CPUs do), switch on"
         ),
         action=Action.REPLACE_HARDWARE,
     ),
     61: problem(
         "xid-61-pmu-breakpoint",
         "The GPU's power controller stopped at a breakpoint (Xid 61)",
-        "Clocks and fans may be stuck. Known from GeForce cards on some mainboards when PCIe changes its power state.",
+        "Clocks and fans may be stuck. This is known from GeForce cards on some mainboards when PCIe changes its power state.",
         replace(REBOOT, title="Reboot"),
         Fix(
             "If it comes back: keep the clocks up",
@@ -96,14 +99,14 @@ OWN = {
             kind="set",
             needs=("root",),
         ),
-        Fix("If that helps: update the mainboard's firmware, or switch ASPM off there", on=("host",)),
+        Fix("If that helps: update the mainboard's firmware, or disable ASPM there", on=("host",)),
         action=Action.REBOOT,
         status=Status.WARN,
     ),
     62: problem(
         "xid-62-pmu-halt",
         "The GPU's power controller halted (Xid 62)",
-        "Hardware, heat or a driver bug; an NVLink error of a neighbour can cause it. Only a reset starts it again.",
+        "Possible causes: hardware, heat, a driver bug, an NVLink error of a neighbouring GPU. Only a reset restarts it.",
         RESET,
         REBOOT,
         UPDATE,
@@ -113,9 +116,11 @@ OWN = {
     FALLEN_OFF: problem(
         "xid-79-fallen-off-bus",
         "A GPU has fallen off the bus (Xid 79)",
-        "The driver cannot reach it over PCIe: too hot, too little power, a loose card, riser or power plug, or a dying board.",
+        "The driver cannot reach it over PCIe. Possible causes: heat, too little power, a loose card or plug, a failing board.",
         POWER_OFF,
-        Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)),
+        Fix(
+            "If it comes back: reseat the card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)
+        ),
         Fix(
             "To find out whether power is the cause: limit the clocks",
             "sudo nvidia-smi -lgc 300,1500",
@@ -129,7 +134,7 @@ OWN = {
     109: problem(
         "xid-109-ctxsw-timeout",
         "A program hung on the GPU and could not be interrupted (Xid 109)",
-        "The context switch timed out: an endless kernel, a driver bug, rarely the hardware.",
+        "The context switch timed out. The cause is a kernel that never ends or a driver bug, rarely the hardware.",
         RESET,
         REBOOT,
         UPDATE,
@@ -137,12 +142,12 @@ OWN = {
     119: problem(
         "xid-119-gsp-rpc-timeout",
         "The GPU's firmware processor stopped answering (Xid 119)",
-        "The driver gets no answer from the GSP, so nvidia-smi hangs or shows ERR!. A bug of the firmware, or a dying board.",
+        "The driver gets no answer from the GSP, so nvidia-smi hangs or shows ERR!. The cause is a firmware bug or a bad board.",
         RESET,
         REBOOT,
         UPDATE,
         Fix(
-            "Proprietary module, older than Blackwell: run without the GSP",
+            "With the proprietary module, on GPUs before Blackwell: disable the GSP",
             f"echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf && {NEW_INITRAMFS}",
             verify="nvidia-smi -q | grep -i gsp",
             on=("host",),
@@ -154,7 +159,7 @@ OWN = {
     120: problem(
         "xid-120-gsp-error",
         "The GPU's firmware processor crashed (Xid 120)",
-        "Code on the GSP raised an exception: a bug of driver or firmware, or the hardware.",
+        "Code on the GSP raised an exception. The cause is a driver or firmware bug, or the hardware.",
         RESET,
         REBOOT,
         UPDATE,
@@ -164,7 +169,7 @@ OWN = {
     143: problem(
         "xid-143-gpu-init-error",
         "A GPU failed to initialise (Xid 143)",
-        "Its firmware or hardware did not come up, so programs cannot use it.",
+        "Its firmware or hardware did not start, so programs cannot use it.",
         POWER_OFF,
         UPDATE,
         REPORT,
@@ -174,7 +179,7 @@ OWN = {
 NEEDS_RESET = problem(
     "xid-needs-gpu-reset",
     "A GPU reported an error that needs a reset",
-    "NVIDIA's catalogue asks for a reset of the GPU after this Xid; until then programs may fail or compute wrongly.",
+    "NVIDIA's catalogue asks for a GPU reset after this Xid. Until then programs may fail or compute wrong results.",
     RESET,
     REBOOT,
     REPORT,
@@ -182,7 +187,7 @@ NEEDS_RESET = problem(
 NEEDS_REBOOT = problem(
     "xid-needs-reboot",
     "A GPU reported an error that needs a reboot",
-    "NVIDIA's catalogue asks to restart the machine after this Xid; a reset of the GPU is not enough.",
+    "NVIDIA's catalogue asks for a reboot after this Xid. A GPU reset is not enough.",
     replace(REBOOT, title="Reboot"),
     REPORT,
     action=Action.REBOOT,
@@ -190,21 +195,21 @@ NEEDS_REBOOT = problem(
 CONTACT_SUPPORT = problem(
     "xid-contact-support",
     "A GPU reported an unusual error",
-    "NVIDIA's catalogue has no simple way out for this Xid, or does not list it.",
-    replace(REPORT, title="Collect NVIDIA's report and send it to the vendor's support"),
+    "NVIDIA's catalogue has no simple fix for this Xid, or does not list it.",
+    replace(REPORT, title="Collect NVIDIA's report and send it to vendor support"),
     UPDATE,
     action=Action.WATCH,
     status=Status.WARN,
 )
 PROBLEMS = {problem.id: problem for problem in (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT)}
-OVER = "; the driver asks for no recovery any more"
+OVER = "; the driver no longer asks for a recovery action"
 CAUSED_BY = {119: (62, 120), 120: (62, 119)}
 NVLINK5 = range(144, 151)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if is_in_windows(facts):
-        raise Skip("under WSL the driver's messages are in Windows")
+        raise Skip("under WSL, the driver's messages are in Windows")
     links: list[GpuXids] = []
     present: set[tuple[str, Problem]] = set()
     for gpu in xids_by_gpu(facts):
@@ -219,12 +224,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for past in past_xids_by_gpu(facts):
         for problem, codes in problems_of(past).items():
             if (past.pci, problem) not in present:
-                told = history.before(problem, past, codes)
-                yield told.problem.found(past.words(codes) + told.words, past.evidence(codes), past.index)
+                before = history.before(problem, past, codes)
+                yield before.problem.found(past.words(codes) + before.words, past.evidence(codes), past.index)
 
 
 def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
-    """Every problem of a GPU with its codes, without those that follow from others."""
+    """The problems of a GPU with their codes, without codes that follow from others."""
     codes = (FALLEN_OFF,) if FALLEN_OFF in gpu.codes else gpu.faults
     problems: dict[Problem, list[int]] = {}
     for place, code in enumerate(codes):
@@ -235,7 +240,7 @@ def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:
 
 
 def problem_of(code: int) -> Problem | None:
-    """None for what is judged elsewhere (memory, programs) or not at all."""
+    """None for Xids that are judged elsewhere (memory, programs) or not at all."""
     known = knowledge.xid(code)
     return PROBLEMS.get(known.problem or "") if known else CONTACT_SUPPORT
 
@@ -270,7 +275,7 @@ def nvlink(facts: Facts, gpus: list[GpuXids]) -> Finding:
 def bridge(gpu: GpuXids, links: tuple[int, ...], other: str) -> Finding:
     codes = list(problems_of(gpu)[NVLINK])
     ends = found(nvlink_bridges.of_bridge(NVLINK, " (Xid 74)"), gpu, codes)
-    words = f"{nvlink_bridges.numbers(links)} broke off at both ends, {gpu.name} and {other}, as Xid {codes[0]} reports"
+    words = f"{nvlink_bridges.numbers(links)} failed at both ends, {gpu.name} and {other}, as Xid {codes[0]} reports"
     evidence = {**ends.evidence, "also": other, "links": list(links)}
     return replace(ends, message=words, evidence=evidence, gpu=None, confidence=Confidence.LIKELY)
 
@@ -278,8 +283,8 @@ def bridge(gpu: GpuXids, links: tuple[int, ...], other: str) -> Finding:
 def summary(facts: Facts) -> str:
     codes = sorted({xid.code for xid in facts.kernel_log.xids})
     if not codes:
-        return f"no Xid {log_span(facts)}"
-    return f"no error of bus, links or firmware {log_span(facts)}; other Xids: {', '.join(map(str, codes))}"
+        return f"no Xids {log_span(facts)}"
+    return f"no bus, link or firmware errors {log_span(facts)}; other Xids: {', '.join(map(str, codes))}"
 
 
 CHECK = Check(
