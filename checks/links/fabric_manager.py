@@ -1,16 +1,16 @@
 """The NVSwitch fabric is ready, and multicast and multi-node NVLink on it work.
 
 What it means
-On boards with NVSwitches (HGX, DGX) Fabric Manager programs the switches, and CUDA gives error 802 until it has. It must have
+On boards with NVSwitches (HGX, DGX), Fabric Manager programs the switches; until then CUDA fails with error 802. It must have
 exactly the driver's version. On racks (GB200) the fabric is managed elsewhere, and nodes share memory through IMEX.
 
 How it is judged
-The fabric state that NVML gives for each GPU, or the NVSwitches on the PCI bus and CUDA's error 802. Where the fabric is not
-ready: Fabric Manager's version, then whether it runs. Where it is ready: its health, multicast errors since the last start in
-/var/log/fabricmanager.log, and the IMEX channels.
+Reads the fabric state that NVML reports for each GPU, or the NVSwitches on the PCI bus and CUDA's error 802. If the fabric is
+not ready: Fabric Manager's version, then whether it runs. If the fabric is ready: its health, multicast errors since the last
+start in /var/log/fabricmanager.log, and the IMEX channels.
 
 Known exceptions
-In a container, and in a virtual machine without switches of its own, Fabric Manager runs on the host: only the state counts.
+In a container, and in a virtual machine without its own switches, Fabric Manager runs on the host, so only the state counts.
 PCIe cards, boards with four directly linked GPUs and passed-through single GPUs have no fabric.
 
 References
@@ -56,7 +56,7 @@ CHANNELS = "/dev/nvidia-caps-imex-channels/"
 LOOK = "nvidia-smi -q | grep -A 3 Fabric"
 START_SERVICE = "sudo systemctl enable --now nvidia-fabricmanager"
 RESTART_SERVICE = "sudo systemctl restart nvidia-fabricmanager"
-OTHERS = Fix("Install Fabric Manager of exactly the driver's version from NVIDIA", verify=LOOK, on=("arch", "other"))
+OTHERS = Fix("Install Fabric Manager from NVIDIA in exactly the driver's version", verify=LOOK, on=("arch", "other"))
 RELEASE_NOTES = "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03"
 ON_HOST = Fix("Do this on the host: Fabric Manager does not run in containers", verify=LOOK, on=("container",))
 RESET = reset_by(
@@ -67,13 +67,13 @@ RESET = reset_by(
 
 NOT_RUNNING = Problem(
     id="fabricmanager-not-running-802",
-    title="Fabric Manager does not run, so CUDA cannot start",
-    why="On a board with NVSwitches CUDA answers 'system not yet initialized' (802) until Fabric Manager has programmed the "
-    "switches. nvidia-smi works all the same.",
+    title="Fabric Manager is not running, so CUDA cannot start",
+    why="On a board with NVSwitches, CUDA fails with 'system not yet initialized' (802) until Fabric Manager has programmed "
+    "the switches. nvidia-smi works without it.",
     action=Action.INSTALL,
     fixes=(
         *install_on(
-            "Install Fabric Manager of the driver's version, and start it",
+            "Install Fabric Manager in the driver's version and start it",
             recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + START_SERVICE,
@@ -82,7 +82,7 @@ NOT_RUNNING = Problem(
         ),
         OTHERS,
         look(
-            "If it is installed and does not stay up, its reason is here",
+            "If it is installed but stops: read its log",
             "sudo journalctl -u nvidia-fabricmanager -n 50",
             on=("host",),
             root=True,
@@ -95,11 +95,11 @@ NOT_RUNNING = Problem(
 MISMATCH = Problem(
     id="fabricmanager-version-mismatch",
     title="Fabric Manager and the driver have different versions",
-    why="Fabric Manager starts only if its version is exactly the driver's. One of the two was upgraded without the other.",
+    why="Fabric Manager starts only if its version is exactly the driver's. One of them was upgraded without the other.",
     action=Action.INSTALL,
     fixes=(
         *install_on(
-            "Install the driver's version of Fabric Manager, and start it",
+            "Install Fabric Manager in the driver's version and restart it",
             recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + RESTART_SERVICE,
@@ -114,14 +114,14 @@ MISMATCH = Problem(
 
 UNHEALTHY = Problem(
     id="nvlink-fabric-unhealthy",
-    title="The NVLink fabric is not healthy for a GPU",
-    why="The GPU is not registered in the fabric, or the fabric says that its routes or its configuration are wrong. CUDA on "
-    "several GPUs fails or hangs.",
+    title="The NVLink fabric of a GPU is not healthy",
+    why="The GPU is not registered in the fabric, or the fabric reports wrong routes or a wrong configuration. CUDA on several "
+    "GPUs fails or hangs.",
     action=Action.RESET_GPU,
     fixes=(
         RESET,
         look(
-            "On a rack, or if it stays: the fabric's own management knows more",
+            "On a rack, or if the reset does not help: read the log of the fabric's management",
             "sudo tail -n 100 /var/log/fabricmanager.log",
             on=("host",),
             root=True,
@@ -134,7 +134,7 @@ UNHEALTHY = Problem(
 DEGRADED = Problem(
     id="nvlink-fabric-degraded",
     title="The NVLink fabric gives a GPU less than its full bandwidth",
-    why="The fabric works, but links or routes of this GPU are missing or are being recovered. Collectives are slow on all GPUs.",
+    why="The fabric works, but links or routes of this GPU are missing or being recovered. Collectives are slow on all GPUs.",
     action=Action.RESET_GPU,
     status=Status.WARN,
     fixes=(RESET, ON_HOST),
@@ -143,28 +143,28 @@ DEGRADED = Problem(
 
 MULTICAST = Problem(
     id="nccl-nvls-multicast-failure",
-    title="Fabric Manager refuses multicast, which NCCL uses for all-reduce (NVLS)",
-    why="Fabric Manager was restarted without a reset of the GPUs, or the fabric is in a bad state. NCCL then fails with CUDA "
-    "error 401 or 'invalid argument' in nvls.cc.",
+    title="Fabric Manager refuses multicast, which NCCL needs for NVLS",
+    why="NCCL uses NVLS for all-reduce. Fabric Manager was restarted without a GPU reset, or the fabric is in a bad state. NCCL "
+    "then fails with CUDA error 401 or 'invalid argument' in nvls.cc.",
     action=Action.RESET_GPU,
     status=Status.WARN,
     fixes=(
         RESET,
-        Fix("Until then: do without multicast, which is slower", "export NCCL_NVLS_ENABLE=0", where="shell"),
+        Fix("Until then: disable multicast (slower)", "export NCCL_NVLS_ENABLE=0", where="shell"),
     ),
     references=("https://github.com/NVIDIA/nccl/issues/1788", "https://github.com/leptonai/gpud/pull/71"),
 )
 
 IMEX = Problem(
     id="nccl-mnnvl-imex",
-    title="There are no IMEX channels for NVLink between nodes",
-    why="GPUs of a rack can share memory across nodes only through an IMEX channel. Without one NCCL warns that MNNVL is "
+    title="IMEX channels for NVLink between nodes are missing",
+    why="The GPUs of a rack can share memory across nodes only through an IMEX channel. Without one, NCCL warns that MNNVL is "
     "available but not working, and uses the network.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Create a channel with the driver, list the nodes, and start IMEX",
+            "Let the driver create a channel, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
             "sudo systemctl enable nvidia-imex && "
             f"{NEW_INITRAMFS}",
@@ -174,12 +174,12 @@ IMEX = Problem(
             reboot=True,
         ),
         Fix(
-            "Start the container again with --device=/dev/nvidia-caps-imex-channels/channel0",
+            "Restart the container with --device=/dev/nvidia-caps-imex-channels/channel0",
             risk="disruptive",
             verify=f"ls {CHANNELS}",
             on=("container",),
         ),
-        Fix("For jobs on one node only: tell NCCL not to try", "export NCCL_MNNVL_ENABLE=0", where="shell"),
+        Fix("For jobs on one node only: disable MNNVL in NCCL", "export NCCL_MNNVL_ENABLE=0", where="shell"),
     ),
 )
 
@@ -190,10 +190,10 @@ BROKEN_LINK = ("nvswitch-error", "xid-74-nvlink-error", "nvlink-link-down")
 def judge(facts: Facts) -> Iterator[Finding]:
     fabrics = fabrics_of(facts)
     if not fabrics and not facts.pci.nvswitches:
-        raise Skip("there is no NVSwitch fabric here")
+        raise Skip("no NVSwitch fabric found")
     if not_ready(facts, fabrics):
         states = sorted({fabric.state for _, fabric in fabrics})
-        otherwise = UNHEALTHY.found(f"the state of the fabric is: {' and '.join(states) or 'not ready'}", {"fabric": states})
+        otherwise = UNHEALTHY.found(f"the fabric state is: {' and '.join(states) or 'not ready'}", {"fabric": states})
         yield from first_cause(CAUSES, facts, otherwise)
         return
     for gpu, fabric in fabrics:
@@ -203,7 +203,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def fabrics_of(facts: Facts) -> list[tuple[Gpu, Fabric]]:
-    """The GPUs that are in a fabric; drivers know nothing of those of an A100."""
+    """The GPUs that are in a fabric; drivers do not report it for an A100."""
     found = [(gpu, fabric_of(gpu)) for gpu in facts.nvml.gpus]
     return [(gpu, fabric) for gpu, fabric in found if fabric and fabric.state != "not supported"]
 
@@ -228,7 +228,7 @@ def mismatch(facts: Facts) -> Finding | None:
 
 
 def for_here(facts: Facts, problem: Problem) -> Problem:
-    """In a container nothing of the host's can be installed, whatever distribution the image is."""
+    """The problem with the fixes that apply here: a container cannot install Fabric Manager on its host."""
     return replace(problem, fixes=(ON_HOST,)) if facts.system.is_container else problem
 
 
@@ -236,14 +236,14 @@ def not_running(facts: Facts) -> Finding | None:
     if any(is_rack(gpu) for gpu in facts.nvml.gpus):
         return None
     if facts.system.is_container:
-        words = "the fabric is not ready, which is for the host to do"
+        words = "the fabric is not ready; it must be set up on the host"
         return for_here(facts, NOT_RUNNING).found(words, confidence=Confidence.LIKELY)
     unit = facts.services.unit("nvidia-fabricmanager")
     if unit and unit.is_active:
         return None
     state = f"{unit.active} ({unit.result})" if unit else "not installed"
     problem = replace(NOT_RUNNING, fixes=ways(unit)) if unit else NOT_RUNNING
-    return problem.found(f"the fabric is not ready, and nvidia-fabricmanager is {state}", {"service": state})
+    return problem.found(f"the fabric is not ready: nvidia-fabricmanager is {state}", {"service": state})
 
 
 def is_rack(gpu: Gpu) -> bool:
@@ -260,7 +260,7 @@ CAUSES = (
 
 
 def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
-    """Where the driver sums the health up, its details count only as far as it does."""
+    """If the driver's summary is healthy, its details are ignored."""
     problems = () if fabric.summary == "healthy" else fabric.problems
     words = ", ".join(problems) or fabric.summary
     evidence = {"status": fabric.status, "summary": fabric.summary, "problems": list(problems)}
@@ -274,7 +274,7 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
     if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
-        yield IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, and {CHANNELS} is empty or missing")
+        yield IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
 
 
 def judge_multicast(facts: Facts) -> Iterator[Finding]:
@@ -287,7 +287,9 @@ def judge_multicast(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     count = len(fabrics_of(facts))
-    return f"{count} GPU{'s are' * (count > 1) or ' is'} registered in the fabric" if count else "CUDA starts on the NVSwitches"
+    return (
+        f"{count} GPU{'s are' * (count > 1) or ' is'} registered in the fabric" if count else "CUDA starts on this NVSwitch board"
+    )
 
 
 CHECK = Check(

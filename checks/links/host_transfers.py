@@ -1,20 +1,20 @@
-"""Data moves between host and GPU as fast as the PCIe link lets expect, and arrives whole.
+"""Data moves between host and GPU at the speed of the PCIe link, and arrives intact.
 
 What it means
-All data of a program passes through this link: batches, weights, offloaded layers, checkpoints. A link that lost lanes, a
-distant memory or a setting of the firmware makes all of that slower, and nothing says so.
+All data of a program passes through this link: batches, weights, offloaded layers, checkpoints. A link that lost lanes,
+memory on another socket or a firmware setting makes all of that slower, without any error.
 
 How it is judged
-Copies of 256 MiB of page-locked memory, each way, with the program on the processor cores near the GPU. They count against
-what card and slot can do together (generation and lanes, without what the protocol takes), against the same GPUs in this
-machine, and against this GPU's saved baseline. What was copied to the GPU and back is compared word by word. The link's speed
-and width are read while it is at work, when it does not save power. Both ways at once, pageable memory and small copies are
-shown, not judged: they depend on the processor. All GPUs at once warn where each gets less than a third of what it gets
-alone.
+Measures copies of 256 MiB of page-locked memory in each direction, with the program on the CPU cores near the GPU. They are
+compared with what card and slot support together (generation and lanes, minus the protocol overhead), with the same GPUs in
+this machine, and with this GPU's saved baseline. The data that was copied to the GPU and back is compared word by word. The
+link's speed and width are read under load, when the link does not save power. Both directions at once, pageable memory and
+small copies are shown, not judged, as they depend on the CPU. All GPUs at once warn if each gets less than a third of what it
+gets alone.
 
 Known exceptions
-In a virtual machine clouds wire some cards with half of the lanes, which then counts as whole. MIG slices share the link, and
-GPUs joined to their processor by NVLink-C2C are faster than their PCIe link. Two GPUs at one switch get half each.
+In virtual machines, clouds connect some cards with half of the lanes, which then counts as full width. MIG slices share the
+link. GPUs connected to their CPU by NVLink-C2C are faster than their PCIe link. Two GPUs below one switch get half each.
 
 References
 https://github.com/NVIDIA/nvbandwidth
@@ -44,21 +44,21 @@ AGAIN = "gpudoctor check --only host-transfers --gpus <index>"
 JUDGED = ("pinned to GPU", "pinned from GPU")
 LARGE = (*JUDGED, "pinned both ways", "pageable to GPU", "pageable from GPU")
 SMALL = ("4 B", "4 KiB", "64 KiB", "1 MiB")
-SHARED = 0.3  # of what a GPU gets alone: with less, more than three share a path
+SHARED = 0.3  # of what a GPU gets alone; less means that more than three share a path
 MANY_REPLAYS = 1000  # as in errors-under-load
 TOGETHER = ", all GPUs at once"
 
 LOW_LINK = Problem(
     id="pcie-link-low-while-copying",
-    title="While data moved, the GPU's PCIe link ran below what card and slot can do",
-    why="The link was narrower or at a lower generation at work, when it does not save power. The card sits badly, a riser or a "
-    "slot limits it, or the link went back after errors.",
+    title="Under load, a GPU's PCIe link was below what card and slot support",
+    why="The link was narrower or at a lower generation under load, when it does not save power. The card is not seated well, a "
+    "riser or slot limits it, or the link slowed down after errors.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        kernel_log("Look for errors of the link", "-E 'AER|PCIe Bus Error' | tail", on=("host",)),
+        kernel_log("Check the kernel log for link errors", "-E 'AER|PCIe Bus Error' | tail", on=("host",)),
         Fix(
-            "Reseat the card, take out the riser, set the slot's speed to Auto in the firmware",
+            "Reseat the card, remove the riser, set the slot's speed to Auto in the firmware",
             risk="disruptive",
             needs=("reboot",),
             verify=AGAIN,
@@ -69,15 +69,15 @@ LOW_LINK = Problem(
 )
 SLOW = Problem(
     id="host-transfers-slow",
-    title="Data moves between host and GPU more slowly than the PCIe link can carry",
-    why="The link itself has its full speed and width. What remains: memory of another socket, an IOMMU that translates, too few "
-    "memory modules, or a power-saving mode of the processor.",
+    title="Transfers between host and GPU are slower than the PCIe link allows",
+    why="The link has its full speed and width. The remaining causes are memory on another socket, an IOMMU that translates, too "
+    "few memory modules, or a power-saving mode of the CPU.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("See which processor cores and which memory are near the GPU", "nvidia-smi topo -m"),
+        look("Show which CPU cores and which memory are near the GPU", "nvidia-smi topo -m"),
         look(
-            "See whether the IOMMU translates (DMA) or not (identity)",
+            "Check whether the IOMMU translates (DMA) or not (identity)",
             "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c",
             on=("host",),
         ),
@@ -88,26 +88,28 @@ SLOW = Problem(
 )
 DAMAGED = Problem(
     id="host-transfer-damages-data",
-    title="Data that went to the GPU and back is not what was sent",
-    why="The host's memory, the PCIe link or the GPU's memory changes data without any error. Nothing that this machine computes "
-    "on this GPU can be trusted.",
+    title="Data copied to the GPU and back was changed",
+    why="The host's memory, the PCIe link or the GPU's memory changes data without reporting an error. No result of this GPU in "
+    "this machine can be trusted.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
         look("Stop work on this GPU, then measure again", AGAIN),
-        kernel_log("Look for errors of link and memory", "-iE 'AER|PCIe Bus Error|EDAC|mce|xid' | tail", on=("host",)),
-        look("Test the GPU's memory; test the host's with memtest86+", "gpudoctor check --level full --gpus <index>"),
+        kernel_log(
+            "Check the kernel log for link and memory errors", "-iE 'AER|PCIe Bus Error|EDAC|mce|xid' | tail", on=("host",)
+        ),
+        look("Test the GPU's memory; test the host's memory with memtest86+", "gpudoctor check --level full --gpus <index>"),
     ),
 )
 SHARED_PATH = Problem(
     id="gpus-share-narrow-path",
     title="Many GPUs share one narrow path to the host",
-    why="All GPUs together get little more than one alone: they hang below one uplink, or the memory of all transfers is on one "
+    why="All GPUs together get little more than one alone: they share one uplink, or the memory of all transfers is on one "
     "socket. Jobs that load data for all GPUs wait for it.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("See which GPUs share a bridge, and which socket they belong to", "nvidia-smi topo -m; lspci -tv"),
-        Fix("Spread the cards over the uplinks; in a virtual machine ask its host for NUMA nodes that match", risk="disruptive"),
+        look("Show which GPUs share a bridge and which socket they belong to", "nvidia-smi topo -m; lspci -tv"),
+        Fix("Move the cards to different uplinks; in a virtual machine, ask its host for matching NUMA nodes", risk="disruptive"),
     ),
 )
 
@@ -136,11 +138,11 @@ def figures_of(facts: Facts, run: Run) -> Iterator[Figure]:
 
 def wrong(result: dict[str, int]) -> str:
     count = result.get("wrong_words", 0)
-    return f"{count} of the 8-byte words that came back are wrong" if count else ""
+    return f"{count} of the 8-byte words that were read back are wrong" if count else ""
 
 
 def link(facts: Facts, index: int) -> Expected:
-    """What the link can carry at its best; NOTHING where it is not this GPU's alone."""
+    """The most that the link can carry; NOTHING if other devices share it."""
     gpu, device = expect.gpu(facts, index), expect.device(facts, index)
     if gpu is None or (device and expect.is_mig(device)):
         return NOTHING
@@ -176,7 +178,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_data(facts: Facts, found: Iterable[Figure]) -> Iterator[Finding]:
-    """One finding for each GPU whose data was damaged; broken memory of that GPU explains it."""
+    """One finding for each GPU whose data was damaged; faulty memory of that GPU explains it."""
     damaged: dict[int | None, list[str]] = {}
     for figure in found:
         if figure.wrong:
@@ -188,7 +190,7 @@ def judge_data(facts: Facts, found: Iterable[Figure]) -> Iterator[Finding]:
 
 
 def link_only(figure: Figure) -> dict[str, Any]:
-    """What was seen, without the clocks: a copy does not raise them, nor does it need them."""
+    """What was observed, without the clocks: a copy does not raise or need them."""
     return {name: value for name, value in figure.during.items() if not name.endswith("_mhz")}
 
 
@@ -200,7 +202,7 @@ def low_link(slow: Slow) -> Finding | None:
 
 
 def explained(facts: Facts, finding: Finding) -> Finding:
-    """The same with its cause, where the link repeats transfers or the program could not run near the GPU."""
+    """The finding with its cause, if the link repeats transfers or the program could not run near the GPU."""
     counters = facts.measured.counters.get(finding.gpu or 0, {})
     replays = counters.get("after", {}).get("pcie_replays", 0) - counters.get("before", {}).get("pcie_replays", 0)
     if replays > MANY_REPLAYS:
@@ -208,7 +210,7 @@ def explained(facts: Facts, finding: Finding) -> Finding:
         return replace(finding, message=words, because="many-corrected-errors-under-load", confidence=Confidence.LIKELY)
     for run in facts.measured.runs(WORKLOAD):
         if run.gpu == finding.gpu and run.values.get("memory", {}).get("near_gpu") is False:
-            words = f"{finding.message}; the program may use no processor core near it"
+            words = f"{finding.message}; the program is not allowed to use a CPU core near it"
             return replace(finding, message=words, because="numa-affinity-wrong", confidence=Confidence.LIKELY)
     return launching.virtual(facts, finding)
 
@@ -219,18 +221,16 @@ def judge_sharing(speeds: dict[tuple[str, int | None], float]) -> Iterator[Findi
         short = {gpu: value for gpu, value in together.items() if value < SHARED * speeds.get((name, gpu), 0.0)}
         if short:
             alone = min(speeds[name, gpu] for gpu in short)
-            words = (
-                f"GPU {', '.join(map(str, short))} get {min(short.values()):.1f} GB/s or a little more each, alone {alone:.1f}"
-            )
-            yield SHARED_PATH.found(f"{name}, with all {len(together)} GPUs at work: {words}", {"gpus": sorted(map(str, short))})
+            words = f"GPU {', '.join(map(str, short))} get as little as {min(short.values()):.1f} GB/s, but {alone:.1f} alone"
+            yield SHARED_PATH.found(f"{name}, all {len(together)} GPUs at once: {words}", {"gpus": sorted(map(str, short))})
             return
 
 
 def summary(facts: Facts) -> str:
     with contextlib.suppress(ValueError):
         slowest = min((figure for figure in facts.once(figures) if figure.what in JUDGED), key=lambda figure: figure.value)
-        return f"at least {slowest.value:.1f} GB/s each way ({slowest.rule or 'nothing to compare with'}), all data right"
-    return "all data right"
+        return f"at least {slowest.value:.1f} GB/s each way ({slowest.rule or 'nothing to compare with'}), data intact"
+    return "data intact"
 
 
 CHECK = Check(

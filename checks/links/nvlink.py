@@ -1,19 +1,19 @@
 """Every NVLink that should be up is up, and transfers without errors.
 
 What it means
-NVLink carries what GPUs send to one another, many times faster than PCIe. One link that is down makes collectives slow on all
-GPUs, or stops them. Links repair errors by repeating; a good one never has to.
+NVLink carries data between GPUs, many times faster than PCIe. One link that is down slows down collectives on all GPUs, or
+stops them. Links correct errors by repeating transfers; a good link never has to.
 
 How it is judged
-NVML's state of every link. On boards with switches, and on A100 and newer boards without, all links of the GPU must be up; on
-older boards a GPU must have as many as its siblings. With a bridge, some up and some down is a fault, and one of the bridge
-where both its cards lack the same links. The counters of replays, recoveries and of what could not be repaired must be 0.
-Where the kernel log says what broke a link (Xid, SXid), its check tells it.
+Reads NVML's state of every link. On boards with switches, and on A100 and newer boards without switches, all links of the GPU
+must be up. On older boards a GPU must have as many links up as its siblings. With a bridge, it is a fault if only some links
+are up; if both cards lack the same links, the bridge is at fault. The counters of replays, recoveries and uncorrectable
+errors must be 0. If the kernel log shows what broke a link (Xid, SXid), the check for that error reports it.
 
 Known exceptions
-Cards without NVLink have nothing to look at. A bridge card without a bridge has all links down. A virtual machine may get
-its GPUs without NVLink (the driver's parameter NvLinkDisable); counters of corrected errors are not judged. A800 and H800 have
-eight links.
+Cards without NVLink are skipped. A bridge card without a bridge has all links down. A virtual machine may get its GPUs
+without NVLink (the driver's parameter NvLinkDisable). Counters of corrected errors are not judged. A800 and H800 have eight
+links.
 
 References
 https://github.com/Azure/azurehpc/blob/master/experimental/aks_npd_draino/npd/deployment/node-problem-detector-config.yaml
@@ -36,19 +36,19 @@ from gpudoctor.judging.driver.nvlink_bridges import has_bridge, numbers, of_brid
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
-ALL_WIRED = 3  # since NVLink 3 every SXM board uses all links; before, some topologies left links free
+ALL_WIRED = 3  # since NVLink 3 every SXM board uses all links; older topologies leave some unused
 LOOK = "nvidia-smi nvlink -s"
 HOST = Fix("Ask the owner of the host: links cannot be repaired from inside a container", on=("container",), verify=LOOK)
 
 DOWN = Problem(
     id="nvlink-link-down",
     title="An NVLink is down",
-    why="A link between this GPU and a switch, a bridge or another GPU is not up. The rest carries its traffic, so collectives "
-    "are slower or fail.",
+    why="A link between this GPU and a switch, a bridge or another GPU is down. The other links carry its traffic, so "
+    "collectives are slower or fail.",
     action=Action.RESET_GPU,
     fixes=(
         reset_by(
-            "Stop all GPU work, then reset all GPUs together (on boards with switches while Fabric Manager is stopped)",
+            "Stop all GPU work, then reset all GPUs together (on boards with switches, while Fabric Manager is stopped)",
             "sudo systemctl stop nvidia-fabricmanager; sudo nvidia-smi --gpu-reset; sudo systemctl start nvidia-fabricmanager",
             verify=LOOK,
         ),
@@ -65,13 +65,13 @@ DOWN = Problem(
 
 ERRORS = Problem(
     id="nvlink-errors",
-    title="An NVLink transfers with errors",
-    why="The link had to repeat transfers or to recover since the driver was loaded. A good link never does; this one is getting "
-    "worse, or its bridge or board sits badly.",
+    title="An NVLink has transfer errors",
+    why="The link had to repeat transfers or recover since the driver was loaded. A good link never does. This one is getting "
+    "worse, or its bridge or board is not seated well.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("Watch whether the counters grow under load", "nvidia-smi nvlink -e"),
+        look("Check whether the counters grow under load", "nvidia-smi nvlink -e"),
         Fix(
             "If they grow: reseat the bridge or the baseboard, then have it replaced",
             risk="disruptive",
@@ -83,25 +83,25 @@ ERRORS = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    of_log = [gpu for gpu in facts.nvml.gpus if is_told(facts, gpu)]
+    of_log = [gpu for gpu in facts.nvml.gpus if is_logged(facts, gpu)]
     twins = [twin for gpu in of_log if has_bridge(gpu) and (twin := twin_of(facts, gpu))]
-    told = sorted({gpu.index for gpu in (*of_log, *twins)})
+    logged = sorted({gpu.index for gpu in (*of_log, *twins)})
     parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors)]
-    bridges = list(judge_bridges(facts, told))
+    bridges = list(judge_bridges(facts, logged))
     yield from bridges
-    told_here = {*told, *(index for bridge in bridges for index in bridge.evidence["gpus"])}
-    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in told_here]
+    reported = {*logged, *(index for bridge in bridges for index in bridge.evidence["gpus"])}
+    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in reported]
     yield from for_each(parts, lambda part: part[0](facts, part[1]))
-    if told:
-        raise Skip(f"links of GPU {', '.join(map(str, told))} are down; the kernel log says why: see xids and sxids")
+    if logged:
+        raise Skip(f"links of GPU {', '.join(map(str, logged))} are down; the kernel log has the cause: see xids and sxids")
 
 
-def judge_bridges(facts: Facts, told: list[int]) -> Iterator[Finding]:
-    """Two cards on a bridge with the same links down: one finding, which is no fault of either."""
+def judge_bridges(facts: Facts, logged: list[int]) -> Iterator[Finding]:
+    """One finding for two cards on a bridge with the same links down: the fault is not a card's."""
     by_links: dict[tuple[int, ...], list[int]] = {}
     for gpu in facts.nvml.gpus:
         with contextlib.suppress(Skip):
-            if gpu.index not in told and has_bridge(gpu) and active(gpu) < expected(facts, gpu):
+            if gpu.index not in logged and has_bridge(gpu) and active(gpu) < expected(facts, gpu):
                 by_links.setdefault(tuple(link.link for link in links(gpu) if not link.active), []).append(gpu.index)
     for down, gpus in by_links.items():
         if len(gpus) == 2:
@@ -110,7 +110,7 @@ def judge_bridges(facts: Facts, told: list[int]) -> Iterator[Finding]:
 
 
 def links(gpu: Gpu) -> tuple[NvLink, ...]:
-    """The links of a GPU that can have some."""
+    """The links of a GPU; skips a model without NVLink."""
     known = knowledge.gpu_by_name(gpu.name)
     if known and known.nvlink is None:
         raise Skip("this GPU has no NVLink")
@@ -134,8 +134,8 @@ def judge_state(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     )
 
 
-def is_told(facts: Facts, gpu: Gpu) -> bool:
-    """Whether links are down, and the kernel log says what broke them: an error of this GPU (Xid), or of a switch (SXid)."""
+def is_logged(facts: Facts, gpu: Gpu) -> bool:
+    """Whether links are down and the kernel log has the cause: an error of this GPU (Xid) or of a switch (SXid)."""
     try:
         if active(gpu) >= expected(facts, gpu):
             return False
@@ -152,7 +152,7 @@ def expected(facts: Facts, gpu: Gpu) -> int:
     if has_bridge(gpu):
         return every if active(gpu) else 0
     if facts.system.hypervisor and not active(gpu):
-        raise Skip("this virtual machine got its GPUs without NVLink", Skip.UNSUPPORTED)
+        raise Skip("this virtual machine has its GPUs without NVLink", Skip.UNSUPPORTED)
     if known and known.nvlink and known.nvlink.version < ALL_WIRED:
         return max(siblings(facts, gpu))
     return every
@@ -165,13 +165,13 @@ def siblings(facts: Facts, gpu: Gpu) -> Iterator[int]:
             try:
                 yield active(other)
             except Unavailable:
-                yield 0  # that GPU is judged for itself
+                yield 0  # that GPU is judged separately
 
 
 def judge_errors(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     counted = {link.link: link.errors for link in links(gpu) if link.active and link.errors is not None}
     if not counted:
-        raise Skip("NVML has no counters for these links", Skip.UNSUPPORTED)
+        raise Skip("NVML has no error counters for these links", Skip.UNSUPPORTED)
     bad = {link: {name: errors[name] for name in SERIOUS if errors.get(name)} for link, errors in counted.items()}
     bad = {link: errors for link, errors in bad.items() if errors}
     if bad:
@@ -188,7 +188,7 @@ def judge_errors(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 def summary(facts: Facts) -> str:
     counts = sorted({active(gpu) for gpu in facts.nvml.gpus})
     if counts == [0]:
-        return "no bridge is fitted"
+        return "no NVLink bridge is fitted"
     return f"{' or '.join(map(str, counts))} links up on each of {facts.nvml.count} GPUs, no errors"
 
 

@@ -1,17 +1,17 @@
 """The PCIe links of the GPUs transfer without errors.
 
 What it means
-A PCIe link repeats what arrives broken. A few repeats are normal; many of them slow every transfer, and are the first sign of
-a bad riser, slot or card that later falls off the bus.
+A PCIe link repeats transfers that arrive damaged. A few repeats are normal. Many of them slow down every transfer, and are
+the first sign of a bad riser, slot or card that later falls off the bus.
 
 How it is judged
-NVML's replay counter: more than 80 replays (DCGM's limit for its PCIe test) and more than ten per hour since the boot. The
+NVML's replay counter: more than 80 replays (DCGM's limit for its PCIe test) and more than ten per hour since boot. The
 kernel's "PCIe Bus Error" lines (AER) about a GPU or a bridge above one: any uncorrected error, or ten corrected ones.
 
 Known exceptions
 Receiver errors, bad packets and lane errors while the link trains at boot are normal and are not counted. AER lines of other
-devices (wireless cards are famous for them) are not a GPU's. A virtual machine does not see the errors of its host's bus.
-Errors of a link that has lost lanes or speed are told by pcie-link.
+devices (often wireless cards) are not counted either. A virtual machine does not see the errors of its host's bus. Errors of
+a link that has lost lanes or speed are reported by pcie-link.
 
 References
 https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h
@@ -31,26 +31,26 @@ MAXIMUM_CORRECTED = 9
 
 RESEAT = (
     Fix(
-        "Switch off, reseat the card and its power cables, take out the riser or try another slot",
+        "Switch off, reseat the card and its power cables, remove the riser or try another slot",
         risk="disruptive",
         verify="sudo dmesg | grep -c 'PCIe Bus Error'",
         on=("host",),
     ),
     Fix(
-        "If it stays: update the firmware of the board, and set the slot one PCIe generation lower",
+        "If the errors continue: update the board's firmware, and set the slot one PCIe generation lower",
         needs=("reboot",),
         on=("host",),
     ),
     Fix("Ask the owner of the host: the link cannot be repaired from inside a container", on=("container",)),
-    Fix("Under WSL: shut Windows down, switch the power off, reseat the card", on=("wsl2",)),
+    Fix("Under WSL: shut down Windows, switch the power off, reseat the card", on=("wsl2",)),
 )
 ERRORS = "https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h"
 
 REPLAYS = Problem(
     id="pcie-replays-high",
     title="A GPU's PCIe link repeats many transfers",
-    why="The link transfers data again that arrived broken. It still works, but slower, and the connection is getting worse or "
-    "never was good.",
+    why="The link repeats transfers that arrived damaged. It still works, but slower. The connection is getting worse, or was "
+    "never good.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=RESEAT,
@@ -59,9 +59,9 @@ REPLAYS = Problem(
 
 IN_LOG = Problem(
     id="pcie-errors-in-log",
-    title="The kernel logs PCIe errors on the way to a GPU",
-    why="The link to the GPU, or a bridge above it, reports errors. Corrected ones cost speed; uncorrected ones end in a GPU "
-    "that has fallen off the bus.",
+    title="The kernel logs PCIe errors on the path to a GPU",
+    why="The link to the GPU, or a bridge above it, reports errors. Corrected errors cost speed. Uncorrected errors end with the "
+    "GPU falling off the bus.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=RESEAT,
@@ -70,13 +70,13 @@ IN_LOG = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    told = [gpu for gpu in facts.nvml.gpus if is_degraded(facts, gpu) and link_errors(facts, gpu)]
-    gpus = [gpu for gpu in facts.nvml.gpus if gpu not in told]
-    if gpus or not told:
+    degraded = [gpu for gpu in facts.nvml.gpus if is_degraded(facts, gpu) and link_errors(facts, gpu)]
+    gpus = [gpu for gpu in facts.nvml.gpus if gpu not in degraded]
+    if gpus or not degraded:
         yield from judge_links(facts, gpus)
-    if told:
-        indices = ", ".join(str(gpu.index) for gpu in told)
-        raise Skip(f"the link of GPU {indices} has errors, and has lost lanes or speed: see pcie-link")
+    if degraded:
+        indices = ", ".join(str(gpu.index) for gpu in degraded)
+        raise Skip(f"the link of GPU {indices} has errors and has lost lanes or speed: see pcie-link")
 
 
 def judge_links(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def judge_links(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
     except Skip:
         yield from replays
         raise
-    yield from in_log or replays  # two sights of one bad link
+    yield from in_log or replays  # two views of one bad link
 
 
 def judge_replays(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
@@ -101,13 +101,13 @@ def judge_replays(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 
 def judge_log(facts: Facts, gpus: list[Gpu]) -> Iterator[Finding]:
     ways = {function.address: way_to(function) for function in facts.pci.gpus}
-    told = {address for gpu in facts.nvml.gpus if gpu not in gpus for address in ways.get(gpu.bus_id, ())}
-    found = bus_errors(facts, {address for way in ways.values() for address in way} - told)
+    others = {address for gpu in facts.nvml.gpus if gpu not in gpus for address in ways.get(gpu.bus_id, ())}
+    found = bus_errors(facts, {address for way in ways.values() for address in way} - others)
     if found.uncorrected or found.corrected.total() > MAXIMUM_CORRECTED:
         where = ", ".join(sorted(found.uncorrected | found.corrected))
         counts = f"{found.uncorrected.total()} uncorrected and {found.corrected.total()} corrected errors"
         yield IN_LOG.found(
-            f"{counts} on the way to a GPU, at {where}",
+            f"{counts} on the path to a GPU, at {where}",
             {"uncorrected": dict(found.uncorrected), "corrected": dict(found.corrected), "line": found.last},
         )
 
