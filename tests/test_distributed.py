@@ -258,9 +258,9 @@ def only(snapshot: Snapshot) -> Finding:
 def test_healthy_gpus() -> None:
     facts = Facts(taken())
     assert list(ALL_REDUCE.judge(facts)) == list(TRAINING.judge(facts)) == []
-    words = "329 GB/s bus bandwidth with 1 GiB, by P2P/CUMEM, 21 µs for 8 B, every sum right on 2 GPUs"
+    words = "329 GB/s bus bandwidth with 1 GiB, over P2P/CUMEM, 21 µs for 8 B, all sums correct on 2 GPUs"
     assert ALL_REDUCE.summary(facts) == words
-    assert TRAINING.summary(facts) == "gradients right and the same on 2 GPUs, 9.0 ms a step"
+    assert TRAINING.summary(facts) == "gradients correct and identical on 2 GPUs, 9.0 ms a step"
     figures = {figure.what: figure for figure in ALL_REDUCE.figures(facts)}
     assert figures["all-reduce 1 GiB, bus bandwidth"].expected == pytest.approx(324)
     assert figures["all-reduce 1 MiB, bus bandwidth"].expected is None
@@ -275,7 +275,7 @@ def test_nvlink_that_a_variable_takes_off() -> None:
     finding = only(taken(shared_memory(NCCL_P2P_DISABLE="1"), NCCL_P2P_DISABLE="1"))
     assert finding.problem.id == "nccl-bypasses-nvlink"
     assert finding.because == "nccl-env-leftovers"
-    assert "29.7 GB/s with 1 GiB; NCCL_P2P_DISABLE=1 is set" in finding.message
+    assert "29.7 GB/s with 1 GiB, expected 324 GB/s; NCCL_P2P_DISABLE=1 is set" in finding.message
     file = taken(shared_memory(NCCL_P2P_DISABLE="1"), replies={"file:/etc/nccl.conf": "NCCL_P2P_DISABLE=1\n"})
     assert only(file).because == "nccl-conf-leftovers"
     level = only(taken(shared_memory(NCCL_P2P_LEVEL="LOC"), NCCL_P2P_LEVEL="LOC"))
@@ -312,7 +312,7 @@ def test_wrong_sums_name_the_gpu() -> None:
     finding = only(taken({"rank 1": {"wrong_elements": {"1 GiB": 3}}}))
     assert finding.problem.id == "all-reduce-wrong"
     assert finding.gpu == 1
-    assert finding.message == "GPU 1 got 3 of the sums of 1 GiB wrong; NCCL took P2P/CUMEM (2 channels)"
+    assert finding.message == "GPU 1: 3 wrong sums of 1 GiB; NCCL used P2P/CUMEM (2 channels)"
 
 
 def slow(**seen: Any) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def test_a_long_wait_for_a_small_sum() -> None:
     assert finding.problem.id == "all-reduce-latency-high"
     assert finding.because == "cuda-launch-blocking-left-on"
     assert finding.gpu is None
-    assert finding.message.startswith("all-reduce 8 B 150 µs")
+    assert finding.message.startswith("all-reduce of 8 B takes 150 µs")
 
 
 def test_what_is_missing_is_no_pass() -> None:

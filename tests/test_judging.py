@@ -157,7 +157,7 @@ def test_an_unknown_gpu_is_judged_by_its_own_attributes() -> None:
     known = expect.memory_gb_per_s(Facts(base), 0)
     assert found.value == pytest.approx(known.value, rel=0.02)
     assert found.unlisted
-    assert "in no table" in found.rule
+    assert "not in the tables" in found.rule
     compute = expect.tflops(facts, 0, "bf16")
     assert compute.value == pytest.approx(expect.tflops(Facts(base), 0, "bf16").value, rel=0.1)
     assert "132 SMs" in compute.rule

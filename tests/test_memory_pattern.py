@@ -177,7 +177,7 @@ def judged(*each: Any) -> list[Finding]:
 
 def test_good_memory_passes() -> None:
     assert judged(values(), values()) == []
-    assert CHECK.summary(facts(values(), values(70))) == "88% of the memory hold 12 patterns without a wrong word"
+    assert CHECK.summary(facts(values(), values(70))) == "88% of the memory tested with 12 patterns, no wrong words"
     assert [figure.value for figure in CHECK.figures(facts(values(), values(70)))] == [96.25, 87.5]
 
 
@@ -189,7 +189,7 @@ def test_wrong_words_fail() -> None:
     assert finding.gpu == 1
     again = dict(word, wrong_bits=0)
     (finding,) = judged(values(address={"wrong_words": 3, "gb_per_s": 1.0, "wrong": [again]}))
-    assert finding.message.endswith("the first at 0x7f0, which was right when read again")
+    assert finding.message.endswith("the first at 0x7f0, which was correct when read again")
 
 
 def test_an_error_that_ecc_cannot_correct_fails() -> None:
@@ -200,7 +200,7 @@ def test_an_error_that_ecc_cannot_correct_fails() -> None:
 
 
 def test_memory_that_others_hold_is_not_called_good() -> None:
-    with pytest.raises(Skip, match=r"GPU 0: 25% of its memory were tested, and good; 58\.0 GiB were in use") as skip:
+    with pytest.raises(Skip, match=r"GPU 0: 25% of its memory were tested and good; 58\.0 GiB were in use") as skip:
         judged(values(20, 22))
     assert skip.value.kind == Skip.BUSY
 

@@ -1,16 +1,16 @@
-"""GPU memory is had and given back without delay.
+"""GPU memory is allocated and freed without delay.
 
 What it means
-Programs ask the driver for memory when they start, and those without an allocator of their own all the time. The stream-ordered
-pools of CUDA make that nearly free. Where it takes milliseconds, something watches or holds the driver up.
+Programs allocate GPU memory when they start, and programs without their own allocator do so all the time. CUDA's
+stream-ordered pools make allocation nearly free. If it takes milliseconds, something monitors or blocks the driver.
 
 How it is judged
-cuMemAlloc and cuMemFree of 1 and 64 MiB, and the same from a pool of the program's own, whose memory is written and read. What
-it costs is shown; only more than 20 ms, from a pool more than 2 ms, warns.
+Times cuMemAlloc and cuMemFree of 1 and 64 MiB, and the same from a memory pool, whose memory is written and read. The time is
+shown. Only more than 20 ms, or more than 2 ms from a pool, warns.
 
 Known exceptions
-GPUs and drivers before CUDA 11.2, some vGPUs and WSL versions have no pools. cuMemFree waits for the GPU, so that it is slow
-while others work on it. Frameworks keep their memory and ask rarely.
+GPUs and drivers before CUDA 11.2, some vGPUs and WSL versions have no pools. cuMemFree waits for the GPU, so it is slow while
+other programs use it. Frameworks keep their memory and rarely allocate.
 
 References
 https://developer.nvidia.com/blog/using-cuda-stream-ordered-memory-allocator-part-1/
@@ -32,13 +32,13 @@ MOST = {"cuMemAlloc": 20_000.0, "pool": 2_000.0}  # microseconds
 
 SLOW = Problem(
     id="allocation-slow",
-    title="Getting GPU memory takes milliseconds",
-    why="The driver is held up: by another process in the same driver, by a debugger or profiler, or by a busy processor.",
+    title="Allocating GPU memory takes milliseconds",
+    why="The driver is delayed by another process, by a debugger or profiler, or by a busy CPU.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("See who else uses the GPU", "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
-        look("Look for variables of debuggers and profilers", "env | grep -E 'CUDA_|NSIGHT|PROFILE'"),
+        look("List the processes that use the GPU", "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
+        look("List variables of debuggers and profilers", "env | grep -E 'CUDA_|NSIGHT|PROFILE'"),
         look("Measure again while the machine is idle", AGAIN),
     ),
     references=("https://developer.nvidia.com/blog/using-cuda-stream-ordered-memory-allocator-part-1/",),
@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def too_long(figure: Figure) -> Iterator[Shortfall]:
     most = MOST[figure.what.split()[0]]
     if figure.value > most:
-        yield Shortfall(figure, most / figure.value, 1.0, f"the pace of {most / 1000:g} ms that is enough")
+        yield Shortfall(figure, most / figure.value, 1.0, f"the speed at the limit of {most / 1000:g} ms")
 
 
 def summary(facts: Facts) -> str:

@@ -1,15 +1,15 @@
-"""No error counter of a GPU rises while it works.
+"""No error counter of a GPU rises under load.
 
 What it means
-Memory, links and caches count the errors that they correct or cannot correct. A GPU whose counters stand still while it is idle
-may make errors as soon as it works.
+Memory, links and caches count the errors that they correct or cannot correct. A GPU whose counters do not rise while it is
+idle may make errors as soon as it is under load.
 
 How it is judged
-ECC errors, remapped rows and PCIe replays, read before the first and after the last measurement of this run.
+Compares ECC errors, remapped rows and PCIe replays before the first and after the last measurement of this run.
 
 Known exceptions
-A few corrected errors are what ECC is there for, and a few replays what links are built for: only more than 100 corrected
-errors, or more than 1000 replays, warn. GPUs without ECC have no such counters.
+ECC is there to correct a few errors, and links are built to repeat a few transfers: only more than 100 corrected errors, or
+more than 1000 replays, warn. GPUs without ECC have no such counters.
 
 References
 https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
@@ -35,10 +35,10 @@ WORDS = {
     "pcie_replays": "PCIe replays",
     "remapped_rows": "remapped rows",
 }
-MENDING = {
-    "ecc_corrected": look("See what is counted, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
+FIXES_BY_COUNTER = {
+    "ecc_corrected": look("Show the counters, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
     "pcie_replays": kernel_log(
-        "Look at the kernel's lines about the link, reseat card or riser",
+        "Check the kernel log for link errors; reseat the card or riser",
         "-E 'AER|PCIe Bus Error' | tail",
         verify="gpudoctor check --only host-transfers --gpus <index>",
     ),
@@ -46,22 +46,22 @@ MENDING = {
 
 MEMORY = Problem(
     id="memory-errors-under-load",
-    title="Under load, the GPU's memory made errors that cannot be corrected",
-    why="The counters rose during this run's measurements. A program that reads such memory is ended, or gets wrong data.",
+    title="Under load, the GPU's memory had uncorrectable errors",
+    why="The counters rose during this run's measurements. A program that reads such memory is stopped, or gets wrong data.",
     action=Action.RESET_GPU,
     fixes=(
-        look("See what is counted, and whether rows wait to be replaced", LOOK),
-        reset("Reset the GPU, which replaces broken rows", gpu="<index>"),
-        Fix("If it comes back: have the GPU replaced", verify="gpudoctor check --level full --gpus <index>"),
+        look("Show the counters, and whether rows are waiting to be replaced", LOOK),
+        reset("Reset the GPU to replace the bad rows", gpu="<index>"),
+        Fix("If the errors come back: replace the GPU", verify="gpudoctor check --level full --gpus <index>"),
     ),
     references=(GUIDE,),
 )
 MANY = Problem(
     id="many-corrected-errors-under-load",
     title="Under load, a GPU corrects unusually many errors",
-    why="Each was corrected, but a part that makes so many is close to making some that cannot be.",
+    why="Each error was corrected, but a part with this many corrected errors is close to uncorrectable ones.",
     action=Action.WATCH,
-    fixes=tuple(MENDING.values()),
+    fixes=tuple(FIXES_BY_COUNTER.values()),
     references=(GUIDE,),
     status=Status.WARN,
 )
@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.measured.plan["gpus"]:
         raise Skip("; ".join(facts.measured.not_measured.values()), facts.measured.plan["kind"])
     if not any("after" in counters for counters in facts.measured.counters.values()):
-        raise Skip("NVML was not asked before and after the measurements", Skip.NO_ANSWER)
+        raise Skip("NVML was not read before and after the measurements", Skip.NO_ANSWER)
     for index in facts.measured.counters:
         yield from judge_gpu(facts, index)
 
@@ -85,12 +85,12 @@ def judge_gpu(facts: Facts, index: int) -> Iterator[Finding]:
     if bad:
         yield MEMORY.found(in_words(index, bad), {**evidence, **bad}, index, partial=True)
     if many:
-        fixes = tuple(MENDING[name] for name in many)
+        fixes = tuple(FIXES_BY_COUNTER[name] for name in many)
         yield replace(MANY, fixes=fixes).found(in_words(index, many), {**evidence, **many}, index)
 
 
 def risen(facts: Facts, index: int) -> dict[str, int]:
-    """Counter -> by how much it rose."""
+    """Counter -> its increase."""
     counters = facts.measured.counters[index]
     after = counters.get("after", {})
     before = counters.get("before", {})
@@ -105,7 +105,7 @@ def in_words(index: int, counts: dict[str, int]) -> str:
 def summary(facts: Facts) -> str:
     names = sorted({name for counters in facts.measured.counters.values() for name in counters.get("after", {})})
     if not names:
-        return "this GPU has no counters of errors"
+        return "this GPU has no error counters"
     return f"no error counter rose: {', '.join(WORDS.get(name, name) for name in names)}"
 
 

@@ -1,20 +1,21 @@
-"""Matrix products are as fast as each GPU's datasheet lets expect in every precision, and right.
+"""Matrix products are correct, and as fast in every precision as each GPU's datasheet implies.
 
 What it means
-Nearly all of the work of training and of serving a model is products of matrices (GEMM). What a GPU reaches in them is what it
-is bought for.
+Nearly all of the work of training and serving a model is matrix products (GEMM). Their speed is what a GPU is bought for.
 
 How it is judged
-Products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16 and fp8, as far as the
-GPU has them, timed as triton's do_bench does and after half a second of warm-up: at their power limit GPUs are faster at first
-than they stay. Each is compared with the datasheet's dense rate times the share that healthy GPUs reach, with the same GPUs in
-this machine, and with the saved baseline. A sample of each result is compared with a product in higher precision.
+Measures products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16 and fp8, as far
+as the GPU supports them. Timing follows triton's do_bench, after half a second of warm-up, because at their power limit GPUs
+are faster at first. Each result is compared with the datasheet's dense rate times the share that healthy GPUs reach, with the
+same GPUs in this machine, and with the saved baseline. A sample of each result is compared with a product in higher
+precision.
 
 Known exceptions
-TF32 and fp32 are set for the measurement: what the user's program has set does not matter. A GPU that is in no table, or a MIG
-slice, is judged by its own multiprocessors and clock. Data matter: with zeros the power limit is reached later, and figures
-are higher. Where little memory is free the matrices are smaller, and only compared with others of their size: no datasheet
-says how fast those are. NVIDIA_TF32_OVERRIDE=1 rounds fp32 to TF32, so that there is no fp32 to measure.
+TF32 and fp32 are set for the measurement, so the settings of the user's program do not matter. A GPU that is not in the
+tables, or a MIG slice, is judged by its own number of multiprocessors and its clock. The data matters: with zeros the power
+limit is reached later, and the figures are higher. If little memory is free, the matrices are smaller and only compared with
+others of their size, as no datasheet gives their speed. NVIDIA_TF32_OVERRIDE=1 rounds fp32 to TF32, so fp32 cannot be
+measured.
 
 References
 https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md
@@ -36,8 +37,8 @@ WORKLOAD = "gemm"
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 TF32 = "GEMM tf32"
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"
-SIZE = 8192  # of the matrices, where there is room and time
-LEAST_MS = 3.0  # of a product that is smaller because the next size would take too long
+SIZE = 8192  # of the matrices, if memory and time allow
+LEAST_MS = 3.0  # of a product that is smaller only because the next size would take too long
 
 
 def figures(facts: Facts) -> Iterator[Figure]:
@@ -64,12 +65,12 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def is_small(result: Mapping[str, Any]) -> bool:
-    """Whether there was no room for matrices that keep the GPU busy; the time of a product chooses none that are too small."""
+    """Whether memory was too small for matrices that keep the GPU busy; a limit on time never makes them that small."""
     return bool(result["size"] < SIZE and result["milliseconds"] < LEAST_MS)
 
 
 def is_tf32(facts: Facts, run: Run) -> bool:
-    """Whether a variable has fp32 products rounded to TF32, and the result of fp32 is what TF32 gives."""
+    """Whether a variable makes fp32 products use TF32, and the fp32 result is within TF32's error."""
     fp32, tf32 = run.values["fp32"], run.values.get("tf32", {})
     if facts.environment.get(OVERRIDE) in (None, "", "0") or fp32["relative_error"] is None:
         return False
@@ -79,11 +80,11 @@ def is_tf32(facts: Facts, run: Run) -> bool:
 def judge(facts: Facts) -> Iterator[Finding]:
     yield from slowness.judge(facts, facts.once(figures), (Cause(faults.SLOW, tf32_is_off),))
     if not facts.once(figures):
-        raise Skip("no product came to its end", Skip.NO_ANSWER)
+        raise Skip("no matrix product finished", Skip.NO_ANSWER)
 
 
 def tf32_is_off(slow: Slow) -> Finding | None:
-    """Only TF32 is slow, and a variable switches it off."""
+    """Only TF32 is slow, and a variable disables it."""
     if {shortfall.figure.what for shortfall in slow.all} != {TF32}:
         return None
     if slow.facts.environment.get(OVERRIDE) != "0":
@@ -96,7 +97,7 @@ def summary(facts: Facts) -> str:
     for figure in facts.once(figures):
         name = figure.what.removeprefix("GEMM ").partition(" ")[0]
         best[name] = min(best.get(name, figure.value), figure.value)
-    return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; every result right"
+    return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; all results correct"
 
 
 CHECK = Check(

@@ -1,16 +1,17 @@
 """Kernels are launched without delay.
 
 What it means
-Each operation of a program is a launch that costs the processor some microseconds. Where it costs more, GPUs wait for their
-next piece of work; programs with many small kernels, such as a language model that writes word by word, become slow.
+Each operation of a program is a launch that takes a few microseconds of CPU time. If it takes longer, GPUs wait for their
+next kernel. Programs with many small kernels, such as a language model that generates token by token, become slow.
 
 How it is judged
-A kernel that does nothing: launched and waited for, a thousand back to back, and a thousand as one CUDA graph. More than 50, 25
-and 10 µs each warn: many times what a healthy machine needs. With CUDA_LAUNCH_BLOCKING set it is also measured what that costs.
+Times an empty kernel: launched and waited for, a thousand back to back, and a thousand as one CUDA graph. More than 50, 25
+and 10 µs each warn; this is many times what a healthy machine needs. If CUDA_LAUNCH_BLOCKING is set, its cost is measured
+too.
 
 Known exceptions
-The times hold a microsecond or two of Python's own. Under WSL2 Windows hands work to the GPU in batches: four times as much is
-allowed. A driver before CUDA 10.1 has no graphs.
+The times include a microsecond or two of Python overhead. Under WSL2, Windows submits work to the GPU in batches, so four
+times as much is allowed. A driver before CUDA 10.1 has no graphs.
 
 References
 https://developer.nvidia.com/blog/cuda-graphs/
@@ -34,14 +35,14 @@ ALONE, EACH, GRAPH = "kernel launched and waited for", "kernels back to back", "
 NAMES = {"single": ALONE, "back to back": EACH, "graph": GRAPH}
 MOST = {ALONE: 50.0, EACH: 25.0, GRAPH: 10.0}  # microseconds each
 WSL_FACTOR = 4
-WAITS = 0.6  # of a launch with waiting: launches back to back that take as long wait too
+WAITS = 0.6  # of a launch with waiting: if launches back to back take this long, they wait too
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 SLOW = Problem(
     id="kernel-launch-slow",
-    title="Launching a kernel takes many times longer than it should",
-    why="The GPU waits for the processor. A variable for debugging, an injected profiler, too few or busy processor cores, a "
-    "power-saving mode or the host of a virtual machine delay each launch.",
+    title="Kernel launches take many times longer than they should",
+    why="The GPU waits for the CPU. Each launch is delayed by a debugging variable, an injected profiler, too few or busy CPU "
+    "cores, a power-saving mode or the host of a virtual machine.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -67,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for run in facts.measured.runs(WORKLOAD):
         found = {figure.what: figure for figure in facts.once(figures) if figure.gpu == run.gpu}
         slow = [
-            Shortfall(figure, factor * MOST[what] / figure.value, 1.0, f"the pace of {factor * MOST[what]:g} µs that is enough")
+            Shortfall(figure, factor * MOST[what] / figure.value, 1.0, f"the speed at the limit of {factor * MOST[what]:g} µs")
             for what, figure in found.items()
             if figure.value > factor * MOST[what]
         ]
@@ -75,13 +76,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def waiting(facts: Facts, found: dict[str, Figure]) -> Iterator[Finding]:
-    """What CUDA_LAUNCH_BLOCKING costs, where it is set."""
+    """What CUDA_LAUNCH_BLOCKING costs, if it is set."""
     value = facts.environment.get(BLOCKING)
     if not value or value.strip() == "0" or not {ALONE, EACH} <= set(found):
         return
     alone, each = found[ALONE], found[EACH]
     if each.value > WAITS * alone.value:
-        words = f"GPU {each.gpu}: each of many kernels takes {each.value:.1f} µs, one alone {alone.value:.1f} µs: launches wait"
+        words = f"GPU {each.gpu}: a kernel takes {each.value:.1f} µs back to back, {alone.value:.1f} µs alone: launches wait"
         yield replace(SLOW.found(words, {"index": each.gpu}, each.gpu, partial=True), because="cuda-launch-blocking-left-on")
 
 

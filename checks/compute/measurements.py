@@ -1,15 +1,17 @@
-"""Every measurement came to its end: none crashed, hung or stopped on an error.
+"""Every measurement finished: none crashed, hung or stopped on an error.
 
 What it means
-Each measurement runs in a process of its own. One that is killed by a signal, never comes back or is refused by the driver is a
-finding about this machine: real work would fare as badly.
+Each measurement runs in its own process. If one is killed by a signal, never returns or is refused by the driver, real work
+on this machine would fail in the same way.
 
 How it is judged
-How each process ended. A crash and a hang fail, with the step in which it happened and the stack of the process. A process that
-somebody stopped (SIGSTOP) warns. An error fails, in its own words; out of memory warns where others hold the memory.
+How each process ended. A crash and a hang fail, with the step in which it happened and the stack of the process. A process
+that was stopped from outside (SIGSTOP) warns. An error fails, with its own text; out of memory warns if other processes hold
+the memory.
 
 Known exceptions
-A measurement that was skipped, because something is not installed or the GPU is busy, is no failure: its check says why.
+A measurement that was skipped, because something is not installed or the GPU is busy, is not a failure: its check gives the
+reason.
 
 References
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
@@ -29,7 +31,7 @@ from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
 AGAIN = "gpudoctor check --only <check>"
 TYPES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
 LOG = look(
-    "Look for the driver's words about it (Xid), on the host",
+    "On the host: check the kernel log for driver messages (Xid)",
     "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
     root=True,
     where="host",
@@ -45,59 +47,59 @@ CUDA_ERROR = re.compile(r"CUDA_ERROR_\w+")
 
 CRASHED = Problem(
     id="measurement-crashed",
-    title="A process that worked on the GPU was killed by a signal",
-    why="A library or the driver crashed, or something ended the process from outside. Other programs can crash there too.",
+    title="A process on the GPU was killed by a signal",
+    why="A library or the driver crashed, or the process was killed from outside. Other programs can crash in the same way.",
     action=Action.RESTART_APP,
     fixes=(
-        look("Run it again: a crash that comes back is a broken installation or broken hardware", AGAIN),
+        look("Run it again: a repeated crash means a broken installation or broken hardware", AGAIN),
         LOG,
-        kernel_log("See whether the kernel killed it for lack of memory", "-iE 'killed process|out of memory' | tail"),
+        kernel_log("Check whether the kernel killed it for lack of memory", "-iE 'killed process|out of memory' | tail"),
     ),
 )
 HUNG = Problem(
     id="measurement-hung",
-    title="A process that worked on the GPU never came to its end",
-    why="It was killed after many times of what it usually takes. The driver, the GPU or a link does not answer.",
+    title="A process on the GPU hung and never finished",
+    why="It was killed after many times its usual run time. The driver, the GPU or a link does not answer.",
     action=Action.RESET_GPU,
     fixes=(
-        look("Run it again: a hang that comes back is a broken driver or broken hardware", AGAIN),
+        look("Run it again: a repeated hang means a broken driver or broken hardware", AGAIN),
         LOG,
-        reset("Reset the GPU, once nothing works on it", gpu="<index>"),
+        reset("Reset the GPU, once nothing uses it", gpu="<index>"),
     ),
 )
 STOPPED = Problem(
     id="measurement-stopped",
-    title="A process that worked on the GPU was stopped from outside (SIGSTOP)",
-    why="Somebody or something, such as a batch system that suspends jobs or a debugger, stopped it and did not let it go on.",
+    title="A process on the GPU was stopped from outside (SIGSTOP)",
+    why="A user, a debugger or a batch system that suspends jobs stopped it and did not let it continue.",
     action=Action.WATCH,
-    fixes=(look("Find out who suspends processes here, then run it again", AGAIN),),
+    fixes=(look("Find out what suspends processes here, then run it again", AGAIN),),
     status=Status.WARN,
 )
 FAILED = Problem(
     id="measurement-failed",
-    title="Work on the GPU ended with an error",
-    why="The driver or a library refused an operation that every healthy machine can do. The error's own words are the message.",
+    title="A program on the GPU failed with an error",
+    why="The driver or a library refused an operation that works on every healthy machine. The message is the error's own text.",
     action=Action.WATCH,
-    fixes=(look("Run it alone, and read all of its words", AGAIN + " -v"), LOG),
+    fixes=(look("Run it alone and read its full output", AGAIN + " -v"), LOG),
     references=(TYPES,),
 )
 HOST_MEMORY = replace(
     FAILED,
-    why="CUDA calls it out of memory, too, when the host's memory cannot be locked for the GPU: too little of it is free, or a "
-    "limit of the container or of a virtual machine is in the way.",
+    why="CUDA also reports out of memory when host memory cannot be locked for the GPU: too little of it is free, or a limit of "
+    "the container or virtual machine prevents it.",
     fixes=(
-        look("See how much the host has, and what this container may have", "free -h; cat /sys/fs/cgroup/memory.max; ulimit -l"),
-        look("Measure again when more is free", AGAIN),
+        look("Show the host's memory and this container's limits", "free -h; cat /sys/fs/cgroup/memory.max; ulimit -l"),
+        look("Measure again when more memory is free", AGAIN),
     ),
 )
 NO_MEMORY = Problem(
     id="measurement-out-of-memory",
-    title="Work on the GPU found too little of its memory free",
-    why="Other processes hold so much of the memory that even a small program finds too little.",
+    title="Too little GPU memory was free for a measurement",
+    why="Other processes hold so much memory that too little is left even for a small program.",
     action=Action.WATCH,
     fixes=(
         look(
-            "See who holds it; stop it only with its owner's consent",
+            "List the processes that hold it; stop one only with its owner's consent",
             "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
         ),
         look("Measure when the GPU is free", AGAIN),
@@ -118,7 +120,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def essence(failure: Failure) -> tuple[str, str]:
-    """What is the same in failures of one cause: hangs are alike, and errors that CUDA calls by the same name."""
+    """A key for failures with one cause: all hangs share it, as do errors with the same CUDA name."""
     problem, because = meaning(failure)
     if because or problem in (HUNG, STOPPED):
         return problem.id, because
@@ -127,11 +129,11 @@ def essence(failure: Failure) -> tuple[str, str]:
 
 
 def found(facts: Facts, failures: Sequence[Failure]) -> Finding:
-    """One finding for what ended in the same way."""
+    """One finding for failures of the same kind."""
     first, rest = failures[0], [failure.workload for failure in failures[1:]]
     problem, because = meaning(first)
     where = "" if first.gpu is None else f" on GPU {first.gpu}"
-    words = f"{first.workload}{where}: {first.detail}" + (f"; likewise {', '.join(rest)}" if rest else "")
+    words = f"{first.workload}{where}: {first.detail}" + (f"; also {', '.join(rest)}" if rest else "")
     evidence = {
         "check": facts.measured.plan["workloads"].get(first.workload, "measurements"),
         "index": first.gpu if first.gpu is not None else ",".join(map(str, facts.measured.plan["gpus"])),
@@ -141,7 +143,7 @@ def found(facts: Facts, failures: Sequence[Failure]) -> Finding:
 
 
 def meaning(failure: Failure) -> tuple[Problem, str]:
-    """The problem, and another check's that explains it."""
+    """The problem, and the id of another check's problem that explains it, or ""."""
     problem = BY_STATUS[failure.status]
     if problem is HUNG and failure.gpu is None:
         return HUNG, "nccl-p2p-hang-acs-iommu"
@@ -152,7 +154,7 @@ def meaning(failure: Failure) -> tuple[Problem, str]:
 
 def summary(facts: Facts) -> str:
     alone = "".join(f"; {why}" for why in facts.measured.not_measured.values())
-    cut = f"; {len(facts.measured.cut)} more are missing, because the run was cut off" if facts.measured.cut else ""
+    cut = f"; {len(facts.measured.cut)} more are missing because the run was cut short" if facts.measured.cut else ""
     return f"{facts.measured.count} measurements on {len(facts.measured.plan['gpus'])} GPUs{alone}{cut}"
 
 

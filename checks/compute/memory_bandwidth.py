@@ -1,20 +1,20 @@
-"""Each GPU's memory is as fast as its datasheet lets expect, and what is read from it is right.
+"""Each GPU's memory is as fast as its datasheet implies, and data that is read from it is correct.
 
 What it means
-Most work on a GPU waits for its memory: so does each word that a language model writes. Memory that is slower than that of its
-kind makes all of that slower.
+Most work on a GPU waits for its memory, including each token that a language model generates. Memory that is slower than
+usual for its kind slows all of that down.
 
 How it is judged
-Kernels of gpudoctor's own, through the driver alone, read, write, copy and combine (saxpy, triad) buffers far larger than the
-cache, and every element of the result is verified. Each counts, against the datasheet times the share that healthy
-GPUs reach, against the median of the same GPUs in this machine, and against its own saved baseline. The clocks, power, heat
-and other processes that were seen meanwhile say why a slow one is slow.
+Kernels that need only the driver read, write, copy and combine (saxpy, triad) buffers far larger than the cache, and every
+element of the result is verified. Each figure is compared with the datasheet times the share that healthy GPUs reach, with
+the median of the same GPUs in this machine, and with its own saved baseline. The clocks, power, heat and other processes
+observed meanwhile explain why a slow one is slow.
 
 Known exceptions
-A GPU that is in no table is judged by its own memory clock and width, and the report says so. A MIG slice has a part of the
-memory's width that it does not tell: only its siblings and its baseline count. Where others left so little memory that a buffer
-is read in less than 0.1 ms, the figures are shown with their size, and are compared with nothing. ECC costs some percent on
-GPUs with GDDR memory.
+A GPU that is not in the tables is judged by its own memory clock and width, and the report says so. A MIG slice has a part of
+the memory's width but does not report which, so only its siblings and its baseline count. If other processes leave so little
+memory that a buffer is read in less than 0.1 ms, the figures are shown with their size and not compared. ECC costs a few per
+cent on GPUs with GDDR memory.
 
 References
 https://github.com/te42kyfo/gpu-benches/tree/master/gpu-stream
@@ -31,7 +31,7 @@ from gpudoctor.judging.measured import expect, faults, shortfalls, slowness
 from gpudoctor.model import Check, Figure, Finding
 
 WORKLOAD = "memory-bandwidth"
-LEAST_SECONDS = 1e-4  # for a buffer: in less than that, launches weigh too much for the figure to be compared with another
+LEAST_SECONDS = 1e-4  # to read a buffer: below that, launch times distort the figure too much to compare it
 KERNELS = ("read", "write", "copy", "memcpy", "saxpy", "triad")
 
 
@@ -67,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     speeds = [figure.value for figure in facts.once(figures)]
-    return f"memory at {shortfalls.between(speeds)} GB/s, every element right"
+    return f"memory at {shortfalls.between(speeds)} GB/s, all elements correct"
 
 
 CHECK = Check(

@@ -1,18 +1,18 @@
 """Each GPU's memory holds what is written to it: nearly all of it is filled with patterns and read back.
 
 What it means
-A broken row or line of memory damages data without a word on GPUs without ECC, and where ECC is switched off. With ECC, errors
-that cannot be corrected end the program. Only memory that was written and read is known to be good.
+A faulty row or line of memory damages data without an error on GPUs without ECC and where ECC is disabled. With ECC,
+uncorrectable errors stop the program. Only memory that was written and read back is known to be good.
 
 How it is judged
-Twelve patterns (each word's address, its inverse, alternating bits, eight pseudo-random ones) are written to nearly all free
-memory and compared word by word; all is written before anything is read, so that a write to the wrong place is seen too. One
-wrong word is a failure. It passes only if at least 75 % of the GPU's whole memory were tested: where others hold more, the
-check is skipped, and says how much was found good.
+Writes twelve patterns (each word's address, its inverse, alternating bits, eight pseudo-random ones) to nearly all free
+memory and compares it word by word. Everything is written before anything is read, so a write to the wrong place is detected
+too. One wrong word fails. The check passes only if at least 75 % of the GPU's whole memory was tested. If other processes
+hold more than that leaves, the check is skipped and reports how much was found good.
 
 Known exceptions
-A fault that needs heat or hours may stay hidden: this takes seconds. ECC corrects single wrong bits, which then only its counters
-show: see errors-under-load.
+A fault that needs heat or hours may stay hidden: the test takes seconds. ECC corrects single-bit errors, which then only show
+in its counters: see errors-under-load.
 
 References
 https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
@@ -36,17 +36,17 @@ NEEDED_SHARE = 0.75  # of the whole memory
 GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 AGAIN = "gpudoctor check --level full --only memory-pattern --gpus <index>"
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"
-RESET = reset("Take work off the GPU and reset it: a bad row that was noticed is replaced by a spare one then", verify=AGAIN)
+RESET = reset("Stop work on the GPU, then reset it: a bad row that was detected is then replaced", verify=AGAIN)
 HOST = Fix("Ask the owner of the host to reset or replace the GPU", on=("container", "wsl2"))
 
 WRONG = Problem(
     id="gpu-memory-wrong",
     title="The GPU's memory does not hold what was written to it",
-    why="Words that were read back differ from what was written, and nothing reported an error. Everything that this GPU "
-    "computes can be wrong.",
+    why="Words that were read back differ from what was written, and no error was reported. Everything that this GPU computes "
+    "can be wrong.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        look("Look whether ECC is on, and whether rows wait for their replacement", LOOK),
+        look("Check whether ECC is on, and whether rows are waiting to be replaced", LOOK),
         RESET,
         look("If words are still wrong: run the vendor's long test and have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
         HOST,
@@ -56,26 +56,29 @@ WRONG = Problem(
 UNCORRECTABLE = Problem(
     id="gpu-memory-uncorrectable",
     title="ECC found an error in the GPU's memory that it cannot correct",
-    why="The test was ended by the driver when it read a word that ECC could not repair. The row is marked, and replaced by a "
-    "spare one at the next reset; a GPU on which that happens again is due for replacement.",
+    why="The driver stopped the test when it read a word that ECC could not correct. The row is marked, and replaced with a "
+    "spare one at the next reset. A GPU on which this happens again is due for replacement.",
     action=Action.RESET_GPU,
     fixes=(
-        look("Look whether rows wait for their replacement", LOOK),
+        look("Check whether rows are waiting to be replaced", LOOK),
         RESET,
-        look("If it happens again: have the GPU replaced", "dcgmi diag -r 4", on=("host",)),
+        look("If it happens again: replace the GPU", "dcgmi diag -r 4", on=("host",)),
         HOST,
     ),
     references=(GUIDE,),
 )
 REFUSED = Problem(
     id="gpu-memory-not-allocatable",
-    title="The GPU says that memory is free, but gives it to nobody",
-    why="CUDA refused allocations although much more was free. A limit (MIG, vGPU, MPS, a cgroup) or a driver in a bad state "
-    "is in the way.",
+    title="The GPU reports free memory, but refuses to allocate it",
+    why="CUDA refused allocations although much more memory was free. The cause is a limit (MIG, vGPU, MPS, a cgroup) or a "
+    "driver in a bad state.",
     action=Action.WATCH,
     fixes=(
-        look("See who holds memory, and whether MPS or MIG limit it", "nvidia-smi; nvidia-smi -q -i <address> -d MEMORY"),
-        look("Look for limits in the environment", "env | grep -E 'CUDA_MPS|CUDA_DEVICE'"),
+        look(
+            "Show which processes hold memory, and whether MPS or MIG limit it",
+            "nvidia-smi; nvidia-smi -q -i <address> -d MEMORY",
+        ),
+        look("List limits in the environment", "env | grep -E 'CUDA_MPS|CUDA_DEVICE'"),
     ),
     status=Status.WARN,
 )
@@ -103,16 +106,16 @@ def judge_run(facts: Facts, run: Run) -> Iterator[Finding]:
 
 
 def judge_coverage(run: Run, evidence: dict[str, Any]) -> Iterator[Finding]:
-    """A good part says nothing about the rest."""
+    """Findings if too little was tested: a good part does not prove the rest."""
     if "complete" not in run.values:
-        raise Unavailable(f"GPU {run.gpu}: the test did not come to its end: see measurements")
+        raise Unavailable(f"GPU {run.gpu}: the test did not finish: see measurements")
     tested = run.values["tested"]
     if tested["stopped"] and tested["bytes"] < NEEDED_SHARE * tested["free_bytes"]:
-        message = f"GPU {run.gpu}: {gib(tested['free_bytes'])} were free, and after {gib(tested['bytes'])}: {tested['stopped']}"
+        message = f"GPU {run.gpu}: {gib(tested['free_bytes'])} were free, but after {gib(tested['bytes'])}: {tested['stopped']}"
         yield REFUSED.found(message, {**evidence, **tested}, run.gpu, partial=True)
     elif share(run) < NEEDED_SHARE:
         others = gib(tested["total_bytes"] - tested["free_bytes"])
-        words = f"GPU {run.gpu}: {share(run):.0%} of its memory were tested, and good; {others} were in use"
+        words = f"GPU {run.gpu}: {share(run):.0%} of its memory were tested and good; {others} were in use"
         raise Skip(words, Skip.BUSY)
 
 
@@ -124,7 +127,7 @@ def in_words(run: Run, bad: dict[str, Any]) -> str:
         if first and first["wrong_bits"]
         else ""
     )
-    where = where or (f", the first at {first['address']}, which was right when read again" if first else "")
+    where = where or (f", the first at {first['address']}, which was correct when read again" if first else "")
     return f"GPU {run.gpu}: {count} wrong words of 8 bytes in {len(bad)} patterns ({', '.join(bad)}){where}"
 
 
@@ -146,7 +149,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 def summary(facts: Facts) -> str:
     shares = [share(run) for run in facts.measured.runs(WORKLOAD)]
     patterns = facts.measured.runs(WORKLOAD)[0].values["complete"]["patterns"]
-    return f"{min(shares):.0%} of the memory hold {patterns} patterns without a wrong word"
+    return f"{min(shares):.0%} of the memory tested with {patterns} patterns, no wrong words"
 
 
 CHECK = Check(

@@ -1,18 +1,18 @@
-"""Copies hide behind computing, and small kernels run side by side.
+"""Copies overlap with computing, and small kernels run concurrently.
 
 What it means
-Programs copy the next batch while the GPU computes, on two streams, so that the copy costs no time. Where something makes the
-two take turns, every step is longer by its copies; the program is right, only slow.
+Programs copy the next batch while the GPU computes, on two streams, so that the copy costs no time. If the two run one after
+the other, every step takes longer by its copies. The program is correct, only slow.
 
 How it is judged
-A copy and a kernel that take as long as each other, alone and together, each way: the share of the shorter one that the other
-hid. A healthy GPU hides nearly all; less than 70 % warns. Eight kernels that need one multiprocessor each, on eight streams,
-must take less than half of the time of one after the other.
+Runs a copy and a kernel that take equally long, alone and together, in each direction, and measures the share of the shorter
+one that the other hides. A healthy GPU hides nearly all of it; less than 70 % warns. Eight kernels that need one
+multiprocessor each, on eight streams, must take less than half of the time that they take one after the other.
 
 Known exceptions
-Under WSL2 Windows hands work to the GPU in batches, so that only less than 30 % warns. A GPU without a copy engine of its own
-hides nothing. Pageable memory, which programs use unless they ask otherwise, is never copied beside computing; this measures
-page-locked memory.
+Under WSL2, Windows submits work to the GPU in batches, so only less than 30 % warns. A GPU without a separate copy engine
+hides nothing. Pageable memory, which programs use by default, never overlaps with computing; this check measures page-locked
+memory.
 
 References
 https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html
@@ -35,18 +35,18 @@ WORKLOAD = "stream-overlap"
 GUIDE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html"
 AGAIN = "gpudoctor check --only stream-overlap --gpus <index>"
 WAYS = ("to GPU", "from GPU")
-SHARE, RATIO = "%", "× one"  # units: what of a copy is hidden, the time of all kernels by that of one
+SHARE, RATIO = "%", "× the time of one"  # units: the hidden share of a copy; the time of all kernels relative to one
 LEAST, LEAST_UNDER_WSL = 0.7, 0.3
-SERIAL = 0.5  # of the time of all kernels one after the other
-CAUSES = (Cause(faults.SHARED, slowness.shared),)  # low clocks make all parts slower alike
+SERIAL = 0.5  # of the time that all kernels take one after the other
+CAUSES = (Cause(faults.SHARED, slowness.shared),)  # low clocks slow down all parts equally
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 ENVIRONMENT = SLOWED_LAUNCHES
 
 NO_OVERLAP = Problem(
     id="copies-do-not-overlap",
-    title="Copies and computing take turns, though they are on two streams",
-    why="The GPU has engines that copy while it computes. Here a copy waits for the kernel, or the program for the launch, so "
-    "that programs which load data beside computing are slower.",
+    title="Copies and kernels on two streams do not overlap",
+    why="The GPU has engines that copy while it computes. Here a copy waits for the kernel, or the program waits for the launch, "
+    "so programs that load data while computing are slower.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -58,13 +58,13 @@ NO_OVERLAP = Problem(
 ONE_BY_ONE = Problem(
     id="kernels-run-one-by-one",
     title="Small kernels on several streams run one after the other",
-    why="The GPU has room for all of them at once. Programs with many small kernels, such as inference of small models, use a "
-    "fraction of it.",
+    why="The GPU has room for all of them at once. Programs with many small kernels, such as inference of small models, use only "
+    "a fraction of it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         ENVIRONMENT,
-        Fix("Where it is set, give streams more queues", f"unset {CONNECTIONS}", verify=AGAIN, where="shell"),
+        Fix("If it is set: unset it, so that streams get more queues", f"unset {CONNECTIONS}", verify=AGAIN, where="shell"),
     ),
     references=(GUIDE,),
 )
@@ -73,7 +73,7 @@ ONE_BY_ONE = Problem(
 def figures(facts: Facts) -> Iterator[Figure]:
     for run in facts.measured.runs(WORKLOAD):
         yield from overlap(run)
-        yield from side_by_side(run)
+        yield from concurrent(run)
 
 
 def overlap(run: Run) -> Iterator[Figure]:
@@ -86,11 +86,11 @@ def overlap(run: Run) -> Iterator[Figure]:
             yield Figure(f"copy {way} hidden", hidden, SHARE, run.gpu, wrong=words, during=result.get("during", {}))
 
 
-def side_by_side(run: Run) -> Iterator[Figure]:
+def concurrent(run: Run) -> Iterator[Figure]:
     result = run.values.get("concurrent kernels")
     if result:
         ratio = result["all_milliseconds"] / result["one_milliseconds"]
-        name, during = f"{result['kernels']} kernels side by side", result.get("during", {})
+        name, during = f"{result['kernels']} concurrent kernels", result.get("during", {})
         yield Figure(name, ratio, RATIO, run.gpu, less_is_better=True, during=during)
 
 
@@ -107,7 +107,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     rest = [shortfall for figure in ratios for shortfall in one_by_one(figure, runs[figure.gpu])]
     yield from launching.judge(facts, rest, ONE_BY_ONE, (Cause(ONE_BY_ONE, one_queue), *CAUSES))
     if not able:
-        raise Skip("this GPU has no copy engine of its own", Skip.UNSUPPORTED)
+        raise Skip("this GPU has no separate copy engine", Skip.UNSUPPORTED)
 
 
 def taking_turns(figure: Figure, least: float) -> Iterator[Shortfall]:
@@ -122,7 +122,7 @@ def one_by_one(figure: Figure, run: Run) -> Iterator[Shortfall]:
 
 
 def one_queue(slow: Slow) -> Finding | None:
-    """A variable makes all streams share one queue of the GPU."""
+    """A variable makes all streams share one hardware queue."""
     if slow.facts.environment.get(CONNECTIONS) != "1":
         return None
     return slow.found(ONE_BY_ONE, f"{CONNECTIONS}=1 is set", confidence=Confidence.LIKELY)
@@ -130,7 +130,7 @@ def one_queue(slow: Slow) -> Finding | None:
 
 def summary(facts: Facts) -> str:
     shares = [figure.value for figure in facts.once(figures) if figure.unit == SHARE]
-    return f"at least {min(shares):.0f} % of a copy is hidden behind computing" if shares else "no copy was measured"
+    return f"at least {min(shares):.0f} % of a copy overlaps with computing" if shares else "no copy was measured"
 
 
 CHECK = Check(

@@ -1,17 +1,17 @@
-"""All GPUs together train a model: the gradients are right and the same on all of them, and the loss falls.
+"""All GPUs together train a model: the gradients are correct and identical, and the loss falls.
 
 What it means
-DistributedDataParallel gives each GPU a part of the examples and averages the gradients after each step. If one GPU ends up with
-other gradients than the rest, their models drift apart without a word, and the training is lost.
+DistributedDataParallel gives each GPU a part of the examples and averages the gradients after each step. If one GPU ends up
+with different gradients, the models drift apart without an error, and the training is lost.
 
 How it is judged
-A small network, one rank per GPU. Each rank compares the averaged gradients with those that it computes alone from the examples
-of all ranks: they may differ by rounding (less than a thousandth). A checksum of their very bits must be the same on all ranks.
-Over some steps the loss must stay finite and fall.
+Trains a small network with one rank per GPU. Each rank compares the averaged gradients with those that it computes alone from
+the examples of all ranks; they may differ only by rounding (less than a thousandth). A checksum of the exact bits must be the
+same on all ranks. Over some steps the loss must stay finite and fall.
 
 Known exceptions
-The time of a step is shown, with communication and without, and not judged: the model is small, and on slow links most of a step
-is communication. all-reduce judges the links.
+The time of a step is shown, with and without communication, and not judged: the model is small, and on slow links most of a
+step is communication. all-reduce judges the links.
 
 References
 https://docs.pytorch.org/docs/stable/notes/ddp.html
@@ -32,35 +32,36 @@ from gpudoctor.model import Action, Check, Figure, Finding, Problem, Skip
 
 WORKLOAD = "distributed"
 AGAIN = "gpudoctor check --only distributed-training"
-MOST_ERROR = 1e-3  # of the gradients' length; TF32 rounds alike on both sides
+MOST_ERROR = 1e-3  # relative to the gradients' norm; TF32 rounds the same way on both sides
 STEPS = {"training": "training step", "training without communication": "training step without communication"}
 DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
 DIFFERENT = Problem(
     id="distributed-gradients-wrong",
-    title="GPUs that train one model together get wrong or different gradients",
-    why="After the exchange all of them must hold the same average, to the bit. Where they do not, each GPU trains a model "
-    "of its own. Data is damaged between them, or one of them computes wrongly.",
+    title="GPUs that train one model get wrong or different gradients",
+    why="After the exchange all GPUs must hold the same average, bit for bit. Otherwise each GPU trains a different model. Data "
+    "is damaged between them, or one of them computes wrong results.",
     action=Action.FIX_CONFIG,
     fixes=(
         look(
-            "See which GPU computes wrongly, and which pair damages data", "gpudoctor check --only gemm,peer-transfers,all-reduce"
+            "Find out which GPU computes wrong results, or which pair damages data",
+            "gpudoctor check --only gemm,peer-transfers,all-reduce",
         ),
-        look("See whether direct access is at fault: without it the gradients are right", "NCCL_P2P_DISABLE=1 " + AGAIN),
-        look("Look for errors of memory and links", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
+        look("Check whether the gradients are correct without direct access", "NCCL_P2P_DISABLE=1 " + AGAIN),
+        look("Check for memory and link errors", "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e"),
     ),
     references=(DDP,),
 )
 NO_PROGRESS = Problem(
     id="distributed-training-does-not-learn",
-    title="A training that must succeed does not: its loss is not finite or does not fall",
+    title="A test training fails: its loss is not finite or does not fall",
     why="The network and its data are known, and on a healthy machine the loss falls from the first step on. A GPU or a library "
-    "computes wrongly.",
+    "computes wrong results.",
     action=Action.WATCH,
     fixes=(
-        look("See which GPU computes wrongly", "gpudoctor check --only gemm,memory-bandwidth"),
-        vendor_test("Let the vendor's own tests judge the hardware", "-r 3"),
-        look("Run it again", AGAIN),
+        look("Find out which GPU computes wrong results", "gpudoctor check --only gemm,memory-bandwidth"),
+        vendor_test("Test the hardware with the vendor's own tests", "-r 3"),
+        look("Run the training again", AGAIN),
     ),
     references=(DDP,),
 )
@@ -69,7 +70,7 @@ NO_PROGRESS = Problem(
 def trained(facts: Facts) -> Run:
     (run,) = facts.measured.runs(WORKLOAD)
     if not any("gradient_checksum" in rank for rank in ranks(run)):
-        raise Skip("the training did not begin: see measurements", Skip.NO_ANSWER)
+        raise Skip("the training did not start: see measurements", Skip.NO_ANSWER)
     return run
 
 
@@ -88,7 +89,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     run = trained(facts)
     yield from judge_gradients(facts, run)
     if "training" not in run.values:
-        raise Skip("the training did not come to its end: see measurements", Skip.NO_ANSWER)
+        raise Skip("the training did not finish: see measurements", Skip.NO_ANSWER)
     values = run.values["training"]
     if values["last_loss"] is None or values["first_loss"] is None or values["last_loss"] >= values["first_loss"]:
         words = ["not finite" if loss is None else f"{loss:.4g}" for loss in (values["first_loss"], values["last_loss"])]
@@ -106,7 +107,7 @@ def judge_gradients(facts: Facts, run: Run) -> Iterator[Finding]:
 
 
 def wrong_gradients(facts: Facts, run: Run) -> list[str]:
-    """What is wrong with them, in words."""
+    """Descriptions of what is wrong with the gradients."""
     known = trained_ranks(facts, run)
     errors = {index: rank["gradient_error"] for index, rank in known.items()}
     wrong = {index: error for index, error in errors.items() if error is None or error > MOST_ERROR}
@@ -121,7 +122,7 @@ def wrong_gradients(facts: Facts, run: Run) -> list[str]:
 
 
 def trained_ranks(facts: Facts, run: Run) -> dict[int, dict[str, Any]]:
-    """By NVML's index of the GPU."""
+    """The ranks that trained, by NVML's index of the GPU."""
     devices = facts.cuda.devices
     return {index_of(facts, devices[rank["gpu"]]): rank for rank in ranks(run) if "gradient_checksum" in rank}
 
@@ -129,7 +130,7 @@ def trained_ranks(facts: Facts, run: Run) -> dict[int, dict[str, Any]]:
 def summary(facts: Facts) -> str:
     run = trained(facts)
     steps = [f"{figure.value:.1f} ms a step" for figure in facts.once(figures) if figure.what == STEPS["training"]]
-    return ", ".join([f"gradients right and the same on {len(ranks(run))} GPUs", *steps])
+    return ", ".join([f"gradients correct and identical on {len(ranks(run))} GPUs", *steps])
 
 
 CHECK = Check(

@@ -1,15 +1,16 @@
-"""GPUs of one model are set up alike.
+"""GPUs of one model have the same firmware and settings.
 
 What it means
-A job on several GPUs runs at the pace of the slowest. One GPU with another firmware, less memory, a lower power limit or
-another error correction setting makes all of them slow, or fails where its siblings do not.
+A job on several GPUs runs at the speed of the slowest one. One GPU with different firmware, less memory, a lower power limit
+or another ECC setting slows down all of them, or fails where its siblings do not.
 
 How it is judged
-GPUs of the same name and board: the video BIOS, the size of the memory, the power limit and the ECC mode that NVML gives.
+Compares GPUs of the same name and board: the video BIOS, the memory size, the power limit and the ECC mode, as NVML reports
+them.
 
 Known exceptions
-Cards of different makers have different firmware and limits, and are compared only with cards of their own kind. What NVML
-does not tell about a model is not compared. MIG may differ.
+Cards of different makers have different firmware and limits, and are compared only with cards of the same kind. Values that
+NVML does not report for a model are not compared. MIG may differ.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -38,21 +39,21 @@ LOOK = "nvidia-smi --query-gpu=index,name,vbios_version,memory.total,power.limit
 DIFFERENT = Problem(
     id="gpus-not-uniform",
     title="GPUs of one model differ from each other",
-    why="They are the same boards, but firmware, memory or settings differ. A job on all of them runs at the pace of the "
-    "slowest, and may fail on one only.",
+    why="They are the same boards, but firmware, memory or settings differ. A job on all of them runs at the speed of the "
+    "slowest, and may fail on only one.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        look("Look at all of them side by side", LOOK),
+        look("Compare all of them", LOOK),
         Fix(
-            "Where the power limit differs: give all the same (WATTS: that of the others)",
+            "If the power limit differs: set the same limit on all (WATTS: the limit of the others)",
             "sudo nvidia-smi -pl WATTS",
             verify=LOOK,
             on=("host",),
             needs=("root",),
         ),
         Fix(
-            "Where ECC differs: switch it on everywhere",
+            "If ECC differs: enable it on all",
             "sudo nvidia-smi -e 1",
             verify=LOOK,
             on=("host",),
@@ -60,7 +61,7 @@ DIFFERENT = Problem(
             reboot=True,
         ),
         Fix(
-            "Where the firmware differs: ask the maker of the machine for an update",
+            "If the firmware differs: ask the machine's vendor for an update",
             on=("host",),
         ),
     ),
@@ -70,21 +71,21 @@ DIFFERENT = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     groups = [gpus for gpus in equal_boards(facts) if len(gpus) > 1]
     if not groups:
-        raise Skip("there are no two GPUs of one kind")
+        raise Skip("no two GPUs of the same kind")
     is_compared = False
     for gpus in groups:
-        told = {field: values(gpus, field) for field in FIELDS}
-        is_compared |= any(sum(map(len, by_value.values())) > 1 for by_value in told.values())
-        differences = {field: by_value for field, by_value in told.items() if len(by_value) > 1}
+        known = {field: values(gpus, field) for field in FIELDS}
+        is_compared |= any(sum(map(len, by_value.values())) > 1 for by_value in known.values())
+        differences = {field: by_value for field, by_value in known.items() if len(by_value) > 1}
         if differences:
             words = "; ".join(f"{field}: {in_words(by_value)}" for field, by_value in differences.items())
             yield DIFFERENT.found(f"{gpus[0].name}: {words}", {"differs": list(differences)})
     if not is_compared:
-        raise Skip("NVML tells nothing of these GPUs that could be compared", Skip.UNSUPPORTED)
+        raise Skip("NVML reports nothing about these GPUs that could be compared", Skip.UNSUPPORTED)
 
 
 def equal_boards(facts: Facts) -> list[list[Gpu]]:
-    """The GPUs by model and maker's board."""
+    """The GPUs, grouped by model and board."""
     groups: dict[tuple[str, int], list[Gpu]] = defaultdict(list)
     for gpu in facts.nvml.reachable.values():
         groups[gpu.name, int(gpu.get("PciInfo.pciSubSystemId"))].append(gpu)
@@ -92,7 +93,7 @@ def equal_boards(facts: Facts) -> list[list[Gpu]]:
 
 
 def values(gpus: list[Gpu], field: str) -> dict[str, list[int]]:
-    """Value -> the GPUs that have it; nothing where NVML does not tell this of such a GPU."""
+    """Value -> the GPUs that have it, without GPUs for which NVML does not report it."""
     by_value: dict[str, list[int]] = defaultdict(list)
     for gpu in gpus:
         value = supported(partial(FIELDS[field], gpu), None)

@@ -1,18 +1,18 @@
 """The InfiniBand and RoCE ports are up, and NCCL can use them.
 
 What it means
-Between machines NCCL sends over InfiniBand or RoCE if it can, and otherwise over TCP, without a word and at a fraction of the
-speed. Ports that are down, or of two kinds, stop a job with "error 12" when NCCL picks a pair that cannot reach each other.
+Between machines NCCL uses InfiniBand or RoCE if it can, and otherwise TCP, without an error and at a fraction of the speed.
+Ports that are down, or of two kinds, stop a job with "error 12" when NCCL pairs two ports that cannot reach each other.
 
 How it is judged
-The ports in /sys/class/infiniband: their state, physical state and link layer. Where an InfiniBand port is active, or NCCL's
-settings name adapters: the device nodes /dev/infiniband/uverbs* and the library libibverbs.so.1.
+Reads the ports in /sys/class/infiniband: their state, physical state and link layer. If an InfiniBand port is active, or
+NCCL's settings name adapters, it also checks the device nodes /dev/infiniband/uverbs* and the library libibverbs.so.1.
 
 Known exceptions
-A machine without such ports has nothing to look at. An Ethernet adapter that could do RoCE is most often just a network card.
-Ethernet ports without a cable, ports that were switched off, and a machine on which no port is up are unused, not broken. Two
-kinds of ports are fine where NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment. Ports of
-NVSwitches that wait in INIT follow from a Fabric Manager that does not run.
+A machine without such ports is skipped. An Ethernet adapter that supports RoCE is usually just a network card. Ethernet ports
+without a cable, ports that were disabled, and a machine on which no port is up are unused, not broken. Two kinds of ports are
+fine if NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment. Ports of NVSwitches that stay in
+INIT follow from a Fabric Manager that is not running.
 
 References
 https://github.com/NVIDIA/nccl-tests/issues/166
@@ -35,24 +35,24 @@ SOCKETS = "https://github.com/NVIDIA/nccl-tests/issues/166"
 TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 2>&1 | grep 'Using network'"
 LIBRARY = "libibverbs.so.1"
 PACKAGES = ("libibverbs1", "libibverbs")
-# The NVSwitches of B200 and B300 have InfiniBand ports on this machine, which wait for NVLink's own subnet manager.
+# The NVSwitches of B200 and B300 appear here as InfiniBand ports, which wait for NVLink's own subnet manager.
 NO_SUBNET_MANAGER = (
     *("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch"),
     "fabricmanager-not-running-802",
 )
-NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # who sets these wants RoCE
+NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # setting one of these means that RoCE is wanted
 
 BROKEN_PORTS = Problem(
     id="nccl-ib-completion-error-12",
-    title="InfiniBand ports are down or of two kinds: NCCL between machines may fail",
-    why="NCCL uses every active port, and pairs them between machines. Where one is down or on another network, a job fails "
+    title="InfiniBand ports are down or of two kinds, so NCCL may fail",
+    why="NCCL uses every active port and pairs the ports between machines. If one is down or on another network, a job fails "
     "with 'Got completion from peer with error 12'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        look("Look at the ports; each that is meant for GPUs should be Active and LinkUp", "ibstat || ibv_devinfo"),
+        look("List the ports; each port for GPU traffic should be Active and LinkUp", "ibstat || ibv_devinfo"),
         look(
-            "Check the cable and the switch of those that are down; INIT means that no subnet manager answers",
+            "Check cable and switch of the ports that are down; INIT means that no subnet manager answers",
             "sudo sminfo; sudo iblinkinfo | head -n 40",
             on=("host",),
             root=True,
@@ -64,23 +64,23 @@ BROKEN_PORTS = Problem(
 
 UNUSABLE = Problem(
     id="nccl-no-ib-falls-back-socket",
-    title="InfiniBand is there, but NCCL cannot use it and takes TCP",
-    why="NCCL needs the library libibverbs and the nodes in /dev/infiniband. Without one of them it says nothing and uses "
-    "sockets, at a few gigabytes per second instead of dozens.",
+    title="InfiniBand is active, but NCCL cannot use it and falls back to TCP",
+    why="NCCL needs the library libibverbs and the device nodes in /dev/infiniband. Without one of them it uses sockets, without "
+    "a message, at a few gigabytes per second instead of dozens.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
         *install_on(
-            "Where the library is missing",
+            "If the library is missing: install it",
             verify=TEST,
             debian="sudo apt install libibverbs1 ibverbs-providers rdma-core",
             rhel="sudo dnf install libibverbs rdma-core",
             suse="sudo zypper install libibverbs1 rdma-core",
             arch="sudo pacman -S rdma-core",
         ),
-        Fix("Install rdma-core, which has the library", on=("other",), verify=TEST),
+        Fix("If the library is missing: install rdma-core, which contains it", on=("other",), verify=TEST),
         Fix(
-            "Where the nodes are missing",
+            "If the nodes are missing: load ib_uverbs",
             "sudo modprobe ib_uverbs",
             verify="ls /dev/infiniband",
             on=("host",),
@@ -88,7 +88,7 @@ UNUSABLE = Problem(
             needs=("root",),
         ),
         *again(
-            "Where the nodes are missing, start the container again with them (IMAGE: its image)",
+            "If the nodes are missing: restart the container with them (IMAGE: its image)",
             "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host IMAGE",
             spec="--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit --network=host",
             risk="disruptive",
@@ -104,11 +104,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     active = [port for port in facts.system.infiniband_ports if is_active(port)]
     ports = [port for port in facts.system.infiniband_ports if is_used(port, active)]
     if not ports:
-        raise Skip("no InfiniBand or RoCE port is in use here")
+        raise Skip("no InfiniBand or RoCE port is in use")
     yield from judge_ports(facts, ports, active)
     meant = [port for port in active if is_infiniband(port) or not NAMING.isdisjoint(facts.environment.nccl)]
     if meant and (lacking := missing(facts)):
-        words = f"{names(meant)} could be used, but there is no {' and no '.join(lacking)}"
+        words = f"{names(meant)} could be used, but {' and '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} missing"
         yield UNUSABLE.found(words, {"ports": names(meant), "missing": lacking})
 
 
@@ -121,7 +121,7 @@ def is_infiniband(port: InfinibandPort) -> bool:
 
 
 def is_used(port: InfinibandPort, active: list[InfinibandPort]) -> bool:
-    """Whether somebody wants this port: it has a link, or it is the one of several InfiniBand ports that has none."""
+    """Whether this port is meant to be used: it has a link, or it is an InfiniBand port without one while another is active."""
     if is_active(port) or port.physical_state == "LinkUp":
         return True
     return is_infiniband(port) and port.physical_state != "Disabled" and any(map(is_infiniband, active))

@@ -1,17 +1,17 @@
-"""Nothing between the GPUs redirects what they send each other over PCIe.
+"""No bridge or IOMMU redirects the PCIe traffic between the GPUs.
 
 What it means
-Two GPUs under one bridge send to each other through it. Access control (ACS) on the bridge sends such traffic up to the
-processor instead, where an IOMMU that translates addresses may break it: NCCL then hangs, or copies arrive wrong.
+Two GPUs under one bridge send data to each other through it. Access control (ACS) on the bridge redirects this traffic up to
+the CPU, where an IOMMU that translates addresses may break it. NCCL then hangs, or copies arrive damaged.
 
 How it is judged
-On bare metal, where at least two GPUs reach each other over PCIe and not by NVLink: the ACS control registers of the bridges
+On bare metal, if at least two GPUs reach each other over PCIe and not by NVLink: the ACS control registers of the bridges
 above the GPUs (request redirect, completion redirect, upstream forwarding: 0x1c), then the type of the GPUs' IOMMU groups
-(DMA and DMA-FQ translate, identity does not). It is likely, not certain, that this hurts.
+(DMA and DMA-FQ translate, identity does not). It is likely, not certain, that these settings cause harm.
 
 Known exceptions
-A virtual machine needs ACS and the IOMMU. GPUs that NVLink joins, and GPUs without peer-to-peer access (GeForce cards since
-Ada), do not send over PCIe. Only root may read the registers.
+A virtual machine needs ACS and the IOMMU. GPUs that are connected by NVLink, and GPUs without peer-to-peer access (GeForce
+cards since Ada), do not send data over PCIe. Only root can read the registers.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt
@@ -34,18 +34,18 @@ REDIRECT = 0x1C  # request redirect, completion redirect, upstream forwarding
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_sources/troubleshooting.rst.txt"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
 TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 -g 2"
-WITHOUT = Fix("Do without, which is slower but safe", "export NCCL_P2P_DISABLE=1", where="shell")
+WITHOUT = Fix("Disable P2P (slower, but safe)", "export NCCL_P2P_DISABLE=1", where="shell")
 
 ACS = Problem(
     id="nccl-p2p-hang-acs-iommu",
-    title="Bridges redirect the traffic between the GPUs to the processor (ACS)",
-    why="Access control is on in bridges above the GPUs, so that peer-to-peer traffic takes the long way through the processor. "
+    title="PCIe bridges redirect traffic between the GPUs to the CPU (ACS)",
+    why="Access control is enabled on bridges above the GPUs, so peer-to-peer traffic takes the longer path through the CPU. "
     "NCCL is slow, hangs after 'Init COMPLETE', or gets wrong data.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Switch it off in these bridges until the next boot",
+            "Disable ACS on these bridges until the next boot",
             'for bridge in <bridges>; do sudo setpci -s "$bridge" ECAP_ACS+0x6.w=0000; done',
             risk="disruptive",
             verify=TEST,
@@ -54,7 +54,7 @@ ACS = Problem(
             needs=("root",),
         ),
         Fix(
-            "For good: switch ACS off in the firmware (and VT-d or AMD-Vi, if no virtual machine needs it)",
+            "Disable ACS permanently in the firmware (and VT-d or AMD-Vi, if no virtual machine needs it)",
             needs=("reboot",),
             on=("host",),
         ),
@@ -65,14 +65,14 @@ ACS = Problem(
 
 IOMMU = Problem(
     id="iommu-translates-peer-traffic",
-    title="The IOMMU translates what the GPUs send each other",
-    why="The kernel runs the IOMMU in translating mode for the GPUs. CUDA supports peer-to-peer traffic over PCIe on bare metal "
-    "only without translation; with it NCCL may hang or get wrong data.",
+    title="The IOMMU translates traffic between the GPUs",
+    why="The kernel runs the IOMMU in translating mode for the GPUs. On bare metal CUDA supports peer-to-peer traffic over PCIe "
+    "only without translation. With translation NCCL may hang or get wrong data.",
     action=Action.REBOOT,
     status=Status.WARN,
     fixes=(
         *fix_on(
-            "Let devices of the host pass the IOMMU untranslated",
+            "Set the IOMMU to pass-through for the host's devices",
             verify="cat /sys/kernel/iommu_groups/*/type | sort | uniq -c",
             debian="sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
             rhel="sudo grubby --update-kernel=ALL --args=iommu=pt",
@@ -83,7 +83,9 @@ IOMMU = Problem(
             kind="set",
             reboot=True,
         ),
-        Fix("On others: add iommu=pt to the kernel's command line and reboot", needs=("root", "reboot"), on=("other",)),
+        Fix(
+            "On other distributions: add iommu=pt to the kernel command line and reboot", needs=("root", "reboot"), on=("other",)
+        ),
         WITHOUT,
     ),
     references=(GUIDE, ISSUES + "631", ISSUES + "667"),
@@ -92,14 +94,14 @@ IOMMU = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.nvml.count < 2:
-        raise Skip("one GPU has no peer")
+        raise Skip("there is only one GPU")
     if facts.system.hypervisor:
-        raise Skip("in a virtual machine the bridges and the IOMMU are the host's business")
+        raise Skip("in a virtual machine, the host controls the bridges and the IOMMU")
     if not facts.nvml.p2p:
-        raise Unavailable("NVML does not say which GPUs reach each other")
+        raise Unavailable("NVML does not report which GPUs have access to each other")
     pairs = [pair for pair, word in facts.nvml.p2p.items() if word == "ok"]
     if not any(not has_nvlink(facts.nvml.gpus[one]) for pair in pairs for one in pair):
-        raise Skip("no two GPUs send to each other over PCIe")
+        raise Skip("no two GPUs send data to each other over PCIe")
     bridges, types, faults = redirecting(facts), translating(facts), stopped(facts)
     if not (bridges or types):
         return
@@ -111,7 +113,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if bridges and types:
         problem = replace(problem, fixes=(*IOMMU.fixes[:-1], *ACS.fixes) if problem is IOMMU else (*ACS.fixes[:2], *IOMMU.fixes))
     if faults:
-        seen.append(f"the IOMMU stopped transfers of a GPU ({len(faults)} lines in the log)")
+        seen.append(f"the IOMMU blocked transfers of a GPU ({len(faults)} lines in the log)")
         yield replace(problem, status=Status.FAIL).found("; ".join(seen), evidence)
     else:
         yield problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
@@ -127,7 +129,7 @@ FAULT = "|".join(
 
 
 def stopped(facts: Facts) -> list[str]:
-    """Lines of the log in which the IOMMU refused what a GPU asked for: evidence beside the settings, if it can be read."""
+    """Log lines in which the IOMMU blocked a GPU: evidence in addition to the settings, if the log is readable."""
     try:
         lines = facts.kernel_log.matching(FAULT)
     except Skip:

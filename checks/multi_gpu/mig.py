@@ -1,15 +1,15 @@
-"""No change of the MIG mode waits for a reset.
+"""No change of the MIG mode is waiting for a reset.
 
 What it means
-MIG divides a GPU into instances. Some GPUs take a change of the mode over only when they are reset, and until then work as
-before, whatever was asked of them.
+MIG divides a GPU into instances. Some GPUs apply a change of the mode only when they are reset. Until then they work as
+before.
 
 How it is judged
-NVML's current and pending MIG mode of each GPU.
+Compares NVML's current and pending MIG mode of each GPU.
 
 Known exceptions
-Off is normal, and most GPUs do not have it. GPUs with and without MIG may be mixed in one machine. A GPU with MIG on and no
-instance is judged by mig-instances.
+MIG off is normal, and most GPUs do not support MIG. A machine may have GPUs with and without MIG. A GPU with MIG on but
+without instances is judged by mig-instances.
 
 References
 https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html
@@ -30,8 +30,8 @@ LOOK = "nvidia-smi --query-gpu=index,mig.mode.current,mig.mode.pending --format=
 
 PENDING = Problem(
     id="mig-change-pending",
-    title="A change of the MIG mode waits for a reset of the GPU",
-    why="The mode was changed, but this GPU takes it over only when it is reset, which fails as long as a program uses it.",
+    title="A MIG mode change is pending until the GPU is reset",
+    why="The mode was changed, but this GPU applies it only when it is reset. The reset fails while a program uses the GPU.",
     action=Action.RESET_GPU,
     status=Status.WARN,
     fixes=(
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     mode = gpu.mig_mode
     if mode.current != mode.pending:
-        words = f"GPU {gpu.index} has MIG {WORDS[mode.current]}, and {WORDS[mode.pending]} after its next reset"
+        words = f"GPU {gpu.index}: MIG is {WORDS[mode.current]} and will be {WORDS[mode.pending]} after the next reset"
         yield PENDING.found(words, {"index": gpu.index}, gpu=gpu.index)
 
 

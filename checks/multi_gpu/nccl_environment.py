@@ -1,17 +1,18 @@
-"""No NCCL setting that was meant for debugging is left over.
+"""No NCCL setting for debugging is left over.
 
 What it means
-NCCL reads variables that switch its fast paths off. They are copied from one issue to the next as a cure, work, and stay: the
-job then runs at a fifth of its speed without an error.
+NCCL reads variables that disable its fast paths. They are copied from one issue to the next as a workaround, help, and stay.
+The job then runs at a fifth of its speed, without an error.
 
 How it is judged
-The variables of this environment, of a log that NCCL wrote, and of /etc/nccl.conf and the user's file (NCCL_CONF_FILE,
-~/.nccl.conf), that switch transports, algorithms or protocols off or fix them, and NCCL_DEBUG=TRACE. At least one of the
-interfaces that NCCL_SOCKET_IFNAME allows must be there: without one no job starts, which fails where there are several GPUs.
+Looks for variables that disable or fix transports, algorithms or protocols, and for NCCL_DEBUG=TRACE: in this environment, in
+a log that NCCL wrote, in /etc/nccl.conf and in the user's file (NCCL_CONF_FILE, ~/.nccl.conf). At least one of the interfaces
+that NCCL_SOCKET_IFNAME allows must exist. Without one no job starts, which fails if there are several GPUs.
 
 Known exceptions
-NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some are
-needed: NCCL_P2P_DISABLE where peer-to-peer access is broken, NCCL_NVLS_ENABLE=0 where multicast is. Then keep them, and know it.
+NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some
+settings are needed: NCCL_P2P_DISABLE if peer-to-peer access is broken, NCCL_NVLS_ENABLE=0 if multicast is broken. Keep them
+knowingly.
 
 References
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -46,35 +47,35 @@ def is_word(*words: str) -> Callable[[str], bool]:
     return lambda value: value.strip().upper() in words
 
 
-# Variable -> which of its values slow NCCL down, and what they do.
+# Variable -> which of its values slow down NCCL, and their effect.
 LEFTOVERS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "NCCL_P2P_DISABLE": (is_on, "GPUs exchange data through host memory"),
     "NCCL_P2P_LEVEL": (is_word("LOC", "0"), "GPUs exchange data through host memory"),
     "NCCL_P2P_DIRECT_DISABLE": (is_on, "GPUs of one process do not read each other directly"),
     "NCCL_SHM_DISABLE": (is_on, "GPUs of one machine exchange data through the network"),
-    "NCCL_IB_DISABLE": (is_on, "machines exchange data by TCP"),
-    "NCCL_NET": (is_word("SOCKET"), "machines exchange data by TCP"),
+    "NCCL_IB_DISABLE": (is_on, "machines exchange data over TCP"),
+    "NCCL_NET": (is_word("SOCKET"), "machines exchange data over TCP"),
     "NCCL_NET_GDR_LEVEL": (is_word("LOC", "0"), "network data goes through host memory"),
-    "NCCL_NVLS_ENABLE": (is_off, "reduction in the switches (NVLink SHARP) is off"),
+    "NCCL_NVLS_ENABLE": (is_off, "reduction in the switches (NVLink SHARP) is disabled"),
     "NCCL_ALGO": (is_any, "the algorithm is fixed"),
     "NCCL_PROTO": (is_any, "the protocol is fixed"),
     "NCCL_MAX_NCHANNELS": (is_any, "the number of channels is limited"),
     "NCCL_MAX_CTAS": (is_any, "the number of channels is limited"),
-    "NCCL_NTHREADS": (is_any, "the size of the kernels is fixed"),
-    "NCCL_LAUNCH_MODE": (is_any, "the way of launching is fixed"),
+    "NCCL_NTHREADS": (is_any, "the kernel size is fixed"),
+    "NCCL_LAUNCH_MODE": (is_any, "the launch mode is fixed"),
     "NCCL_DEBUG": (is_word("TRACE"), "every call is logged"),
 }
 
 ENVIRONMENT = Problem(
     id="nccl-env-leftovers",
-    title="NCCL variables that cost speed are set in the environment",
+    title="NCCL variables that reduce speed are set in the environment",
     why="These variables are for debugging. NVIDIA: they should not be used in production nor retained in scripts, since they "
     "may result in sub-optimal behaviour, crashes, or hangs.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Take them out of this shell, then out of the profile, job script or image that sets them",
+            "Unset them in this shell, then remove them from the profile, job script or image that sets them",
             "unset <names>",
             verify="env | grep NCCL_",
             where="shell",
@@ -85,14 +86,14 @@ ENVIRONMENT = Problem(
 
 FILE = Problem(
     id="nccl-conf-leftovers",
-    title="A configuration file of NCCL holds settings that cost speed",
-    why="NCCL reads this file in every job, whatever its environment. The settings are for debugging, and may result in "
+    title="An NCCL configuration file contains settings that reduce speed",
+    why="NCCL reads this file in every job, whatever its environment. The settings are for debugging and may result in "
     "sub-optimal behaviour, crashes, or hangs.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Take the lines out",
+            "Remove the lines from the file",
             'for name in <names>; do (cd && sudo sed -i "/^ *$name *=/d" <file>); done',
             verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
             kind="set",
@@ -102,9 +103,11 @@ FILE = Problem(
     references=(GUIDE,),
 )
 
-NAME_ANOTHER = Fix("Name one that is here; the variable counts before a file", "export NCCL_SOCKET_IFNAME=<there>", where="shell")
+NAME_ANOTHER = Fix(
+    "Set an interface that exists; the variable overrides a file", "export NCCL_SOCKET_IFNAME=<there>", where="shell"
+)
 WITHOUT_LINE = Fix(
-    "Take the line out of the file, so that NCCL chooses",
+    "Remove the line from the file, so that NCCL chooses",
     '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
     verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
     kind="set",
@@ -117,14 +120,14 @@ VIRTUAL = re.compile(
 
 INTERFACE = Problem(
     id="nccl-socket-interface-missing",
-    title="NCCL_SOCKET_IFNAME names no network interface of this machine",
-    why="NCCL's processes find each other over the interfaces that the variable allows, also on one machine. Where none of them "
-    "is there, every job ends with 'Bootstrap : no socket interface found'.",
+    title="NCCL_SOCKET_IFNAME matches no network interface",
+    why="NCCL's processes find each other over the interfaces that the variable allows, even on one machine. If none of them "
+    "exists, every job fails with 'Bootstrap : no socket interface found'.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Let NCCL choose", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_", where="shell"),
+        Fix("Unset the variable, so that NCCL chooses", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_", where="shell"),
         NAME_ANOTHER,
-        look("See what the interfaces are called here; the variable takes beginnings of names", "ip -br addr"),
+        look("List the interfaces of this machine; the variable takes prefixes of names", "ip -br addr"),
     ),
     references=(GUIDE,),
 )
@@ -135,7 +138,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def interface(facts: Facts) -> Iterator[Finding]:
-    """`eth,ib` allows names that begin so, `=eth0` this name alone, and `^docker` all others."""
+    """`eth,ib` allows names with these prefixes, `=eth0` this name only, and `^docker` all other names."""
     setting = facts.environment.nccl.get("NCCL_SOCKET_IFNAME")
     if setting is None or not setting.value or setting.value.startswith("^"):
         return
@@ -163,7 +166,7 @@ def interface(facts: Facts) -> Iterator[Finding]:
 
 
 def has_several(facts: Facts) -> bool:
-    """Whether NCCL has something to do on this machine."""
+    """Whether NCCL is likely to be used on this machine: several GPUs, or an NCCL log with settings."""
     try:
         return facts.nvml.count > 1 or bool(facts.nccl_log.settings)
     except Skip:
@@ -171,8 +174,8 @@ def has_several(facts: Facts) -> bool:
 
 
 def leftovers(facts: Facts) -> Iterator[Finding]:
-    told = facts.nccl_log.settings
-    variables = {name: value for name, value in {**told, **asked(facts)}.items() if is_leftover(name, value)}
+    logged = facts.nccl_log.settings
+    variables = {name: value for name, value in {**logged, **asked(facts)}.items() if is_leftover(name, value)}
     if variables:
         yield ENVIRONMENT.found(in_words(variables), {"names": sorted(variables)})
     files: dict[str, dict[str, str]] = {}
@@ -180,13 +183,13 @@ def leftovers(facts: Facts) -> Iterator[Finding]:
         if setting.source != "environment" and is_leftover(name, setting.value):
             files.setdefault(setting.source, {})[name] = setting.value
     for file, values in sorted(files.items()):
-        # Relative to the home folder, which the command enters: a quoted ~ would not be expanded.
+        # Relative to the home folder, where the command runs: a quoted ~ would not be expanded.
         evidence = {"names": sorted(values), "file": file.removeprefix("~/")}
         yield FILE.found(f"{file}: {in_words(values)}", evidence)
 
 
 def asked(facts: Facts) -> dict[str, str]:
-    """The variables of this environment; none where only the log of a job is known."""
+    """The variables of this environment; empty if only the log of a job is available."""
     try:
         return facts.environment.variables
     except Unavailable:
@@ -205,7 +208,7 @@ def in_words(values: dict[str, str]) -> str:
 
 def summary(facts: Facts) -> str:
     names = sorted(set(facts.environment.nccl) - {"NCCL_VERSION"})
-    return f"harmless: {', '.join(names)}" if names else "no NCCL variables are set"
+    return f"harmless NCCL variables: {', '.join(names)}" if names else "no NCCL variables are set"
 
 
 CHECK = Check(

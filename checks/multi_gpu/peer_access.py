@@ -1,16 +1,16 @@
-"""GPUs that are linked by NVLink can read each other's memory.
+"""GPUs that are connected by NVLink can read each other's memory.
 
 What it means
-With peer-to-peer access a GPU reads another's memory directly; without it everything goes through the host's memory. Over
-NVLink that is the difference between hundreds and tens of gigabytes per second.
+With peer-to-peer access a GPU reads another GPU's memory directly. Without it all data goes through the host's memory. Over
+NVLink this is the difference between hundreds and tens of gigabytes per second.
 
 How it is judged
-NVML's peer-to-peer status of every pair of GPUs that have active NVLinks to each other or to the same switches. On GeForce
-cards of the Ada generation also the driver: 525.60 to 525.85 offered them an access over PCIe that does not work.
+NVML's peer-to-peer status of every pair of GPUs that have active NVLinks to each other or to the same switches. For GeForce
+cards of the Ada generation also the driver: 525.60 to 525.85 offer access over PCIe that does not work.
 
 Known exceptions
 "Chipset not supported" and "GPU not supported" between cards without NVLink are normal: GeForce cards since Ada have no
-peer-to-peer access, and many virtual machines and boards allow none. With MIG on there is none either.
+peer-to-peer access, and many virtual machines and boards do not allow it. GPUs with MIG on do not have it either.
 
 References
 https://github.com/NVIDIA/nccl-tests/issues/117
@@ -32,23 +32,23 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, 
 
 MATRIX = "nvidia-smi topo -p2p r"
 ADA = (8, 9)
-SHOWN = 4  # pairs that the message names
-FIRST_BROKEN, LAST_BROKEN = Version("525.60"), Version("525.86")  # the last is the first that is not
+SHOWN = 4  # pairs that the message lists
+FIRST_BROKEN, LAST_BROKEN = Version("525.60"), Version("525.86")  # LAST_BROKEN is the first release that works
 
 NO_ACCESS = Problem(
     id="nvlink-peers-without-p2p",
-    title="GPUs are linked by NVLink, but may not read each other's memory",
-    why="The links are up, yet the driver allows no peer-to-peer access over them, so that NCCL goes through host memory. A "
-    "parameter of the driver or a fabric partition forbids it.",
+    title="GPUs with NVLink are not allowed to read each other's memory",
+    why="The links are up, but the driver allows no peer-to-peer access over them, so NCCL uses host memory. A driver parameter "
+    "or a fabric partition forbids it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         look(
-            "See what the driver was told",
+            "Show the driver's parameters",
             "grep -E 'RegistryDwords|NvLinkDisable' /proc/driver/nvidia/params; nvidia-smi topo -p2p n",
         ),
         Fix(
-            "Take such a parameter out of /etc/modprobe.d, rebuild the initramfs and reboot; in a virtual machine ask its host",
+            "Remove such a parameter from /etc/modprobe.d, rebuild the initramfs and reboot; in a virtual machine, ask its host",
             needs=("root", "reboot"),
             risk="disruptive",
             verify=MATRIX,
@@ -59,9 +59,9 @@ NO_ACCESS = Problem(
 
 BROKEN_OFFER = Problem(
     id="nccl-rtx4090-no-p2p",
-    title="This driver offers GeForce cards a peer-to-peer access that does not work",
-    why="GeForce cards of the Ada generation cannot reach each other over PCIe. Early drivers of the branch 525 say that they "
-    "can, and NCCL then hangs or gives wrong results.",
+    title="This driver offers peer-to-peer access that does not work on GeForce",
+    why="GeForce cards of the Ada generation have no peer-to-peer access over PCIe. Early drivers of branch 525 report that "
+    "they do, and NCCL then hangs or gives wrong results.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
@@ -76,7 +76,7 @@ BROKEN_OFFER = Problem(
             other="sudo sh NVIDIA-Linux-*.run",
             reboot=True,
         ),
-        Fix("Until then: tell NCCL not to use it", "export NCCL_P2P_DISABLE=1", where="shell"),
+        Fix("Until then: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell"),
     ),
     references=("https://github.com/NVIDIA/nccl-tests/issues/117",),
 )
@@ -84,10 +84,10 @@ BROKEN_OFFER = Problem(
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.nvml.count < 2:
-        raise Skip("one GPU has no peer")
+        raise Skip("there is only one GPU")
     yield from judge_geforce(facts)
     if not facts.nvml.p2p:
-        raise Unavailable("NVML does not say which GPUs reach each other")
+        raise Unavailable("NVML does not report which GPUs have access to each other")
     gpus = facts.nvml.gpus
     refused = {pair: word for pair, word in facts.nvml.p2p.items() if word != "ok" and linked(gpus[pair[0]], gpus[pair[1]])}
     if refused:
@@ -101,7 +101,7 @@ def judge_geforce(facts: Facts) -> Iterator[Finding]:
     cards = [gpu.name for gpu in facts.nvml.gpus if is_geforce_since_ada(gpu)]
     driver = facts.nvml.driver_version
     if len(cards) > 1 and FIRST_BROKEN <= Version(driver) < LAST_BROKEN:
-        yield BROKEN_OFFER.found(f"{len(cards)} {cards[0]} on driver {driver}", {"cards": cards})
+        yield BROKEN_OFFER.found(f"{len(cards)} {cards[0]} cards with driver {driver}", {"cards": cards})
 
 
 def is_geforce_since_ada(gpu: Gpu) -> bool:
@@ -109,7 +109,7 @@ def is_geforce_since_ada(gpu: Gpu) -> bool:
 
 
 def linked(one: Gpu, other: Gpu) -> bool:
-    """Whether NVLinks lead from one GPU to the other, directly or through switches."""
+    """Whether NVLinks connect the two GPUs, directly or through switches."""
     ours, theirs = active_links(one), active_links(other)
     if any(link.remote_bus_id == other.bus_id for link in ours):
         return True
@@ -117,7 +117,7 @@ def linked(one: Gpu, other: Gpu) -> bool:
 
 
 def active_links(gpu: Gpu) -> tuple[NvLink, ...]:
-    """None with MIG on, where NVLink is not used."""
+    """The active links; empty with MIG on, which does not use NVLink."""
     return () if gpu.is_in_mig_mode else tuple(link for link in supported(lambda: gpu.nvlinks, ()) if link.active)
 
 
@@ -125,8 +125,8 @@ def summary(facts: Facts) -> str:
     words = list(facts.nvml.p2p.values())
     reachable = words.count("ok")
     if reachable == len(words):
-        return f"each of {facts.nvml.count} GPUs reaches all others"
-    return f"{reachable} of {len(words)} pairs reach each other, all that NVLink joins"
+        return f"each of {facts.nvml.count} GPUs has access to all others"
+    return f"{reachable} of {len(words)} pairs have access, including all with NVLink"
 
 
 CHECK = Check(

@@ -1,19 +1,20 @@
-"""Each GPU sends to each other one as fast as what joins them lets expect, and the data arrives whole.
+"""Each GPU sends data to each other GPU at the speed of their connection, and the data arrives intact.
 
 What it means
-Training on several GPUs sends gradients and activations between them all the time. A pair that is slow slows all of them down;
-a pair that damages data spoils the training without a word: with an IOMMU or access control (ACS) in the way that happens.
+Training on several GPUs sends gradients and activations between them all the time. A slow pair slows down all of them. A pair
+that damages data ruins the training without an error; this happens if an IOMMU or access control (ACS) redirects the traffic.
 
 How it is judged
-Copies of up to 256 MiB between each two GPUs, one pair after the other, and both ways at once. NVLink: against the active links
-between the two (version and number). PCIe: where both hang below the same switch, against 80 % of what their links carry to the
-host. What arrives is compared word by word; so is what kernels of one GPU read from and write to the other's memory, as NCCL's
-do. Where CUDA refuses direct access although NVLink joins the two, that is told as the reason.
+Measures copies of up to 256 MiB between each two GPUs, one pair after the other, and in both directions at once. NVLink:
+compared with the active links between the two (version and count). PCIe: if both GPUs are below the same switch, compared
+with 80 % of what their links carry to the host. The data that arrives is compared word by word. So is the data that kernels
+of one GPU read from and write to the other's memory, as NCCL's kernels do. If CUDA refuses direct access although NVLink
+connects the two, this is reported as the cause.
 
 Known exceptions
-Pairs that are joined through the processor or another socket, and pairs without direct access, whose copies go through the
-host's memory, have a speed that is shown and not judged. peer-access says why a pair has no access. A program that sees one GPU
-has no peers.
+For pairs that are connected through the CPU or another socket, and pairs without direct access, whose copies go through host
+memory, the speed is shown and not judged. peer-access reports why a pair has no access. A program that sees one GPU has no
+peers.
 
 References
 https://github.com/NVIDIA/nvbandwidth
@@ -40,73 +41,77 @@ from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Pro
 WORKLOAD = "peer-transfers"
 TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 AGAIN = "gpudoctor check --only peer-transfers"
-SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths that need no processor
-SWITCH_SHARE = 0.8  # of what the slower of two links carries to the host
+SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths that do not go through the CPU
+SWITCH_SHARE = 0.8  # of what the slower of the two links carries to the host
 REDIRECT = 0x1C  # ACS: request redirect, completion redirect, upstream forwarding
-SHOWN = 4  # pairs that a message names
+SHOWN = 4  # pairs that a message lists
 
 DAMAGED = Problem(
     id="peer-copy-damages-data",
-    title="Data that one GPU sends to another arrives damaged",
-    why="The driver offers direct access and reports no error, but other data arrives than was sent. Training on these GPUs "
-    "gives wrong results. The usual cause is an IOMMU or access control (ACS) that redirects what they send over PCIe.",
+    title="Data sent from one GPU to another arrives damaged",
+    why="The driver offers direct access and reports no error, but the data that arrives is not the data that was sent. Training "
+    "on these GPUs gives wrong results. The usual cause is an IOMMU or access control (ACS) that redirects PCIe traffic.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1", where="shell"),
-        look("See whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
+        Fix("Until it is repaired: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell"),
+        look("Check whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
         look(
-            "See whether bridges redirect (SrcValid+, ReqRedir+)",
+            "Check whether bridges redirect traffic (SrcValid+, ReqRedir+)",
             "sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'",
             on=("host",),
             root=True,
         ),
         Fix(
-            "Switch ACS and the IOMMU off in the firmware, or boot with iommu=pt",
+            "Disable ACS and the IOMMU in the firmware, or boot with iommu=pt",
             risk="disruptive",
             needs=("root", "reboot"),
             verify=AGAIN,
             on=("host",),
         ),
-        Fix("Ask the owner of the host to do so", verify=AGAIN, on=("container",)),
+        Fix("Ask the owner of the host to disable ACS and the IOMMU", verify=AGAIN, on=("container",)),
     ),
     references=(TROUBLE,),
 )
 DAMAGED_ON_NVLINK = replace(
     DAMAGED,
-    why="The driver offers direct access and reports no error, but other data arrives than was sent. Training on these GPUs "
-    "gives wrong results. NVLink joins them: a link, a switch or the memory of one of them is broken.",
+    why="The driver offers direct access and reports no error, but the data that arrives is not the data that was sent. Training "
+    "on these GPUs gives wrong results. NVLink connects them: a link, a switch or the memory of one of them is faulty.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Until it is repaired: keep NCCL from using direct access", "export NCCL_P2P_DISABLE=1", where="shell"),
-        look("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        Fix("Until it is repaired: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell"),
+        look("Check the links for errors, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
         look("Test the memory of both GPUs", "gpudoctor check --level full --only memory-pattern"),
         Fix("If data is still damaged after a reboot: have the board repaired", verify=AGAIN),
     ),
 )
 REFUSED = Problem(
     id="nvlink-peer-access-refused",
-    title="CUDA refuses direct access between GPUs that NVLink joins",
-    why="The links are up, but copies go through the host's memory, many times slower. A parameter of the driver, a fabric "
-    "partition or the way in which the GPUs were given to this machine or container forbids it.",
+    title="CUDA refuses direct access between GPUs with NVLink",
+    why="The links are up, but copies go through host memory, which is many times slower. A driver parameter, a fabric "
+    "partition or the way in which the GPUs were assigned to this machine or container forbids it.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        look("See what NVML says about each pair", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
-        look("On boards with switches: see whether Fabric Manager runs", "systemctl status nvidia-fabricmanager", on=("host",)),
+        look("Show what NVML reports for each pair", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
+        look(
+            "On boards with switches: check whether Fabric Manager is running",
+            "systemctl status nvidia-fabricmanager",
+            on=("host",),
+        ),
         Fix("Ask the owner of the host whether the GPUs are in one partition", verify=AGAIN, on=("container",)),
     ),
     references=(TROUBLE,),
 )
 SLOW = Problem(
     id="peer-transfers-slow",
-    title="A GPU sends to another one more slowly than what joins them can carry",
-    why="Direct access is allowed, and the GPU itself was not held back. What remains: links that repeat transfers, a PCIe path "
-    "that is redirected through the processor, or other traffic.",
+    title="Copies between two GPUs are slower than their connection allows",
+    why="Direct access is allowed, and the GPU itself was not slowed down. The remaining causes are links that repeat transfers, "
+    "a PCIe path that is redirected through the CPU, or other traffic.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        look("Look for errors of the links, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
-        look("See what joins the GPUs", "nvidia-smi topo -m"),
+        look("Check the links for errors, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
+        look("Show the links between the GPUs", "nvidia-smi topo -m"),
         look("Measure again while the machine is idle", AGAIN),
     ),
     references=(TROUBLE,),
@@ -137,7 +142,7 @@ class Pair(NamedTuple):
 
 
 def pairs(facts: Facts, sign: str = ">") -> Iterator[Pair]:
-    """sign: ">" of one direction, "<>" of both at once."""
+    """The measured pairs. sign: ">" for one direction, "<>" for both at once."""
     (run,) = facts.measured.runs(WORKLOAD)
     devices = facts.cuda.devices
     for name, values in run.values.items():
@@ -169,7 +174,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 
 def way(facts: Facts, pair: Pair) -> Expected:
-    """What joins the two can carry: NVLinks, or a PCIe switch; NOTHING for anything else."""
+    """What the connection of the pair can carry: NVLinks, or a PCIe switch; NOTHING for anything else."""
     links = links_between(facts, pair)
     versions = [int(float(link.version)) for link in links if link.version]
     if versions:
@@ -225,16 +230,16 @@ def judge_access(facts: Facts) -> Iterator[Finding]:
 
 
 def redirected(facts: Facts, finding: Finding) -> Finding:
-    """The same with its cause, where the way goes up to the processor instead of through the switch."""
+    """The finding with its cause, if the path goes up to the CPU instead of through the switch."""
     because = obstacle(facts)
     if not because:
         return finding
-    words = f"{finding.message}; bridges or the IOMMU redirect what GPUs send each other"
+    words = f"{finding.message}; bridges or the IOMMU redirect the traffic between the GPUs"
     return replace(finding, message=words, because=because, confidence=Confidence.LIKELY)
 
 
 def obstacle(facts: Facts) -> str:
-    """The problem of iommu-acs that stands in the way of peers over PCIe, "" if there is none."""
+    """The problem of iommu-acs that affects peer traffic over PCIe, or ""."""
     try:
         if facts.system.hypervisor:
             return ""
@@ -250,8 +255,8 @@ def summary(facts: Facts) -> str:
     all_pairs = list(pairs(facts))
     speeds = [pair.values["gb_per_s"] for pair in all_pairs]
     staged = sum(bool(pair.refused) for pair in all_pairs)
-    through = f", {staged} of them through the host" if staged else ""
-    return f"{between(speeds)} GB/s between {len(all_pairs)} pairs{through}, all data right"
+    through = f", {staged} of them through host memory" if staged else ""
+    return f"{between(speeds)} GB/s between {len(all_pairs)} pairs{through}, data intact"
 
 
 CHECK = Check(

@@ -1,4 +1,4 @@
-"""GPUs that worked together: what they measured, what joins them, and the bus bandwidth of an all-reduce that it carries."""
+"""GPUs that worked together: what they measured, their links, and the bus bandwidth that an all-reduce can reach over them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpudoctor.judging.measured import expect, watched_link
 from gpudoctor.judging.measured.expect import NOTHING, Expected
 from gpudoctor.model import Skip
 
-NEAR = ("internal", "single switch", "switches")  # NVML's words for paths through which NCCL lets GPUs reach each other
-# Of what a PCIe link carries to the host: an all-reduce sends and receives at once, through host memory twice over it. Measured:
-# 0.57 on two H200 through host memory, 0.5 to 1 on RTX 4090 and RTX PRO 6000.
+NEAR = ("internal", "single switch", "switches")  # NVML's words for paths over which NCCL uses direct access
+# Share of what a PCIe link carries to the host: an all-reduce sends and receives at once, and twice through host memory.
+# Measured: 0.57 on two H200 through host memory, 0.5 to 1 on RTX 4090 and RTX PRO 6000.
 DIRECT_SHARE, THROUGH_HOST_SHARE = 0.55, 0.25
 WORKLOAD = "distributed"
-JUDGED_BYTES = 256 << 20  # less is a matter of latency
-LONG_MICROSECONDS = 10_000  # no latency
+JUDGED_BYTES = 256 << 20  # smaller sizes depend on latency
+LONG_MICROSECONDS = 10_000  # longer than any latency
 
 
 class Session(NamedTuple):
@@ -35,7 +35,7 @@ class Session(NamedTuple):
     def of(cls, facts: Facts) -> Session:
         (run,) = facts.measured.runs(WORKLOAD)
         if "connected" not in run.values:
-            raise Skip("the ranks did not find each other: see measurements", Skip.NO_ANSWER)
+            raise Skip("the ranks did not connect to each other: see measurements", Skip.NO_ANSWER)
         return cls(facts, dict(run.values), tuple(facts.measured.plan["gpus"]))
 
     @property
@@ -50,14 +50,14 @@ class Session(NamedTuple):
 
     @property
     def judged(self) -> tuple[str, dict[str, Any]] | None:
-        """The largest size, if it is large enough to say something about the links, or took that long."""
+        """The largest size, if it is large enough, or took long enough, to judge the links."""
         last = self.sizes[-1] if self.sizes else None
         large = last and (last[1]["bytes"] >= JUDGED_BYTES or last[1]["microseconds"] >= LONG_MICROSECONDS)
         return last if large else None
 
     @property
     def wrong_sums(self) -> dict[int, dict[str, int]]:
-        """GPU (NVML's index) -> size -> how many of its sums were wrong, where any was."""
+        """GPU (NVML's index) -> size -> how many of its sums were wrong; without GPUs that had none."""
         order = ["8 B", *(name.partition(" ")[2] for name, _ in self.sizes)]
         found = {}
         for name, values in sorted(self.values.items()):
@@ -69,15 +69,15 @@ class Session(NamedTuple):
 
     @property
     def seen(self) -> dict[str, dict[str, Any]]:
-        """GPU -> what the sampler saw during the judged size; Skip where nobody looked."""
+        """GPU -> what the sampler saw during the judged size; Skip if there was no sampler."""
         found: dict[str, dict[str, Any]] = self.judged[1].get("during", {}) if self.judged else {}
         if not found:
-            raise Skip("the clocks were not watched", Skip.NO_ANSWER)
+            raise Skip("the clocks were not sampled", Skip.NO_ANSWER)
         return found
 
     @property
     def connections(self) -> dict[str, int]:
-        """`P2P/CUMEM` ... -> channels; empty where NCCL's log is not known."""
+        """`P2P/CUMEM` ... -> channels; empty without NCCL's log."""
         return dict(self.values.get("nccl", {}).get("connections", {}))
 
     @property
@@ -86,7 +86,7 @@ class Session(NamedTuple):
 
     @property
     def settings(self) -> dict[str, tuple[str, str]]:
-        """NCCL's variables -> value, and the problem of nccl-environment that tells of it; also those in its log alone."""
+        """NCCL's variables -> value, and the problem of nccl-environment that reports it, "" if it is only in the log."""
         logged = {name: (value, "") for name, value in self.values.get("nccl", {}).get("settings", {}).items()}
         files = "nccl-conf-leftovers"
         return logged | {
@@ -107,13 +107,13 @@ def links_to(facts: Facts, index: int, others: Sequence[int]) -> list[NvLink]:
 
 
 def is_linked(facts: Facts, indices: Sequence[int]) -> bool | None:
-    """Whether NVLinks join each GPU to each other one; None where they join some of them."""
+    """Whether NVLinks connect every pair of GPUs; None if they connect only some pairs."""
     pairs = [bool(links_to(facts, one, [other])) for one, other in permutations(indices, 2)]
     return all(pairs) if all(pairs) or not any(pairs) else None
 
 
 def bus_gb_per_s(facts: Facts, indices: Sequence[int]) -> Expected:
-    """What a large all-reduce among these GPUs reaches; NOTHING where NVLink joins only some of them."""
+    """What a large all-reduce among these GPUs reaches; NOTHING if NVLink connects only some of them."""
     linked = is_linked(facts, indices)
     if linked is None:
         return NOTHING
@@ -127,7 +127,7 @@ def _over_nvlink(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
     nominal, shares = knowledge.nvlink_gb_per_s(version, 1), knowledge.nvlink_shares(version)
     if nominal is None or shares is None:
         return NOTHING
-    # Some boards run their links more slowly than others of the same version: GeForce RTX 3090 at 14 GB/s.
+    # Some boards run their links slower than others with the same version: GeForce RTX 3090 at 14 GB/s.
     rate = sum(min(nominal, link.mb_per_s / 1000 if link.mb_per_s else nominal) for link in links)
     return Expected(rate * shares[1], f"{shares[1]:.0%} of NVLink {version} × {len(links)} links: {rate:.3g}")
 
@@ -140,12 +140,12 @@ def _over_pcie(facts: Facts, index: int, indices: Sequence[int]) -> Expected:
     topology, p2p = paths
     pairs = list(permutations(indices, 2))
     direct = all(p2p.get(pair) == "ok" and topology.get((min(pair), max(pair))) in NEAR for pair in pairs)
-    share, way = (DIRECT_SHARE, "directly") if direct else (THROUGH_HOST_SHARE, "through host memory")
-    return Expected(host.value * share, f"{share:.0%}, {way}, of what its PCIe link carries: {host.value:.1f}")
+    share, way = (DIRECT_SHARE, "direct access") if direct else (THROUGH_HOST_SHARE, "through host memory")
+    return Expected(host.value * share, f"{share:.0%} ({way}) of what its PCIe link carries: {host.value:.1f}")
 
 
 class LowLink(NamedTuple):
-    """A GPU's PCIe link that ran below what it can do. because: the problem of another check that tells of it."""
+    """A GPU's PCIe link that ran below what it can do. because: the problem of another check that reports it."""
 
     gpu: int
     words: str
@@ -153,7 +153,7 @@ class LowLink(NamedTuple):
 
 
 def low_link(facts: Facts, index: int, during: Mapping[str, Any]) -> LowLink | None:
-    """during: what the sampler saw; Skip where it did not see the link."""
+    """during: what the sampler saw; Skip if it did not see the link."""
     low = watched_link.low(facts, expect.gpu(facts, index), during)
     if low is None:
         return None
@@ -162,25 +162,25 @@ def low_link(facts: Facts, index: int, during: Mapping[str, Any]) -> LowLink | N
 
 
 class SlowPair(NamedTuple):
-    """The share of what joins two GPUs that a copy from one to the other got."""
+    """A copy between two GPUs, as a share of what their connection can carry."""
 
     share: float
     words: str
 
 
 def slowest_pair(facts: Facts, indices: Sequence[int]) -> SlowPair | None:
-    """Of the pairs that NVLink joins; None where none was measured."""
+    """The slowest of the pairs with NVLink; None if none was measured."""
     found = []
     for (one, other), values in copies(facts).items():
         expected = _copy_over_nvlink(facts, one, other) if {one, other} <= set(indices) and not values.get("refused") else None
         if expected:
-            words = f"a copy from GPU {one} to {other} got {values['gb_per_s']:.0f} of {expected:.0f} GB/s"
+            words = f"a copy from GPU {one} to {other} reached {values['gb_per_s']:.0f} of {expected:.0f} GB/s"
             found.append(SlowPair(values["gb_per_s"] / expected, words))
     return min(found, default=None)
 
 
 def copies(facts: Facts) -> dict[tuple[int, int], dict[str, Any]]:
-    """What peer-transfers measured, by sender and receiver; empty where it was not measured."""
+    """What peer-transfers measured, by sender and receiver; empty if it did not run."""
     try:
         (run,) = facts.measured.runs("peer-transfers")
         devices = [index_of(facts, device) for device in facts.cuda.devices]
@@ -200,6 +200,6 @@ def _copy_over_nvlink(facts: Facts, one: int, other: int) -> float | None:
 
 
 def damage(facts: Facts) -> str:
-    """The problem of peer-transfers that explains wrong sums: "" if it found its data right."""
+    """The problem of peer-transfers that explains wrong sums; "" if its data was correct."""
     keys = ("wrong_words", "wrong_words_by_kernels")
     return "peer-copy-damages-data" if any(values.get(key) for values in copies(facts).values() for key in keys) else ""

@@ -1,4 +1,4 @@
-"""What a healthy machine reaches: by the datasheet, by the attributes of a GPU that is in no table, by what a link is."""
+"""What a healthy machine reaches: from the datasheet, the attributes of a GPU that is not in the tables, or the kind of link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudoctor.model import Skip
 
 
 class Expected(NamedTuple):
-    """A value that a healthy one reaches, None where nobody knows, and the rule in words. unlisted: for a GPU in no table."""
+    """The value of a healthy GPU or link (None if unknown) and the rule in words. unlisted: the GPU is not in the tables."""
 
     value: float | None
     rule: str
@@ -26,7 +26,7 @@ NOTHING = Expected(None, "")
 
 
 def gpu(facts: Facts, index: int) -> Gpu | None:
-    """The GPU with NVML's index; None where NVML does not know it."""
+    """The GPU with NVML's index; None if NVML does not list it."""
     try:
         return facts.nvml.gpus[index]
     except (Skip, IndexError):
@@ -34,7 +34,7 @@ def gpu(facts: Facts, index: int) -> Gpu | None:
 
 
 def device(facts: Facts, index: int) -> CudaDevice | None:
-    """The same GPU as CUDA knows it."""
+    """The same GPU as a CUDA device."""
     named = gpu(facts, index)
     try:
         if named:
@@ -46,13 +46,13 @@ def device(facts: Facts, index: int) -> CudaDevice | None:
 
 
 def active_links(facts: Facts, index: int) -> list[NvLink]:
-    """None also where NVML has no answer."""
+    """The active NVLinks; empty if NVML has no answer."""
     found = gpu(facts, index)
     return known(lambda: [link for link in found.nvlinks if link.active], []) if found else []
 
 
 def board(facts: Facts, index: int) -> Board | None:
-    """The GPU's datasheet; None for one that is not known, or for a MIG slice, which is not the whole board."""
+    """The GPU's datasheet; None for an unknown GPU, or for a MIG slice, which is not the whole board."""
     found = device(facts, index)
     if found is None or is_mig(found):
         return None
@@ -64,7 +64,7 @@ def is_mig(found: CudaDevice) -> bool:
 
 
 def tflops(facts: Facts, index: int, dtype: str) -> Expected:
-    """The rate of a large matrix product, of a dtype in Peaks ("fp64" means the tensor cores' where there are such)."""
+    """The rate of a large matrix product, of a dtype in Peaks ("fp64" means the tensor cores' rate if they support it)."""
     sheet = board(facts, index)
     peak = _peak(sheet, dtype) if sheet else None
     share = knowledge.reachable_share(dtype, sheet, _architecture(facts, index))
@@ -92,11 +92,11 @@ def _own_tflops(facts: Facts, index: int, dtype: str, share: float) -> Expected:
     if not rate or not sms or not clock:
         return NOTHING
     peak = rate * sms * clock / 1e9
-    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.3g} from its own {sms} SMs × {clock // 1000} MHz")
+    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.3g} computed from {sms} SMs × {clock // 1000} MHz")
 
 
 def memory_gb_per_s(facts: Facts, index: int) -> Expected:
-    """Reading, writing or copying, bytes read and bytes written together."""
+    """The rate of reads, writes or copies, with bytes read and bytes written added up."""
     sheet = board(facts, index)
     share = knowledge.reachable_share("memory", sheet, _architecture(facts, index))
     if share is None:
@@ -104,19 +104,19 @@ def memory_gb_per_s(facts: Facts, index: int) -> Expected:
     if sheet:
         return Expected(sheet.memory_gb_per_s * share, f"{share:.0%} of the datasheet's {sheet.memory_gb_per_s:g}")
     found = device(facts, index)
-    if found is None or is_mig(found):  # a slice does not say which part of the memory's width is its own
+    if found is None or is_mig(found):  # a slice does not report its part of the memory's width
         return NOTHING
     clock, bits = found.attributes.get("memory_clock_khz"), found.attributes.get("memory_bus_bits")
     if not clock or not bits:
         return NOTHING
     peak = 2 * clock * bits / 8 / 1e6
-    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.0f} from its own {clock // 1000} MHz × {bits} bit")
+    return _from_its_own(found, peak * share, f"{share:.0%} of {peak:.0f} computed from {clock // 1000} MHz × {bits} bit")
 
 
 def _from_its_own(found: CudaDevice, value: float, rule: str) -> Expected:
     if is_mig(found):
         return Expected(value, f"{rule} (a MIG slice)")
-    return Expected(value, f"{rule} (a GPU in no table)", unlisted=True)
+    return Expected(value, f"{rule} (this GPU is not in the tables)", unlisted=True)
 
 
 def _architecture(facts: Facts, index: int) -> str | None:
@@ -125,14 +125,14 @@ def _architecture(facts: Facts, index: int) -> str | None:
 
 
 def pcie_gb_per_s(facts: Facts, index: int) -> Expected:
-    """One direction of page-locked memory over the fastest link that card and slot can do together."""
+    """One direction of page-locked memory over the fastest link that card and slot support together."""
     found = gpu(facts, index)
     link = known(lambda: (found.maximum_pcie_generation, found.maximum_pcie_width)) if found else None
     return pcie(*link) if link else NOTHING
 
 
 def pcie(generation: int, width: int) -> Expected:
-    """As pcie_gb_per_s, of any link."""
+    """Like pcie_gb_per_s, for any link."""
     rate, share = knowledge.pcie_gb_per_s(generation, width), knowledge.pcie_share(generation)
     if rate is None or share is None:
         return NOTHING

@@ -1,4 +1,4 @@
-"""What the measured memory bandwidth means for people who run language models: what fits, and how fast it can answer at best."""
+"""What the measured memory bandwidth means for language models: which fit, and the lower bound on time per token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpudoctor.model import Figure, Model
 
 PARAMETERS = {"7B": 7e9, "13B": 13e9, "34B": 34e9, "70B": 70e9, "405B": 405e9}
 BYTES = {"fp16": 2.0, "fp8": 1.0, "int4": 0.5}
-WEIGHTS_SHARE = 0.9  # of the memory: the rest is for the context, caches and temporary results
+WEIGHTS_SHARE = 0.9  # of the memory; the rest is for the context, caches and temporary results
 KERNEL = "memory read"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """GPUs of one machine: how many, the smallest memory in GB, and the lowest bandwidth in GB/s."""
+    """The GPUs of one machine: how many, the smallest memory in GB, and the lowest bandwidth in GB/s."""
 
     gpus: int
     memory_gb: float
@@ -27,7 +27,7 @@ class Machine:
 
 
 def models(facts: Facts, figures: Iterable[Figure]) -> tuple[Model, ...]:
-    """Every model size at every precision; empty where the memory was not measured."""
+    """Every model size at every precision; empty if the memory was not measured."""
     machine = measured(facts, figures)
     return tuple(rows(machine)) if machine else ()
 

@@ -1,4 +1,4 @@
-"""Why the host's side of work on a GPU is slow: a variable of the environment, too few processors, a virtual machine."""
+"""Why the host side of GPU work is slow: an environment variable, too few CPUs, a virtual machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLES = {
 
 
 def judge(facts: Facts, shortfalls: Iterable[Shortfall], problem: Problem, causes: Sequence[Cause] = CAUSES) -> Iterator[Finding]:
-    """For each GPU that falls short one finding, with its cause: the host's first, then `causes` of the GPU's."""
+    """One finding with its cause for each GPU that falls short: causes on the host first, then `causes`."""
     found: dict[int, list[Shortfall]] = {}
     for shortfall in shortfalls:
         found.setdefault(shortfall.figure.gpu or 0, []).append(shortfall)
@@ -53,17 +53,17 @@ def variable(slow: Slow, problem: Problem) -> Finding | None:
 def few_processors(slow: Slow, problem: Problem) -> Finding | None:
     limits = slow.facts.limits
     if len(limits.cpus) == 1 < limits.cpu_count:
-        return slow.found(problem, f"this process may use 1 of {limits.cpu_count} CPUs", "cpu-affinity-narrow")
+        return slow.found(problem, f"this process is allowed to use 1 of {limits.cpu_count} CPUs", "cpu-affinity-narrow")
     if limits.cgroup_cpus is not None and limits.cgroup_cpus < 1:
-        return slow.found(problem, f"its cgroup leaves it {limits.cgroup_cpus:g} CPUs", "cpu-quota-below-one")
+        return slow.found(problem, f"its cgroup limits it to {limits.cgroup_cpus:g} CPUs", "cpu-quota-below-one")
     return None
 
 
 def virtual(facts: Facts, finding: Finding) -> Finding:
-    """Where no cause was found: that this is a virtual machine."""
+    """The finding, with a note that this is a virtual machine if no cause was found."""
     hypervisor = known(lambda: facts.system.hypervisor)
     if not hypervisor or finding.confidence is not Confidence.UNKNOWN:
         return finding
     kind = "" if hypervisor == "unknown" else f" ({hypervisor})"
-    words = f"{finding.message}; this is a virtual machine{kind}, whose host may delay it"
+    words = f"{finding.message}; this is a virtual machine{kind}, and its host may cause the delay"
     return replace(finding, message=words, confidence=Confidence.LIKELY)

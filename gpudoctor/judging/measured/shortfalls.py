@@ -1,4 +1,4 @@
-"""Which figures fall short: of what is expected, of the other GPUs of this machine, or of what this GPU reached before."""
+"""Which figures fall short of the expected value, of the other GPUs in this machine, or of what this GPU reached before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpudoctor.facts.known import known
 from gpudoctor.judging.measured import expect
 from gpudoctor.model import Figure
 
-WARN = 0.85  # of what a healthy GPU of this kind reaches; the tables' shares are not sharper
+WARN = 0.85  # of what a healthy GPU of this kind reaches; the tables are not more precise than that
 FAIL = 0.6
 SIBLING = 0.9  # of the median of the same GPUs here, or of this GPU's own baseline
-LOOSE = 0.7  # likewise, of figures without an expectation: they come from kernels of a tenth of a millisecond, which vary
+LOOSE = 0.7  # the same for figures without an expected value: their kernels take a tenth of a millisecond and vary
 
 
 class Shortfall(NamedTuple):
-    """A figure that is too low by one rule: `share` of what that rule expects, where `limit` would do."""
+    """A figure that is too low by one rule: it reached `share` of what the rule expects; `limit` is enough."""
 
     figure: Figure
     share: float
@@ -36,18 +36,18 @@ class Shortfall(NamedTuple):
 
 
 def digits(value: float) -> str:
-    """Three of them, or all before the point."""
+    """Three significant digits, or all digits before the point."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def between(values: Sequence[float], places: int = 0) -> str:
-    """`392 to 398`, or `392` where that is all. places: behind the point."""
+    """`392 to 398`, or `392` if both are the same. places: digits after the point."""
     low, high = (f"{value:.{places}f}" for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
 
 def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
-    """Every figure that falls short, by the rule that it misses most."""
+    """Every figure that falls short, with the rule that it misses most."""
     alike: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
         alike.setdefault((figure.what, _kind(facts, figure.gpu)), []).append(figure)
@@ -59,17 +59,17 @@ def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
 
 
 def by_each_rule(facts: Facts, figure: Figure, alike: Iterable[Figure]) -> Iterator[Shortfall]:
-    """Datasheet or link, siblings, baseline: as many as apply. alike: the same figure of all GPUs of its kind."""
+    """One for each rule that applies: datasheet or link, siblings, baseline. alike: the same figure of all GPUs of its kind."""
     if figure.share is not None:
         yield Shortfall(figure, figure.share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
-    if figure.gpu is None or figure.less_is_better:  # short times depend on what the processor does meanwhile
+    if figure.gpu is None or figure.less_is_better:  # short times depend on what the CPU does meanwhile
         return
     close = SIBLING if figure.expected else LOOSE
     named = _kind(facts, figure.gpu)
     siblings = [other.value for other in alike if named and other.gpu != figure.gpu]
     if siblings:
         median = statistics.median([*siblings, figure.value])
-        rule = f"the {digits(median)} that this machine's {len(siblings) + 1} GPUs reach (median)"
+        rule = f"the median {digits(median)} of this machine's {len(siblings) + 1} GPUs"
         yield Shortfall(figure, figure.value / median, close, rule)
     before = baseline(facts, figure)
     if before:
@@ -77,12 +77,12 @@ def by_each_rule(facts: Facts, figure: Figure, alike: Iterable[Figure]) -> Itera
 
 
 def _kind(facts: Facts, gpu: int | None) -> str:
-    """The name of the GPU; "" where it is not known, and nothing is its sibling."""
+    """The name of the GPU; "" if it is not known, so it has no siblings."""
     device = None if gpu is None else expect.device(facts, gpu)
     return device.name if device else ""
 
 
 def baseline(facts: Facts, figure: Figure) -> float | None:
-    """What this very GPU reached when its baseline was saved."""
+    """What this GPU reached when its baseline was saved."""
     gpu = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
     return known(lambda: facts.baseline.get(gpu.uuid, {}).get(figure.what)) if gpu else None

@@ -16,16 +16,16 @@ from gpudoctor.judging.measured.shortfalls import Shortfall, shortfalls
 from gpudoctor.model import Cause, Confidence, Figure, Finding, Problem, Skip, Status, first_cause
 
 POWER_CAP, HARDWARE, THERMAL, HARDWARE_THERMAL, POWER_BRAKE = (1 << bit for bit in (2, 3, 5, 6, 7))
-OFTEN = 0.2  # of the samples: what was seen less often does not slow a measurement down
-MOSTLY = 0.5
-SHOWN = 3  # wrong results that a message names
-CLOCK_SHARE = 0.85  # of the highest clock: a GPU under load that runs slower is held down by something
+OFTEN = 0.2  # of the samples: a reason that was seen less often does not slow a measurement down
+MOST_OF_THE_TIME = 0.5
+SHOWN = 3  # wrong results that a message lists
+CLOCK_SHARE = 0.85  # of the highest clock: something slows down a GPU that runs below this under load
 LIMIT_SHARE = 0.97  # of the default power limit
 
 
 @dataclass(frozen=True)
 class Slow:
-    """A GPU whose figures fall short, `worst` first, and what the sampler saw during the worst one that it saw."""
+    """A GPU whose figures fall short, `worst` first, with the samples of the worst figure that has any."""
 
     facts: Facts
     index: int
@@ -38,18 +38,18 @@ class Slow:
 
     @cached_property
     def during(self) -> dict[str, Any]:
-        """Skip where nobody looked: then no cause is ruled out."""
+        """The samples; Skip if there are none, as no cause can then be ruled out."""
         if not self.seen:
-            raise Skip("the clocks were not watched", Skip.NO_ANSWER)
+            raise Skip("the clocks were not sampled", Skip.NO_ANSWER)
         return self.seen
 
     @cached_property
     def seen(self) -> dict[str, Any]:
-        """Some kernels are over before the next sample."""
+        """The samples, or {} if the kernels finished between two samples."""
         return next((shortfall.figure.during for shortfall in self.all if shortfall.figure.during), {})
 
     def reason(self, bit: int) -> float:
-        """The share of the time in which the clocks were held down for this reason."""
+        """The share of the time in which the clocks were lowered for this reason."""
         share: float = self.during["reasons"].get(f"{bit:#x}", 0.0)
         return share
 
@@ -88,13 +88,13 @@ def shared(slow: Slow) -> Finding | None:
         return None
     names = ", ".join(f"{other['name']} (pid {other['pid']}, {other['mib']} MiB)" for other in others)
     pids = ",".join(str(other["pid"]) for other in others)
-    return slow.found(faults.SHARED, f"{names} was at work on it too", because="other-process-using-gpu", pids=pids)
+    return slow.found(faults.SHARED, f"{names} used it at the same time", because="other-process-using-gpu", pids=pids)
 
 
 def braked(slow: Slow) -> Finding | None:
     if slow.reason(POWER_BRAKE) < OFTEN:
         return None
-    words = f"the power brake was on in {slow.reason(POWER_BRAKE):.0%} of the time"
+    words = f"the power brake was on {slow.reason(POWER_BRAKE):.0%} of the time"
     return slow.found(faults.BRAKE, words, because="hw-power-brake")
 
 
@@ -102,12 +102,12 @@ def hot(slow: Slow) -> Finding | None:
     share = max(slow.reason(THERMAL), slow.reason(HARDWARE_THERMAL))
     if share < OFTEN:
         return None
-    words = f"slowed down by heat in {share:.0%} of the time, at up to {slow.during.get('celsius', '?')} °C"
+    words = f"slowed down by heat {share:.0%} of the time, at up to {slow.during.get('celsius', '?')} °C"
     return slow.found(faults.HOT, words, because="hw-thermal-slowdown" if was_hot(slow) else "sw-thermal-slowdown")
 
 
 def was_hot(slow: Slow) -> bool:
-    """Whether the hardware held it down already before the measurements."""
+    """Whether the hardware had lowered the clocks before the measurements."""
     return known(lambda: slow.gpu is not None and bool(slow.gpu.clock_reasons & HARDWARE_THERMAL), False)
 
 
@@ -116,7 +116,7 @@ def low_clocks(slow: Slow) -> Finding | None:
         return None
     highest = dict(slow.gpu.maximum_clocks_mhz)
     sheet = expect.board(slow.facts, slow.index)
-    if sheet and sheet.boost_mhz and "sm" in highest:  # GeForce can be clocked far above what it is sold for
+    if sheet and sheet.boost_mhz and "sm" in highest:  # GeForce cards report clocks far above the advertised boost
         highest["sm"] = min(highest["sm"], sheet.boost_mhz)
     for name, reading in (("sm", "sm_mhz"), ("memory", "memory_mhz")):
         clock, top = slow.during.get(reading), highest.get(name)
@@ -133,7 +133,7 @@ def power(slow: Slow) -> Finding | None:
 
 
 def lowered(slow: Slow, gpu: Gpu) -> Finding | None:
-    """Laptops have no default limit."""
+    """A limit below its default; None also for laptops, which have no default limit."""
     try:
         limit, default = gpu.enforced_power_limit_watts, gpu.default_power_limit_watts
     except Skip:
@@ -145,7 +145,7 @@ def lowered(slow: Slow, gpu: Gpu) -> Finding | None:
 
 
 def at_its_limit(slow: Slow, gpu: Gpu) -> Finding | None:
-    if slow.reason(POWER_CAP) < MOSTLY:
+    if slow.reason(POWER_CAP) < MOST_OF_THE_TIME:
         return None
     clock, top = slow.during.get("sm_mhz"), gpu.maximum_clocks_mhz.get("sm")
     if not clock or not top or clock >= CLOCK_SHARE * top:
@@ -166,9 +166,9 @@ CAUSES = (
 def judge(
     facts: Facts, figures: Iterable[Figure], causes: Sequence[Cause] = (), otherwise: Problem = faults.SLOW
 ) -> Iterator[Finding]:
-    """Wrong results, and for each GPU that falls short one finding with its cause; `causes` of the check's own come first.
+    """Wrong results, and one finding with its cause for each GPU that falls short. `causes` are tried first.
 
-    otherwise: where no cause is found; it fails instead of warning where a figure is below limits.FAIL.
+    otherwise: the problem if no cause is found; it fails instead of warning if a figure is below shortfalls.FAIL.
     """
     figures = tuple(figures)
     yield from wrong_results(facts, figures)
@@ -184,7 +184,7 @@ def judge(
 
 
 def wrong_results(facts: Facts, figures: Iterable[Figure]) -> Iterator[Finding]:
-    """One finding for each GPU that computed something wrong."""
+    """One finding for each GPU that computed a wrong result."""
     found: dict[int | None, list[Figure]] = {}
     for figure in figures:
         if figure.wrong:
@@ -198,7 +198,7 @@ def wrong_results(facts: Facts, figures: Iterable[Figure]) -> Iterator[Finding]:
 
 
 def has_wrong_memory(facts: Facts, gpu: int | None) -> bool:
-    """Whether the check memory-pattern found that this GPU's memory does not hold what is written to it."""
+    """Whether the check memory-pattern found wrong words in this GPU's memory."""
     runs = known(lambda: facts.measured.runs("memory-pattern"), ())
     patterns = (result for run in runs if run.gpu == gpu for result in run.values.values())
     return any(isinstance(result, dict) and result.get("wrong_words") for result in patterns)

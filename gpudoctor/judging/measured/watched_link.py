@@ -12,17 +12,17 @@ from gpudoctor.model import Skip
 
 
 class Low(NamedTuple):
-    """is_narrow: it ran with fewer lanes than it can, and not only at a lower generation."""
+    """A link below what it can do. is_narrow: it ran with fewer lanes, not only at a lower generation."""
 
     is_narrow: bool
     words: str
 
 
 def low(facts: Facts, gpu: Gpu | None, during: Mapping[str, Any]) -> Low | None:
-    """Whether it ran below what it can do; Skip where the sampler did not see it."""
+    """The link, if it ran below what it can do; Skip if the sampler did not see it."""
     width, generation = during.get("pcie_width"), during.get("pcie_generation")
     if gpu is None or not width or not generation:
-        raise Skip("the link was not watched", Skip.NO_ANSWER)
+        raise Skip("the link was not sampled", Skip.NO_ANSWER)
     possible, fastest = possible_width(facts, gpu), gpu.maximum_pcie_generation
     if width >= possible and generation >= fastest:
         return None
