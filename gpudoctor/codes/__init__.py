@@ -1,4 +1,4 @@
-"""Codes that people quote, such as `Xid 79` or `CUDA error 802`: what they are and what to do."""
+"""Codes that people quote, such as `Xid 79` or `CUDA error 802`: what they mean and what to do."""
 
 from __future__ import annotations
 

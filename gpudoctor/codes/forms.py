@@ -1,4 +1,4 @@
-"""How codes are written: text -> which code of which kind is meant."""
+"""Parses codes: text -> the code and its kind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FORMS: tuple[tuple[Kind, str], ...] = (
     ("cublas", r"(?P<name>cublas_status_\w+)"),
     ("exit", rf"(?:(?:docker|podman|container)(?: run)?\s*)?exit(?:ed|s)?(?: (?:with|code|status))*\s*[:#=(]?\s*{_NUMBER}\)?"),
 )
-# Codes that say in a sentence what they are. "CUDA 12" is none.
+# Codes that are recognisable in a sentence. "CUDA 12" is not a code.
 _IN_A_SENTENCE = re.compile(
     r"""
     \bS?Xid[ :#=_-]*\d{1,6}\b
@@ -55,7 +55,7 @@ _PATTERNS = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FOR
 
 @dataclass(frozen=True)
 class Code:
-    """One code, by number or by name; of a failure to initialise a GPU the step, the status and the line of the source."""
+    """One code, by number or by name. For RmInitAdapter: number is the step, with the status and the line of the source."""
 
     kind: Kind
     number: int | None = None
@@ -65,7 +65,7 @@ class Code:
 
 
 def parse(text: str) -> Code | None:
-    """The code that the whole text is, whether or not it is known; None where it is something else."""
+    """The code if the whole text is one, known or not; otherwise None."""
     wanted = " ".join(text.strip().strip("'\"").split()).rstrip(".,;:")
     for kind, pattern in _PATTERNS:
         match = pattern.fullmatch(wanted)
@@ -75,12 +75,12 @@ def parse(text: str) -> Code | None:
 
 
 def in_sentence(text: str) -> list[Code]:
-    """The codes that a longer text names, known or not, each once."""
+    """The codes that a longer text contains, known or not, each once."""
     return list(dict.fromkeys(filter(None, (parse(found[0]) for found in _IN_A_SENTENCE.finditer(text)))))
 
 
 def number_alone(text: str) -> int | None:
-    """The number of "error 802", which does not say whose it is."""
+    """The number of "error 802", which does not say what kind it is; None for other text."""
     match = _NUMBER_ALONE.fullmatch(text.strip())
     return int(match["number"]) if match else None
 

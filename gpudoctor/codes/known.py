@@ -1,4 +1,4 @@
-"""The row of a table that a code means; UserError, with the range and the nearest ones, where there is none."""
+"""Finds the table row of a code; UserError, with the range and the nearest codes, if there is no such row."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def shown(code: Code) -> str:
 
 
 def of_number(text: str) -> list[Code]:
-    """The known codes that a number which does not say whose it is can be; none for any other text."""
+    """The known codes of any kind with this number; empty if the text is not a bare number."""
     number = number_alone(text)
     codes = () if number is None else (Code(kind, number) for kind in SPOKEN)
     return [code for code in codes if _is_known(code)]
 
 
 def mentioned(text: str) -> list[Code]:
-    """The known codes that a sentence names."""
+    """The known codes that a sentence contains."""
     return [code for code in in_sentence(text) if _is_known(code)]
 
 
@@ -85,13 +85,13 @@ def error(code: Code) -> errors.Error:
 def status(code: Code) -> rm.DriverStatus:
     rows = rm.table().statuses
     if code.number is None:
-        return _named("status of the driver", {row.name: row for row in rows}, code.name)
-    return numbered("status of the driver", rows, code, "0x{:x}")
+        return _named("driver status", {row.name: row for row in rows}, code.name)
+    return numbered("driver status", rows, code, "0x{:x}")
 
 
 def steps(code: Code) -> list[rm.Step]:
-    """A number that has moved between branches has several."""
-    numbered("step of RmInitAdapter", rm.table().steps, code, "0x{:x}")
+    """The rows of a step; several if its number moved between driver branches."""
+    numbered("RmInitAdapter step", rm.table().steps, code, "0x{:x}")
     return [row for row in rm.table().steps if row.code == code.number]
 
 
@@ -103,7 +103,7 @@ def numbered(name: str, rows: Sequence[Numbered], code: Code, form: str = "{}") 
     codes = sorted({row.code for row in rows})
     near = sorted(sorted(codes, key=lambda known: abs(known - number))[:NEAREST])
     nearest, first, last = " and ".join(map(form.format, near)), form.format(codes[0]), form.format(codes[-1])
-    raise UserError(f"no {name} {form.format(number)} is known; known are {first} to {last}, the nearest {nearest}")
+    raise UserError(f"{name} {form.format(number)} is not in the tables (they cover {first} to {last}; nearest: {nearest})")
 
 
 def _rows(code: Code) -> Sequence[errors.Error]:
@@ -126,9 +126,9 @@ def _names(row: errors.Error) -> Iterable[str]:
 
 
 def _named(kind: str, rows: dict[str, Named], name: str) -> Named:
-    """By name, whatever its case."""
+    """The row with this name, case-insensitive; UserError with similar names if it does not exist."""
     found = next((row for known, row in rows.items() if known.lower() == name.lower()), None)
     if found is not None:
         return found
     near = nearest(name, rows)
-    raise UserError(f"no {kind} is called {name}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+    raise UserError(f"unknown {kind}: {name}" + (f"; did you mean {' or '.join(near)}?" if near else ""))

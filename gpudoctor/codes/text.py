@@ -10,15 +10,15 @@ WIDEST = 100
 
 
 def parts(*given: Iterable[str]) -> Iterator[str]:
-    """Parts with an empty line between; those that are empty themselves are left out."""
-    told = [lines for lines in map(list, given) if lines]
-    for place, lines in enumerate(told):
+    """The non-empty parts, with an empty line between them."""
+    filled = [lines for lines in map(list, given) if lines]
+    for place, lines in enumerate(filled):
         yield from [""] if place else []
         yield from lines
 
 
 def entry(name: str, text: str) -> Iterator[str]:
-    """A named fact; nothing where there is none."""
+    """ "name: text"; no line if the text is empty."""
     if text:
         yield from _wrapped(f"{name}: {text}", "", "  ")
 

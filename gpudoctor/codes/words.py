@@ -1,4 +1,4 @@
-"""What a code is, what it means here and what to do: the tables' rows as text."""
+"""What a code is, what it means and what to do: the tables' rows as text."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gpudoctor.model import Action
 from gpudoctor.report import words
 
 MOST_FIXES = 3
-STRENGTH = {"confirmed": "It is:", "likely": "It is mostly:", "unknown": "It may be:"}
+STRENGTH = {"confirmed": "Meaning:", "likely": "Likely meaning:", "unknown": "Possible meaning:"}
 FOLLOWS = {
-    "always": "It is an echo: the Xid before it on the same GPU is the cause.",
-    "unless alone": "It is an echo where another Xid of the same GPU came before it; then that one is the cause.",
+    "always": "It is a follow-up: the Xid before it on the same GPU is the cause.",
+    "unless alone": "If another Xid of the same GPU came before it, it is a follow-up and that Xid is the cause.",
 }
 BEFORE = "sudo dmesg | grep -B 12 'RmInitAdapter failed' | head -n 40"
 OF_A_SWITCH = {
-    "always": "NVIDIA counts it among those that stop the whole switch.",
-    "potentially": "NVIDIA counts it among those that can stop a link.",
-    "other": "NVIDIA counts it among those that stop nothing: counted, corrected or informational.",
-    "unknown": "The driver's source names it, but no public driver reports it.",
+    "always": "NVIDIA lists it among those that stop the whole switch.",
+    "potentially": "NVIDIA lists it among those that can stop a link.",
+    "other": "NVIDIA lists it among those that stop nothing: counted, corrected or informational.",
+    "unknown": "The driver's source defines it, but no public driver reports it.",
 }
-OF_A_PROGRAM = "An error of the program itself: no machine or environment is known to cause it."
+OF_A_PROGRAM = "An error in the program: no machine or environment is known to cause it."
 
 
 def lines(code: Code) -> Iterator[str]:
-    """Everything that is known of a code; UserError, with the nearest ones, where it is not known."""
+    """Everything that is known about a code; UserError, with the nearest codes, if it is not known."""
     if code.kind == "xid":
         yield from parts(*_xid(known.numbered("Xid", xids.table().xids, code)))
     elif code.kind == "sxid":
@@ -49,7 +49,7 @@ def _xid(row: xids.Xid) -> Iterator[Iterable[str]]:
     yield paragraph(f"Xid {row.code}: {row.name}")
     yield chain(
         entry("NVIDIA's name", row.mnemonic + (f", on {row.applies_to}" if row.applies_to else "")),
-        entry("NVIDIA's action", _token(row.action) or "none in the catalogue"),
+        entry("NVIDIA's action", _token(row.action) or "none listed in the catalogue"),
         entry("Then", _token(row.investigate)),
     )
     yield chain(
@@ -57,12 +57,12 @@ def _xid(row: xids.Xid) -> Iterator[Iterable[str]]:
         paragraph(f"Cause: {row.cause}." if row.cause else ""),
         paragraph(FOLLOWS.get(row.follows, "")),
         paragraph(f"Note: {row.note}." if row.note else ""),
-        paragraph("NVIDIA marks it as unused: drivers of today do not report it." if row.severity == "unused" else ""),
+        paragraph("NVIDIA marks it as unused: current drivers do not report it." if row.severity == "unused" else ""),
     )
     yield chain(
         entry("What to do", _work(row.ours)),
         entry("Why", row.why),
-        entry("If another boot had it too", _work(row.again) if row.again else ""),
+        entry("If it also occurred in another boot", _work(row.again) if row.again else ""),
     )
     yield _problem(row.problem)
     yield _more(xids.table(), row, row.problem)
@@ -74,9 +74,9 @@ def _sxid(row: xids.SXid) -> Iterator[Iterable[str]]:
     yield entry("NVIDIA's name", row.mnemonic)
     yield chain(["An error of an NVSwitch. The line in the log says Fatal or Non-fatal."], paragraph(OF_A_SWITCH[row.fatal]))
     yield chain(
-        entry("What to do after a fatal one", _work(Action.REBOOT) + ", which resets all GPUs and switches together"),
-        entry("If another boot had it too", _work(Action.REPLACE_HARDWARE)),
-        entry("What to do after another", _work(Action.WATCH) if row.is_risky else "nothing"),
+        entry("After a fatal one", _work(Action.REBOOT) + "; this resets all GPUs and switches together"),
+        entry("If it also occurred in another boot", _work(Action.REPLACE_HARDWARE)),
+        entry("After a non-fatal one", _work(Action.WATCH) if row.is_risky else "nothing"),
     )
     yield _problem(fatal)
     yield _more(xids.table(), row, fatal)
@@ -86,21 +86,21 @@ def _rm(code: Code) -> Iterator[Iterable[str]]:
     number, value = code.number or 0, code.status or 0
     steps, status = known.steps(code), rm.rm_status(value)
     yield paragraph(f"RmInitAdapter failed! (0x{number:x}:0x{value:x}{'' if code.line is None else f':{code.line}'})")
-    yield ["The driver could not initialise a GPU, which is then missing everywhere."]
+    yield ["The driver could not initialise a GPU, so no program can see that GPU."]
     yield chain(
         *(entry(f"Step 0x{step.code:x}{_branches(step)}", f"{step.words} ({step.name})") for step in steps),
         entry(f"Status 0x{value:x}", f"{status.text} ({status.name})" if status else "not in the public driver"),
-        entry(f"Line {code.line}", "" if code.line is None else "of the driver's source, which differs by release"),
+        entry(f"Line {code.line}", "" if code.line is None else "of the driver's source, which differs between releases"),
     )
     failure = rm.rm_failure(number, value)
     if failure is None:
-        yield chain(["What the driver wrote just before it says more:"], command(BEFORE))
+        yield chain(["The lines that the driver wrote just before it say more:"], command(BEFORE))
         yield _problem("gpu-initialisation-failed")
         yield _more(rm.table(), steps[0], "gpu-initialisation-failed")
         return
     yield chain(
         paragraph(f"{STRENGTH[failure.confidence]} {failure.words}."),
-        ["What the driver wrote just before it counts more than the numbers:"],
+        ["The lines that the driver wrote just before it count more than the numbers:"],
         command(BEFORE),
     )
     yield _problem(failure.problem, bool(failure.causes))
@@ -119,7 +119,7 @@ def _status(row: rm.DriverStatus) -> Iterator[Iterable[str]]:
     yield paragraph(f"{row.name} (0x{row.code:x}): {row.text}")
     yield [
         'A status inside NVIDIA\'s driver, in kernel messages such as "[NV_ERR_...]".',
-        "By itself it names no cause; the function and the Xid beside it do.",
+        "It does not show the cause. The function and the Xid in the same messages do.",
     ]
     if failures:
         yield chain(
@@ -131,14 +131,14 @@ def _status(row: rm.DriverStatus) -> Iterator[Iterable[str]]:
 
 def _error(code: Code, row: errors.Error) -> Iterator[Iterable[str]]:
     yield paragraph(known.title(code, row))
-    yield entry("It prints", f'"{row.text}"' if row.text else "")
+    yield entry("Message", f'"{row.text}"' if row.text else "")
     yield chain(
         paragraph(row.meaning or OF_A_PROGRAM),
         paragraph(f"Cause: {row.cause}" + ("." if row.cause_verified else " (from experience).") if row.cause else ""),
         entry("What to do", row.fix),
     )
     yield _problem(row.problem, bool(row.causes))
-    yield _others(row.causes, row.decide, "else " if row.problem else "")
+    yield _others(row.causes, row.decide, "Other possible causes" if row.problem else "Possible causes")
     yield _more(errors.table(), row, row.problem)
 
 
@@ -152,11 +152,11 @@ def _work(action: Action) -> str:
 
 
 def _problem(id: str | None, is_one_of_several: bool = False) -> Iterator[str]:
-    """What it is diagnosed as, and the first ways out of that."""
+    """The problem that it is diagnosed as, with its first fixes."""
     problem = catalog.problems()[id][1] if id in catalog.problems() else None
     if problem is None:
         return
-    yield from paragraph(f"{'Mostly it is' if is_one_of_several else 'Diagnosed as'} {problem.id}: {problem.title}.")
+    yield from paragraph(f"{'Usually it is' if is_one_of_several else 'Diagnosed as'} {problem.id}: {problem.title}.")
     yield f"  {words.to_do(problem)}"
     shown: list[str] = []
     for fix in engines.of(problem.fixes, "docker"):
@@ -166,11 +166,11 @@ def _problem(id: str | None, is_one_of_several: bool = False) -> Iterator[str]:
             yield from command(fix.command)
 
 
-def _others(causes: Sequence[str], decide: str, besides: str = "else ") -> Iterator[str]:
+def _others(causes: Sequence[str], decide: str, heading: str = "Other possible causes") -> Iterator[str]:
     problems = catalog.problems()
     named = [problems[id][1] for id in causes if id in problems]
     if named:
-        yield f"What {besides}it can be, in the order in which to rule it out:"
+        yield f"{heading}, in the order in which to rule them out:"
         yield from listed(f"{problem.id}: {problem.title}" for problem in named)
     if decide:
         yield "To decide:"
