@@ -1,6 +1,6 @@
-"""What is known about GPUs, drivers, CUDA, error codes and wheels: YAML tables with a source on every row.
+"""Facts about GPUs, drivers, CUDA, error codes and wheels: YAML tables with a source on every row.
 
-Each table is read once, when first asked. Every function is pure; None means that the tables do not know.
+Each table is read once, on first use. Every function is pure; None means that the tables have no answer.
 """
 
 from __future__ import annotations

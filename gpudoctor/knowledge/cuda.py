@@ -1,4 +1,4 @@
-"""CUDA toolkits, driver branches, what runs on what: `cuda.yaml`."""
+"""CUDA toolkits, driver branches and their compatibility: `cuda.yaml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Compatibility = Literal["compatible", "same", "not provided"]
 
 
 class Toolkit(Row, frozen=True):
-    """One toolkit release, the driver that shipped with it, and the least driver by minor-version compatibility."""
+    """One toolkit release, the driver that shipped with it, and the oldest driver by minor-version compatibility."""
 
     cuda: tuple[int, int, int]
     least: str
@@ -23,7 +23,7 @@ class Toolkit(Row, frozen=True):
 
 
 class Floor(Row, frozen=True):
-    """The least driver of every toolkit of one major release."""
+    """The oldest driver for every toolkit of one major release."""
 
     cuda_major: int
     least: str
@@ -31,7 +31,7 @@ class Floor(Row, frozen=True):
 
 
 class Branch(Row, frozen=True):
-    """One driver branch; `ended` where the source says so without naming the month."""
+    """One driver branch; `ended` if the source says that it has ended, without naming the month."""
 
     number: int
     cuda: Pair
@@ -40,7 +40,7 @@ class Branch(Row, frozen=True):
     end_of_life: str | None = None  # YYYY-MM
 
     def is_over(self, month: str) -> bool:
-        """Whether the branch was past its life in a month such as "2026-11"."""
+        """Whether the branch had reached its end of life in a month such as "2026-11"."""
         return self.ended or (self.end_of_life is not None and self.end_of_life < month)
 
 
@@ -65,7 +65,7 @@ class Architecture(Row, frozen=True):
 
 
 class HostCompiler(Row, frozen=True):
-    """The newest major versions of gcc and clang that nvcc takes."""
+    """The newest major versions of gcc and clang that nvcc accepts."""
 
     cuda: Pair
     gcc: int
@@ -92,7 +92,7 @@ def toolkits() -> tuple[Toolkit, ...]:
 
 
 def minimum_driver(cuda: Pair) -> str | None:
-    """The oldest Linux driver that runs programs of this CUDA release; None for a release that is not known."""
+    """The oldest Linux driver that runs programs of this CUDA release; None for an unknown release."""
     for floor in table().floors:
         if floor.cuda_major == cuda[0]:
             return floor.least
@@ -100,7 +100,7 @@ def minimum_driver(cuda: Pair) -> str | None:
 
 
 def shipped_driver(cuda: Pair) -> str | None:
-    """The oldest driver that shipped with a toolkit of this release: from it on PTX of the release works too."""
+    """The oldest driver that shipped with a toolkit of this release; from this driver on, PTX of the release works too."""
     shipped = (row.shipped for row in toolkits() if row.cuda[:2] == cuda and row.shipped)
     return min(shipped, key=Version, default=None)
 
@@ -119,7 +119,7 @@ def cuda_of_branch(number: int) -> Pair | None:
 
 
 def forward_compatible(compat: Pair, number: int) -> Compatibility | None:
-    """Whether the cuda-compat package of a CUDA release works on a driver branch; None where the matrix is silent."""
+    """Whether the cuda-compat package of a CUDA release works on a driver branch; None if the matrix does not say."""
     row = next((row for row in table().forward_compatibility if row.cuda == compat), None)
     if row is None:
         return None
@@ -135,7 +135,7 @@ def architecture(compute_capability: Pair) -> Architecture | None:
 
 
 def last_branch(generation: str | None) -> int | None:
-    """The last driver branch for the GPUs of a generation ("Pascal"); None where the newest still supports them."""
+    """The last driver branch for the GPUs of a generation ("Pascal"); None if the newest still supports them."""
     rows = [row for row in table().architectures if row.name == generation and row.variant != "integrated"]
     return (
         None
@@ -145,7 +145,7 @@ def last_branch(generation: str | None) -> int | None:
 
 
 def maximum_gcc(cuda: Pair) -> int | None:
-    """The newest gcc major version that nvcc of this release takes as its host compiler."""
+    """The newest gcc major version that nvcc of this release accepts as its host compiler."""
     row = host_compiler(cuda)
     return row.gcc if row else None
 

@@ -8,11 +8,11 @@ from gpudoctor.knowledge.tables import Row, Table, load
 
 
 class Error(Row, frozen=True):
-    """One code. text: what the library prints for it, verbatim.
+    """One code. text: the library's message for it, verbatim.
 
-    meaning, cause and fix are given where a machine or an environment can be the cause; `cause_verified` is False where cause and
-    fix are experience. problem: what it usually is; causes: what else gives it, in the order in which to rule them out; decide:
-    the command that tells them apart.
+    meaning, cause and fix are given if a machine or an environment can be the cause; `cause_verified` is False if cause and fix
+    come from experience. problem: the usual problem; causes: other problems with this code, in the order in which to rule them
+    out; decide: the command that distinguishes them.
     """
 
     code: int
@@ -28,7 +28,7 @@ class Error(Row, frozen=True):
 
 
 class CudaError(Error, frozen=True):
-    """`name` is the driver API's where it has one."""
+    """`name` is the driver API's name if it has one, else the runtime's."""
 
     runtime: str = ""
 

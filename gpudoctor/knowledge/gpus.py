@@ -11,7 +11,7 @@ from gpudoctor.knowledge.tables import Row, Table, load
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Dense datasheet rates in TFLOPS (int8 in TOPS); None where the chip lacks the type or the figure is not known."""
+    """Dense datasheet rates in TFLOPS (int8 in TOPS); None if the chip does not support the type or the figure is not known."""
 
     fp64: float | None = None
     fp64_tensor: float | None = None
@@ -36,14 +36,14 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Mig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many MIG instances fit, and the oldest driver that makes them."""
+    """The highest number of MIG instances, and the oldest driver that supports MIG on this GPU."""
 
     instances: int
     least_driver: str
 
 
 class Gpu(Row, frozen=True):
-    """One board by its NVML name; `unverified` names the fields that are from memory."""
+    """One board by its NVML name; `unverified` lists the fields without a source."""
 
     name: str
     device_ids: tuple[int, ...]
@@ -73,7 +73,7 @@ class Gpu(Row, frozen=True):
 
 
 class DeviceRange(Row, frozen=True):
-    """PCI device ids of GPUs, first and last inclusive, that are all of one generation."""
+    """A range of PCI device ids, first and last included, whose GPUs are all of one generation."""
 
     first: int
     last: int
@@ -95,17 +95,17 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def gpu_by_name(name: str) -> Gpu | None:
-    """The GPU that NVML calls so, with or without "NVIDIA " in front; a MIG device's name leads to its board."""
+    """The GPU with this NVML name, with or without the prefix "NVIDIA "; a MIG device's name gives its board."""
     return _by_name().get(_plain(name))
 
 
 def gpus_by_device_id(device_id: int) -> tuple[Gpu, ...]:
-    """Every board with this PCI device id: a few share one and differ only in their subsystem id."""
+    """Every board with this PCI device id; a few boards share one and differ only in their subsystem id."""
     return tuple(gpu for gpu in gpus() if device_id in gpu.device_ids)
 
 
 def gpu_by_device_id(device_id: int) -> Gpu | None:
-    """The one board with this PCI device id; None where it is not known or several share it."""
+    """The one board with this PCI device id; None if it is not known or several boards share it."""
     found = gpus_by_device_id(device_id)
     return found[0] if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What NVML health values mean, and what links can carry: `health.yaml`."""
+"""The meaning of NVML health values, and the rates of links: `health.yaml`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpudoctor.knowledge.tables import Row, Table, load
 
 
 class ClockReason(Row, frozen=True):
-    """Why the clocks are held down. `benign` reasons are no fault; None where the bit is not known."""
+    """A reason for lowered clocks. `benign` reasons are not faults; None if the bit is not known."""
 
     bit: int
     name: str
@@ -68,14 +68,14 @@ def table() -> HealthTable:
 
 
 def clock_reasons(mask: int) -> tuple[ClockReason, ...]:
-    """The reasons in a mask of NVML, lowest bit first; a bit that is not known comes as a reason of its own."""
+    """The reasons in an NVML mask, lowest bit first; an unknown bit gives a reason named after it."""
     known = {row.bit: row for row in table().clock_reasons}
     bits = (1 << index for index in range(mask.bit_length()) if mask >> index & 1)
     return tuple(known.get(bit) or _unknown(bit) for bit in bits)
 
 
 def _unknown(bit: int) -> ClockReason:
-    return ClockReason(bit=bit, name=f"0x{bit:x}", meaning="Not known to gpudoctor.", source=(), verified=False)
+    return ClockReason(bit=bit, name=f"0x{bit:x}", meaning="Unknown to gpudoctor.", source=(), verified=False)
 
 
 def mode(group: str, value: int) -> Mode | None:
@@ -88,12 +88,12 @@ def fabric_health(mask: int) -> dict[str, int]:
 
 
 def pcie_gb_per_s(generation: int, width: int) -> float | None:
-    """What a PCIe link carries in one direction, after encoding and before packet overhead."""
+    """The rate of a PCIe link in one direction, after encoding and before packet overhead."""
     row = next((row for row in table().pcie if row.generation == generation), None)
     return row.lane_gb_per_s * width if row else None
 
 
 def nvlink_gb_per_s(version: int, links: int) -> float | None:
-    """What so many NVLink links carry in one direction."""
+    """The rate of this number of NVLinks in one direction."""
     row = next((row for row in table().nvlink if row.version == version), None)
     return row.link_gb_per_s * links if row else None

@@ -1,4 +1,4 @@
-"""Images that others publish, and what is inside: `images.yaml`."""
+"""Published images and their contents: `images.yaml`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Pair = tuple[int, int]
 
 
 class Brands(Row, frozen=True):
-    """Brands of GPUs, as NVML calls them, that NVIDIA_REQUIRE_CUDA of some nvidia/cuda images lists."""
+    """GPU brands, by their NVML names, that NVIDIA_REQUIRE_CUDA of some nvidia/cuda images lists."""
 
     name: str
     brands: tuple[str, ...]
 
 
 class Month(Row, frozen=True):
-    """One month of NGC PyTorch; `unverified` names the fields that are from memory."""
+    """One month of NGC PyTorch; `unverified` lists the fields without a source."""
 
     month: str
     cuda: str
@@ -40,7 +40,7 @@ class Month(Row, frozen=True):
 
 
 class CudaImages(Row, frozen=True):
-    """The nvidia/cuda images of one CUDA release, newest first; cudnn is how their tags spell it."""
+    """The nvidia/cuda images of one CUDA release, newest first; cudnn is its spelling in their tags."""
 
     cuda: Pair
     releases: tuple[str, ...]
@@ -74,7 +74,7 @@ def table() -> ImageTable:
 
 
 def requirement(row: CudaImages) -> str | None:
-    """NVIDIA_REQUIRE_CUDA of the images of a row, as they spell it; None where it is not known."""
+    """NVIDIA_REQUIRE_CUDA of the images of a row, as they set it; None if it is not known."""
     listed = next((entry.brands for entry in table().brands if entry.name == row.brands), None)
     if listed is None:
         return None

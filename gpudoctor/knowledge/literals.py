@@ -1,6 +1,6 @@
-"""The literal strings of a regular expression: one of them is in every text that matches it.
+"""The literal strings of a regular expression: every text that matches contains one of them.
 
-https://swtch.com/~rsc/regexp/regexp4.html tells the method; Python's own parser gives the tree.
+The method is described in https://swtch.com/~rsc/regexp/regexp4.html; Python's own parser gives the tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Set = tuple[str, ...]
 
 
 def literals(pattern: str) -> Set:
-    """The best set: its shortest member is as long as can be had; empty where the pattern has no literal part."""
+    """The set whose shortest member is the longest; empty if the pattern has no literal part."""
     tree = parser.parse(pattern)
     return () if tree.state.flags & code.SRE_FLAG_IGNORECASE else _best(_sets(tree))
 
@@ -31,7 +31,7 @@ def _best(sets: Iterable[Set]) -> Set:
 
 
 def _sets(tree: Any) -> list[Set]:
-    """Every set of which one member must occur: runs of literals, and what groups, repeats and branches require."""
+    """Every set of strings of which one must occur: runs of literals, and what groups, repeats and branches require."""
     found: list[Set] = []
     run = ""
     for operation, argument in tree:

@@ -1,4 +1,4 @@
-"""Messages of programs and what they mean: the tables in `messages/`."""
+"""Messages of programs and their meaning: the tables in `messages/`."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 TEXTS = "messages"
-"""The check that searches texts for the messages of every table that no other check reads alone."""
+"""The check that searches texts for the messages of all tables except those in IN_ORDER."""
 IN_ORDER = {
     "container-start": (
-        *("engine_requests", "engine_hooks", "engine_driver"),  # about GPUs: the others also look for words such as cgroup
+        *("engine_requests", "engine_hooks", "engine_driver"),  # about GPUs: the other tables also match words such as cgroup
         *("engine_daemons", "engine_networks", "engine_hosts", "engine_commands", "engine_fields"),
     ),
     "toolchain-ladder": ("compilers",),
 }
-"""Check -> the tables that it alone reads, in the order in which they are searched: the first row that matches counts."""
+"""Check -> the tables that only this check reads, in search order: the first row that matches counts."""
 EXPLAINED = (TEXTS, "container-start")
-"""Whose messages `gpudoctor explain` recognises. What compilers say is in a text judged by the rows of texts."""
+"""The checks whose messages `gpudoctor explain` recognises. In a text, compiler messages are judged by the rows of texts."""
 
 _NAMED = re.compile(r"(?<!\?P)<(\w+)>")
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Words by which a program says that something is wrong.
+    """A message with which a program reports that something is wrong.
 
-    pattern: a regular expression; in the file also a list of alternatives, and {name} for a part of its table. words: what is
-    wrong, in a sentence, with the pattern's groups in braces. confidence: how surely the words alone mean `problem`. causes:
-    problems that would explain it, the likeliest first. decide: the one command that tells them apart. samples: texts that must
-    match; never: that must not. fixes: in place of the problem's, where these words are all that is known. read: when the source
-    was read; known: "field" where experience is the source.
+    pattern: a regular expression; in the file also a list of alternatives, and {name} for a part of its table. words: a sentence
+    that describes the fault, with the pattern's groups in braces. confidence: how certain `problem` is from the message alone.
+    causes: problems that would explain it, the likeliest first. decide: the one command that distinguishes them. samples: texts
+    that must match; never: texts that must not match. fixes: replace the problem's fixes if only this message is known. read:
+    when the source was read; known: "field" if the source is experience.
 
-    Of texts: wraps: any failure that the text tells beside it explains it, as it does the last line of a launcher. clue: alone it
-    means nothing; it is told where it explains something else. fails: who says it has stopped, so that it is no warning. over:
-    what the text tells further down where it ended well, with the pattern's groups as <name>. unless: what, anywhere in the text,
-    makes the words harmless. anchor: a literal in place of those of the pattern.
-    Of engines: causes are links of the chain, in the order in which they are ruled out; unknown confidence: only the host tells
-    them apart; mostly: the one that a text alone most likely means.
-    Of compilers: because_of: the cause at a rung of the ladder where it is not the first of `causes`.
+    For texts: wraps: any other failure in the text explains this one, as for the last line of a launcher. clue: reported only if
+    it explains something else. fails: the program has stopped, so this is not a warning. over: a pattern for a later line that
+    reports success, with this pattern's groups as <name>. unless: a pattern that makes the message harmless, anywhere in the
+    text. anchor: a literal that replaces those of the pattern.
+    For engines: causes are links of the chain, in the order in which they are ruled out; with unknown confidence only the host
+    can distinguish them; mostly: the likeliest one from a text alone.
+    For compilers: because_of: the cause at a rung of the ladder, if it is not the first of `causes`.
     """
 
     id: str
@@ -78,34 +78,34 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return _compiled(self.pattern)
 
     def means(self, problem: Problem) -> Problem:
-        """The problem with the ways out that these words allow."""
+        """The problem with the fixes that this message allows."""
         return replace(problem, fixes=ways(self.fixes)) if self.fixes else problem
 
     def ended_well(self, groups: Mapping[str, str | None], after: str) -> bool:
-        """Whether what the text tells after these words says so."""
+        """Whether the text after this message reports success."""
         return bool(self.over) and bool(
             re.search(_NAMED.sub(lambda name: re.escape(groups.get(name[1]) or "") or r"\S*", self.over), after)
         )
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """Strings of which one is in every text that matches: found in the pattern where the row names none."""
+        """Every text that matches contains one of these strings; taken from the pattern unless the row names an anchor."""
         return (self.anchor,) if self.anchor else _literals(self.pattern)
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Literals of all lines that decide: of a long text no others are kept."""
+        """Literals of all lines that matter: only such lines of a long text are kept."""
         others = (self.unless, _NAMED.sub(r"\\S+", self.over))
         return (*self.literals, *(literal for pattern in others if pattern for literal in _literals(pattern)))
 
 
-LEAST_WORDS = 6  # characters by which messages are looked for
+LEAST_WORDS = 6  # characters that a search for messages needs
 LONGEST_LINE = 200
 MOST_LINES = 5
 
 
 class _Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fix. commands: one for each platform, in place of `command` and `on`."""
+    """A fix. commands: one for each platform; they replace `command` and `on`."""
 
     title: str
     command: str = ""
@@ -143,7 +143,7 @@ class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file as it is written. parts: pieces of its patterns, which name them in braces; a list is one of several."""
+    """A file as written. parts: pieces of its patterns, which refer to them in braces; a list means alternatives."""
 
     sources: dict[str, str] = {}
     parts: dict[str, str | tuple[str, ...]] = {}
@@ -152,7 +152,7 @@ class _Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class MessageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file: where its rows come from, the messages of one topic, and the problems that no code of a check finds."""
+    """One file: the sources of its rows, the messages of one topic, and the problems that only messages report."""
 
     sources: dict[str, str] = {}
     messages: tuple[Message, ...] = ()
@@ -161,7 +161,7 @@ class MessageTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @cache
 def topics(check: str = TEXTS) -> tuple[str, ...]:
-    """The tables that a check reads; those of texts by name."""
+    """The tables that a check reads; those of texts are sorted by name."""
     if check != TEXTS:
         return IN_ORDER[check]
     alone = {topic for of_check in IN_ORDER.values() for topic in of_check}
@@ -169,7 +169,7 @@ def topics(check: str = TEXTS) -> tuple[str, ...]:
 
 
 def tables() -> dict[str, MessageTable]:
-    """Topic -> its table, in the order of their names."""
+    """Topic -> its table, sorted by topic."""
     return {topic: table(topic) for topic in _files()}
 
 
@@ -179,7 +179,7 @@ def table(topic: str) -> MessageTable:
 
 
 def decoded(text: bytes) -> MessageTable:
-    """A table, with its patterns put together: alternatives are joined, and {name} stands for the part of that name."""
+    """A table with complete patterns: alternatives are joined, and {name} is replaced by the part with that name."""
     raw = msgspec.yaml.decode(text, type=_Raw)
     parts = {name: part if isinstance(part, str) else f"(?:{'|'.join(part)})" for name, part in raw.parts.items()}
     rows = [{**row, "pattern": _joined(row["pattern"], parts)} for row in raw.messages]
@@ -204,17 +204,17 @@ def first(check: str, text: str) -> Message | None:
 
 @cache
 def problems(check: str = TEXTS) -> dict[str, Problem]:
-    """The problems that are known by the messages of a check only, by id."""
+    """The problems that are reported only by the messages of a check, by id."""
     return {cause.id: _problem(cause) for topic in topics(check) for cause in table(topic).problems}
 
 
 def anchors() -> tuple[str, ...]:
-    """The literals of all messages of texts, each once, and those of any error of Python."""
+    """The literals of all messages of texts, each once, and those of any Python error."""
     return tuple(dict.fromkeys((*(literal for message in messages() for literal in message.kept), "Error: ", "Exception: ")))
 
 
 def with_words(text: str) -> list[tuple[str, str]]:
-    """Lines of samples in which the words stand, in whatever case, and the problem that each means; the shortest line of each."""
+    """Sample lines that contain the words, case-insensitive, each with its problem; the shortest line for each problem."""
     words = " ".join(text.lower().split())
     if len(words) < LEAST_WORDS:
         return []

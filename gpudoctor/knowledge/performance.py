@@ -9,7 +9,7 @@ from gpudoctor.knowledge.tables import Row, Table, load
 
 
 class Reachable(Row, frozen=True):
-    """Share of a datasheet's figure that a healthy GPU reaches here; `of` is a GPU, an architecture or "any"."""
+    """Share of a datasheet's figure that a healthy GPU reaches in the measurements; `of` is a GPU, an architecture or "any"."""
 
     quantity: str
     of: str
@@ -17,14 +17,14 @@ class Reachable(Row, frozen=True):
 
 
 class Pcie(Row, frozen=True):
-    """`reachable` is the share of a link's rate that copies of page-locked memory get."""
+    """`reachable` is the share of a link's rate that copies of page-locked memory reach."""
 
     generation: int
     reachable: float
 
 
 class Nvlink(Row, frozen=True):
-    """The shares of a link's rate that a copy between two GPUs and an all-reduce get."""
+    """The shares of a link's rate that a copy between two GPUs and an all-reduce reach."""
 
     version: int
     reachable: float
@@ -51,7 +51,7 @@ def table() -> PerformanceTable:
 
 
 def reachable_share(quantity: str, board: Gpu | None, architecture: str | None) -> float | None:
-    """What a healthy GPU reaches of its datasheet, from the most specific row; None for a quantity that is in no row."""
+    """The share of its datasheet that a healthy GPU reaches, from the most specific row; None for an unknown quantity."""
     shares = {row.of: row.share for row in table().reachable if row.quantity == quantity}
     names = (board.name if board else None, board.architecture if board else architecture, "any")
     return next((shares[name] for name in names if name in shares), None)
@@ -62,10 +62,10 @@ def pcie_share(generation: int) -> float | None:
 
 
 def nvlink_shares(version: int) -> tuple[float, float] | None:
-    """Of a copy between two GPUs, and of an all-reduce."""
+    """The shares for a copy between two GPUs and for an all-reduce."""
     return next(((row.reachable, row.all_reduce) for row in table().nvlink if row.version == version), None)
 
 
 def operations_per_clock(compute_capability: tuple[int, int]) -> dict[str, int]:
-    """Dtype -> dense operations per clock and SM; empty for a compute capability that is in no row."""
+    """Dtype -> dense operations per clock and SM; empty for an unknown compute capability."""
     return next((row.flop for row in table().rates if row.compute_capability == compute_capability), {})

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpudoctor.knowledge.tables import Row, Table, load
 
-GENERIC = 0xFFFF  # also what 0xffffffff of old drivers means
+GENERIC = 0xFFFF  # 0xffffffff of old drivers means the same
 
 
 class Step(Row, frozen=True):
@@ -21,14 +21,14 @@ class Step(Row, frozen=True):
     last: int | None = None
 
     def is_of(self, branch: int | None) -> bool:
-        """Whether the number means this in a branch; in the newest where that is not known."""
+        """Whether the number means this step in a branch; for an unknown branch, in the newest one."""
         if branch is None:
             return self.last is None
         return (self.first or 0) <= branch and (self.last is None or branch <= self.last)
 
 
 class DriverStatus(Row, frozen=True):
-    """One NV_STATUS, with NVIDIA's words."""
+    """One NV_STATUS, with NVIDIA's text."""
 
     code: int
     name: str
@@ -36,7 +36,7 @@ class DriverStatus(Row, frozen=True):
 
 
 class Failure(Row, frozen=True):
-    """What is known of a step, a status, or what the driver wrote before (`log`); those that are given must all fit."""
+    """A known failure. step, status and `log` (lines that the driver wrote before): all that are given must match."""
 
     words: str
     problem: str
@@ -69,7 +69,7 @@ def table() -> RmTable:
 
 
 def rm_step(code: int, branch: int | None = None) -> Step | None:
-    """What the first number stands for; where a branch has no such step, what it stands for in any."""
+    """The step of the first number; if the branch has no such step, the step of any branch."""
     rows = [row for row in table().steps if row.code == code]
     return next((row for row in rows if row.is_of(branch)), rows[0] if rows else None)
 
@@ -80,7 +80,7 @@ def rm_status(code: int) -> DriverStatus | None:
 
 
 def rm_failure(step: int, status: int, log: str = "", branch: int | None = None) -> Failure | None:
-    """What is known of a failure, from the surest to the most general."""
+    """The first known failure that matches, from the most certain to the most general."""
     plain = _plain(status)
     return next((row for row in table().failures if row.fits(step, plain, log, branch)), None)
 

@@ -1,4 +1,4 @@
-"""Loading of the YAML tables: rows are validated against their type, each with its sources and the day they were read."""
+"""Loads the YAML tables: rows are validated against their type, each with its sources and the day they were read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Loaded = TypeVar("Loaded", bound="Table")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where something was read, and when: an address, or in words where there is none, or both."""
+    """Where something was read, and when: a URL, a description, or both."""
 
     read: date
     url: str = ""
@@ -23,7 +23,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One fact: `source` are keys of its table's `sources`; `verified` is False for what is from memory."""
+    """One fact: `source` are keys of its table's `sources`; `verified` is False if it was not read in its source."""
 
     source: tuple[str, ...]
     verified: bool
@@ -40,7 +40,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "sources"}
 
     def references(self, row: Row) -> tuple[str, ...]:
-        """Where a row of this table was read, spelled out."""
+        """The sources of a row of this table, as text."""
         return tuple(str(self.sources[key]) for key in row.source)
 
     def read(self, row: Row) -> date:
@@ -49,6 +49,6 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load(name: str, kind: type[Loaded]) -> Loaded:
-    """The table in `<name>.yaml` beside this module."""
+    """The table in `<name>.yaml` in this folder."""
     text = files(__package__).joinpath(f"{name}.yaml").read_bytes()
     return msgspec.yaml.decode(text, type=kind)

@@ -1,4 +1,4 @@
-"""What state the knowledge is in: every table and every row counts."""
+"""The version of the knowledge, and the size and age of every table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLES = {
 
 
 class Count(NamedTuple):
-    """One table, or the messages of one topic. oldest and newest: when its sources were read, None where it has none."""
+    """One table, or the messages of one topic. oldest and newest: when its sources were read; None without sources."""
 
     table: str
     rows: dict[str, int]
@@ -51,7 +51,7 @@ def version() -> str:
 
 
 def counts() -> list[Count]:
-    """Every table and topic of messages by name."""
+    """Every table, then every topic of messages."""
     found = [_of_table(name, load()) for name, load in TABLES.items()]
     return found + [_of_messages(topic, table) for topic, table in messages.tables().items()]
 

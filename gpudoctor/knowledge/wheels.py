@@ -1,4 +1,4 @@
-"""Python GPU wheels: what they pin, for which GPUs they are built, which driver they need: `wheels.yaml`."""
+"""Python GPU wheels: their pinned versions, GPU architectures and required drivers: `wheels.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 
 
 class TorchRelease(Row, frozen=True):
-    """One release: `default` is the variant of plain pip on Linux, whose pins follow; `pythons` is as printed."""
+    """One release: `default` is the variant that plain pip installs on Linux, and the pins are its; `pythons` is as printed."""
 
     version: str
     default: str
@@ -44,7 +44,7 @@ class TorchArchitectures(Row, frozen=True):
 
 
 class Variant(Row, frozen=True):
-    """One cuXXX variant: `least` runs it by minor-version compatibility, from `native` on PTX works too."""
+    """One cuXXX variant: driver `least` runs it by minor-version compatibility; from driver `native` on, PTX works too."""
 
     variant: str
     cuda: Pair
@@ -53,7 +53,7 @@ class Variant(Row, frozen=True):
 
 
 class Package(Row, frozen=True):
-    """What one release, or range of releases, of another GPU package wants; requirements as printed."""
+    """The requirements of one release, or range of releases, of another GPU package, as printed."""
 
     package: str
     version: str
@@ -66,7 +66,7 @@ class Package(Row, frozen=True):
 
 
 class Assembler(Row, frozen=True):
-    """The CUDA release of the ptxas in a minor release of Triton; `blackwell`: of its second one, for GPUs from 10.0 on."""
+    """The CUDA release of the ptxas in a minor release of Triton; `blackwell`: of its second ptxas, for GPUs from 10.0 on."""
 
     triton: Pair
     ptxas: Pair
@@ -92,7 +92,7 @@ def packages(name: str) -> tuple[Package, ...]:
 
 
 def assembler(triton: str, compute_capability: Pair) -> Pair | None:
-    """The CUDA release of the ptxas that this Triton takes for a GPU; None where it is not known."""
+    """The CUDA release of the ptxas that this Triton uses for a GPU; None if it is not known."""
     wanted = _public(triton)
     row = next((row for row in table().triton if wanted and row.triton == wanted.release[:2]), None)
     if row is None:
@@ -115,7 +115,7 @@ def torch_release(version: str) -> TorchRelease | None:
 
 
 def torch_architectures(version: str, variant: str, machine: str = "x86_64") -> tuple[str, ...] | None:
-    """The GPU architectures in a published Linux wheel, such as ("sm_90", "compute_90"); None where not known."""
+    """The GPU architectures in a published Linux wheel, such as ("sm_90", "compute_90"); None if not known."""
     wanted = _public(version)
     if wanted is None:
         return None
@@ -134,10 +134,10 @@ def runs_on(architectures: Iterable[str], compute_capability: Pair) -> bool:
 
 
 def variant_for_driver(torch_version: str, driver_version: str, compute_capability: Pair, machine: str = "x86_64") -> str | None:
-    """The variant of a torch release to install for this driver and GPU; None if there is none or it is not known.
+    """The variant of a torch release to install for this driver and GPU; None if no variant fits or it is not known.
 
-    First the one that plain pip installs, then the newest that is not experimental, then the newest, among those whose
-    own driver is not newer than this one. Failing that, the oldest that minor-version compatibility allows.
+    Of the variants whose native driver is not newer than this driver: the one that plain pip installs, else the newest that is
+    not experimental, else the newest. Otherwise: the oldest that minor-version compatibility allows.
     """
     release, driver = torch_release(torch_version), _public(driver_version)
     if release is None or driver is None:
