@@ -66,7 +66,7 @@ class Unavailable(Skip):
         super().__init__(reason, kind)
 
 
-Kind = Literal["", "read", "set", "install", "restart", "manual", "reset"]
+Kind = Literal["read", "set", "install", "restart", "manual", "reset"]
 Place = Literal["here", "shell", "host"]
 
 
@@ -93,30 +93,16 @@ class Fix:
     on: tuple[str, ...] = ()
     undo: str = ""
     recipe: str = ""
-    kind: Kind = ""
+    kind: Kind = "manual"
     where: Place = "here"
     reboot: bool = False
     engines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.kind:
-            self._read_off()
         if self.reboot:
             line = self.command if self.command.endswith(REBOOT) else " && ".join(filter(None, (self.command, REBOOT)))
             needs = tuple(dict.fromkeys(("root", "reboot", *self.needs)))
             self._set(command=line, needs=needs, risk="disruptive" if self.risk == "safe" else self.risk)
-
-    def _read_off(self) -> None:
-        """Of the fixes of engines and compilers, which do not say it yet."""
-        reboots = bool(re.search(r"\breboot\b", self.command))
-        plain = ("root",) * ("sudo " in self.command) + ("reboot",) * reboots
-        self._set(needs=tuple(dict.fromkeys(plain + self.needs)))
-        self._set(reboot=self.reboot or self.command == REBOOT or self.command.endswith(f"&& {REBOOT}"))
-        self._set(risk="disruptive" if reboots and self.risk == "safe" else self.risk)
-        if self.command.startswith(("export ", "unset ", "ulimit ", "taskset ")):
-            self._set(where="shell")
-        elif "root" in self.needs and re.search(r"\bhost\b", self.title):
-            self._set(where="host")
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -157,7 +143,7 @@ def fix_on(
     needs: tuple[str, ...] = (),
     undo: str = "",
     recipe: str = "",
-    kind: Kind = "",
+    kind: Kind = "manual",
     reboot: bool = False,
     kinds: Mapping[str, Kind] | None = None,
     **commands: str,

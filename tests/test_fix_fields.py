@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from each import try_each
@@ -11,6 +12,7 @@ from reading import only_reads
 
 from gpudoctor import catalog
 from gpudoctor.fixes import engines
+from gpudoctor.judging.containers import failed_start
 from gpudoctor.knowledge import messages
 from gpudoctor.model import Fix
 
@@ -23,14 +25,20 @@ READ = re.compile(
     | nvidia-container-cli[ ].*-d[ ]/dev/(?:stderr|tty)[ ]info | sudo[ ]fuser[ ]-v[ ]/dev/vfio | cat[ ]/sys/class/mdev_bus""",
     re.VERBOSE,
 )
+OTHER_WORDS = (("On the host: reboot", "sudo apt install x && sudo reboot"), ("See it", "cat x"), ("Set it", "export A=1"))
+FIELDS = ("kind", "where", "needs", "risk", "reboot", "engines", "on")
 IN_THE_SHELL = re.compile(r"(?:^|&& |; )(?:(?:export|unset|source|conda activate) |ulimit -\w [^;]|taskset -\w+ \S+ \$\$)")
+
+
+ROWS_OF = (messages.TEXTS, *messages.IN_ORDER)
 
 
 def every() -> Iterator[tuple[str, Fix]]:
     checks = ((problem.id, fix) for check in catalog.checks().values() for problem in check.problems for fix in problem.fixes)
-    told = ((id, fix) for id, problem in messages.problems().items() for fix in problem.fixes)
-    rows = ((row.id, fix) for row in messages.messages() for fix in messages.ways(row.fixes))
-    for id, fix in dict.fromkeys((*checks, *told, *rows)):
+    told = ((id, fix) for check in ROWS_OF for id, problem in messages.problems(check).items() for fix in problem.fixes)
+    starts = ((id, fix) for id, problem in failed_start.problems().items() for fix in problem.fixes)
+    rows = ((row.id, fix) for check in ROWS_OF for row in messages.messages(check) for fix in messages.ways(row.fixes))
+    for id, fix in dict.fromkeys((*checks, *told, *starts, *rows)):
         yield f"{id}: {fix.title}", fix
 
 
@@ -77,7 +85,22 @@ def test_a_fix_without_a_command_is_for_a_person() -> None:
     def has_a_command(fix: Fix) -> None:
         assert fix.command
 
-    try_each(has_a_command, ((name, fix) for name, fix in every() if fix.kind not in ("", "manual") and not fix.reboot))
+    try_each(has_a_command, ((name, fix) for name, fix in every() if fix.kind != "manual" and not fix.reboot))
+
+
+def test_no_field_is_read_out_of_words() -> None:
+    """The same fields with any other words: a fix is what its author said it is."""
+
+    def is_as_written(fix: Fix) -> None:
+        for title, command in (
+            ("On the host: reboot", "sudo apt install x && sudo reboot"),
+            ("See it", "cat x"),
+            ("Set", "export A=1"),
+        ):
+            other = replace(fix, title=title, command=command)
+            assert [getattr(other, name) for name in FIELDS] == [getattr(fix, name) for name in FIELDS]
+
+    try_each(is_as_written, every())
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman", "nerdctl", "kubernetes"])

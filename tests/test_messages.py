@@ -123,7 +123,7 @@ problems:
     fixes:
       - title: Install it
         commands: {debian: sudo apt install it, conda: conda install it}
-        needs: [network]
+        needs: [root, network]
         recipe: it
 """
 
@@ -142,7 +142,7 @@ def test_a_fix_may_have_a_command_for_each_platform() -> None:
         ("root", "network"),
         "it",
     )
-    assert (conda.on, conda.recipe) == (("conda",), "")
+    assert (conda.on, conda.recipe, conda.needs) == (("conda",), "", ("network",))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

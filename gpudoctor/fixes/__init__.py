@@ -13,7 +13,7 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import driver, engines, environment, packages, undoing, unstated
+from gpudoctor.fixes import driver, engines, environment, packages, undoing
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -73,7 +73,7 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
     ]
     if "container" not in where.platform:
         return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
-    inside = [unstated.in_container(_in_container(fix, values), where.engine) for fix in suited if "reboot" not in fix.needs]
+    inside = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]
     return (*inside, *(ON_THE_HOST for _ in suited[:1] if len(inside) < len(suited)))
 
 

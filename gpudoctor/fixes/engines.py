@@ -64,11 +64,11 @@ def restarted(title: str, verify: str, on: tuple[str, ...] = ()) -> tuple[Fix, F
     return by_command, Fix(DELETE, pod, "disruptive", verify=verify, on=on, engines=POD)
 
 
-def restarting_docker(*fixes: Fix, rootless: bool = False) -> Iterator[Fix]:
-    """What Docker knows after a restart only, and Podman at once."""
+def restarting_docker(*fixes: Fix, rootless: bool = False, told: str = "") -> Iterator[Fix]:
+    """What Docker knows after a restart only, and Podman at once. told: the end of Docker's title."""
     restart = "systemctl --user restart docker" if rootless else "sudo systemctl restart docker"
-    told = ", and restart Docker" + ("" if rootless else " (and with it its containers)")
+    end = told or ", and restart Docker" + ("" if rootless else " (and with it its containers)")
     for fix in fixes:
         kind = "restart" if fix.kind == "set" else fix.kind
-        yield replace(fix, title=fix.title + told, command=f"{fix.command} && {restart}", kind=kind, engines=("docker",))
+        yield replace(fix, title=fix.title + end, command=f"{fix.command} && {restart}", kind=kind, engines=("docker",))
         yield replace(fix, engines=("podman",))

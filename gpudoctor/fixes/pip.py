@@ -11,7 +11,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 _WITH_VALUE = ("--index-url", "-i", "--extra-index-url", "-f", "--find-links", "-c", "-r")
-_ANY_PIP = re.compile(r"^(?:(?P<python>\S+) -m )?pip3? (?P<verb>install|uninstall|check|show)\b(?P<rest>.*)$")
+_ANY_PIP = re.compile(
+    r"""^(?:(?P<python>\S+)\ -m\ )?       # by the pip of an interpreter
+    pip3?\ (?P<verb>install|uninstall|check|show)\b
+    (?P<rest>.*)$
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ from gpudoctor.model import NEW_INITRAMFS, Fix
 DNF = "sudo dnf history undo last"
 _PACKAGES = r"(?P<packages>(?:\$\([^)]*\)|(?!&&|\|\||[;|)]).)+)"
 # Removing these has no benefit.
-HARMLESS = re.compile(r"(linux-(headers|image|modules)|kernel-(uek-)?(devel|headers|modules)|nvidia-dkms|dkms|curl)\b.*")
+HARMLESS = re.compile(
+    r"""
+    (?:linux-(?:headers|image|modules)            # Debian, Ubuntu, Arch
+    | kernel-(?:uek-)?(?:devel|headers|modules)   # RHEL, Oracle Linux, SUSE
+    | nvidia-dkms | dkms | curl
+    )\b.*
+    """,
+    re.VERBOSE,
+)
 INSTALLS = (
     (rf"sudo apt(?:-get)? install (?!--reinstall|--fix-broken|--only-upgrade){_PACKAGES}", "sudo apt remove {packages}"),
     (rf"sudo pacman -S(?:yu)? {_PACKAGES}", "sudo pacman -Rns {packages}"),

@@ -116,20 +116,16 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     on: tuple[str, ...] = ()
     undo: str = ""
     recipe: str = ""
-    kind: Kind = ""
+    kind: Kind = "manual"
     where: Place = "here"
     reboot: bool = False
     engines: tuple[str, ...] = ()
     kinds: Mapping[str, Kind] = {}
 
     def fixes(self) -> tuple[Fix, ...]:
-        if self.commands:
-            made = Fix(
-                self.title, "", self.risk, self.needs, self.verify, (), self.undo, self.recipe, self.kind, reboot=self.reboot
-            )
-            return on_platforms(made, self.commands, self.kinds)
         fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("commands", "kinds")}
-        return (Fix(**fields),)
+        fix = Fix(**fields)
+        return on_platforms(fix, self.commands, self.kinds) if self.commands else (fix,)
 
 
 class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

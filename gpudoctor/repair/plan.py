@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gpudoctor.fixes import unstated
 from gpudoctor.model import Diagnosis, Fix, Kind, Problem
 from gpudoctor.report import findings
 
@@ -80,10 +79,9 @@ def _step(problem: str, title: str, fix: Fix) -> Step:
 
 
 def _kind(fix: Fix) -> Kind:
-    kind = fix.kind or unstated.kind(fix)
-    is_lost = fix.risk == "destructive" and kind != "read"
+    is_lost = fix.risk == "destructive" and fix.kind != "read"
     is_for_a_person = not fix.before_reboot or fix.where != "here" or fix.names or is_lost
-    return "manual" if is_for_a_person and kind != "reset" else kind
+    return "manual" if is_for_a_person and fix.kind != "reset" else fix.kind
 
 
 def ordered(steps: Iterable[Step]) -> list[Step]:

@@ -45,6 +45,8 @@ REWRITE_ALL = Fix(
     "Write it again where it lies, in /etc/cdi or /var/run/cdi",
     "for file in $(grep -ls nvidia.com/gpu /etc/cdi/* /var/run/cdi/*); do sudo nvidia-ctk cdi generate --output=$file; done",
     verify="nvidia-ctk cdi list",
+    kind="set",
+    needs=("root",),
 )
 
 NONE = Problem(

@@ -152,11 +152,11 @@ NOT_PERMITTED = Problem(
         Fix(
             "Join the group, then log in again",
             "sudo usermod -aG docker $USER",
-            verify="docker info",
+            verify="<docker> info",
             kind="set",
             needs=("root",),
         ),
-        look("Run it as root, this time only", "sudo docker info", root=True),
+        look("Run it as root, this time only", "sudo <docker> info", root=True),
     ),
     references=("https://docs.docker.com/engine/install/linux-postinstall/",),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
-from gpudoctor.fixes import engines, unstated
+from gpudoctor.fixes import engines
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.containers import causes
 from gpudoctor.judging.containers.access import HOST_DRIVER, LOST, NO_GPUS_FLAG, NOT_ARRIVED, PODMAN, SELINUX
@@ -186,10 +186,7 @@ def failed(start: Start, finding: Finding) -> Finding:
     message = finding.message if words in finding.message else f"{words}: {finding.message}"
     problem = replace(finding.problem, status=Status.FAIL)
     engine = "podman" if start.is_podman else "nerdctl" if start.is_nerdctl else "docker"
-    ways = engines.of(problem.fixes, engine)
-    if engine != "docker":
-        ways = (unstated.of_failed_start(engine, fix) for fix in ways)
-    problem = replace(problem, fixes=tuple(ways))
+    problem = replace(problem, fixes=tuple(engines.of(problem.fixes, engine)))
     evidence = _told(finding.evidence, problem)
     problem = replace(problem, fixes=tuple(_for_a_person(fix, evidence) for fix in problem.fixes))
     return replace(finding, problem=problem, message=message, evidence=evidence)

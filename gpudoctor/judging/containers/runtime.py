@@ -14,7 +14,7 @@ from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status, U
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
-CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker"
 STANDARD_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/sbin")
 GPUS_BY_CDI = (29, 2)  # from where --gpus tries CDI first
 CDI_DEVICES = "<docker> run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
@@ -24,6 +24,7 @@ ROOTLESS = Fix(
     risk="disruptive",
     verify=START,
     kind="restart",
+    engines=("docker",),
 )
 
 MISSING = Problem(
@@ -34,22 +35,25 @@ MISSING = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
-        *install_on(
-            "Install the toolkit from NVIDIA's repository and register it (Docker restarts, and with it its containers)",
-            verify=START,
-            risk="disruptive",
-            needs=("network",),
-            debian=f"curl -fsSL {REPOSITORY}/gpgkey | sudo gpg --dearmor -o {KEYRING} && "
-            f"curl -fsSL {REPOSITORY}/stable/deb/nvidia-container-toolkit.list | "
-            f"sed 's#deb https://#deb [signed-by={KEYRING}] https://#' | "
-            "sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list && "
-            f"sudo apt update && sudo apt install -y nvidia-container-toolkit && {CONFIGURE}",
-            rhel=f"curl -fsSL {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo | "
-            "sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo && "
-            f"sudo dnf install -y nvidia-container-toolkit && {CONFIGURE}",
-            suse=f"sudo zypper addrepo {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo && "
-            f"sudo zypper --gpg-auto-import-keys install -y nvidia-container-toolkit && {CONFIGURE}",
-            arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+        *restarting_docker(
+            *install_on(
+                "Install the toolkit from NVIDIA's repository and register it",
+                verify=START,
+                risk="disruptive",
+                needs=("network",),
+                debian=f"curl -fsSL {REPOSITORY}/gpgkey | sudo gpg --dearmor -o {KEYRING} && "
+                f"curl -fsSL {REPOSITORY}/stable/deb/nvidia-container-toolkit.list | "
+                f"sed 's#deb https://#deb [signed-by={KEYRING}] https://#' | "
+                "sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list && "
+                f"sudo apt update && sudo apt install -y nvidia-container-toolkit && {CONFIGURE}",
+                rhel=f"curl -fsSL {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo | "
+                "sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo && "
+                f"sudo dnf install -y nvidia-container-toolkit && {CONFIGURE}",
+                suse=f"sudo zypper addrepo {REPOSITORY}/stable/rpm/nvidia-container-toolkit.repo && "
+                f"sudo zypper --gpg-auto-import-keys install -y nvidia-container-toolkit && {CONFIGURE}",
+                arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+            ),
+            told=" (Docker restarts, and with it its containers)",
         ),
         Fix("Install nvidia-container-toolkit as NVIDIA's guide describes", verify=START, on=("other",)),
     ),
@@ -62,13 +66,9 @@ NOT_CONFIGURED = Problem(
     why="The toolkit is installed, but the daemon was not told of it, was not restarted since, or reads another daemon.json.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix(
-            "Register the runtime and restart the daemon (and with it its containers)",
-            CONFIGURE,
-            risk="disruptive",
-            verify=START,
-            kind="restart",
-            needs=("root",),
+        *restarting_docker(
+            Fix("Register the runtime", CONFIGURE, risk="disruptive", verify=START, kind="set", needs=("root",)),
+            told=" and restart the daemon (and with it its containers)",
         ),
     ),
     references=(GUIDE, "https://github.com/NVIDIA/nvidia-container-toolkit/issues/150"),
@@ -99,22 +99,25 @@ PROGRAM_MISSING = Problem(
     "this runtime starts. What is not found is the runtime, not the image's command.",
     action=Action.INSTALL,
     fixes=(
-        *install_on(
-            "Install the toolkit anew, whole",
-            verify=START,
-            risk="disruptive",
-            needs=("network",),
-            debian=f"sudo apt install --reinstall nvidia-container-toolkit nvidia-container-toolkit-base && {CONFIGURE}",
-            rhel="sudo dnf reinstall nvidia-container-toolkit nvidia-container-toolkit-base || sudo dnf install "
-            f"nvidia-container-toolkit; {CONFIGURE}",
-            suse=f"sudo zypper install --force nvidia-container-toolkit && {CONFIGURE}",
-            arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+        *restarting_docker(
+            *install_on(
+                "Install the toolkit anew, whole",
+                verify=START,
+                risk="disruptive",
+                needs=("network",),
+                debian=f"sudo apt install --reinstall nvidia-container-toolkit nvidia-container-toolkit-base && {CONFIGURE}",
+                rhel="sudo dnf reinstall nvidia-container-toolkit nvidia-container-toolkit-base || sudo dnf install "
+                f"nvidia-container-toolkit; {CONFIGURE}",
+                suse=f"sudo zypper install --force nvidia-container-toolkit && {CONFIGURE}",
+                arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
+            ),
         ),
         Fix(
             "If no GPU is wanted any more: take the runtime (and default-runtime) out of it, then restart Docker",
             "sudoedit /etc/docker/daemon.json && sudo systemctl restart docker",
             risk="disruptive",
             needs=("root",),
+            engines=("docker",),
         ),
     ),
     references=(GUIDE,),
