@@ -1,7 +1,7 @@
-"""Ways out of a container's problem, for the engine that runs it and in its words.
+"""Fixes of a container's problem, for the engine that runs it and with its commands.
 
-A command says <docker> for the engine's command and <all_gpus> for the options by which it gives a container all GPUs. A pod is
-not started by a command: what an option of `docker run` does is a line of its spec.
+In a command, <docker> is replaced by the engine's command, and <all_gpus> by the options that give a container all GPUs. A pod is
+not started by a command: a line of its spec replaces an option of `docker run`.
 
 https://kubernetes.io/docs/reference/kubectl/generated/
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
@@ -22,13 +22,13 @@ WORDS: Mapping[str, Mapping[str, Any]] = {
 }
 BY_COMMAND, POD = ("docker", "podman"), ("kubernetes",)
 START = "<docker> run --rm <all_gpus> ubuntu nvidia-smi"
-BY_CDI = "For good, for who runs the cluster: let the GPU operator give devices by CDI (cdi.enabled=true)"
-DELETE = "Delete the pod: its controller starts it anew (one without a controller: create it again)"
-IN_SPEC = "In the pod's spec, then create it again: what docker run calls {}"
+BY_CDI = "Enable CDI in the cluster's GPU operator (cdi.enabled=true)"
+DELETE = "Delete the pod, so that its controller starts a new one (without a controller: create it again)"
+IN_SPEC = "Set the equivalent of docker run {} in the pod's spec, then create the pod again"
 
 
 def of(fixes: Iterable[Fix], engine: str | None) -> Iterator[Fix]:
-    """Those for an engine, in its words: in Docker's where none is known. nerdctl has no daemon either, as Podman."""
+    """The fixes for an engine, with its commands; Docker's if the engine is unknown. nerdctl has no daemon, like Podman."""
     name = engine if engine in (*WORDS, *POD) else "docker"
     suited = "podman" if name == "nerdctl" else name
     for fix in fixes:
@@ -39,10 +39,10 @@ def of(fixes: Iterable[Fix], engine: str | None) -> Iterator[Fix]:
 def again(
     title: str, run: str, spec: str = "", kubectl: str = "", risk: str = "safe", verify: str = "", on: tuple[str, ...] = ()
 ) -> tuple[Fix, Fix]:
-    """A container started again with other options.
+    """Fixes that start a container again with other options.
 
-    run: the arguments of the engine's command. spec: the options of them that are lines of a pod's spec. kubectl: the arguments
-    that change a workload likewise, where it has words for it.
+    run: the arguments of the engine's command. spec: those of its options that are set in a pod's spec. kubectl: the arguments
+    that change a workload in the same way, if kubectl supports it.
     """
     if kubectl:
         pod = Fix(title, f"kubectl {kubectl}", "disruptive", verify=verify, on=on, engines=POD)
@@ -52,22 +52,22 @@ def again(
 
 
 def by_cdi(title: str, verify: str = "", on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
-    """The GPUs of a container as CDI devices."""
+    """Fixes that give a container its GPUs as CDI devices."""
     run = "<docker> run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi"
     return Fix(title, run, verify=verify, on=on, engines=BY_COMMAND), Fix(BY_CDI, verify=verify, on=on, engines=POD)
 
 
 def restarted(title: str, verify: str, on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
-    """The container as it is; nothing inside a pod can start it again."""
+    """Fixes that restart the container with the same options; a pod cannot restart itself."""
     by_command = Fix(title, "<docker> restart CONTAINER", "disruptive", verify=verify, on=on, engines=BY_COMMAND)
     pod = "kubectl delete pod POD --namespace NAMESPACE"
     return by_command, Fix(DELETE, pod, "disruptive", verify=verify, on=on, engines=POD)
 
 
 def restarting_docker(*fixes: Fix, rootless: bool = False, told: str = "") -> Iterator[Fix]:
-    """What Docker knows after a restart only, and Podman at once. told: the end of Docker's title."""
+    """Fixes that Docker applies only after a restart, and Podman immediately. told: the end of Docker's title."""
     restart = "systemctl --user restart docker" if rootless else "sudo systemctl restart docker"
-    end = told or ", and restart Docker" + ("" if rootless else " (and with it its containers)")
+    end = told or ", and restart Docker" + ("" if rootless else " (restarts its containers)")
     for fix in fixes:
         kind = "restart" if fix.kind == "set" else fix.kind
         yield replace(fix, title=fix.title + end, command=f"{fix.command} && {restart}", kind=kind, engines=("docker",))

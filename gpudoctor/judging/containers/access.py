@@ -1,4 +1,4 @@
-"""Why no GPU, or none that may be used, is in a container: what was asked for, and what its host forbids. Pure."""
+"""Why a container has no usable GPU: what was requested, and what its host denies. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gpudoctor.judging.containers import pod_runtime
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip
 
 SMI = "nvidia-smi -L"
-# IMAGE, CONTAINER and CTID are what a person puts there: from in here their names are not visible.
+# IMAGE, CONTAINER and CTID are for the user to replace: their names are not visible inside the container.
 DOCKER = Fix(
-    "Start it again with its GPUs, on the host",
+    "On the host: start the container with its GPUs",
     "<docker> run --rm <all_gpus> IMAGE nvidia-smi",
     verify=SMI,
     engines=engines.BY_COMMAND,
 )
 BY_VARIABLE = Fix(
-    "Name the GPUs, which the runtime reads from a variable",
+    "Set NVIDIA_VISIBLE_DEVICES, which names the GPUs for the runtime",
     "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi",
     verify=SMI,
 )
 COMPOSE = Fix(
-    "In a compose file: 'gpus: all' under the service, then",
+    "In a compose file: add 'gpus: all' to the service, then recreate the container",
     "<docker> compose up -d --force-recreate",
     "disruptive",
     verify=SMI,
@@ -33,17 +33,19 @@ COMPOSE = Fix(
     engines=engines.BY_COMMAND,
 )
 PODMAN = Fix(
-    "Start it again with its GPUs, on the host (older versions of Podman ignore --gpus)",
+    "On the host: start the container with its GPUs (older Podman ignores --gpus)",
     "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable IMAGE nvidia-smi",
     verify=SMI,
 )
 KUBERNETES = look(
-    "Ask for a GPU in the container's spec (resources: {limits: {nvidia.com/gpu: 1}}); does a node have one?",
+    "Request a GPU in the container's spec (resources: {limits: {nvidia.com/gpu: 1}}), and check that a node has one",
     "kubectl describe nodes | grep -E '^Name:|nvidia.com/gpu'",
     verify=SMI,
 )
-APPTAINER = Fix("Start it with --nv, which brings the driver's libraries", "apptainer exec --nv IMAGE.sif nvidia-smi", verify=SMI)
-ENROOT = Fix("Ask Slurm for the GPU", "srun --gpus=1 --container-image=IMAGE nvidia-smi -L", verify=SMI)
+APPTAINER = Fix(
+    "Start the container with --nv, which adds the driver's libraries", "apptainer exec --nv IMAGE.sif nvidia-smi", verify=SMI
+)
+ENROOT = Fix("Request the GPU from Slurm", "srun --gpus=1 --container-image=IMAGE nvidia-smi -L", verify=SMI)
 ENTRIES = " ".join(
     f"'lxc.mount.entry: /dev/{name} dev/{name} none bind,create=file'" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
 )
@@ -61,8 +63,8 @@ DOCUMENTATION = "https://docs.nvidia.com/datacenter/cloud-native/container-toolk
 NO_GPUS_FLAG = Problem(
     id="container-no-gpus-flag",
     title="The container was started without a GPU",
-    why="The host has one, but whoever started this container did not ask for it, so that nothing of it is in here. It cannot be "
-    "added to a running container.",
+    why="The host has a GPU, but it was not requested when this container was started. A GPU cannot be added to a running "
+    "container.",
     action=Action.FIX_CONFIG,
     fixes=(DOCKER, COMPOSE, PODMAN, KUBERNETES, ENROOT, LXC),
     references=("https://github.com/Steam-Headless/docker-steam-headless/issues/117",),
@@ -70,13 +72,13 @@ NO_GPUS_FLAG = Problem(
 
 NOT_ARRIVED = Problem(
     id="container-gpu-did-not-arrive",
-    title="A GPU was asked for, the container started without an error, and has none",
-    why="Some engines accept a request for a GPU that they do not understand, and say nothing. What runs in the container then "
-    "finds no GPU, or quietly computes on the processor.",
+    title="The container started without the GPU that was requested",
+    why="Some engines accept a GPU request that they do not support, without an error. Programs in the container then find no "
+    "GPU, or run on the CPU without a warning.",
     action=Action.FIX_CONFIG,
     fixes=(
-        *engines.by_cdi("Ask for it as a CDI device, which fails where it cannot be given", verify=SMI),
-        look("See what the host itself has to say", "gpudoctor check"),
+        *engines.by_cdi("Request the GPU as a CDI device, which fails if it is not available", verify=SMI),
+        look("Run gpudoctor on the host itself", "gpudoctor check"),
     ),
     references=("https://github.com/containers/podman/issues/19338",),
 )
@@ -84,15 +86,16 @@ NOT_ARRIVED = Problem(
 VISIBLE_DEVICES = Problem(
     id="nvidia-visible-devices-void",
     title="NVIDIA_VISIBLE_DEVICES hides all GPUs from this container",
-    why="The container toolkit gives a container the GPUs that this variable names; none, void and an empty value name no GPU.",
+    why="The container toolkit gives a container the GPUs that this variable names. With none, void or an empty value it gives "
+    "no GPU.",
     action=Action.FIX_CONFIG,
     fixes=(
         *engines.again(
-            "Start it again with the variable set",
+            "Start the container again with the variable set",
             "run --rm <all_gpus> -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi",
             kubectl="set env deployment/NAME NVIDIA_VISIBLE_DEVICES=all",
         ),
-        Fix("Find who sets it: the image, or the compose or pod file", "<docker> image inspect -f '{{.Config.Env}}' IMAGE"),
+        Fix("Check whether the image sets it, else the compose or pod file", "<docker> image inspect -f '{{.Config.Env}}' IMAGE"),
     ),
 )
 
@@ -100,10 +103,10 @@ VISIBLE_DEVICES = Problem(
 HOST_DRIVER = Problem(
     id="container-host-driver-not-loaded",
     title="The driver of the container's host is not loaded",
-    why="Containers use the kernel, and so the driver, of their host. Nothing that is installed in this image can replace it.",
+    why="Containers use the kernel of their host, and therefore its driver. A driver in the image cannot replace it.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("On the host: find out why, make nvidia-smi work, then start the container again", "gpudoctor check", verify=SMI),
+        Fix("On the host: find the cause, get nvidia-smi to work, then start the container again", "gpudoctor check", verify=SMI),
     ),
 )
 
@@ -111,7 +114,7 @@ HOST_DRIVER = Problem(
 NV_MISSING = Problem(
     id="apptainer-nv-missing",
     title="Apptainer was started without --nv",
-    why="The host's devices are visible, but the libraries of its driver are only brought into the container by --nv.",
+    why="The host's devices are visible, but only --nv adds the libraries of its driver to the container.",
     action=Action.FIX_CONFIG,
     fixes=(APPTAINER,),
     references=("https://github.com/apptainer/singularity/issues/5966",),
@@ -120,14 +123,17 @@ NV_MISSING = Problem(
 
 LOST = Problem(
     id="container-lost-gpu-access",
-    title="The container has lost the right to use its GPU",
-    why="The device nodes are there, but the kernel refuses them. Usually the host ran 'systemctl daemon-reload' (any package "
-    "upgrade does), and systemd wrote the container's device rules anew without the GPU; or no-cgroups is true on the host.",
+    title="The container lost access to its GPU",
+    why="The device nodes exist, but the kernel denies access to them. Usually 'systemctl daemon-reload' ran on the host, as in "
+    "any package upgrade, and systemd rewrote the container's device rules without the GPU. Or no-cgroups is true on the host.",
     action=Action.RESTART_APP,
     fixes=(
-        *engines.restarted("On the host: start the container again", SMI),
-        *engines.by_cdi("For good: by CDI, so that a reload keeps the devices"),
-        Fix("On the host: must not say true for a root daemon", "grep no-cgroups /etc/nvidia-container-runtime/config.toml"),
+        *engines.restarted("On the host: restart the container", SMI),
+        *engines.by_cdi("Use CDI, so that a reload keeps the devices"),
+        Fix(
+            "On the host: check no-cgroups, which must not be true when dockerd runs as root",
+            "grep no-cgroups /etc/nvidia-container-runtime/config.toml",
+        ),
     ),
     references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",),
 )
@@ -135,13 +141,14 @@ LOST = Problem(
 
 SELINUX = Problem(
     id="podman-selinux-nvml-insufficient",
-    title="SELinux forbids the container to use the GPU",
-    why="Everybody may open the device nodes, but the host's SELinux policy forbids it to containers (NVML's code 4).",
+    title="SELinux denies the container access to the GPU",
+    why="The permissions of the device nodes allow everyone, but the host's SELinux policy denies containers access (NVML error "
+    "4).",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Start it again without SELinux's separation, for this container only", PODMAN.command, verify=SMI),
+        Fix("Start this container without SELinux separation", PODMAN.command, verify=SMI),
         Fix(
-            "On the host: allow devices to all containers",
+            "On the host: allow device access for all containers",
             "sudo setsebool -P container_use_devices 1",
             verify=SMI,
             where="host",
@@ -154,18 +161,19 @@ SELINUX = Problem(
 
 USERNS = Problem(
     id="docker-userns-remap",
-    title="The container's user namespace has no right to the GPU's devices",
-    why="Users in here are others on the host (userns-remap, rootless), and the nodes are open to root and its group only.",
+    title="The container's user namespace has no access to the GPU devices",
+    why="Users in the container have other ids on the host (userns-remap, rootless), and only root and its group can open the "
+    "device nodes.",
     action=Action.FIX_CONFIG,
     fixes=(
         *engines.again(
-            "Start it again in the host's user namespace",
+            "Start the container in the host's user namespace",
             "run --rm --userns=host <all_gpus> IMAGE nvidia-smi",
             spec="--userns=host",
             verify=SMI,
         ),
         Fix(
-            "On the host: open the nodes to everybody, as the driver does by itself",
+            "On the host: open the device nodes to all users, as the driver does by default",
             "sudo chmod 0666 /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",
             where="host",
             needs=("root",),
@@ -185,7 +193,7 @@ def no_devices(facts: Facts, engine: str) -> Finding:
         return not_arrived(start, visible)
     host = "this is WSL2" if facts.system.wsl else f"the host runs driver {facts.driver.module_version}"
     words, evidence = (
-        f"{host}, but no GPU device is in this {named(engine)}",
+        f"{host}, but this {named(engine)} has no GPU device",
         {"engine": engine, "NVIDIA_VISIBLE_DEVICES": visible},
     )
     if engine == "apptainer":
@@ -196,35 +204,35 @@ def no_devices(facts: Facts, engine: str) -> Finding:
     return for_engine(engine, NO_GPUS_FLAG).found(words, evidence, confidence=sure)
 
 
-FIRST_DOCKER = 17  # of its versions since they are named after the year; Podman's are far below
+FIRST_DOCKER = 17  # first of Docker's versions by year; Podman's are far below
 
 
 def not_arrived(start: Start, visible: str | None) -> Finding:
-    """Which of the engines and requests that fail without a word this is."""
+    """The problem for an engine that accepted the request but gave no GPU."""
     evidence = {"engine": start.name, "mode": start.mode, "arguments": start.arguments, "NVIDIA_VISIBLE_DEVICES": visible}
     asked = " ".join(start.arguments)
     problem, words = NOT_ARRIVED, ""
     if start.is_podman and start.mode == "gpus":
-        problem, words = replace(NOT_ARRIVED, fixes=(PODMAN,)), f"{start.name} accepted {asked} and ignored it"
+        problem, words = replace(NOT_ARRIVED, fixes=(PODMAN,)), f"{start.name} accepted {asked} but ignored it"
     elif not start.is_podman and start.numbers and start.numbers[0] < FIRST_DOCKER:
-        words = f"Podman {start.version} answers behind Docker's interface: it accepted {asked} and ignored it"
+        words = f"the docker command talks to Podman {start.version}, which accepted {asked} but ignored it"
         problem = replace(NOT_ARRIVED, fixes=(PODMAN,))
     elif start.mode == "cdi" and "=" not in asked.partition("nvidia.com/")[2]:
-        words = "the list of CDI devices that was asked for is empty"
+        words = "the requested list of CDI devices is empty"
     elif start.mode == "runtime" and visible is None:
         problem = replace(NOT_ARRIVED, fixes=(BY_VARIABLE,))
-        words = "the runtime nvidia was used, but NVIDIA_VISIBLE_DEVICES names no GPU: it is not set"
+        words = "the nvidia runtime was used, but NVIDIA_VISIBLE_DEVICES is not set"
     if words:
         return problem.found(words, evidence)
-    words = f"{start.name} accepted {asked or start.mode}, but there is neither /dev/nvidiactl nor /dev/dxg in the container"
+    words = f"{start.name} accepted {asked or start.mode}, but the container has neither /dev/nvidiactl nor /dev/dxg"
     return NOT_ARRIVED.found(words, evidence, confidence=Confidence.UNKNOWN)
 
 
 def host_driver(facts: Facts) -> Finding:
     if not facts.pci.gpus:
-        raise Skip("neither a driver nor a GPU of the host is in sight")
+        raise Skip("neither the host's driver nor its GPU is visible")
     gpus = [gpu.address for gpu in facts.pci.gpus]
-    return HOST_DRIVER.found(f"{', '.join(gpus)} on the host's bus, but no nvidia module in its kernel", {"gpus": gpus})
+    return HOST_DRIVER.found(f"{', '.join(gpus)} on the host's bus, but no nvidia module is loaded in its kernel", {"gpus": gpus})
 
 
 def for_engine(engine: str, problem: Problem) -> Problem:

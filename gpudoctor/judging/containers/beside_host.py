@@ -1,4 +1,4 @@
-"""A container and the host around it: whose fault it is, and what each of the two sees."""
+"""A container and its host: on which of the two a problem is, and what each of them sees."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Check, Confidence, Diagnosis, Difference, Report, Skip, Status
 
-# What a container shares with its host. Of the rest (Python, limits, environment) it has its own.
+# What a container shares with its host. Python, limits and environment are the container's own.
 AREAS = ("machine", "hardware", "driver", "container", "wsl", "health", "links")
-BROKEN_FOR_ALL = ("hardware", "driver", "wsl")  # where these fail on the host, no container can have a GPU
+BROKEN_FOR_ALL = ("hardware", "driver", "wsl")  # if these fail on the host, no container can have a GPU
 FOLLOWING = ("hardware", "driver", "cuda", "health", "links", "multi-gpu")
 FOLLOWING_CHECKS = ("container-gpu-access", "container-gpus")
 
@@ -22,17 +22,17 @@ GIB = 1 << 30
 
 
 def checks(every: Mapping[str, Check]) -> dict[str, Check]:
-    """Those that are judged on the host, too."""
+    """The checks that are also judged on the host."""
     return {id: check for id, check in every.items() if check.area in AREAS and not check.workloads}
 
 
 def why_first(host: Report) -> Report:
-    """The report on the host of a container that did not start: before all else the reason for that."""
+    """The report on the host of a container that did not start, with the reason for that first."""
     return replace(host, diagnosis=tuple(sorted(host.diagnosis, key=lambda entry: entry.check != "container-start")))
 
 
 def joined(inside: Report, host: Report, facts: Facts) -> Report:
-    """The report on a container with what is wrong on its host, which comes first and explains what follows from it."""
+    """The report on a container, with the problems of its host first; they explain their effects in the container."""
     found = [replace(entry, on_host=True) for entry in host.diagnosis]
     areas = {result.id: result.area for report in (inside, host) for result in report.checks}
     own = []
@@ -57,7 +57,7 @@ def joined(inside: Report, host: Report, facts: Facts) -> Report:
 
 
 def _with(cause: Diagnosis, effect: Diagnosis, explains: tuple[str, ...]) -> Diagnosis:
-    """A cause as bad as what it explains; where both sides see the same, it is as sure as the surer of them."""
+    """A cause with the worse of the two states; if both sides see the same problem, with the higher confidence."""
     status = max(cause.status, effect.status, key=list(Status).index)
     if cause.problem != effect.problem:
         return replace(cause, status=status, explains=explains)
@@ -73,7 +73,7 @@ def _explains(cause: Diagnosis, effect: Diagnosis, areas: Mapping[str, str], fac
 
 
 def index_on_host(facts: Facts, gpu: int | None) -> int | None:
-    """A container numbers the GPUs that it was given from 0; the UUID is the same."""
+    """The index on the host of a container's GPU: a container numbers its GPUs from 0, but the UUID is the same."""
     try:
         uuid = next(one.uuid for one in facts.nvml.gpus if one.index == gpu)
         return next((one.index for one in facts.host.nvml.gpus if one.uuid == uuid), gpu)
@@ -82,7 +82,7 @@ def index_on_host(facts: Facts, gpu: int | None) -> int | None:
 
 
 def comparison(facts: Facts) -> list[Difference]:
-    """What the host and the container see, side by side; what neither could tell is left out."""
+    """What the host and the container see, in rows; a row that neither could read is left out."""
     rows = []
     for what, read in _ROWS.items():
         host, container = (known(partial(read, side)) for side in (facts.host, facts))
@@ -93,11 +93,11 @@ def comparison(facts: Facts) -> list[Difference]:
 
 
 def _said(value: Any) -> str:
-    return "not known" if value is None else str(value)
+    return "unknown" if value is None else str(value)
 
 
 def gpu_count(facts: Facts) -> int:
-    """NVML's, else the number of device nodes, which a shell can count."""
+    """From NVML, else the number of device nodes, which a shell can count."""
     try:
         return facts.nvml.count
     except Skip:
@@ -109,7 +109,7 @@ def _driver(facts: Facts) -> str | None:
 
 
 def _libcuda(facts: Facts) -> str | None:
-    """The driver release of the libcuda that a program would get."""
+    """The driver release of the libcuda that a program would load."""
     return facts.cuda.library_version
 
 
@@ -118,7 +118,7 @@ def _cuda(facts: Facts) -> str:
 
 
 def _compat(facts: Facts) -> str:
-    """The releases of cuda-compat that are there, whether or not a program would get them."""
+    """The installed releases of cuda-compat, whether or not a program would load them."""
     releases = sorted({library.version for library in facts.libraries.named("libcuda") if library.is_compat and library.version})
     return ", ".join(releases) or "none"
 

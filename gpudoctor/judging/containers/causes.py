@@ -1,4 +1,4 @@
-"""What can be behind a message of an engine: the links of the chain on this host, each asked whether it is broken. Pure."""
+"""Possible causes of an engine's message: the links of the chain on this host, each checked for a fault. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudoctor.judging.containers import daemon as daemons
 from gpudoctor.judging.containers.access import HOST_DRIVER
 from gpudoctor.model import Cause, Confidence, Finding, Skip, Status, Unavailable
 
-# Without these on the machine itself no container can have a GPU; the first that fails is the cause.
+# If one of these fails on the host, no container can have a GPU; the first that fails is the cause.
 DRIVER_CHECKS = (
     *("wsl-driver", "wsl-gpu", "gpu-on-bus", "module-flavour", "kernel-module", "driver-version", "adapter-init"),
     *("device-nodes", "nvml"),
@@ -23,7 +23,7 @@ DRIVER_CHECKS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A container that did not start, on the host that its engine was asked from. names: what the message names."""
+    """A container that did not start, and the host on which its engine was called. names: devices that the message names."""
 
     facts: Facts
     start: Start
@@ -31,7 +31,7 @@ class Case:
 
     @property
     def is_here(self) -> bool:
-        """Whether the engine works on the host that was looked at: not behind ssh, nor outside of a container."""
+        """Whether the engine runs on the examined host, not on another machine and not outside of this container."""
         try:
             return self.facts.container.engine is None and (self.start.is_podman or not self.facts.engines.daemon_is_elsewhere)
         except Skip:
@@ -39,23 +39,23 @@ class Case:
 
     @property
     def daemon(self) -> Docker:
-        """Docker's, whose toolkit lies on this host."""
+        """Docker's daemon, if its toolkit is on this host."""
         daemon = daemons.running(self.facts)
         if self.start.is_podman or daemon.is_podman:
-            raise Skip("it is Podman")
+            raise Skip("the engine is Podman")
         if daemon.is_desktop:
-            raise Skip("Docker Desktop brings its own toolkit")
+            raise Skip("Docker Desktop includes its own toolkit")
         return daemon
 
 
 def driver(case: Case) -> Finding | None:
-    """What the driver's own checks find: the container only says it again."""
+    """The fault that the driver's own checks found, if any; the container's failure is its effect."""
     found = (finding for name in DRIVER_CHECKS for finding in case.facts.found.get(name, ()))
     fault = next((finding for finding in found if finding.problem.status is Status.FAIL and not finding.partial), None)
     return replace(HOST_DRIVER.found(fault.message), because=fault.problem.id) if fault else None
 
 
-# What only words tell of a driver or a GPU.
+# Faults of the driver or a GPU that only messages show.
 BY_WORDS = (
     *("gpu-lost", "gpu-answers-with-errors", "gpu-missing-from-driver", "module-of-another-kernel", "gpu-needs-reset"),
     *("xid-79-fallen-off-bus", "xid-119-gsp-rpc-timeout", "xid-120-gsp-error", "xid-62-pmu-halt"),
@@ -66,9 +66,9 @@ FAULTS_OF_DRIVER = (*DRIVER_CHECKS, *BY_WORDS)
 
 
 def shut_off(case: Case) -> Finding | None:
-    """Docker Desktop's virtual machine, a snap."""
+    """A daemon that cannot reach the GPU: in Docker Desktop's virtual machine, or a snap."""
     if case.start.is_podman:
-        raise Skip("it is Podman")
+        raise Skip("the engine is Podman")
     finding = daemons.before_asking(case.facts)
     if finding and finding.problem is not daemons.INVALID:
         return finding
@@ -78,7 +78,7 @@ def shut_off(case: Case) -> Finding | None:
 
 def invalid_json(case: Case) -> Finding | None:
     if case.start.is_podman:
-        raise Skip("it is Podman")
+        raise Skip("the engine is Podman")
     finding = daemons.before_asking(case.facts)
     return finding if finding and finding.problem is daemons.INVALID else None
 
@@ -91,7 +91,7 @@ def old_engine(case: Case) -> Finding | None:
     first = cdi.FIRST_WITH_CDI["podman" if case.start.is_podman else "docker"]
     if not case.start.numbers or case.start.numbers >= first:
         return None
-    return cdi.OLD_ENGINE.found(f"{case.start.name} knows no CDI devices", {"engine": case.start.name})
+    return cdi.OLD_ENGINE.found(f"{case.start.name} does not support CDI devices", {"engine": case.start.name})
 
 
 def specifications(case: Case) -> dict[str, str]:
@@ -116,18 +116,18 @@ def stale(case: Case) -> Finding | None:
 
 
 def misnamed(case: Case) -> Finding | None:
-    """What was asked for is none of the names in the specifications, which are up to date."""
+    """The requested device is not in the specifications, although they are up to date."""
     known = {name for text in specifications(case).values() for name in cdi.names_of(text)}
     asked = [name.partition("=")[2] for name in case.names if name.startswith("nvidia.com/gpu=")]
     unknown = [name for name in asked if name not in known]
     if not unknown or not known:
         return None
-    words = f"there is no nvidia.com/gpu={', '.join(unknown)}; the names are {', '.join(sorted(known))}"
+    words = f"nvidia.com/gpu={', '.join(unknown)} does not exist; the names are {', '.join(sorted(known))}"
     return cdi.UNKNOWN_DEVICE.found(words, {"asked": unknown, "names": sorted(known)})
 
 
 def rules_refused(case: Case) -> Finding | None:
-    """Of a Docker that runs as root the refusal comes from outside, not from being rootless."""
+    """If Docker runs as root, the denial comes from outside, not from rootless mode."""
     if case.daemon.rootless:
         return None
     words = "Docker runs as root here"
@@ -144,7 +144,7 @@ def _hook_missing(case: Case) -> Finding | None:
 
 def _hook_late(case: Case) -> Finding | None:
     if case.facts.engines.toolkit_newer_than_daemon is None:
-        raise Unavailable("whether the hook was there when the daemon started cannot be seen")
+        raise Unavailable("whether the hook existed when the daemon started is unknown")
     return runtime.hook_came_late(case.facts)
 
 
@@ -173,11 +173,11 @@ _OF_MESSAGES = (
     Cause(toolkit.RULES_REFUSED, rules_refused),
 )
 CAUSES = {cause.problem.id: cause for cause in (*_LINKS, *_OF_MESSAGES)}
-"""What the messages of engines name as their causes: id -> how to look."""
+"""The causes that messages of engines name: id -> how to check for it."""
 
 CHAIN = tuple(cause.problem.id for cause in _LINKS)
-"""In which each link stands on those before it; the other causes are looked at for certain messages only."""
-PODMAN_CHAIN = (HOST_DRIVER.id, cdi.TOO_NEW.id, cdi.CONFLICT.id, cdi.STALE.id)  # it has neither daemon nor runtime to choose
+"""Each link depends on those before it; the other causes are checked for certain messages only."""
+PODMAN_CHAIN = (HOST_DRIVER.id, cdi.TOO_NEW.id, cdi.CONFLICT.id, cdi.STALE.id)  # Podman has no daemon and no choice of runtime
 
 
 def cdi_names(message: str) -> tuple[str, ...]:

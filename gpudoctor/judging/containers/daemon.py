@@ -1,4 +1,4 @@
-"""What can be wrong with the daemon that the docker command talks to, and with which one that is. Pure."""
+"""Problems of the daemon that the docker command connects to. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ TOOLKIT = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl 
 DESKTOP_LINUX = Problem(
     id="docker-desktop-linux-no-gpu",
     title="Docker Desktop for Linux has no access to the GPU",
-    why="It runs containers in a virtual machine that the GPU is not passed to. Docker Engine on the host has access.",
+    why="Docker Desktop runs containers in a virtual machine without the GPU. Docker Engine on the host has access to it.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Let the docker command use the engine of the host (if that is installed)",
+            "Use Docker Engine on the host, if it is installed",
             "unset DOCKER_HOST; docker context use default",
             verify=RUN,
             where="shell",
         ),
         *install_on(
-            "Install the engine first",
+            "Install Docker Engine first",
             verify=RUN,
             risk="disruptive",
             needs=("network",),
@@ -43,24 +43,24 @@ DESKTOP_LINUX = Problem(
 DESKTOP_WINDOWS = Problem(
     id="docker-desktop-windows-backend",
     title="Docker Desktop on Windows does not use the WSL 2 engine",
-    why="Only with the WSL 2 engine can its containers use a GPU; the Hyper-V engine has none.",
+    why="Its containers can use a GPU only with the WSL 2 engine. The Hyper-V engine does not support GPUs.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("In Docker Desktop: Settings > General > 'Use the WSL 2 based engine'", verify=RUN),
-        Fix("Then Settings > Resources > WSL integration: switch on this distribution", verify=RUN),
-        Fix("Bring WSL itself up to date, from Windows", "wsl.exe --update"),
+        Fix("In Docker Desktop: enable Settings > General > 'Use the WSL 2 based engine'", verify=RUN),
+        Fix("In Docker Desktop: enable this distribution in Settings > Resources > WSL integration", verify=RUN),
+        Fix("In Windows: update WSL", "wsl.exe --update"),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1352",),
 )
 
 SNAP = Problem(
     id="docker-snap",
-    title="Docker is a snap, which does not see the driver",
-    why="A snap is shut off from the host: its daemon reads neither /etc/docker/daemon.json nor the host's driver and toolkit.",
+    title="Docker is a snap, which cannot access the driver",
+    why="A snap is isolated from the host: its daemon reads neither /etc/docker/daemon.json nor the host's driver and toolkit.",
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Replace it with Docker's own packages (images and volumes of the snap are deleted)",
+            "Replace the snap with Docker's own packages (deletes its images and volumes)",
             f"sudo snap remove --purge docker && {ENGINE} && {TOOLKIT}",
             risk="destructive",
             needs=("root", "network"),
@@ -74,12 +74,13 @@ SNAP = Problem(
 INVALID = Problem(
     id="daemon-json-invalid",
     title="Docker's daemon.json is not valid JSON",
-    why="The daemon does not start with such a file; one that runs has read it before. A comma or a quote is wrong.",
+    why="The daemon does not start with an invalid file. A running daemon read the file before it became invalid. Usually a "
+    "comma or a quote is wrong.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("See where it breaks", "cd && python3 -m json.tool <file>"),
+        look("Find the error in the file", "cd && python3 -m json.tool <file>"),
         Fix(
-            "Once corrected",
+            "Once the file is corrected: restart Docker",
             "sudo systemctl restart docker",
             risk="disruptive",
             verify="docker info",
@@ -92,12 +93,16 @@ INVALID = Problem(
 FAILED = Problem(
     id="docker-daemon-not-running",
     title="The Docker daemon does not start",
-    why="Its service has failed, so that no container can be started. Its log says why.",
+    why="Its service has failed, so that no container can start. The service's log has the reason.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("Read why", "sudo journalctl -u docker -b --no-pager | grep -iE 'error|fail|unable' | tail -n 20", root=True),
+        look(
+            "Read the errors in the log",
+            "sudo journalctl -u docker -b --no-pager | grep -iE 'error|fail|unable' | tail -n 20",
+            root=True,
+        ),
         Fix(
-            "Once that is solved",
+            "Once the error is fixed: restart Docker",
             "sudo systemctl restart docker",
             risk="disruptive",
             verify="docker info",
@@ -109,81 +114,81 @@ FAILED = Problem(
 
 CONTEXT_MISSING = Problem(
     id="docker-context-missing",
-    title="The docker command is told to use a context that does not exist",
-    why="DOCKER_CONTEXT, or the command's own configuration, names a context that was removed or is misspelt. No docker command "
-    "works until another one is chosen.",
+    title="The docker command uses a context that does not exist",
+    why="DOCKER_CONTEXT or the docker configuration names a context that was removed or is misspelt. No docker command works "
+    "until an existing context is selected.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Use the daemon of this machine",
+            "Use the daemon on this machine",
             "unset DOCKER_CONTEXT; docker context use default",
             verify="docker info",
             where="shell",
         ),
-        look("See which contexts there are", "DOCKER_CONTEXT=default docker context ls"),
+        look("List the contexts", "DOCKER_CONTEXT=default docker context ls"),
     ),
     references=(CONTEXTS,),
 )
 
 ELSEWHERE = Problem(
     id="docker-daemon-elsewhere",
-    title="The docker command talks to a daemon on another machine, not to this one's",
-    why="Containers run where the daemon runs: they get that machine's GPUs, by that machine's driver and toolkit. Those of this "
-    "machine play no part. Where that is meant, all is well.",
+    title="The docker command uses a daemon on another machine",
+    why="Containers run on the daemon's machine, with the GPUs, driver and toolkit of that machine. Those of this machine are "
+    "not used. This is fine if it is intended.",
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
         Fix(
-            "If this machine is meant: use its own daemon",
+            "If this machine should be used: switch to its daemon",
             "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
             where="shell",
         ),
-        Fix("If the other one is meant: look there", "ssh MACHINE gpudoctor check"),
+        Fix("If the other machine should be used: run gpudoctor there", "ssh MACHINE gpudoctor check"),
     ),
     references=(CONTEXTS,),
 )
 
 NOT_PERMITTED = Problem(
     id="docker-socket-denied",
-    title="This user may not talk to the Docker daemon",
-    why="Its socket belongs to root and the group docker. Whoever is in that group can become root on this machine.",
+    title="Permission denied for the Docker socket",
+    why="The socket belongs to root and the group docker. Members of this group can become root on this machine.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "Join the group, then log in again",
+            "Add yourself to the docker group, then log in again",
             "sudo usermod -aG docker $USER",
             verify="<docker> info",
             kind="set",
             needs=("root",),
         ),
-        look("Run it as root, this time only", "sudo <docker> info", root=True),
+        look("Run the command as root, this time only", "sudo <docker> info", root=True),
     ),
     references=("https://docs.docker.com/engine/install/linux-postinstall/",),
 )
 
 
 def docker_here(facts: Facts) -> None:
-    """Skips unless this host has Docker, a driver that containers could use, and a daemon of its own."""
+    """Skips unless this host has Docker, a local daemon, and a driver that containers could use."""
     if facts.container.engine:
-        raise Skip("the host's engines cannot be seen from a container")
+        raise Skip("a container cannot see the host's engines")
     if not facts.engines.docker_installed:
         raise Skip("Docker is not installed")
     if facts.engines.daemon_is_elsewhere:
-        raise Skip(f"the docker command's daemon is on another machine ({way(facts)})", Skip.UNSUPPORTED)
+        raise Skip(f"the Docker daemon is on another machine ({way(facts)})", Skip.UNSUPPORTED)
     if not facts.system.wsl and facts.driver.module_version is None:
-        raise Skip("no NVIDIA driver is loaded that containers could use")
+        raise Skip("no NVIDIA driver is loaded for containers to use")
 
 
 def running(facts: Facts) -> Docker:
-    """The daemon of this host, that answers."""
+    """The daemon of this host, if it answers."""
     daemon = facts.engines.docker
     if daemon is None or not daemon.reachable:
-        raise Skip("the Docker daemon does not run")
+        raise Skip("the Docker daemon is not running")
     return daemon
 
 
 def way(facts: Facts) -> str:
-    """By what the docker command finds its daemon: "DOCKER_HOST=ssh://", "context lab: tcp://"."""
+    """How the docker command finds its daemon: "DOCKER_HOST=ssh://", "context lab: tcp://"."""
     if facts.engines.docker_host:
         return f"DOCKER_HOST={facts.engines.endpoint}"
     return f"context {facts.engines.context or 'default'}" + (f": {facts.engines.endpoint}" if facts.engines.endpoint else "")
@@ -192,18 +197,18 @@ def way(facts: Facts) -> str:
 def context_missing(facts: Facts) -> Finding | None:
     if not facts.engines.context_is_missing:
         return None
-    return CONTEXT_MISSING.found(f"there is no context {facts.engines.context!r}", {"context": facts.engines.context})
+    return CONTEXT_MISSING.found(f"context {facts.engines.context!r} does not exist", {"context": facts.engines.context})
 
 
 def elsewhere(facts: Facts) -> Finding | None:
-    """Worth a word only on a machine with a GPU of its own."""
+    """Reported only on a machine that has a GPU itself."""
     if not facts.engines.daemon_is_elsewhere or not (facts.system.wsl or facts.driver.module_version):
         return None
-    return ELSEWHERE.found(f"{way(facts)}, another machine", {"endpoint": facts.engines.endpoint})
+    return ELSEWHERE.found(f"{way(facts)}, on another machine", {"endpoint": facts.engines.endpoint})
 
 
 def before_asking(facts: Facts) -> Finding | None:
-    """What needs no answer of the daemon, which may be closed to us."""
+    """Problems that can be found without the daemon, which may deny access."""
     if facts.engines.context == "desktop-linux" and not facts.system.wsl:
         return DESKTOP_LINUX.found("the docker command's context is desktop-linux", {"context": "desktop-linux"})
     if facts.engines.is_snap:
@@ -229,8 +234,8 @@ def snap(facts: Facts) -> Finding | None:
 def not_running(facts: Facts, daemon: Docker | None) -> Finding:
     unit = facts.services.unit("docker")
     if unit is None or unit.active != "failed":
-        raise Skip("the Docker daemon does not run")
-    error = daemon.error if daemon else "there is no socket"
+        raise Skip("the Docker daemon is not running")
+    error = daemon.error if daemon else "its socket does not exist"
     return FAILED.found(f"docker.service has failed ({unit.result}); {error}", {"result": unit.result, "error": error})
 
 

@@ -1,7 +1,7 @@
-"""Why a container did not start: what its engine said, and which link of the chain on this host is behind it. Pure.
+"""Why a container did not start: the engine's message, and the link of the chain on this host that caused it. Pure.
 
-The text alone decides what kind of failure it is. Where several causes are behind one text, the facts of this host say which:
-in the order of the chain, the first link that is broken.
+The message alone decides the kind of failure. If it has several possible causes, the facts of this host decide between them:
+the cause is the first broken link in the order of the chain.
 """
 
 from __future__ import annotations
@@ -33,33 +33,36 @@ REQUIRES = "container-requires-newer-driver"
 
 UNEXPLAINED = Problem(
     id="container-start-unexplained",
-    title="The container did not start, and what the engine says is not known to gpudoctor",
-    why="The engine's words are all there is. What gpudoctor could look at on this host is fine, or has nothing to do with it.",
+    title="The container did not start, for a reason unknown to gpudoctor",
+    why="gpudoctor does not know the engine's message. What it could check on this host is fine or unrelated.",
     action=Action.WATCH,
     fixes=(
         look(
-            "Read what the daemon wrote meanwhile",
+            "Read the daemon's log of the last minutes",
             "sudo journalctl -u docker -u containerd --since -5min --no-pager | tail -n 40",
             root=True,
         ),
-        Fix("See whether anything starts: the same image without a GPU", "<docker> run --rm --entrypoint true <image>"),
+        Fix("Check whether the image starts without a GPU", "<docker> run --rm --entrypoint true <image>"),
     ),
 )
 
 PODMAN_SAYS = (
-    Fix("See what Podman does, step by step", "podman --log-level=debug run --rm <image> true", kind="set"),
-    look("Read what its helper wrote meanwhile", "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40"),
+    Fix("Run Podman with debug output", "podman --log-level=debug run --rm <image> true", kind="set"),
+    look(
+        "Read the log of Podman's helper of the last minutes",
+        "journalctl -t conmon -t podman --since -5min --no-pager | tail -n 40",
+    ),
 )
 ENOUGH = (
     look(
-        "See which driver the toolkit sees: not the one that nvidia-smi shows",
+        "Compare the driver that the toolkit sees with that of nvidia-smi",
         "nvidia-container-cli info | head -n 2; nvidia-smi",
     ),
-    Fix("Where the driver was upgraded since: reboot, then start it again", verify="nvidia-smi", reboot=True),
+    Fix("If the driver was upgraded: reboot, then start the container again", verify="nvidia-smi", reboot=True),
 )
-"""Where the driver of this machine has the CUDA that the image wants."""
+"""For a host whose driver supports the CUDA version that the image requires."""
 LIKELY = Confidence.LIKELY
-# Of the links that nobody can look at, those that are broken most often.
+# The links that break most often, for a message whose host is unknown.
 LIKELIEST = (
     *("container-toolkit-missing", "docker-runtime-not-configured", "toolkit-newer-than-daemon", "cdi-spec-missing"),
     *("cdi-spec-stale", "container-host-driver-not-loaded", "docker-snap", "docker-desktop-linux-no-gpu", "daemon-json-invalid"),
@@ -69,11 +72,11 @@ PROBLEMS = (
     *(NOT_PERMITTED, OLD_LIBRARY, ROOTLESS, HOOK_REFUSED, LOST, SELINUX),
     *(ELSEWHERE, NO_GPUS_FLAG, NOT_ARRIVED, UNEXPLAINED),
 )
-"""Those that do not stand in the tables of messages: code finds them, too."""
+"""Problems outside the tables of messages, which code also finds."""
 
 
 def judge(facts: Facts, start: Start) -> Iterator[Finding]:
-    """One finding: the broken link, or what the message means by itself, or that it is not known."""
+    """One finding: the broken link, or what the message alone means, or that the message is unknown."""
     case = Case(facts, start, causes.cdi_names(start.message))
     message = recognised(start.words)
     if message is None:
@@ -81,25 +84,25 @@ def judge(facts: Facts, start: Start) -> Iterator[Finding]:
         return
     values = named(case, message)
     if values["file"] == "nvidia-smi" and not start.asked_for_gpu:
-        words = "nvidia-smi comes into a container with the GPU, and none was asked for"
+        words = "a container gets nvidia-smi only together with a GPU, and no GPU was requested"
         yield NO_GPUS_FLAG.found(words, evidence(start, values))
     else:
         yield failed(start, explained(case, message, values))
 
 
 def recognised(text: str) -> Message | None:
-    """What an engine's words mean."""
+    """The row that matches an engine's message."""
     return messages.first(CHECK_ID, text)
 
 
 @cache
 def problems() -> dict[str, Problem]:
-    """All that a start that failed can mean, by id."""
+    """All problems that a failed start can mean, by id."""
     return messages.problems(CHECK_ID) | {problem.id: problem for problem in PROBLEMS}
 
 
 def explained(case: Case, message: Message, values: dict[str, str]) -> Finding:
-    """The first broken link behind a message; where the host says nothing of the daemon, what the message says by itself."""
+    """The first broken link behind a message; without facts about the daemon's host, what the message alone means."""
     decides = message.confidence != "unknown"
     problem = message.means(problems()[message.problem])
     sure = Confidence(message.confidence) if decides else LIKELY
@@ -116,10 +119,10 @@ def explained(case: Case, message: Message, values: dict[str, str]) -> Finding:
 
 
 def _left_open(finding: Finding, message: Message) -> Finding:
-    """What can be behind it, where only a text is known; of the driver's faults each explains it."""
+    """The possible causes if only a text is known; each fault of the driver explains it."""
     if message.mostly:
         finding = replace(finding, problem=problems()[message.mostly])
-    others = [id for id in message.causes if CAUSES[id].problem is not finding.problem]  # with fixes for Podman it is another
+    others = [id for id in message.causes if CAUSES[id].problem is not finding.problem]  # another one with fixes for Podman
     links = tuple(sorted(others, key=lambda id: LIKELIEST.index(id) if id in LIKELIEST else len(LIKELIEST)))
     if len(links) > 1 and len(links) == len(message.causes):
         finding = replace(finding, confidence=LIKELY)
@@ -129,12 +132,12 @@ def _left_open(finding: Finding, message: Message) -> Finding:
 
 
 def _for_this_host(case: Case, finding: Finding, values: dict[str, str]) -> Finding:
-    """Fixes that depend on what this host has: its driver, its specifications, its engine."""
+    """The finding with the fixes for this host's driver, specifications and engine."""
     problem = finding.problem
     if problem.id == NOT_CONFIGURED.id and case.start.is_podman:
         return replace(finding, problem=replace(problem, fixes=(PODMAN,)))
     if problem.id == REQUIRES and _has_enough(case, values["condition"]):
-        words = f"{finding.message}, which is enough: the toolkit saw another driver"
+        words = f"{finding.message}, which is sufficient: the toolkit saw another driver"
         without_test = problem.fixes[-1]
         return replace(finding, problem=replace(problem, fixes=(*ENOUGH, without_test)), message=words, confidence=LIKELY)
     if problem.id == STALE.id:
@@ -155,7 +158,7 @@ def _has_enough(case: Case, condition: str) -> bool:
 
 
 def _specification(case: Case, name: str) -> str:
-    """Where the specification lies that names this file; "" where none does, or this host's play no part."""
+    """The path of the specification that names this file; "" without one, or if the engine is on another host."""
     try:
         found = case.facts.engines.cdi_specs if case.is_here else {}
     except Skip:
@@ -164,7 +167,7 @@ def _specification(case: Case, name: str) -> str:
 
 
 def _another_machine(case: Case) -> Finding | None:
-    """A GPU of this machine was meant, mostly, and another one was asked."""
+    """The daemon is on another machine; usually a GPU of this machine was meant."""
     if case.start.is_podman:
         return None
     try:
@@ -175,13 +178,13 @@ def _another_machine(case: Case) -> Finding | None:
 
 
 def _with_words(finding: Finding, start: Start) -> Finding:
-    """A link's finding, with what the engine said of it."""
+    """A link's finding, with the engine's message as evidence."""
     about = {"engine": start.name, "image": start.image, "engine_said": said(start)}
     return replace(finding, evidence={**finding.evidence, **about})
 
 
 def failed(start: Start, finding: Finding) -> Finding:
-    """A container that did not start is a failure, however mild the same fault is before anybody starts one."""
+    """The finding as a failure: the same fault may be only a warning before a container is started."""
     words = said(start)
     message = finding.message if words in finding.message else f"{words}: {finding.message}"
     problem = replace(finding.problem, status=Status.FAIL)
@@ -194,11 +197,11 @@ def failed(start: Start, finding: Finding) -> Finding:
 
 TO_FILL_IN = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME"}
 UNTOLD = {**TO_FILL_IN, "wanted": str(LEAST_BRANCH)}
-"""What stands for a word that the engine did not say, where a fix needs one."""
+"""Placeholders for values that a fix needs but the engine did not name."""
 
 
 def _for_a_person(fix: Fix, evidence: dict[str, Any]) -> Fix:
-    """The fix, left to a person where there is a word to fill in."""
+    """The fix, marked as manual if the user must fill in a value."""
     return replace(fix, kind="manual") if any(evidence.get(name) == TO_FILL_IN.get(name, "") for name in fix.names) else fix
 
 
@@ -213,7 +216,7 @@ def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
 
 
 def unexplained(case: Case) -> Finding:
-    """Every link is looked at all the same, to say which are fine."""
+    """The finding for an unknown message; every link is still checked, to report which are fine."""
     values = evidence(case.start, {})
     ruled_out, found, unread = [], [], {}
     chain = causes.PODMAN_CHAIN if case.start.is_podman else causes.CHAIN
@@ -230,4 +233,4 @@ def unexplained(case: Case) -> Finding:
     about = {"ruled_out": ruled_out, "could_not_check": unread, "also_found": found}
     values |= {key: value for key, value in about.items() if value}
     problem = replace(UNEXPLAINED, fixes=PODMAN_SAYS) if case.start.is_podman else UNEXPLAINED
-    return problem.found(said(case.start) or "the engine said nothing", values, confidence=Confidence.UNKNOWN)
+    return problem.found(said(case.start) or "the engine printed no message", values, confidence=Confidence.UNKNOWN)

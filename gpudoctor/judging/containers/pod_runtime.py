@@ -1,4 +1,4 @@
-"""A pod that was given a GPU, and was started by a runtime that does not know how to bring it in. Pure."""
+"""A pod with an assigned GPU, started by a runtime that does not add it. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gpudoctor.facts.known import known
 from gpudoctor.model import Confidence, Finding, Fix, Problem
 
 LOOK = "kubectl exec POD -- nvidia-smi -L"
-# What the device plugin writes: the UUID of a GPU or a MIG device, its number, or the folder of its mounts.
+# What the device plugin writes: the UUID of a GPU or a MIG device, its index, or the directory of its mounts.
 ASSIGNED = re.compile(r"(?:GPU|MIG)-[0-9a-f]|\d+(?:,\d+)*$|/var/run/nvidia-container-devices")
 RUNTIME = re.compile(r"(?m)^[^#\n]*\bruntimes\.[\"']?nvidia[\"']?\s*\]")
 DEFAULT = re.compile(r"(?m)^\s*default_runtime_name\s*=\s*[\"']([^\"']+)")
 CLASS = Fix(
-    "Once in the cluster: make the RuntimeClass, if there is none",
+    "Create the RuntimeClass, once per cluster, if it does not exist",
     "kubectl get runtimeclass nvidia || printf 'apiVersion: node.k8s.io/v1\\nkind: RuntimeClass\\nmetadata: {name: nvidia}\\n"
     "handler: nvidia\\n' | kubectl apply -f -",
     verify="kubectl get runtimeclass",
 )
 IN_POD = Fix(
-    "Name it in the pod's spec (runtimeClassName: nvidia); of a deployment so (NAME: its name), a lone pod is created anew",
+    "Set runtimeClassName: nvidia in the pod's spec, here of the deployment NAME; recreate a standalone pod",
     """kubectl patch deployment NAME -p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
     risk="disruptive",
     verify=LOOK,
 )
 OF_K3S = Fix(
-    "On the host instead, for all its pods (k3s; on an agent the service is k3s-agent)",
+    "Or on the host: make it the default for all pods (k3s; on an agent restart k3s-agent)",
     "sudo mkdir -p /etc/rancher/k3s && echo 'default-runtime: nvidia' | sudo tee -a /etc/rancher/k3s/config.yaml && "
     "sudo systemctl restart k3s",
     risk="disruptive",
@@ -36,7 +36,7 @@ OF_K3S = Fix(
     needs=("root",),
 )
 OF_CONTAINERD = Fix(
-    "On the host instead, for all its pods: make NVIDIA's runtime the default one",
+    "Or on the host: make NVIDIA's runtime the default for all pods",
     "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
     risk="disruptive",
     verify="containerd config dump | grep default_runtime_name",
@@ -46,7 +46,7 @@ OF_CONTAINERD = Fix(
 
 
 def without_runtime(facts: Facts, not_arrived: Problem, visible: str | None, words: str) -> Finding | None:
-    """Where the device plugin's variable is in the pod, and nothing else of the GPU."""
+    """A finding if the device plugin's variable is set in the pod, but nothing else of the GPU is there."""
     if visible is None or not ASSIGNED.match(visible.strip()):
         return None
     evidence: dict[str, object] = {"NVIDIA_VISIBLE_DEVICES": visible}
@@ -57,7 +57,7 @@ def without_runtime(facts: Facts, not_arrived: Problem, visible: str | None, wor
     default = next((found[1] for text in configured.values() if (found := DEFAULT.search(text))), "runc")
     if default == "nvidia":
         return None
-    told = f"{assigned}; {', '.join(configured)} of the node has a runtime nvidia, but pods that name none get {default}"
+    told = f"{assigned}; {', '.join(configured)} on the node defines a runtime nvidia, but pods that name none get {default}"
     problem = of_pods(not_arrived, OF_K3S if any("/k3s/" in path for path in configured) else OF_CONTAINERD)
     return problem.found(told, {**evidence, "files": list(configured), "default_runtime": default})
 
@@ -65,15 +65,15 @@ def without_runtime(facts: Facts, not_arrived: Problem, visible: str | None, wor
 def of_pods(not_arrived: Problem, *for_all: Fix) -> Problem:
     return replace(
         not_arrived,
-        title="The pod was given a GPU, but was not started by NVIDIA's runtime",
-        why="The device plugin assigned a GPU, and wrote it into NVIDIA_VISIBLE_DEVICES. Only NVIDIA's runtime acts on that, and "
-        "brings in devices and libraries. It starts pods that name its RuntimeClass, or all where it is containerd's default.",
+        title="The pod has a GPU assigned, but NVIDIA's runtime did not start it",
+        why="The device plugin assigned a GPU and set NVIDIA_VISIBLE_DEVICES. Only NVIDIA's runtime reads the variable and adds "
+        "devices and libraries. It starts pods that name its RuntimeClass, or all pods if it is containerd's default.",
         fixes=(CLASS, IN_POD, *for_all),
         references=("https://docs.k3s.io/advanced", "https://github.com/k3s-io/k3s/issues/9702"),
     )
 
 
 def node_config(facts: Facts) -> dict[str, str] | None:
-    """The files of the node's containerd, where one has NVIDIA's runtime; None where they are not known, or none has."""
+    """The configuration files of the node's containerd if one defines NVIDIA's runtime, else None."""
     files = known(lambda: facts.host.engines.containerd_config, {})
     return files if any(RUNTIME.search(text) for text in files.values()) else None

@@ -1,4 +1,4 @@
-"""What can keep Docker from finding NVIDIA's toolkit: it is missing, was not registered, or came too late. Pure."""
+"""Why Docker does not find NVIDIA's toolkit: missing, not registered, or installed after the daemon started. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker"
 STANDARD_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/sbin")
-GPUS_BY_CDI = (29, 2)  # from where --gpus tries CDI first
+GPUS_BY_CDI = (29, 2)  # first Docker in which --gpus tries CDI first
 CDI_DEVICES = "<docker> run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"
 ROOTLESS = Fix(
-    "Register the runtime with the rootless daemon, which reads another file, and restart it",
+    "Register the runtime in the rootless daemon's own file, and restart the daemon",
     "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json && systemctl --user restart docker",
     risk="disruptive",
     verify=START,
@@ -30,8 +30,8 @@ ROOTLESS = Fix(
 MISSING = Problem(
     id="container-toolkit-missing",
     title="NVIDIA's container toolkit is not installed",
-    why="The GPU works on this host and Docker is there, but without the toolkit no container can get the GPU, however "
-    "it is asked for.",
+    why="The GPU works on this host and Docker is installed, but without the toolkit no container can get the GPU, however it is "
+    "requested.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
@@ -53,9 +53,9 @@ MISSING = Problem(
                 f"sudo zypper --gpg-auto-import-keys install -y nvidia-container-toolkit && {CONFIGURE}",
                 arch=f"sudo pacman -S nvidia-container-toolkit && {CONFIGURE}",
             ),
-            told=" (Docker restarts, and with it its containers)",
+            told=" (restarts Docker and its containers)",
         ),
-        Fix("Install nvidia-container-toolkit as NVIDIA's guide describes", verify=START, on=("other",)),
+        Fix("Install nvidia-container-toolkit as described in NVIDIA's guide", verify=START, on=("other",)),
     ),
     references=(GUIDE,),
 )
@@ -63,12 +63,13 @@ MISSING = Problem(
 NOT_CONFIGURED = Problem(
     id="docker-runtime-not-configured",
     title="The running Docker daemon does not know NVIDIA's runtime",
-    why="The toolkit is installed, but the daemon was not told of it, was not restarted since, or reads another daemon.json.",
+    why="The toolkit is installed, but it is not registered with the daemon, the daemon was not restarted since, or the daemon "
+    "reads another daemon.json.",
     action=Action.FIX_CONFIG,
     fixes=(
         *restarting_docker(
             Fix("Register the runtime", CONFIGURE, risk="disruptive", verify=START, kind="set", needs=("root",)),
-            told=" and restart the daemon (and with it its containers)",
+            told=" and restart Docker (restarts its containers)",
         ),
     ),
     references=(GUIDE, "https://github.com/NVIDIA/nvidia-container-toolkit/issues/150"),
@@ -77,12 +78,12 @@ NOT_CONFIGURED = Problem(
 NEWER = Problem(
     id="toolkit-newer-than-daemon",
     title="Docker was started before NVIDIA's container toolkit was installed",
-    why="The daemon looks for the toolkit's hook only when it starts; until then --gpus finds nothing that gives a GPU.",
+    why="The daemon looks for the toolkit's hook only when it starts. Until it is restarted, --gpus fails.",
     action=Action.RESTART_APP,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Restart it (and with it its containers)",
+            "Restart Docker (restarts its containers)",
             "sudo systemctl restart docker",
             risk="disruptive",
             verify=START,
@@ -94,14 +95,14 @@ NEWER = Problem(
 
 PROGRAM_MISSING = Problem(
     id="nvidia-runtime-program-missing",
-    title="Docker was told of NVIDIA's runtime, but its program is gone",
-    why="daemon.json still names it, and the toolkit was removed, moved, or installed only in part: no container that asks for "
-    "this runtime starts. What is not found is the runtime, not the image's command.",
+    title="NVIDIA's runtime is registered with Docker but not installed",
+    why="daemon.json still names the runtime, but the toolkit was removed, moved or only partly installed. Containers that use "
+    "this runtime do not start. The missing program is the runtime, not the image's command.",
     action=Action.INSTALL,
     fixes=(
         *restarting_docker(
             *install_on(
-                "Install the toolkit anew, whole",
+                "Reinstall the complete toolkit",
                 verify=START,
                 risk="disruptive",
                 needs=("network",),
@@ -113,7 +114,7 @@ PROGRAM_MISSING = Problem(
             ),
         ),
         Fix(
-            "If no GPU is wanted any more: take the runtime (and default-runtime) out of it, then restart Docker",
+            "If containers need no GPU: remove the runtime (and default-runtime) from daemon.json, then restart Docker",
             "sudoedit /etc/docker/daemon.json && sudo systemctl restart docker",
             risk="disruptive",
             needs=("root",),
@@ -126,13 +127,13 @@ PROGRAM_MISSING = Problem(
 NO_HOOK = Problem(
     id="nvidia-hook-missing",
     title="The toolkit's hook, which --gpus needs, is not installed",
-    why="The toolkit's base package alone gives containers their GPUs by CDI and by the runtime named nvidia. --gpus, and "
-    "the runtime in its older mode, need nvidia-container-runtime-hook as well.",
+    why="The toolkit's base package alone supports CDI and the runtime named nvidia. --gpus, and the runtime in legacy mode, "
+    "also need nvidia-container-runtime-hook.",
     action=Action.INSTALL,
     fixes=(
         *restarting_docker(
             *install_on(
-                "Install the whole toolkit",
+                "Install the complete toolkit",
                 verify=START,
                 risk="disruptive",
                 needs=("network",),
@@ -142,8 +143,8 @@ NO_HOOK = Problem(
                 arch="sudo pacman -S nvidia-container-toolkit",
             )
         ),
-        Fix("Ask for the GPU by CDI (Docker 28.2 or later)", CDI_DEVICES, engines=("docker",)),
-        Fix("Ask for the GPU by CDI", CDI_DEVICES, engines=("podman",)),
+        Fix("Request the GPU by CDI (Docker 28.2 or later)", CDI_DEVICES, engines=("docker",)),
+        Fix("Request the GPU by CDI", CDI_DEVICES, engines=("podman",)),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",),
 )
@@ -152,30 +153,31 @@ NO_HOOK = Problem(
 def toolkit_missing(facts: Facts, daemon: Docker) -> Finding | None:
     if facts.engines.toolkit_installed or facts.engines.program("nvidia-ctk") or gives_gpus(daemon):
         return None
-    return MISSING.found(f"Docker {daemon.version}, but neither nvidia-ctk nor its hook", {"docker": daemon.version})
+    return MISSING.found(f"Docker {daemon.version} is installed, but neither nvidia-ctk nor its hook", {"docker": daemon.version})
 
 
 def not_known(facts: Facts, daemon: Docker) -> Finding | None:
-    """The daemon has neither the runtime nor a CDI device; the hook alone is enough, if it was there in time."""
+    """The daemon has neither the runtime nor a CDI device; the hook alone is enough if it was installed before it started."""
     if gives_gpus(daemon):
         return None
     path, settings = facts.engines.daemon_json_path, facts.engines.daemon_json or {}
     problem = replace(NOT_CONFIGURED, fixes=(ROOTLESS,)) if daemon.rootless else NOT_CONFIGURED
     evidence = {"file": path, "runtimes": daemon.runtimes}
     if "nvidia" in (settings.get("runtimes") or {}):
-        return problem.found(f"{path} names the nvidia runtime, but the daemon has not read it since: restart it", evidence)
+        return problem.found(f"{path} names the nvidia runtime, but the daemon has not read the file since: restart it", evidence)
     if not facts.engines.program("nvidia-container-runtime-hook"):
         if by_cdi := facts.engines.cdi_specs and switched_off(daemon):
             return by_cdi
         runtimes = ", ".join(daemon.runtimes)
         return problem.found(
-            f"the daemon's runtimes are {runtimes}; {path} names none of NVIDIA's, and there is no hook", evidence
+            f"the daemon's runtimes are {runtimes}; {path} does not name NVIDIA's runtime, and the hook is not installed",
+            evidence,
         )
     newer = facts.engines.toolkit_newer_than_daemon
     if newer is None:
-        raise Unavailable("whether the hook was there when the daemon started cannot be seen")
+        raise Unavailable("whether the hook existed when the daemon started is unknown")
     if newer:
-        return NEWER.found("the hook was installed after dockerd had started", evidence, confidence=Confidence.LIKELY)
+        return NEWER.found("the hook was installed after dockerd started", evidence, confidence=Confidence.LIKELY)
     return None
 
 
@@ -188,27 +190,29 @@ def has_cdi_devices(daemon: Docker) -> bool:
 
 
 def program_missing(facts: Facts, daemon: Docker) -> Finding | None:
-    """The daemon's runtime is a program that is not where it was; one of its own path cannot be seen from here."""
+    """A finding if the registered runtime program no longer exists; a name without a path cannot be checked from here."""
     told = daemon.runtime_programs.get("nvidia", "")
     folder, _, name = told.rpartition("/")
     if name != "nvidia-container-runtime" or folder not in ("", *STANDARD_FOLDERS) or facts.engines.program(name):
         return None
-    words = f"the daemon's runtime nvidia is {told}, which is not on this host"
+    words = f"the daemon's runtime nvidia is {told}, which does not exist on this host"
     return PROGRAM_MISSING.found(words, {"program": told, "default_runtime": daemon.default_runtime})
 
 
 def hook_missing(facts: Facts) -> Finding | None:
-    """For --gpus. Docker 29.2 and later also takes the CDI hook."""
+    """For --gpus. Docker 29.2 and later also accepts the CDI hook."""
     if facts.engines.program("nvidia-container-runtime-hook"):
         return None
     daemon = facts.engines.docker
     if daemon and daemon.numbers >= GPUS_BY_CDI and facts.engines.program("nvidia-cdi-hook"):
         return None
-    return NO_HOOK.found("there is no nvidia-container-runtime-hook on this host", {"docker": daemon.version if daemon else ""})
+    return NO_HOOK.found(
+        "nvidia-container-runtime-hook is not installed on this host", {"docker": daemon.version if daemon else ""}
+    )
 
 
 def hook_came_late(facts: Facts) -> Finding | None:
-    """For --gpus: also where the runtime is known."""
+    """For --gpus, even if the runtime is registered."""
     if not facts.engines.toolkit_newer_than_daemon:
         return None
-    return NEWER.found("the hook was installed after dockerd had started", {}, confidence=Confidence.LIKELY)
+    return NEWER.found("the hook was installed after dockerd started", {}, confidence=Confidence.LIKELY)

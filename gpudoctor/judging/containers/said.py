@@ -1,4 +1,4 @@
-"""What an engine said when a container did not start, and what words and fixes may name of it. Pure."""
+"""The engine's message when a container did not start, and the values in it that messages and fixes use. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Skip
 
 MOST_SAID = 400  # characters of a message
-LEAST_BRANCH = 525  # of the driver, to name where an image wants something that no table knows
+LEAST_BRANCH = 525  # driver branch to name if an image requires something that no table lists
 LIMITS = {"4": "the size of core files", "6": "the number of processes", "7": "the number of open files", "8": "locked memory"}
-"""Number of a limit in the kernel -> what it limits."""
+"""The kernel's number of a limit -> what it limits."""
 
 
 def named(case: Case, message: Message) -> dict[str, str]:
-    """What words and fixes may name."""
+    """The values for placeholders in messages and fixes."""
     found = message.regex.search(case.start.words)
     groups = found.groupdict() if found else {}
     condition = groups.pop("condition", None)
@@ -41,13 +41,13 @@ def _driver(case: Case) -> str:
     except Skip:
         version = branch = None
     if not version or not case.is_here:
-        return "the driver of the machine that the daemon runs on has less"
+        return "the driver on the daemon's host supports less"
     cuda = cuda_of_branch(branch) if branch else None
-    return f"driver {version} of this machine has " + (f"CUDA {cuda[0]}.{cuda[1]}" if cuda else "less")
+    return f"driver {version} on this machine supports " + (f"CUDA {cuda[0]}.{cuda[1]}" if cuda else "less")
 
 
 def evidence(start: Start, values: dict[str, str]) -> dict[str, Any]:
-    """name, path, command: the same, for fixes that call it so."""
+    """name, path and command have the same value, under the name that a fix uses."""
     name = values.get("name", "")
     about: dict[str, Any] = {
         "engine": start.name,
@@ -63,7 +63,7 @@ def evidence(start: Start, values: dict[str, str]) -> dict[str, Any]:
 
 
 def _branch(condition: str) -> str:
-    """The branch of the first driver that is enough: "570" for cuda>=12.8, "535" for driver>=535."""
+    """The branch of the oldest sufficient driver: "570" for cuda>=12.8, "535" for driver>=535."""
     if named_driver := re.search(r"driver\s*>=?\s*(\d+)", condition):
         return named_driver[1]
     wanted = wanted_cuda(condition)
@@ -77,6 +77,6 @@ def wanted_cuda(condition: str) -> tuple[int, int] | None:
 
 
 def said(start: Start) -> str:
-    """The words; of very many those at the end, too, which mostly name the reason."""
+    """The message; of a long one the beginning and the end, which usually names the reason."""
     words = start.words
     return words if len(words) <= MOST_SAID else f"{words[: MOST_SAID // 2]} … {words[-MOST_SAID // 2 :]}"
