@@ -1,17 +1,17 @@
 """Running containers keep their GPUs when systemd reloads its units.
 
 What it means
-The toolkit's older way adds a GPU's device rules to a container's cgroup behind the back of systemd, which owns that cgroup.
-At the next `systemctl daemon-reload` (package upgrades do one) systemd writes the rules anew without the GPU, and what runs in
-the container gets 'Failed to initialize NVML: Unknown Error'.
+The toolkit's hook adds the GPU's device rules to a container's cgroup without the knowledge of systemd, which owns that cgroup.
+At the next `systemctl daemon-reload` (package upgrades run one) systemd rewrites the rules without the GPU. Programs in the
+container then fail with 'Failed to initialize NVML: Unknown Error'.
 
 How it is judged
-Docker's cgroup driver is systemd, and GPUs come by the toolkit's hook: neither CDI devices nor the nvidia runtime of toolkit
-1.18 or later, which has the engine make the rules.
+The check warns if Docker's cgroup driver is systemd and the toolkit's hook provides the GPUs. CDI devices, and the nvidia
+runtime of toolkit 1.18 or later, are not affected: there the engine writes the rules.
 
 Known exceptions
-With no-cgroups = true and in a rootless Docker there are no such rules. docker run --gpus uses the hook with every toolkit, so
-that a machine that passes here still has the fault where containers are started that way.
+With no-cgroups = true, and in a rootless Docker, there are no such rules. docker run --gpus uses the hook with every toolkit
+version, so containers that are started with it can lose their GPU even on a host that passes this check.
 
 References
 https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
@@ -30,20 +30,20 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 LOST_AT_RELOAD = Problem(
     id="gpu-lost-at-daemon-reload",
-    title="Running containers will lose their GPU at the next systemctl daemon-reload",
-    why="systemd owns the containers' cgroups, and does not know of the device rules that the toolkit's hook adds to them. When "
-    "it reloads its units it writes the rules anew, without the GPU.",
+    title="Running containers lose their GPU at the next systemctl daemon-reload",
+    why="systemd owns the containers' cgroups, but does not know the device rules that the toolkit's hook adds to them. When "
+    "systemd reloads its units, it rewrites the rules without the GPU.",
     action=Action.WATCH,
     status=Status.WARN,
     latent=True,
     fixes=(
         Fix("Start containers with CDI devices (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all IMAGE"),
         Fix(
-            "Upgrade the toolkit to 1.18 or later, and start them by the runtime instead of --gpus",
+            "Upgrade the toolkit to 1.18 or later, and start containers with --runtime=nvidia instead of --gpus",
             "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all IMAGE",
         ),
         Fix(
-            'Let Docker own the cgroups: in daemon.json "exec-opts": ["native.cgroupdriver=cgroupfs"], then restart it',
+            'Set "exec-opts": ["native.cgroupdriver=cgroupfs"] in daemon.json, so that Docker owns the cgroups, then restart it',
             "sudo systemctl restart docker",
             risk="disruptive",
             verify="docker info | grep -i 'cgroup driver'",
@@ -62,15 +62,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     docker_here(facts)
     daemon = running(facts)
     if daemon.is_desktop or daemon.is_podman:
-        raise Skip("Docker Desktop has cgroups of its own" if daemon.is_desktop else "it is Podman that answers")
+        raise Skip("Docker Desktop has its own cgroups" if daemon.is_desktop else "Podman answers the docker command")
     if not (gives_gpus(daemon) or facts.engines.toolkit_newer_than_daemon is False):
-        raise Skip("this Docker gives no GPU to containers")
+        raise Skip("this Docker cannot give GPUs to containers")
     if daemon.cgroup_driver != "systemd" or daemon.rootless or writes_no_rules(facts) or engine_makes_rules(facts, daemon):
         return
     version = dotted(facts.engines.toolkit_version or facts.engines.container_cli_version or ())
     if not version:
-        raise Unavailable("which version of NVIDIA's container toolkit this is cannot be seen")
-    words = f"Docker's cgroup driver is systemd, and GPUs come by the hook of toolkit {version}"
+        raise Unavailable("the version of NVIDIA's container toolkit is unknown")
+    words = f"Docker's cgroup driver is systemd, and GPUs are provided by the hook of toolkit {version}"
     evidence = {"cgroup_driver": daemon.cgroup_driver, "toolkit": version, "mode": facts.engines.toolkit_mode}
     yield LOST_AT_RELOAD.found(words, evidence, confidence=Confidence.LIKELY)
 

@@ -1,18 +1,19 @@
-"""This container was given the GPU: its device nodes, the right to open them, and the driver's libraries.
+"""This container has the GPU: its device nodes, permission to open them, and the driver's libraries.
 
 What it means
-A container has of the GPU only what its engine put into it when it was created: device nodes in /dev, permission to open
-them, and the libraries of the host's driver. Nothing of that can be added to a running container; it is created again.
+The engine gives a container access to the GPU when it creates the container: device nodes in /dev, permission to open them,
+and the libraries of the host's driver. None of these can be added to a running container; it has to be created again.
 
 How it is judged
-Only where the host has a GPU (its driver's module shows in /proc, in every container). In this order: no device node (not
-asked for, hidden by NVIDIA_VISIBLE_DEVICES, or assigned to a pod that NVIDIA's runtime did not start); a node that may not be
-opened, where the error and the node's mode tell device rules (EPERM), SELinux (EACCES although everybody may, and the host or
-its log says so) and user namespaces apart; devices without libraries.
+The check runs only if the host has a GPU: every container can see the driver's module in /proc. It looks first for missing
+device nodes: the GPU was not requested, was hidden by NVIDIA_VISIBLE_DEVICES, or was assigned to a pod that NVIDIA's runtime
+did not start. Then it looks for nodes that cannot be opened. The error and the node's mode distinguish three causes: device
+rules (EPERM), SELinux (EACCES although the mode allows everyone, and the host or its log confirms it) and user namespaces. Last
+it looks for devices without libraries.
 
 Known exceptions
-On a host there is nothing to judge. Apptainer shows the host's /dev and makes no rules of its own, so that what cannot be
-opened there is the host's business. Libraries for video and graphics may be missing. Under WSL2 the device is /dev/dxg.
+The check does not apply on a host. Apptainer shows the host's /dev and adds no rules, so nodes that cannot be opened there are
+a problem of the host. Libraries for video and graphics may be missing. Under WSL2 the device is /dev/dxg.
 
 References
 https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
@@ -55,11 +56,11 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 CAPABILITIES = Problem(
     id="container-driver-capabilities-missing",
     title="NVIDIA_DRIVER_CAPABILITIES leaves out libraries that CUDA needs",
-    why="The toolkit brings in only the libraries of the named capabilities: compute has CUDA, utility has NVML and nvidia-smi.",
+    why="The toolkit mounts only the libraries of the named capabilities: compute has CUDA, utility has NVML and nvidia-smi.",
     action=Action.FIX_CONFIG,
     fixes=(
         *again(
-            "Start it again with both (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+            "Restart it with compute and utility (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
             "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
             kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             verify=SMI,
@@ -71,14 +72,14 @@ CAPABILITIES = Problem(
 
 NO_LIBRARIES = Problem(
     id="container-driver-libraries-missing",
-    title="The GPU's devices are in the container, the driver's libraries are not",
+    title="The container has the GPU's devices, but not the driver's libraries",
     why="Only device nodes were passed in (--device /dev/nvidia0, or a privileged container). Programs also need the libraries "
-    "of the host's driver, in exactly its version.",
+    "of the host's driver, in exactly the same version.",
     action=Action.FIX_CONFIG,
     fixes=(DOCKER, COMPOSE, PODMAN, KUBERNETES, ENROOT),
 )
 IN_LXC = Fix(
-    "Install the libraries of exactly the host's driver, without its module",
+    "Install the libraries of the host's exact driver version, without the kernel module",
     "sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
     verify=SMI,
     needs=("root",),
@@ -86,7 +87,7 @@ IN_LXC = Fix(
 
 LXC_RULES = Problem(
     id="lxc-device-rules-missing",
-    title="The LXC container may not open the GPU's devices",
+    title="The LXC container is not allowed to open the GPU's devices",
     why="The nodes are mounted, but the container's device rules do not allow their major numbers.",
     action=Action.FIX_CONFIG,
     fixes=(LXC,),
@@ -95,20 +96,20 @@ LXC_RULES = Problem(
 
 DENIED = Problem(
     id="container-gpu-device-denied",
-    title="The container may not open the GPU's devices",
-    why="The node's mode allows it, but the kernel refuses. Mostly that is SELinux (Fedora, RHEL) or AppArmor on the host; which "
-    "rule it is cannot be seen from in here.",
+    title="The container is not allowed to open the GPU's devices",
+    why="The node's mode allows it, but the kernel refuses. The usual cause is SELinux (Fedora, RHEL) or AppArmor on the host; "
+    "which rule it is cannot be seen from inside the container.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "On the host: see whether SELinux enforces, and what was denied",
+            "On the host: check whether SELinux is enforcing, and what it denied",
             "getenforce; getsebool container_use_devices; sudo dmesg | grep -iE 'denied.*nvidia' | tail -n 3",
             verify=SMI,
             where="host",
             needs=("root",),
         ),
         Fix(
-            "On the host, if it is SELinux: allow devices to all containers",
+            "On the host, if it is SELinux: allow all containers to use devices",
             "sudo setsebool -P container_use_devices 1",
             verify=SMI,
             where="host",
@@ -152,7 +153,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def refused(facts: Facts, engine: str, paths: str, node: Node) -> Iterator[Finding]:
-    words = f"opening {paths} gives {node.open_error}, its mode is {node.mode:04o}"
+    words = f"opening {paths} fails with {node.open_error}, mode {node.mode:04o}"
     evidence = {"nodes": paths, "error": node.open_error, "mode": f"{node.mode:04o}", "engine": engine, "nvml": _nvml(facts)}
     if node.open_error == "EPERM":
         lost = LOST.found(words, evidence, confidence=Confidence.LIKELY)
@@ -161,7 +162,7 @@ def refused(facts: Facts, engine: str, paths: str, node: Node) -> Iterator[Findi
         labels = Cause(SELINUX, lambda facts: selinux(facts, engine, words, evidence))
         yield from first_cause((labels,), facts, DENIED.found(words, evidence))
     elif facts.container.user_namespace:
-        yield USERNS.found(f"{words}, and users are mapped in a user namespace", evidence)
+        yield USERNS.found(f"{words}; the container runs in a user namespace", evidence)
 
 
 def _nvml(facts: Facts) -> str:
@@ -193,35 +194,35 @@ def _is_there(facts: Facts, soname: str) -> bool:
 
 
 def _left_out(missing: list[str], capabilities: str) -> bool:
-    """Whether every missing library belongs to a capability that was not asked for."""
+    """Whether every missing library belongs to a capability that was not requested."""
     asked = set(capabilities.replace(" ", "").split(","))
     needed = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
     return "all" not in asked and all(needed[name] not in asked for name in missing)
 
 
 def selinux(facts: Facts, engine: str, words: str, evidence: Mapping[str, object]) -> Finding | None:
-    """The policy of this container's host: its log says so, or it enforces and does not let containers use devices."""
+    """A finding if the host's log shows a denial, or if SELinux is enforcing and does not let containers use devices."""
     problem = of_labels(engine)
     if denial := denial_of(facts):
-        told = f"{words}; the kernel log: SELinux denied {denial['node']} to {denial['label']}"
+        told = f"{words}; kernel log: SELinux denied {denial['label']} access to {denial['node']}"
         return problem.found(told, {**evidence, "label": denial["label"]})
     if known(lambda: facts.system.selinux_enforcing):
         return problem.found(words, evidence)
     if known(lambda: facts.host.system.selinux_enforcing and not facts.host.engines.containers_may_use_devices):
-        told = f"{words}; on the host SELinux enforces, and container_use_devices is off"
+        told = f"{words}; on the host SELinux is enforcing, and container_use_devices is off"
         return problem.found(told, {**evidence, "container_use_devices": "off"})
     return None
 
 
 def of_labels(engine: str) -> Problem:
-    """A pod has no such option: there only the host's switch helps."""
+    """A pod has no such option: only the host's boolean helps there."""
     of_podman, of_host = SELINUX.fixes
     of_engine = {"docker": (WITHOUT_LABELS,), "kubernetes": (), "enroot": ()}.get(engine, (of_podman,))
     return replace(SELINUX, fixes=(*of_engine, of_host))
 
 
 def denial_of(facts: Facts) -> re.Match[str] | None:
-    """The last denial of a node of the driver, in the log of the host or in what of it is seen from inside."""
+    """The last denial of a driver node, in the host's log or in the part of it that is visible from inside."""
     logs = (lambda: facts.host.kernel_log.lines, lambda: facts.kernel_log.lines)
     lines = [line.text for read in logs for line in known(read, ())]
     return next((found for line in reversed(lines) if (found := DENIAL.search(line))), None)

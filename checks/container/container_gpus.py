@@ -1,15 +1,15 @@
-"""The container has the GPUs of its host that it was meant to have.
+"""The container has all the GPUs that were requested for it.
 
 What it means
-A container sees the GPUs that its engine put into it. An old CDI specification, a variable or a device list of its own can
+A container sees the GPUs that its engine gave it. An outdated CDI specification, an environment variable or a device list can
 make that fewer than the host has.
 
 How it is judged
-The GPUs that NVML lists inside against those that it lists on the host, by their UUIDs, where gpudoctor looked at both
-(check --image, check --container). What was asked for decides how many there should be.
+The GPUs that NVML lists inside are compared by UUID with those on the host. This requires that gpudoctor examined both (check
+--image, check --container). The request decides how many GPUs there should be.
 
 Known exceptions
-Where only a shell could be asked, device nodes are counted. MIG instances are not counted one by one.
+If only the container's shell could be used, device nodes are counted instead. MIG instances are not counted individually.
 
 References
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
@@ -26,19 +26,19 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
 
 FEWER = Problem(
     id="container-sees-fewer-gpus",
-    title="The container has fewer GPUs than it asked for",
-    why="The GPUs are healthy on the host, but this container was not given all of them: a CDI specification was written "
-    "before they were there, or a list of devices names only some.",
+    title="The container has fewer GPUs than were requested",
+    why="The host has these GPUs, but this container was not given all of them: a CDI specification was written before they "
+    "were added, or a device list names only some.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "On the host: write the CDI specification anew, then start the container anew",
+            "On the host: regenerate the CDI specification, then recreate the container",
             "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml",
             verify="nvidia-ctk cdi list",
             where="host",
             needs=("root",),
         ),
-        Fix("Start the container anew with all GPUs", "gpudoctor run --image <image> --gpus all -- nvidia-smi -L"),
+        Fix("Recreate the container with all GPUs", "gpudoctor run --image <image> --gpus all -- nvidia-smi -L"),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",),
 )
@@ -50,23 +50,23 @@ def judge(facts: Facts) -> Iterator[Finding]:
     wanted = asked_for(start["gpus"], there)
     if inside < wanted:
         yield FEWER.found(
-            f"host sees {there} GPU{'s' * (there != 1)}, container {inside}"
-            + (f" of the {wanted} that were asked for" if wanted != there else ""),
+            f"the host has {there} GPU{'s' * (there != 1)}, the container {inside}"
+            + (f" of the {wanted} requested" if wanted != there else ""),
             {"missing": missing(facts), "image": start["image"], "asked_for": start["gpus"], "mode": start["mode"]},
         )
 
 
 def request(facts: Facts) -> Mapping[str, Any]:
-    """What the container was started with; a Skip where it was given none, or was not started by us or before us."""
+    """What the container was started with; Skip if no GPU was requested, or if it is unknown how it was started."""
     _ = facts.host
     start: Mapping[str, Any] = facts.replies.value("container-start")
     if start["mode"] == "none" or start["gpus"] == "none":
-        raise Skip("no GPU was asked for")
+        raise Skip("no GPU was requested")
     return start
 
 
 def asked_for(gpus: str, there: int) -> int:
-    """How many GPUs a request means: all, a number of them, or a list."""
+    """The number of GPUs that a request means: all, some (at least one), or a comma-separated list."""
     if gpus == "all":
         return there
     if gpus in ("some", "void"):

@@ -1,16 +1,16 @@
-"""Neither SELinux nor a user namespace shuts this host's containers off from the GPU.
+"""Neither SELinux nor a user namespace keeps this host's containers from the GPU.
 
 What it means
-An engine can put the GPU's device nodes into a container, and the host can still forbid to open them: SELinux by the
-container's label, a user namespace because root in the container is nobody on the host.
+Even if an engine puts the GPU's device nodes into a container, the host can forbid opening them: SELinux because of the
+container's label, a user namespace because root in the container is an unprivileged user on the host.
 
 How it is judged
-SELinux: it enforces, an engine separates containers by it (Podman, or a Docker with selinux-enabled), and its switch
-container_use_devices is off. User namespaces: Docker's userns-remap with device nodes that are not open to everybody.
+SELinux: it is enforcing, an engine confines containers with it (Podman, or a Docker with selinux-enabled), and the boolean
+container_use_devices is off. User namespaces: Docker uses userns-remap, and the device nodes are not open to all users.
 
 Known exceptions
-A container that is started with --security-opt=label=disable is not separated. With nodes of mode 0666, as the driver makes
-them, user namespaces do no harm. Docker without selinux-enabled does not separate, whatever SELinux does.
+A container that is started with --security-opt=label=disable is not confined. Nodes with mode 0666, which the driver creates,
+can also be opened in a user namespace. Docker without selinux-enabled does not confine containers, whatever SELinux does.
 
 References
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
@@ -32,15 +32,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.container.engine:
         raise Skip("the host's engines cannot be seen from a container")
     if not (facts.engines.docker_installed or facts.engines.podman_installed):
-        raise Skip("there is neither Docker nor Podman")
+        raise Skip("neither Docker nor Podman is installed")
     if facts.system.wsl or facts.driver.module_version is None:
-        raise Skip("no NVIDIA driver of this kernel is loaded")
+        raise Skip("no NVIDIA kernel module is loaded")
     daemon = local_docker(facts)
     yield from filter(None, (user_namespaces(facts, daemon), selinux(facts, daemon)))
 
 
 def local_docker(facts: Facts) -> Docker | None:
-    """One that may not be asked is none, where Podman is what is used."""
+    """None too if permission for the daemon is denied and Podman is installed."""
     if facts.engines.daemon_is_elsewhere:
         return None
     try:
@@ -67,7 +67,7 @@ def selinux(facts: Facts, daemon: Docker | None) -> Finding | None:
         return None
     if facts.engines.containers_may_use_devices:
         return None
-    words = f"SELinux enforces, and container_use_devices is off: containers of {' and '.join(separating)} may not open the GPU"
+    words = f"SELinux is enforcing and container_use_devices is off: containers of {' and '.join(separating)} cannot open the GPU"
     problem = replace(SELINUX, status=Status.WARN)
     return problem.found(words, {"engines": separating, "container_use_devices": "off"}, confidence=Confidence.LIKELY)
 
@@ -77,7 +77,7 @@ def separates(facts: Facts, daemon: Docker | None) -> dict[str, bool]:
 
 
 def summary(facts: Facts) -> str:
-    return "containers may open the GPU's devices"
+    return "containers are allowed to open the GPU's devices"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(USERNS, SELINUX))

@@ -1,16 +1,17 @@
-"""Docker can hand the GPU to a container: NVIDIA's toolkit is installed, and the running daemon knows it.
+"""Docker can give the GPU to a container: NVIDIA's toolkit is installed, and the running daemon knows it.
 
 What it means
-Docker itself knows nothing of GPUs. NVIDIA's container toolkit puts devices and libraries into containers, and the daemon
-finds it in one of three ways: a hook that it saw at its start (--gpus), a runtime named nvidia, or a CDI specification.
+Docker itself has no GPU support. NVIDIA's container toolkit puts devices and libraries into containers. The daemon finds the
+toolkit in one of three ways: a hook that was present when the daemon started (--gpus), a runtime named nvidia, or a CDI
+specification.
 
 How it is judged
-The programs of the toolkit on this host against what the running daemon says: its runtimes (whose programs have to be there)
-and the devices that it has discovered. A daemon looks for the hook, and reads its configuration, only when it starts.
+The toolkit's programs on this host are compared with what the running daemon reports: its runtimes, whose programs must exist,
+and the devices it has discovered. A daemon looks for the hook and reads its configuration only when it starts.
 
 Known exceptions
-Docker Desktop on Windows brings its own. With the hook alone --gpus works; the nvidia runtime is then not needed. A toolkit
-that was only upgraded while the daemon ran is healthy, which shows in a registered runtime.
+Docker Desktop on Windows has its own GPU support. With the hook alone --gpus works; the nvidia runtime is then not needed. A
+toolkit that was only upgraded while the daemon ran is not a fault; a registered runtime shows that.
 
 References
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
@@ -41,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     docker_here(facts)
     daemon = running(facts)
     if daemon.is_desktop or daemon.is_podman:
-        raise Skip("Docker Desktop brings its own GPU support" if daemon.is_desktop else "it is Podman that answers")
+        raise Skip("Docker Desktop has its own GPU support" if daemon.is_desktop else "Podman answers the docker command")
     finding = program_missing(facts, daemon) or toolkit_missing(facts, daemon) or not_known(facts, daemon)
     if finding:
         yield finding
@@ -50,8 +51,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def summary(facts: Facts) -> str:
     daemon = facts.engines.docker
     if daemon and has_cdi_devices(daemon):
-        return "Docker has discovered the GPU by CDI"
-    return "nvidia is among Docker's runtimes" if daemon and "nvidia" in daemon.runtimes else "Docker has NVIDIA's hook"
+        return "Docker has discovered the GPU through CDI"
+    return "Docker has the nvidia runtime" if daemon and "nvidia" in daemon.runtimes else "Docker has NVIDIA's hook"
 
 
 CHECK = Check(

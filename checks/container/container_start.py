@@ -1,18 +1,19 @@
-"""The container that was to be started came up, and the GPU that was asked for arrived in it.
+"""The container started, and it has the GPU that was requested.
 
 What it means
-Between a GPU that works and a container that has it stands a chain: the docker command's context, the daemon, its
-daemon.json, the runtime, the toolkit's hook and its mode, the CDI specification, cgroups and SELinux, the image's own demands.
-The engine names only the place where it tore, in words that fit several faults.
+A container gets a working GPU through a chain of parts: the docker command's context, the daemon, its daemon.json, the runtime,
+the toolkit's hook and its mode, the CDI specification, cgroups, SELinux, and the image's own requirements. The engine reports
+only where the chain broke, with a message that fits several faults.
 
 How it is judged
-By the engine's text, never by its exit code. What the text leaves open is decided by this host's facts: the first link of the
-chain that is broken. Where they say nothing of the daemon (another machine, Docker Desktop) the text alone decides. Of a
-container that started: whether /dev/nvidiactl or /dev/dxg is in it, since some engines accept a request and give nothing.
+By the engine's message, never by its exit code. If the message fits several faults, the facts about this host decide: the first
+broken link of the chain is the cause. If the facts do not describe the daemon's host (another machine, Docker Desktop), the
+message alone decides. A container that started must contain /dev/nvidiactl or /dev/dxg, because some engines accept a request
+for a GPU and provide none.
 
 Known exceptions
-Only gpudoctor's own starts are judged (gpudoctor run, check --image, check --container). Failures that have nothing to do with
-GPUs are named as what they are, also on a host whose GPU setup is broken.
+Only containers that gpudoctor started are judged (gpudoctor run, check --image, check --container). Failures unrelated to GPUs
+are reported as such, even on a host whose GPU setup is broken.
 
 References
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
@@ -49,7 +50,7 @@ def arrived(facts: Facts) -> bool:
 
 
 def without_gpu(facts: Facts, start: Start) -> Finding:
-    """As container-gpu-access says it; where it finds no driver to compare with, the driver's own checks name the cause."""
+    """The finding of container-gpu-access; if no driver is loaded, the finding that the driver's checks explain."""
     try:
         return no_devices(facts, facts.container.engine or "unknown")
     except Skip:
@@ -61,8 +62,8 @@ def without_gpu(facts: Facts, start: Start) -> Finding:
 def summary(facts: Facts) -> str:
     start = facts.engines.start
     if start is None or not start.asked_for_gpu:
-        return "the container started; no GPU was asked for"
-    return f"{start.name} started the container, with its GPU ({start.mode})"
+        return "the container started; no GPU was requested"
+    return f"{start.name} started the container with its GPU ({start.mode})"
 
 
 CHECK = Check(

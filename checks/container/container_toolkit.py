@@ -1,17 +1,17 @@
 """NVIDIA's container toolkit is new enough and configured for the way in which this host runs containers.
 
 What it means
-nvidia-container-cli, the toolkit's older part, puts the driver into a container when it starts. It has to find the driver,
-and to write the container's device rules, which takes real root and a release that knows this host's kind of cgroups.
+nvidia-container-cli, the toolkit's older part, puts the driver into a container when it starts. It has to find the driver and
+write the container's device rules. Writing them requires real root and a release that supports this host's cgroup version.
 
 How it is judged
-/etc/nvidia-container-runtime/config.toml: `root` must not point elsewhere while the driver is on the host, `no-cgroups` must
-be true for a rootless Docker and must not be true for one that runs as root, and `mode` "cdi" refuses --gpus.
-libnvidia-container before 1.8 knows no cgroup v2.
+In /etc/nvidia-container-runtime/config.toml, `root` must not point elsewhere if the driver is installed on the host.
+`no-cgroups` must be true for a rootless Docker and must not be true for one that runs as root. With `mode` "cdi" the hook
+refuses --gpus. libnvidia-container before 1.8 does not support cgroup v2.
 
 Known exceptions
-Where Docker has discovered the GPU by CDI, or runs the nvidia runtime of toolkit 1.18 or later, the rules are the engine's
-work and no-cgroups does not matter. Docker 29.2 and later tries CDI first for --gpus, so that the mode does not matter.
+If Docker has discovered the GPU through CDI, or runs the nvidia runtime of toolkit 1.18 or later, the engine writes the rules
+and no-cgroups does not matter. Docker 29.2 and later tries CDI first for --gpus, so the mode does not matter.
 
 References
 https://github.com/NVIDIA/nvidia-container-toolkit/issues/154
@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.engines.toolkit_installed:
         raise Skip("NVIDIA's container toolkit is not installed")
     if not facts.system.wsl and facts.driver.module_version is None:
-        raise Skip("no NVIDIA driver is loaded that containers could use")
+        raise Skip("no NVIDIA driver is loaded for containers to use")
     finding = wrong_root(facts) or old_library(facts)
     if finding:
         yield finding

@@ -1,16 +1,16 @@
 """The docker command talks to the daemon of this machine.
 
 What it means
-Containers run where the daemon runs. A context, or DOCKER_HOST, can lead the docker command to another machine, or to a daemon
-in a virtual machine of this one: GPU, driver and toolkit are then those of that machine.
+Containers run where the daemon runs. A context or DOCKER_HOST can point the docker command to another machine, or to a daemon
+in a virtual machine on this one. Containers then use the GPU, driver and toolkit of that machine.
 
 How it is judged
-DOCKER_HOST, which goes before DOCKER_CONTEXT, which goes before what `docker context use` has set; and the address that the
-context leads to. A context that does not exist is a fault. Another machine is a warning where this one has a GPU.
+DOCKER_HOST takes precedence over DOCKER_CONTEXT, and that over what `docker context use` has set. A context that does not exist
+is a fault. An address on another machine is a warning if this machine has a GPU.
 
 Known exceptions
-An address of this very machine (tcp://localhost) is no other one. A daemon in Docker Desktop's virtual machine is judged by
-docker-daemon. Without a GPU on this machine another one's daemon is what one would expect.
+An address of this machine (tcp://localhost) does not count as another one. A daemon in Docker Desktop's virtual machine is
+judged by docker-daemon. If this machine has no GPU, a daemon on another machine is expected.
 
 References
 https://docs.docker.com/engine/manage-resources/contexts/
@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     daemon = facts.engines.docker
-    return way(facts) if daemon and daemon.reachable else f"{way(facts)}, where no daemon answers"
+    return way(facts) if daemon and daemon.reachable else f"{way(facts)}, but no daemon answers there"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(CONTEXT_MISSING, ELSEWHERE))

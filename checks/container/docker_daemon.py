@@ -2,15 +2,15 @@
 
 What it means
 A container sees a GPU only through the daemon that starts it. A daemon in a virtual machine (Docker Desktop) or in a snap's
-confinement does not see the host's driver and toolkit, whatever is installed and configured beside it.
+confinement does not see the host's driver and toolkit, whatever is installed and configured on the host.
 
 How it is judged
-The docker command's context, the real path of the docker program, what the daemon says of itself (operating system, kernel,
-root directory), whether its daemon.json is JSON, and the state of docker.service where nothing answers.
+The check reads the docker command's context, the real path of the docker program, and the operating system, kernel and root
+directory that the daemon reports. Its daemon.json must be valid JSON. If no daemon answers, the state of docker.service is read.
 
 Known exceptions
-A snap that has registered the nvidia runtime works. Docker Desktop on Windows works where it uses the WSL 2 engine. A daemon
-that was switched off on purpose is no fault. Without an NVIDIA driver there is nothing to judge.
+A snap that has registered the nvidia runtime works. Docker Desktop on Windows works if it uses the WSL 2 engine. A daemon
+that was disabled on purpose is not a fault. Without an NVIDIA driver the check does not apply.
 
 References
 https://github.com/NVIDIA/nvidia-docker/issues/1711

@@ -1,17 +1,18 @@
-"""Inside WSL2, programs load the driver libraries that Windows lends, not those of a Linux driver.
+"""Inside WSL2, programs load the driver libraries that Windows provides, not those of a Linux driver.
 
 What it means
-Under WSL2 the driver is installed in Windows only. It lends /usr/lib/wsl/lib, whose libcuda and NVML talk to Windows. A Linux
-driver that is installed as well brings libraries of the same names, which look for a kernel module that WSL does not have.
+Under WSL2 the driver is installed in Windows only. Windows provides /usr/lib/wsl/lib, whose libcuda and NVML talk to Windows. A
+Linux driver that is also installed adds libraries with the same names. They look for a kernel module that WSL does not have.
 
 How it is judged
-Packages of a Linux driver, and any libcuda.so.1 or libnvidia-ml.so.1 that is not Windows' own. Where the loader takes such a
-one, nothing works (fail); where it still takes Windows' own, the next ldconfig may change that (warn). Where Windows
-lends nothing of NVIDIA's, its missing driver is the cause, and the Linux one is only in the way later (warn).
+The check looks for packages of a Linux driver, and for any libcuda.so.1 or libnvidia-ml.so.1 that is not from Windows. If the
+loader picks such a library, nothing works (fail). If it still picks the one from Windows, the next ldconfig may change that
+(warn). If Windows provides no NVIDIA libraries, its missing driver is the cause, and the Linux driver only becomes a problem
+later (warn).
 
 Known exceptions
-A CUDA toolkit (cuda-toolkit-12-x) and the container toolkit bring no driver. ldconfig's "libcuda.so.1 is not a symbolic link"
-is harmless: Windows ships plain copies. Only where libcuda.so is missing altogether can nothing be linked with -lcuda.
+A CUDA toolkit (cuda-toolkit-12-x) and the container toolkit contain no driver. ldconfig's "libcuda.so.1 is not a symbolic link"
+is harmless: Windows ships plain copies. Linking with -lcuda fails only if libcuda.so is missing.
 
 References
 https://docs.nvidia.com/cuda/wsl-user-guide/index.html
@@ -31,10 +32,10 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 LOADED = ("libcuda.so.1", "libnvidia-ml.so.1")
 SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
-RESTART = shut_down_wsl("Then, so that Windows lends its libraries again", verify=SMI)
+RESTART = shut_down_wsl("Shut WSL down and start it again, so that Windows provides its libraries again", verify=SMI)
 REMOVE_FILES = (
     Fix(
-        "Remove these files, which no package manager knows of (a .run file may have brought them)",
+        "Remove these files, which no package owns (a .run installer may have added them)",
         "sudo rm -i <libraries> && sudo ldconfig",
         risk="destructive",
         verify=SMI,
@@ -48,7 +49,7 @@ LINUX_DRIVER = Problem(
     id="wsl-linux-driver-installed",
     title="A Linux NVIDIA driver is installed inside WSL",
     why="Its libcuda and NVML hide those of the Windows driver, the only ones that can work here. The packages cuda, "
-    "cuda-drivers and nvidia-driver-* bring it; cuda-toolkit-* does not.",
+    "cuda-drivers and nvidia-driver-* install it; cuda-toolkit-* does not.",
     action=Action.FIX_CONFIG,
     fixes=(
         *install_on(
@@ -70,27 +71,27 @@ LINUX_DRIVER = Problem(
             kind="set",
             needs=("root",),
         ),
-        shut_down_wsl("Then, from Windows, to bring the lent libraries back"),
+        shut_down_wsl("From Windows: shut WSL down, so that its libraries come back at the next start"),
     ),
     references=(GUIDE, "https://github.com/microsoft/WSL/issues/9166"),
 )
 
 NO_LINKER_NAME = Problem(
     id="wsl-libcuda-not-symlink",
-    title="libcuda.so cannot be found by linkers",
-    why="Programs that link with -lcuda, as Triton does to compile kernels, look for libcuda.so; here there is only "
-    "libcuda.so.1: 'cannot find -lcuda'.",
+    title="Linkers cannot find libcuda.so",
+    why="Programs that link with -lcuda, as Triton does to compile kernels, look for libcuda.so. Only libcuda.so.1 exists, so "
+    "linking fails with 'cannot find -lcuda'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix(
-            "Make the link in a folder of your own, and name it to compilers (in ~/.bashrc)",
+            "Create the link in ~/.local/lib, and add that folder to LIBRARY_PATH (in ~/.bashrc)",
             "mkdir -p ~/.local/lib && ln -sf /usr/lib/wsl/lib/libcuda.so.1 ~/.local/lib/libcuda.so && "
             "echo 'export LIBRARY_PATH=$HOME/.local/lib:$LIBRARY_PATH' >> ~/.bashrc",
             verify="ls -l ~/.local/lib/libcuda.so",
             kind="set",
         ),
-        shut_down_wsl("Restore Windows' own: update the Windows driver, then"),
+        shut_down_wsl("In Windows: update the driver, which restores its libcuda.so, then shut WSL down"),
     ),
     references=("https://github.com/microsoft/WSL/issues/5663", "https://github.com/microsoft/WSL/issues/8587"),
 )
@@ -100,28 +101,28 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl != 2:
         raise Skip("this is not WSL2")
     if facts.container.engine:
-        raise Skip("what a container was given is judged by container-gpu-access")
+        raise Skip("in a container, container-gpu-access judges this")
     packages, files = facts.wsl.linux_driver_packages, facts.wsl.linux_libraries
     taken = {name: found.path for name in LOADED if (found := facts.libraries.resolved(name)) and found.path in files}
     if packages or files:
         yield linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
     lent = facts.wsl.library_directory
     if "libcuda.so.1" in lent and "libcuda.so" not in lent and facts.python.package("triton") and not has_linker_name(facts):
-        yield NO_LINKER_NAME.found("Triton is installed, and there is no libcuda.so in /usr/lib/wsl/lib or beside it")
+        yield NO_LINKER_NAME.found("Triton is installed, but libcuda.so is not in /usr/lib/wsl/lib or another library folder")
 
 
 def linux_driver(packages: tuple[str, ...], files: tuple[str, ...], taken: dict[str, str], hides_nothing: bool) -> Finding:
-    """Without packages the files are to be removed one by one."""
+    """If no packages are installed, the fix is to remove the files."""
     problem = LINUX_DRIVER if packages else replace(LINUX_DRIVER, fixes=REMOVE_FILES)
     what = f"packages {', '.join(packages)}" if packages else f"{', '.join(files)}"
     evidence = {"packages": packages, "libraries": files, "taken": taken}
     if hides_nothing:
         return replace(problem, status=Status.WARN).found(
-            f"{what}; they hide nothing yet: Windows itself lends no driver", evidence
+            f"{what}; no effect yet, because Windows provides no driver libraries", evidence
         )
     if taken:
-        return problem.found(f"{what}; the loader takes {', '.join(taken.values())}", evidence)
-    return replace(problem, status=Status.WARN).found(f"{what}; the loader still takes Windows' libraries", evidence)
+        return problem.found(f"{what}; the loader picks {', '.join(taken.values())}", evidence)
+    return replace(problem, status=Status.WARN).found(f"{what}; the loader still picks the libraries from Windows", evidence)
 
 
 def has_linker_name(facts: Facts) -> bool:
@@ -130,7 +131,7 @@ def has_linker_name(facts: Facts) -> bool:
 
 
 def summary(facts: Facts) -> str:
-    return "the driver libraries are Windows' own"
+    return "the driver libraries are those from Windows"
 
 
 CHECK = Check(

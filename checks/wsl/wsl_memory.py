@@ -1,16 +1,16 @@
-"""Under WSL2 there is memory enough on both sides: in the virtual machine for the GPU's data, and on the GPU itself.
+"""Under WSL2 there is enough memory, both in the virtual machine and on the GPU.
 
 What it means
 The virtual machine gets half of the computer's memory by default, and only a part of that can be pinned for fast copies. When
-the GPU's own memory is full, Windows' driver moves data to the computer's memory instead of failing: programs become many
-times slower, without a message.
+the GPU's memory is full, the Windows driver moves data to the computer's memory instead of failing. Programs become many times
+slower, without a message.
 
 How it is judged
-The virtual machine's memory (MemTotal) against the memory of the largest GPU: a model that fits the GPU must fit through it.
-The GPU's used memory against 95 % of what it has.
+The virtual machine's memory (MemTotal) must not be smaller than the memory of the largest GPU, because a model for that GPU is
+loaded through it. The GPU must use at most 95 % of its memory.
 
 Known exceptions
-Limited pinned memory is so on every WSL2 and is no fault by itself. Windows' desktop uses some of the GPU's memory.
+Pinned memory is limited on every WSL2, which is not a fault. The Windows desktop uses some of the GPU's memory.
 
 References
 https://docs.nvidia.com/cuda/wsl-user-guide/index.html
@@ -30,19 +30,19 @@ FULL = 0.95
 
 PINNED = Problem(
     id="wsl-pinned-memory-limit",
-    title="The WSL2 machine has less memory than the GPU",
-    why="What goes to the GPU passes through this memory, and only a part of it can be pinned: cudaHostAlloc and pin_memory fail "
-    "with 'out of memory' although the GPU has room, and large models cannot be loaded.",
+    title="The WSL2 virtual machine has less memory than the GPU",
+    why="Data for the GPU passes through this memory, and only a part of it can be pinned. cudaHostAlloc and pin_memory fail "
+    "with 'out of memory' although the GPU has free memory, and large models cannot be loaded.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     latent=True,
     fixes=(
         shut_down_wsl(
-            "Give WSL more, as far as the computer has it: in %UserProfile%\\.wslconfig of Windows, under [wsl2], a line such as "
-            "memory=32GB, then",
+            "In Windows: raise the limit in %UserProfile%\\.wslconfig, under [wsl2] (such as memory=32GB, within the computer's "
+            "memory), then shut WSL down",
             verify="free -g",
         ),
-        Fix("Do without pinned memory in programs: pin_memory=False"),
+        Fix("Disable pinned memory in programs: pin_memory=False"),
     ),
     references=("https://github.com/MicrosoftDocs/WSL/blob/main/WSL/wsl-config.md",),
 )
@@ -50,13 +50,16 @@ PINNED = Problem(
 FALLBACK = Problem(
     id="wsl-sysmem-fallback-slow",
     title="The GPU's memory is full, and Windows moves data out of it",
-    why="Instead of failing, the Windows driver (536.40 and later) puts what does not fit into the computer's memory. Programs "
-    "go on, often ten times slower.",
+    why="Instead of failing, the Windows driver (536.40 and later) moves what does not fit to the computer's memory. Programs "
+    "continue, often ten times slower.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Use less: a smaller batch or model, or end another program that uses the GPU (Windows' Task Manager shows them)"),
-        Fix("Rather fail than be slow: NVIDIA Control Panel > Manage 3D settings > CUDA - Sysmem Fallback Policy > Prefer No"),
+        Fix("Use a smaller batch or model, or end other programs that use the GPU (Windows Task Manager shows them)"),
+        Fix(
+            "Disable the fallback, so that programs fail instead of slowing down: NVIDIA Control Panel > Manage 3D settings > "
+            "CUDA - Sysmem Fallback Policy > Prefer No"
+        ),
     ),
 )
 
@@ -78,7 +81,7 @@ def too_small(facts: Facts) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     if used > FULL * total:
-        words = f"{used} of {total} MiB are used ({used / total:.0%})"
+        words = f"{used} of {total} MiB used ({used / total:.0%})"
         yield FALLBACK.found(words, {"used_mib": used, "total_mib": total}, gpu=gpu.index, confidence=Confidence.LIKELY)
 
 

@@ -1,15 +1,15 @@
-"""This WSL2's kernel, its Windows driver and its GPU are ones that NVIDIA supports for CUDA.
+"""NVIDIA supports this WSL2's kernel, Windows driver and GPU for CUDA.
 
 What it means
-CUDA under WSL2 is younger than CUDA itself: it needs a kernel, a Windows driver and a GPU from its time.
+CUDA under WSL2 is newer than CUDA itself: it requires a recent enough kernel, Windows driver and GPU.
 
 How it is judged
-NVIDIA's guide for WSL: kernel 5.10.16.3 or later, Windows driver R495 or later (NVML gives the version of Windows' driver),
-Pascal (compute capability 6.0) or later. Only once the GPU is there at all.
+NVIDIA's guide for WSL requires kernel 5.10.16.3 or later, Windows driver R495 or later (NVML reports the version of the Windows
+driver), and Pascal (compute capability 6.0) or later. The check runs only if WSL has the GPU.
 
 Known exceptions
-What is older may work (Maxwell does for some), so an old kernel or GPU is a warning. The table header of nvidia-smi prints its
-own Linux version beside the driver's, which does not matter.
+Older ones may work (Maxwell does for some users), so an old kernel or GPU is a warning. The table header of nvidia-smi prints
+its own Linux version next to the driver's, which does not matter.
 
 References
 https://docs.nvidia.com/cuda/wsl-user-guide/index.html
@@ -35,29 +35,33 @@ SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
 KERNEL = Problem(
     id="wsl-kernel-outdated",
     title="The WSL kernel is older than NVIDIA supports",
-    why="The GPU is shared, but kernels before 5.10.16.3 have known faults with it and lack its newer functions.",
+    why="Windows shares the GPU, but kernels before 5.10.16.3 have known faults with it and lack newer features.",
     action=Action.INSTALL,
     status=Status.WARN,
-    fixes=(shut_down_wsl("Update WSL and its kernel, from Windows", verify="uname -r", before="wsl.exe --update"),),
+    fixes=(shut_down_wsl("Update WSL and its kernel from Windows", verify="uname -r", before="wsl.exe --update"),),
     references=(GUIDE,),
 )
 
 DRIVER = Problem(
     id="wsl-windows-driver-too-old",
     title="The Windows driver is too old for CUDA under WSL2",
-    why="CUDA under WSL2 came with R495. The driver is Windows', and only there can it be upgraded.",
+    why="CUDA under WSL2 requires R495 or later. The driver belongs to Windows and can only be upgraded there.",
     action=Action.INSTALL,
-    fixes=(shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then", verify=SMI),),
+    fixes=(
+        shut_down_wsl(
+            "In Windows: install the newest driver from https://www.nvidia.com/Download, then shut WSL down", verify=SMI
+        ),
+    ),
     references=(GUIDE,),
 )
 
 GPU = Problem(
     id="wsl-gpu-too-old",
     title="This GPU is older than NVIDIA supports under WSL2",
-    why="CUDA under WSL2 is supported from Pascal (GeForce GTX 10) on; older GPUs may work, or fail in unclear ways.",
+    why="NVIDIA supports CUDA under WSL2 from Pascal (GeForce GTX 10) on; older GPUs may work, or fail in unclear ways.",
     action=Action.NONE,
     status=Status.WARN,
-    fixes=(Fix("Use it from Windows or from a Linux of its own, or use a newer GPU"),),
+    fixes=(Fix("Use this GPU from Windows or from a native Linux, or use a newer GPU"),),
     references=(GUIDE,),
 )
 
@@ -67,16 +71,16 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("this is not WSL2")
     kernel, driver = facts.system.kernel, facts.nvml.driver_version
     if tuple(map(int, re.findall(r"\d+", kernel)[:3])) < SUPPORTED_KERNEL:
-        yield KERNEL.found(f"kernel {kernel}, supported is 5.10.16.3 or later", {"kernel": kernel})
+        yield KERNEL.found(f"kernel {kernel}, NVIDIA supports 5.10.16.3 or later", {"kernel": kernel})
     if int(driver.split(".")[0]) < FIRST_DRIVER:
-        yield DRIVER.found(f"Windows driver {driver}, CUDA under WSL2 needs {FIRST_DRIVER} or later", {"driver": driver})
+        yield DRIVER.found(f"Windows driver {driver}, CUDA under WSL2 requires {FIRST_DRIVER} or later", {"driver": driver})
     yield from for_each(facts.nvml.gpus, judge_gpu)
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     capability = gpu.compute_capability
     if capability < PASCAL:
-        words = f"{gpu.name}: compute capability {capability[0]}.{capability[1]}, supported is 6.0 or later"
+        words = f"{gpu.name}: compute capability {capability[0]}.{capability[1]}, NVIDIA supports 6.0 or later"
         yield GPU.found(words, {"name": gpu.name, "compute_capability": capability}, gpu=gpu.index)
 
 
