@@ -1,4 +1,4 @@
-"""Looks into a container: one that is made of an image for that, or one that runs. Its host is asked at the same time."""
+"""Examines a container, started from an image or already running, and its host at the same time."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
 START, NOT_ASKED = "container-start", "host-not-asked"
 OF_THE_PYTHON = ("interpreter", "packages", "torch", "bitsandbytes", "onnxruntime", "conda")
-LENT = Reply("missing", None, "the image has no Python; the one that was asked is gpudoctor's own")
+LENT = Reply("missing", None, "the image has no Python; gpudoctor used a portable one")
 
 Examined = tuple[Snapshot, "Target | None"]
 
 
 def _asked(request: Request) -> tuple[str, ...]:
-    """By which the same image is started in the same way."""
+    """The options that start the same image in the same way."""
     named = (("--engine", request.engine), ("--gpus", request.gpus), ("--gpu-mode", request.gpu_mode))
     chosen = [word for name, value in named if value not in (None, "auto") for word in (name, str(value))]
     return (*chosen, *(word for option in request.docker_options for word in ("--docker-option", option)))
@@ -43,13 +43,13 @@ def _asked(request: Request) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def examined(wanted: Wanted, request: Request, tell: Progress) -> Iterator[Examined]:
-    """The snapshot of a container with its host's replies, and the container as a target as long as this lasts.
+    """The snapshot of a container with its host's replies, and the container as a target, valid inside the context.
 
-    Where the container does not start, the snapshot is the host's, with what the engine said, and there is no target.
+    If the container does not start, the snapshot is the host's, with the engine's message, and the target is None.
     """
     python = wanted.python or ""
     if re.search(r'["\\\n]', python):
-        raise UserError(f"--python {python!r} is no path of a Python")
+        raise UserError(f"--python {python!r} is not a valid path")
     engine = find(request.engine)
     come_in = _image(engine, request, python, wanted.force) if request.image else _container(engine, request, python)
     with ExitStack() as stack:
@@ -61,39 +61,39 @@ def examined(wanted: Wanted, request: Request, tell: Progress) -> Iterator[Exami
             yield host.instead_of(failure.started, wanted.expected), None
             return
         if python and not inside.python:
-            raise UserError(f"{python} is no Python of 3.8 or newer in {inside.path}")
+            raise UserError(f"{inside.path} has no Python 3.8+ at {python}")
         replies = _replies(engine, inside, container, wanted.timeout, tell)
         taken = _snapshot({**replies, START: started.reply()}, wanted.expected)
         yield host.added_to(taken), inside if inside.python else None
 
 
 class HostSide:
-    """This machine, which is asked while the container starts; seconds: 0 where the container is on another one."""
+    """The host, examined while the container starts; seconds: 0 if the container runs on another machine."""
 
     def __init__(self, seconds: float) -> None:
         self._taken: Future[Snapshot] = Future()
-        # Not an executor's thread: the interpreter would wait for that one when the run is interrupted.
+        # Not an executor's thread: the interpreter would wait for it when the run is interrupted.
         threading.Thread(target=self._collect, args=(seconds,), daemon=True).start()
 
     def _collect(self, seconds: float) -> None:
         try:
             if not seconds:
                 raise WorkError("the container runs on another machine")
-            # A process of ours on a GPU would make it look busy from inside.
-            alone = {LEFT_ALONE: "left to the container that is examined"}
+            # A gpudoctor process on a GPU would make it look busy from inside.
+            alone = {LEFT_ALONE: "left to the container being examined"}
             self._taken.set_result(collect(this_interpreter(), seconds, {}, lambda names: None, alone))
         except BaseException as failure:
             self._taken.set_exception(failure)
 
     def added_to(self, taken: Snapshot) -> Snapshot:
-        """The container's snapshot with this machine's replies, or with the reason why there are none."""
+        """The container's snapshot with the host's replies, or with the reason why they are missing."""
         try:
             return replace(taken, host=self._taken.result().replies)
         except (UserError, WorkError) as failure:
             return replace(taken, replies={**taken.replies, NOT_ASKED: Reply("ok", str(failure))})
 
     def instead_of(self, start: Started, expected: Mapping[str, int]) -> Snapshot:
-        """Of a container that did not start there is only this."""
+        """The snapshot of a container that did not start: only the host's replies."""
         alone = _snapshot({START: start.reply()}, expected)
         beside = self.added_to(alone)
         return replace(beside, replies={**beside.host, **beside.replies}, host={})
@@ -103,7 +103,7 @@ ComeIn = Callable[[ExitStack], "tuple[Inside, Started, str]"]
 
 
 def _image(engine: Engine, request: Request, python: str, force: bool) -> ComeIn:
-    """Pulled if it is not there; started as `gpudoctor run` would start it, without this machine's files."""
+    """Pulled if missing; started as `gpudoctor run` would start it, without this machine's files."""
     image = catalog.resolve(request.image or "", request.registry)
     reference = lock.pinned(image, request.locked)
     about = pulling.ensure(engine, image, reference, force=force)
@@ -135,7 +135,7 @@ def _container(engine: Engine, request: Request, python: str) -> ComeIn:
 
 
 def _replies(engine: Engine, inside: Inside, container: str, seconds: float, tell: Progress) -> dict[str, Reply]:
-    """By the container's own Python; else by one that is put into it; else by its shell."""
+    """With the container's Python; else with a portable one that is copied into it; else with its shell."""
     is_lent = False
     if not inside.has_ctypes and not inside.broken and container and (python := portable_python.find()):
         path = portable_python.put(engine, container, python, f"gpudoctor-{inside.marker}")

@@ -1,4 +1,4 @@
-"""Why a container did not start: link by link from the docker command's context to the image's own demands."""
+"""Why a container did not start: link by link, from the docker command's context to the image's requirements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START = "container-start"
 MOST_FIXES = 3
 PAGE = Page(80, verbose=False)
 
-# The chain: what a link is called, and the checks that look at it. What stands on a broken one is not looked at.
+# The chain: the name of each link, and the checks that examine it. Links after a broken one are not examined.
 LINKS: dict[str, tuple[str, ...]] = {
     "driver": DRIVER_CHECKS,
     "context": ("docker-context",),
@@ -38,8 +38,8 @@ LINKS: dict[str, tuple[str, ...]] = {
     "cgroups": ("container-cgroups",),
     "SELinux, user namespaces": ("container-isolation",),
 }
-OF_PODMAN = ("driver", "CDI", "SELinux, user namespaces")  # which has neither a daemon nor a runtime to choose
-# Links of problems that no check finds before somebody starts a container.
+OF_PODMAN = ("driver", "CDI", "SELinux, user namespaces")  # Podman has no daemon and no choice of runtime
+# Links of problems that show only when a container is started.
 LINK_OF = {
     "container-host-driver-not-loaded": "driver",
     "container-driver-libraries-not-found": "driver",
@@ -62,21 +62,21 @@ LINK_OF = {
 OF_THE_IMAGE = {
     "container-requires-newer-driver": "NVIDIA_REQUIRE_CUDA of the image",
     "image-holds-driver-files": "the image",
-    "container-gpu-unknown": "the GPU that was asked for",
-    "container-gpus-misquoted": "how the GPU was asked for",
-    "container-nvidia-smi-not-brought-in": "how the GPU was asked for",
-    "container-no-gpus-flag": "how the GPU was asked for",
+    "container-gpu-unknown": "the requested GPU",
+    "container-gpus-misquoted": "the GPU request",
+    "container-nvidia-smi-not-brought-in": "the GPU request",
+    "container-no-gpus-flag": "the GPU request",
 }
-# Tables of messages whose own problems are of one link, or have nothing to do with GPUs.
+# Tables of messages whose problems all belong to one link, or are not about GPUs.
 LINK_OF_TABLE = {"engine_driver": "driver", "engine_hooks": "hook"}
 NOT_ABOUT_GPUS = ("engine_daemons", "engine_networks", "engine_hosts", "engine_commands", "engine_fields")
 
 
 def explain(start: Start) -> Report:
-    """Asks this host, which takes about a second, and judges the chain."""
+    """Collects replies from this host, which takes about a second, and judges the chain."""
     try:
         taken = collect(this_interpreter(), SECONDS, {}, lambda names: None)
-    except (UserError, WorkError):  # what the engine said is worth something by itself
+    except (UserError, WorkError):  # the engine's message alone is still useful
         taken = Snapshot(SNAPSHOT_SCHEMA, __version__, "", {})
     reply = Reply("ok", {**vars(start), "arguments": list(start.arguments)})
     return judge(replace(taken, replies={**taken.replies, START: reply}))
@@ -89,12 +89,12 @@ def judge(taken: Snapshot) -> Report:
 
 
 def text(report: Report) -> str:
-    """For a terminal of 80 columns: what the engine said, what was found healthy, the first broken link and its fix."""
+    """For a terminal of 80 columns: the engine's message, the links that passed, the first broken link and its fix."""
     return "\n".join(_lines(report)) + "\n"
 
 
 def diagnosis(report: Report) -> Diagnosis | None:
-    """The broken link. Whatever else is wrong on this host is no reason why this container did not start."""
+    """The broken link. Other problems of this host did not keep the container from starting."""
     return next((entry for entry in report.diagnosis if START in (entry.check, *entry.explains)), None)
 
 
@@ -105,7 +105,7 @@ def _lines(report: Report) -> Iterator[str]:
         return
     said = _said(report, entry)
     engine, image = str(report.target.get("container_engine", "The engine")), report.target.get("image") or "the container"
-    yield from PAGE.wrap(f"{engine[:1].upper()}{engine[1:]} did not start {image}. It said:")
+    yield from PAGE.wrap(f"{engine[:1].upper()}{engine[1:]} did not start {image}. Its message:")
     yield from PAGE.wrap(said, "  ", "  ")
     yield ""
     yield from _way(report, entry)
@@ -115,35 +115,35 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _if_any("Also found on this host: ", findings.value(entry.evidence.get("also_found", ())))
     meaning = failed_start.recognised(said)
     if meaning and meaning.problem != entry.problem:
-        yield from _if_any("The engine's words mean: ", failed_start.problems()[meaning.problem].title)
+        yield from _if_any("The engine's message means: ", failed_start.problems()[meaning.problem].title)
     yield from _if_any("Why: ", entry.why)
     yield from _fixes(entry)
 
 
 def _said(report: Report, entry: Diagnosis) -> str:
-    """The engine's words, which the row of container-start begins with."""
+    """The engine's message, with which the row of container-start begins."""
     message = next(result.message for result in report.checks if result.id == START)
     return str(entry.evidence.get("engine_said") or message.removesuffix(f": {entry.message}"))
 
 
 def _way(report: Report, entry: Diagnosis) -> Iterator[str]:
-    """In the order of the chain: what is fine, what could not be looked at, and what is broken."""
+    """The links in the order of the chain: those that passed, those that could not be checked, and the broken one."""
     if entry.problem not in LINK_OF and any(entry.problem == message.problem for message in _not_about_gpus()):
-        yield "It has nothing to do with the GPU:"
+        yield "This is not related to the GPU:"
         return
     broken = _link(entry)
     if elsewhere := _elsewhere(report):
-        yield from _if_any("Not seen from here: ", f"{elsewhere}, with its driver and toolkit", "")
-        yield f"Broken: {broken}" if broken else "Broken: not found"
+        yield from _if_any("Not checked: ", f"{elsewhere}, with its driver and toolkit", "")
+        yield f"Broken: {broken}" if broken else "Broken: unknown"
         return
     chain = OF_PODMAN if _is_podman(report) else tuple(LINKS)
     before = chain[: chain.index(broken)] if broken in chain else chain
     rows = {name: [result for result in report.checks if result.id in LINKS[name]] for name in before}
     fine = [name for name, results in rows.items() if _is_fine(results)]
     hidden = {name: why for name, results in rows.items() if name not in fine and (why := _hidden(results))}
-    yield from _if_any("Fine: ", ", ".join(fine), "")
-    yield from _if_any("Not seen from here: ", "; ".join(f"{name} ({why})" for name, why in hidden.items()), "")
-    yield f"Broken: {broken}" if broken else "Broken: not found"
+    yield from _if_any("OK: ", ", ".join(fine), "")
+    yield from _if_any("Not checked: ", "; ".join(f"{name} ({why})" for name, why in hidden.items()), "")
+    yield f"Broken: {broken}" if broken else "Broken: unknown"
 
 
 def _not_about_gpus() -> Iterator[messages.Message]:
@@ -155,7 +155,7 @@ def _is_podman(report: Report) -> bool:
 
 
 def _elsewhere(report: Report) -> str:
-    """That Docker's daemon is on another machine, of which this one says nothing; "" where it is here."""
+    """The message that Docker's daemon is on another machine, which cannot be examined; "" if it is on this one."""
     if _is_podman(report):
         return ""
     daemon = next(result for result in report.checks if result.id == "docker-daemon")
@@ -168,13 +168,13 @@ def _is_fine(results: Sequence[Result]) -> bool:
 
 
 def _hidden(results: Sequence[Result]) -> str:
-    """Why none of a link's checks could look, where that is not because there was nothing to look at."""
+    """Why none of a link's checks could run; "" if they do not apply."""
     skipped = (result for result in results if result.status is Status.SKIP and result.reason != Skip.NOT_APPLICABLE)
     return next((result.message for result in skipped), "")
 
 
 def _link(entry: Diagnosis) -> str:
-    """What the broken link is called; "" where none is known."""
+    """The name of the broken link; "" if unknown."""
     checks = catalog.checks()
     for name, ids in LINKS.items():
         if entry.check in ids or any(entry.problem == problem.id for id in ids for problem in checks[id].problems):

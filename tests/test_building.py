@@ -115,7 +115,7 @@ def test_a_base_that_only_the_engine_has(engine: Engine, recipe: Path, bare: str
 def test_a_base_that_nobody_has(engine: Engine, registry: Registry) -> None:
     with pytest.raises(UserError, match="has no image"):
         building.resolved(engine, "recipe", f"{registry.host}/lab/no-such:1", False)
-    with pytest.raises(WorkError, match="cannot be reached"):
+    with pytest.raises(WorkError, match="is unreachable"):
         building.resolved(engine, "recipe", "localhost:1/lab/no-such:1", False)
 
 
@@ -125,7 +125,7 @@ def test_a_step_that_fails(engine: Engine, recipe: Path, bare: str) -> None:
     with pytest.raises(WorkError) as failed:
         build(engine, recipe, bare, options=("--network=none",))
     line, *words = str(failed.value).splitlines()
-    assert line == "recipe was not built, for this step failed: RUN echo out; echo err >&2; exit 3"
+    assert line == "build of recipe failed at: RUN echo out; echo err >&2; exit 3"
     assert {"  out", "  err"} <= set(words)
     assert not [word for word in words if "so far" in word]
     assert engine.image(TAG) is None
@@ -134,14 +134,14 @@ def test_a_step_that_fails(engine: Engine, recipe: Path, bare: str) -> None:
 @pytest.mark.docker
 def test_a_file_that_is_not_there(engine: Engine, recipe: Path, bare: str) -> None:
     dockerfile(recipe, "COPY no-such-file /")
-    with pytest.raises(WorkError, match=r"this step failed: COPY no-such-file /\n.*no-such-file"):
+    with pytest.raises(WorkError, match=r"build of recipe failed at: COPY no-such-file /\n.*no-such-file"):
         build(engine, recipe, bare)
 
 
 @pytest.mark.docker
 def test_what_is_no_dockerfile(engine: Engine, recipe: Path, bare: str) -> None:
     dockerfile(recipe, "RUNN true")
-    with pytest.raises(UserError, match=r"(?i)the Dockerfile of recipe is not understood\n  .*unknown instruction: RUNN"):
+    with pytest.raises(UserError, match=r"(?i)the Dockerfile of recipe is invalid\n  .*unknown instruction: RUNN"):
         build(engine, recipe, bare)
 
 
@@ -199,7 +199,7 @@ def test_every_builder_is_understood(said: str, last: str) -> None:
     failure = builder.failure("docker", "cupy", said.splitlines())
     assert isinstance(failure, WorkError)
     line, *words = str(failure).splitlines()
-    assert line == "cupy was not built, for this step failed: RUN echo hello && false"
+    assert line == "build of cupy failed at: RUN echo hello && false"
     assert words[0] == "  hello"
     assert words[-1].endswith(last)
     assert len(words) == 2

@@ -39,7 +39,7 @@ QUICK = ("check", "--level", "quick", "--format", "json", "--no-redact")
 
 @functools.cache
 def this_machine() -> Snapshot:
-    return collect(this_interpreter(), 60.0, {}, lambda names: None, {LEFT_ALONE: "left to the container that is examined"})
+    return collect(this_interpreter(), 60.0, {}, lambda names: None, {LEFT_ALONE: "left to the container being examined"})
 
 
 @pytest.fixture(autouse=True)
@@ -185,13 +185,13 @@ def test_another_python_of_the_image(image: str, wanted: str, used: str) -> None
 def test_a_python_that_the_image_does_not_have(image: str) -> None:
     done = gpudoctor("check", "--image", image, "--python", "/opt/none")
     assert done.exit_code == 2
-    assert done.stderr == f"Error: /opt/none is no Python of 3.8 or newer in the image {image}\n"
+    assert done.stderr == f"Error: image {image} has no Python 3.8+ at /opt/none\n"
 
 
 def test_without_python_a_shell_is_asked_and_the_report_says_so(bare: str, tmp_path: Path) -> None:
     nothing = {"HOME": str(tmp_path), "UV_PYTHON_INSTALL_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     report = check("--image", bare, **nothing)
-    assert "a shell was asked" in report["target"]["reduced"]
+    assert "only a limited check with its shell was possible" in report["target"]["reduced"]
     assert row(report, "nvml")["status"] in ("skip", "blocked")
     assert {row["what"]: row["container"] for row in report["comparison"]}["GPUs"] == "0"
     assert not any(row["status"] == "error" for row in report["checks"])
@@ -201,7 +201,7 @@ def test_a_python_that_does_not_start_is_a_finding(image: str, running: Any) -> 
     report = check("--container", running(image, "--env", "PYTHONHOME=/nosuch"))
     found = {entry["problem"]: entry["message"] for entry in report["diagnosis"]}
     assert "encodings" in found["container-python-broken"]
-    assert "its Python does not start" in report["target"]["reduced"]
+    assert "the container's Python does not start" in report["target"]["reduced"]
 
 
 def test_a_python_that_takes_no_job_is_not_waited_for(image: str) -> None:
@@ -211,7 +211,7 @@ def test_a_python_that_takes_no_job_is_not_waited_for(image: str) -> None:
     name = derived("stuck-python", image, stuck)
     done = gpudoctor("check", "--image", name, "--level", "quick", "--timeout", "1")
     assert done.exit_code == 3
-    assert "no answer in 1 s" in done.stderr
+    assert "no answer after 1 s" in done.stderr
 
 
 def test_a_container_with_too_little_memory(image: str, running: Any) -> None:
@@ -221,7 +221,7 @@ def test_a_container_with_too_little_memory(image: str, running: Any) -> None:
     subprocess.run(warm, capture_output=True, check=True)
     done = gpudoctor("check", "--container", running(image, "--memory", "8m"), "--level", "quick")
     assert done.exit_code == 3
-    assert done.stderr.rstrip().endswith("its memory limit is too low: it needs 64 MiB)")
+    assert done.stderr.rstrip().endswith("the container's memory limit is too low: 64 MiB are needed)")
 
 
 def test_an_entrypoint_that_refuses_is_a_finding(image: str) -> None:
@@ -250,7 +250,7 @@ def test_a_python_is_lent_to_an_image_without_one(bare: str, tmp_path: Path) -> 
     portable(tmp_path / f"cpython-{sys.version_info[0]}.{sys.version_info[1]}.0-linux-{os.uname().machine}-gnu")
     report = check("--image", bare, UV_PYTHON_INSTALL_DIR=str(tmp_path))
     assert "reduced" not in report["target"]
-    assert row(report, "package-requirements")["message"].endswith("the one that was asked is gpudoctor's own")
+    assert row(report, "package-requirements")["message"].endswith("gpudoctor used a portable one")
     assert row(report, "memlock")["status"] == "pass"
 
 
@@ -287,9 +287,9 @@ def test_an_image_without_a_shell(image: str, tmp_path: Path) -> None:
     ("arguments", "code", "line"),
     [
         (("--image", "gpudoctor-test:x", "--container", "y"), 2, "give one of them"),
-        (("--container", "no-such-container"), 2, "no container is called 'no-such-container'"),
+        (("--container", "no-such-container"), 2, "no container is named 'no-such-container'"),
         (("--image", "no-such-image"), 2, "no-such-image"),
-        (("--image", "localhost:1/nothing:here"), 3, "the registry cannot be reached"),
+        (("--image", "localhost:1/nothing:here"), 3, "the registry is unreachable"),
         (("--image", ""), 2, "--image is empty"),
         (("--registry", "mirror"), 2, "--registry requires --image"),
         (("--engine", "docker"), 2, "--engine requires --image or --container"),

@@ -115,9 +115,9 @@ def test_what_a_shell_cannot_know_was_not_asked() -> None:
 @pytest.mark.parametrize(
     ("said", "reduced", "is_broken"),
     [
-        ("", "there is no Python in it", False),
-        (f"{MARKER}@broken python\nversion 2.7.18 (default)\n\n", "its Python is older than 3.8", False),
-        (f"{MARKER}@broken python3\nFatal Python error: init_fs_encoding\n\n", "its Python does not start", True),
+        ("", "the container has no Python", False),
+        (f"{MARKER}@broken python\nversion 2.7.18 (default)\n\n", "the container's Python is older than 3.8", False),
+        (f"{MARKER}@broken python3\nFatal Python error: init_fs_encoding\n\n", "the container's Python does not start", True),
     ],
 )
 def test_why_only_a_shell_was_asked(said: str, reduced: str, is_broken: bool) -> None:

@@ -71,7 +71,7 @@ def test_a_fault_of_the_command_is_no_fault_of_the_host() -> None:
     entry = start_failures.diagnosis(report)
     assert entry is not None
     assert entry.problem == "container-command-not-found"
-    assert "It has nothing to do with the GPU:" in start_failures.text(report)
+    assert "This is not related to the GPU:" in start_failures.text(report)
 
 
 def test_unknown_words_are_quoted_and_nothing_is_guessed() -> None:
@@ -147,7 +147,7 @@ def test_the_way_is_told_in_the_order_of_the_chain(case: str, fine: str, broken:
     _, text = explained(case)
     told = " ".join(text.split())
     assert f"Broken: {broken} " in told
-    assert (f"Fine: {fine} Broken" in told) if fine else ("Fine:" not in told)
+    assert (f"OK: {fine} Broken" in told) if fine else ("OK:" not in told)
 
 
 def test_what_cannot_be_seen_is_not_called_fine() -> None:
@@ -158,7 +158,7 @@ def test_what_cannot_be_seen_is_not_called_fine() -> None:
     }
     text = start_failures.text(start_failures.judge(replace(taken, replies=remote)))
     told = " ".join(text.split())
-    assert "Not seen from here: the docker command's daemon is on another machine (DOCKER_HOST=ssh://)" in told
+    assert "Not checked: the docker command's daemon is on another machine (DOCKER_HOST=ssh://)" in told
     assert "Fine" not in told
     assert "Broken: NVIDIA_REQUIRE_CUDA" in told
     assert "the driver of the machine that the daemon runs on has less" in told
@@ -170,16 +170,16 @@ def test_text_for_a_person() -> None:
 
 
 TEXT = """\
-Docker 28.5.2 did not start nvidia/cuda:13.0.1-base-ubuntu24.04. It said:
+Docker 28.5.2 did not start nvidia/cuda:13.0.1-base-ubuntu24.04. Its message:
   could not select device driver "" with capabilities: [[gpu]]
 
-Fine: driver, context, daemon, daemon.json
+OK: driver, context, daemon, daemon.json
 Broken: runtime
   Docker was started before NVIDIA's container toolkit was installed
   Seen: the hook was installed after dockerd had started
   Likely, but not confirmed.
-  The engine's words mean: The Docker daemon found nothing that gives containers
-  a GPU when it started
+  The engine's message means: The Docker daemon found nothing that gives
+  containers a GPU when it started
   Why: The daemon looks for the toolkit's hook only when it starts; until then
   --gpus finds nothing that gives a GPU.
 

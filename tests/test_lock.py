@@ -12,13 +12,13 @@ from gpudoctor.errors import UserError
 
 DIGEST = "sha256:" + "0" * 64
 NO_LOCKS = {
-    "images: [": "it is not YAML, line 1",
-    "- a": "it has no `images`",
+    "images: [": "invalid YAML in line 1",
+    "- a": "`images` is missing",
     "images: {}\nx: 1": None,
-    "images: {a: 1}": "a wants reference, digest and date",
-    "images: {a: {reference: b, digest: c}}": "a wants reference, digest and date",
-    "images: {a: {reference: b, digest: c, date: d}}": "the digest of a is none: c",
-    f"images: {{a: {{reference: B, digest: '{DIGEST}', date: d}}}}": "'B' is no image reference",
+    "images: {a: 1}": "a must have exactly the fields reference, digest and date",
+    "images: {a: {reference: b, digest: c}}": "a must have exactly the fields reference, digest and date",
+    "images: {a: {reference: b, digest: c, date: d}}": "the digest of a is invalid: c",
+    f"images: {{a: {{reference: B, digest: '{DIGEST}', date: d}}}}": "'B' is not an image reference",
 }
 
 
@@ -48,7 +48,7 @@ def test_a_pin_holds_in_every_mirror_but_for_one_tag_only(tmp_path: Path) -> Non
     assert lock.pin("a", "mirror.example:5000/ngc/nvidia/a:1", file) == f"mirror.example:5000/ngc/nvidia/a@{DIGEST}"
     assert lock.pinned(Image("a", "nvcr.io/nvidia/a:2"), False, file) == "nvcr.io/nvidia/a:2"
     with pytest.raises(
-        UserError, match=r"pins a as nvcr\.io/nvidia/a:1, which is now nvcr\.io/nvidia/a:2: gpudoctor images lock a renews"
+        UserError, match=r"pins a as nvcr\.io/nvidia/a:1, which is now nvcr\.io/nvidia/a:2. Update it: gpudoctor images lock a"
     ):
         lock.pinned(Image("a", "nvcr.io/nvidia/a:2"), True, file)
     assert lock.pin("x", f"a/b@{DIGEST}", file) == f"docker.io/a/b@{DIGEST}"

@@ -109,18 +109,18 @@ def test_known_truths(name: str, driver: str, gpu: Card, runs: str) -> None:
     ("name", "driver", "gpu", "words", "brief"),
     [
         ("pytorch-24.08", "470.57.02", RTX_3090, "Install driver 525.60.13 or newer", "no: driver < 525"),
-        ("pytorch-24.08", "470.57.02", RTX_3090, "for data-centre GPUs, not for", "no: driver < 525"),
+        ("pytorch-24.08", "470.57.02", RTX_3090, "works on data-centre GPUs only, not on", "no: driver < 525"),
         ("pytorch-24.08", "450.80.02", A100, "not supported on driver branch 450", "no: driver < 525"),
-        ("pytorch-24.08", "550.54.15", H100, "from 560.28.03 on it does", "minor version"),
+        ("pytorch-24.08", "550.54.15", H100, "560.28.03 or newer can", "minor version"),
         ("pytorch-24.08", "580.95.05", H100, "cuda-compat is older than the driver and is not used", "yes"),
         ("pytorch-24.08", "535.183.06", H100, "libraries of driver 560.35.03", "forward compat"),
-        ("pytorch-24.08", "570.86.10", RTX_5090, "CUDA 12.8 is the first", "no: GPU too new"),
-        ("cuda-13.0-base-ubuntu24.04", "580.95.05", V100, "CUDA 12.9 was the last", "no: GPU too old"),
+        ("pytorch-24.08", "570.86.10", RTX_5090, "supported from CUDA 12.8 on", "no: GPU too new"),
+        ("cuda-13.0-base-ubuntu24.04", "580.95.05", V100, "supported up to CUDA 12.9", "no: GPU too old"),
         ("pytorch-25.01", "570.86.10", V100, "the image is not built", "no: GPU too old"),
-        (CUDA_12_6, "545.23.08", H100, "NVIDIA_REQUIRE_CUDA wants cuda>=12.6", "no: driver < 560"),
+        (CUDA_12_6, "545.23.08", H100, "NVIDIA_REQUIRE_CUDA requires cuda>=12.6", "no: driver < 560"),
         (CUDA_12_6, "545.23.08", H100, "NVIDIA_DISABLE_REQUIRE=1", "no: driver < 560"),
         (CUDA_12_6, "535.183.06", RTX_4090, "CUDA error 804", "no: driver < 560"),
-        (CUDA_12_6, "570.86.10", RTX_5090, "only programs that bring PTX run", "PTX only"),
+        (CUDA_12_6, "570.86.10", RTX_5090, "only programs that contain PTX run", "PTX only"),
     ],
 )
 def test_reasons(name: str, driver: str, gpu: Card, words: str, brief: str) -> None:
@@ -130,8 +130,8 @@ def test_reasons(name: str, driver: str, gpu: Card, words: str, brief: str) -> N
 
 
 def test_no_driver_is_not_known_and_not_refused() -> None:
-    assert judged("pytorch-24.08", None) == Verdict("unknown", "no NVIDIA driver is loaded here", "no driver here")
-    assert "there is a GPU: NVIDIA H100" in judged("pytorch-24.08", None, H100).why
+    assert judged("pytorch-24.08", None) == Verdict("unknown", "no NVIDIA driver is loaded on this machine", "no driver here")
+    assert "it has a GPU: NVIDIA H100" in judged("pytorch-24.08", None, H100).why
 
 
 @pytest.mark.parametrize(

@@ -110,23 +110,29 @@ def test_locked_takes_what_was_pinned(
     assert inspect(done.stdout.strip()) == inspect(tiny[0])
     unknown = gpudoctor("pull", "pytorch-24.07", "--locked", where, "--engine=docker", cwd=tmp_path)
     assert unknown.returncode == 2
-    assert unknown.stderr == "Error: gpudoctor.lock has no pin for pytorch-24.07: gpudoctor images lock pytorch-24.07 makes one\n"
+    assert (
+        unknown.stderr == "Error: gpudoctor.lock has no pin for pytorch-24.07. Create one: gpudoctor images lock pytorch-24.07\n"
+    )
 
 
 REFUSED = {
     "no such name": (("pull", "pytorch-1999"), 2, "unknown image 'pytorch-1999'"),
-    "no reference": (("pull", "a/B:1"), 2, "'a/B:1' is no image reference: 'a/B' must be in lower case"),
+    "no reference": (("pull", "a/B:1"), 2, "'a/B:1' is not an image reference: 'a/B' must be in lower case"),
     "built here": (("pull", "cupy"), 2, "cupy is built here, not pulled: gpudoctor images build cupy"),
-    "not built here": (("build", PYTORCH), 2, "pytorch-24.08 is not built here but pulled: gpudoctor images pull pytorch-24.08"),
+    "not built here": (("build", PYTORCH), 2, "pytorch-24.08 is pulled, not built here: gpudoctor images pull pytorch-24.08"),
     "two bases": (
         ("build", "cupy", "--locked", "--base=a/b"),
         2,
         "--locked builds on the base in the lock file, --base on another",
     ),
-    "a bad tag": (("build", "cupy", "--tag=A"), 2, "'A' is no image reference"),
-    "a tag by digest": (("build", "cupy", f"--tag=a@{DIGEST}"), 2, "names a digest, which an image has only when it is built"),
-    "nothing to lock": (("lock",), 2, "gpudoctor.lock has no images yet: name those to pin"),
-    "a digest": (("lock", f"a/b@{DIGEST}"), 2, f"a/b@{DIGEST} is a digest already: there is nothing to pin"),
+    "a bad tag": (("build", "cupy", "--tag=A"), 2, "'A' is not an image reference"),
+    "a tag by digest": (
+        ("build", "cupy", f"--tag=a@{DIGEST}"),
+        2,
+        "contains a digest, which an image gets only when it is built",
+    ),
+    "nothing to lock": (("lock",), 2, "gpudoctor.lock contains no images yet. Name those to pin"),
+    "a digest": (("lock", f"a/b@{DIGEST}"), 2, f"a/b@{DIGEST} already has a digest: there is nothing to pin"),
     "no folder": (("lock", "a/b", "--file=no/such/lock"), 3, "cannot write no/such/lock: there is no folder"),
 }
 
@@ -148,7 +154,7 @@ def test_an_unknown_tag(own: Registry, tiny: tuple[str, str]) -> None:
     done = gpudoctor("pull", f"{own.host}/a/b:2", "--engine=docker")
     assert (done.returncode, done.stdout) == (2, "")
     line, *words = done.stderr.splitlines()
-    assert line == f"Error: {own.host} has no image {own.host}/a/b:2: is the name or the tag right?"
+    assert line == f"Error: {own.host} has no image {own.host}/a/b:2: check the name and the tag"
     assert words == ["  MANIFEST_UNKNOWN: manifest unknown"]
 
 
@@ -158,8 +164,8 @@ def test_a_registry_that_is_down(own: Registry) -> None:
     done = gpudoctor("pull", f"{own.host}/a/b:1", "--engine=docker")
     assert (done.returncode, done.stdout) == (3, "")
     before, line, *words = done.stderr.splitlines()
-    assert before.startswith(f"Not looked at before the pull: the registry {own.host} cannot be reached")
-    assert line == "Error: the registry cannot be reached"
+    assert before.startswith(f"Could not check the image before the pull: the registry {own.host} is unreachable")
+    assert line == "Error: the registry is unreachable"
     assert "connection refused" in words[0]
 
 
@@ -169,9 +175,7 @@ def test_a_login_that_is_missing(tmp_path: Path) -> None:
     with lab_registry.registry(login=True) as locked:
         done = gpudoctor("pull", f"{locked.host}/a/b:1", "--engine=docker", env={"DOCKER_CONFIG": str(tmp_path)})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(
-        f"Error: {locked.host} does not give {locked.host}/a/b:1 without a login, or has none of that name"
-    )
+    assert done.stderr.startswith(f"Error: {locked.host} denies access to {locked.host}/a/b:1: it requires a login")
     assert f"docker login {locked.host}\n  UNAUTHORIZED: authentication required" in done.stderr
 
 
@@ -193,7 +197,7 @@ def test_an_image_for_another_processor(own: Registry, tiny: tuple[str, str]) ->
     done = gpudoctor("pull", reference, "--engine=docker")
     assert (done.returncode, done.stdout) == (2, "")
     assert "does not run here: the image is for s390x processors" in done.stderr
-    assert "(--force pulls it all the same)" in done.stderr
+    assert "(--force pulls it anyway)" in done.stderr
     assert inspect(reference) == ""
     forced = gpudoctor("pull", reference, "--force", "--engine=docker")
     assert forced.returncode == 0, forced.stderr
@@ -247,11 +251,11 @@ def test_a_disk_that_is_full(registry: Registry, small: Path) -> None:
             server.terminate()
             server.wait()
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "there is too little room" in refused.stderr
-    assert f"are free in {small}" in refused.stderr
+    assert "not enough disk space" in refused.stderr
+    assert f"free in {small}" in refused.stderr
     assert (failed.returncode, failed.stdout) == (3, "")
     line = next(line for line in failed.stderr.splitlines() if line.startswith("Error: "))
-    assert line.startswith("Error: the disk is full. What can go: docker system df")
+    assert line.startswith("Error: the disk is full. Show what uses space: docker system df")
     assert "no space left on device" in failed.stderr
 
 
@@ -264,8 +268,8 @@ def test_room_is_judged_where_the_disk_is_ours(
         assert pulling.room(engine, 1000) == []
         assert capsys.readouterr().err == ""
         assert pulling.room(engine, free // 2) == []
-        assert "it can get tight" in capsys.readouterr().err
-        assert "too little room" in pulling.room(engine, free * 2)[0]
+        assert "disk space may run out" in capsys.readouterr().err
+        assert "not enough disk space" in pulling.room(engine, free * 2)[0]
     assert pulling.room(Engine("docker", {"DockerRootDir": "/no/such/folder"}), free * 2) == []
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
     assert pulling.room(Engine("docker", {"DockerRootDir": str(tmp_path)}), free * 2) == []
@@ -277,7 +281,7 @@ def test_an_image_that_is_built_here_is_never_pulled(tmp_path: Path) -> None:
             return None
 
     image = catalog.resolve("cupy")
-    with pytest.raises(UserError, match="was not built yet: gpudoctor images build cupy"):
+    with pytest.raises(UserError, match="is not built yet: gpudoctor images build cupy"):
         pulling.ensure(Nothing("docker", {}), image, lock.pinned(image, True))
 
 
@@ -326,9 +330,9 @@ def test_what_has_changed_since_is_listed(
     assert after.count("2024-09-01") == 2
 
     same = locked(**mirror)
-    assert same.stderr == "gpudoctor.lock was left as it was.\n"
+    assert same.stderr == "gpudoctor.lock unchanged.\n"
     own.stop()
     failed = locked("pytorch-24.09", **mirror)
     assert failed.exit_code == 3
-    assert failed.stderr.startswith(f"Error: pytorch-24.09: the registry {own.host} cannot be reached")
+    assert failed.stderr.startswith(f"Error: pytorch-24.09: the registry {own.host} is unreachable")
     assert (tmp_path / "gpudoctor.lock").read_text() == after

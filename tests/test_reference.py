@@ -35,27 +35,27 @@ BAD = {
     "Debian": "'Debian' must be in lower case",
     "nvcr.io/NVIDIA/pytorch": "'NVIDIA/pytorch' must be in lower case",
     "nvcr.io/": "missing",
-    "https://nvcr.io/nvidia/pytorch": "'https:' is no registry",
-    "debian:": "'' is no tag",
-    "debian:1:2": "'1:2' is no tag",
-    "debian:-1": "'-1' is no tag",
-    "debian:é": "'é' is no tag",
-    "x:" + "t" * 129: "is no tag",
-    "debian@": "'' is no digest",
-    "debian@sha256:abc": "'sha256:abc' is no digest",
-    f"debian@{SHA256.upper()}": "is no digest",
-    f"debian@{SHA256}@{SHA256}": "is no digest",
-    "a b": "'a b' is no image name",
-    "a//b": "is no image name",
-    "a..b": "is no image name",
-    "a/b/": "is no image name",
-    "_a": "is no image name",
-    "a___b": "is no image name",
-    "host_name.example/a": "is no registry",
-    "host:port/a": "is no registry",
+    "https://nvcr.io/nvidia/pytorch": "'https:' is not a registry",
+    "debian:": "'' is not a valid tag",
+    "debian:1:2": "'1:2' is not a valid tag",
+    "debian:-1": "'-1' is not a valid tag",
+    "debian:é": "'é' is not a valid tag",
+    "x:" + "t" * 129: "is not a valid tag",
+    "debian@": "'' is not a digest",
+    "debian@sha256:abc": "'sha256:abc' is not a digest",
+    f"debian@{SHA256.upper()}": "is not a digest",
+    f"debian@{SHA256}@{SHA256}": "is not a digest",
+    "a b": "'a b' is not an image name",
+    "a//b": "is not an image name",
+    "a..b": "is not an image name",
+    "a/b/": "is not an image name",
+    "_a": "is not an image name",
+    "a___b": "is not an image name",
+    "host_name.example/a": "is not a registry",
+    "host:port/a": "is not a registry",
     "0123456789abcdef" * 4: "the id of an image",
     "a/" * 120 + "x" * 20: "longer than 255",
-    "--help": "is no image name",
+    "--help": "is not an image name",
 }
 NEWER = {"[::1]:5000/image", "Host/image"}  # than Docker 20.10
 
@@ -70,7 +70,7 @@ def test_what_is_none_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UserError) as refused:
         parse(text)
     line = str(refused.value)
-    assert line.startswith(f"{text!r} is no image reference: ")
+    assert line.startswith(f"{text!r} is not an image reference: ")
     assert BAD[text] in line
     assert "\n" not in line
 

@@ -191,7 +191,7 @@ def test_detached_it_goes_on_and_is_said(doctor: Doctor, terminals: list[Termina
     terminals.append(terminal)
     terminal.expect("ready")
     terminal.type("\x10\x11")
-    container = terminal.expect(r"it still runs: docker attach (\w+)")[1]
+    container = terminal.expect(r"the container is still running. Attach: docker attach (\w+)")[1]
     assert terminal.wait() == 0
     state = subprocess.run(["docker", "inspect", "-f", "{{.State.Running}}", container], capture_output=True, text=True)
     assert state.stdout.strip() == "true"
@@ -366,7 +366,10 @@ def test_a_container_that_could_not_be_removed_is_said_and_the_watchdog_goes_on(
         [container] = doctor.containers()
         for command in doctor.processes("--cidfile"):
             os.kill(command, signal.SIGKILL)
-        assert process.stderr.read() == f"gpudoctor: container {container} could not be removed: docker rm -f {container}\n"
+        assert (
+            process.stderr.read()
+            == f"gpudoctor: container {container} could not be removed. Remove it: docker rm -f {container}\n"
+        )
         assert process.wait(HOPELESS_SECONDS) == 128 + signal.SIGKILL
     doctor.must_be_gone()
 
@@ -418,7 +421,10 @@ def test_limits_that_an_engine_may_not_give_are_left_out(doctor: Doctor) -> None
 def test_input_that_was_read_is_not_lost_silently(doctor: Doctor) -> None:
     done = doctor.run("--", "cat", input="once\n", program=(sys.executable, "-c", TOO_MUCH))
     assert (done.stdout, done.returncode) == ("", 125)
-    assert "not tried without --ulimit nofile=2147483647, since the input has been read (--ulimit none)" in done.stderr
+    assert (
+        "not retried without --ulimit nofile=2147483647, because the input has already been read (use --ulimit none)"
+        in done.stderr
+    )
     assert doctor.run("-q", "--ulimit", "none", "--", "cat", input="once\n").stdout == "once\n"
 
 
@@ -470,7 +476,7 @@ def test_no_right_to_use_the_socket(doctor: Doctor) -> None:
     ("host", "code", "words"),
     [
         ("unix:///nonexistent/docker.sock", 3, "no docker daemon answers (DOCKER_HOST is set to"),
-        ("nonsense://x", 2, "that is no address of a daemon (DOCKER_HOST is set to"),
+        ("nonsense://x", 2, "the address or context of the daemon is invalid (DOCKER_HOST is set to"),
     ],
 )
 def test_no_daemon(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, host: str, code: int, words: str) -> None:

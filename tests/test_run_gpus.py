@@ -18,8 +18,8 @@ from waiting import HOPELESS_SECONDS, until
 pytestmark = pytest.mark.docker
 
 NODES = "ls /dev | grep -x 'nvidia[0-9]*' | tr '\\n' ' '"
-NONE_ARRIVED = "Warning: a GPU was asked for, and none arrived in the container: no device node and no libcuda.so.1"
-TOO_SOON = "whether a GPU had arrived in it was not seen: it ended too soon"
+NONE_ARRIVED = "Warning: a GPU was requested, but the container has no device node and no libcuda.so.1"
+TOO_SOON = "could not check whether the container has a GPU: it exited too soon"
 
 
 class Doctor:
@@ -87,9 +87,9 @@ def doctor_with_podman(lab_machine: Machine, podman: Podman, bookworm: str, tmp_
 @pytest.mark.parametrize(
     ("options", "nodes", "way"),
     [
-        ((), "nvidia0 nvidia1 ", "GPUs by the runtime nvidia"),
-        (("--gpus=all", "--gpu-mode=gpus"), "nvidia0 nvidia1 ", "GPUs by --gpus"),
-        (("--gpus=1",), "nvidia1 ", "GPUs by the runtime nvidia"),
+        ((), "nvidia0 nvidia1 ", "GPUs with the runtime nvidia"),
+        (("--gpus=all", "--gpu-mode=gpus"), "nvidia0 nvidia1 ", "GPUs with --gpus"),
+        (("--gpus=1",), "nvidia1 ", "GPUs with the runtime nvidia"),
         (("--gpus=0,1", "--gpu-mode=gpus"), "nvidia0 nvidia1 ", "'\"device=0,1\"'"),
         (("--gpus=none",), "", "docker run"),
     ],
@@ -134,7 +134,7 @@ def test_a_start_that_fails_is_dissected(doctor: Doctor) -> None:
 def test_by_cdi(doctor_with_cdi: Doctor, gpus: str, nodes: str) -> None:
     done = doctor_with_cdi.run_until_seen(f"--gpus={gpus}", script=NODES)
     assert (done.stdout, done.returncode) == (nodes, 0), done.stderr
-    assert "GPUs by CDI: Docker 2" in done.stderr
+    assert "GPUs with CDI: Docker 2" in done.stderr
     assert "arrived" not in done.stderr
 
 
@@ -200,4 +200,4 @@ def test_a_podman_device_that_is_not_there_is_dissected(doctor_with_podman: Doct
     done = doctor_with_podman.run("--gpus=7", "--", "true")
     assert done.returncode in (125, 126, 127)
     assert "unresolvable CDI devices" in done.stderr
-    assert "Broken: CDI" in done.stderr or "Broken: the GPU that was asked for" in done.stderr
+    assert "Broken: CDI" in done.stderr or "Broken: the requested GPU" in done.stderr

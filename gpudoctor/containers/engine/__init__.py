@@ -1,1 +1,1 @@
-"""Docker and Podman: their command line, their GPU options, what they started."""
+"""Docker and Podman: their command line, their GPU options, the containers they start."""

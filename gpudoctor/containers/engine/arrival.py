@@ -1,4 +1,4 @@
-"""Whether a GPU really arrived in a container: some engines accept the wish for one, give none, and say nothing."""
+"""Checks that a container really has a GPU: some engines accept the request, provide none and report no error."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpudoctor.containers.engine.client import Engine
 from gpudoctor.errors import WorkError
 
 FIRST_SECONDS, POLL_SECONDS, LOOK_SECONDS = 0.02, 0.1, 10.0
-MOST_LOOKS = 600  # at a container that is there: it may take long to be made
+MOST_LOOKS = 600  # at an existing container: its creation may take long
 NOT_YET = re.compile(
     r"is\ not\ running | not\ in\ running\ state | can\ only\ create\ exec\ sessions\ on\ running | is\ restarting",
     re.IGNORECASE | re.VERBOSE,
 )
-# NVIDIA's entrypoint looks for the same. Jetson and WSL2 have nodes of their own.
+# NVIDIA's entrypoint looks for the same. Jetson and WSL2 have other nodes.
 SCRIPT = """
 device= library=
 for node in /dev/nvidiactl /dev/dxg /dev/nvgpu /dev/nvhost-gpu; do [ -e "$node" ] && device=yes; done
@@ -35,7 +35,7 @@ PARTS = {"device": "device node", "library": "libcuda.so.1"}
 
 
 class Look(threading.Thread):
-    """Looks once, as soon as the container runs; says through `tell` if there is no GPU. has_looked: it came to that."""
+    """Looks once, as soon as the container runs; reports a missing GPU through `tell`. has_looked: the check succeeded."""
 
     def __init__(self, engine: Engine, cidfile: Path, tell: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
@@ -65,6 +65,6 @@ class Look(threading.Thread):
             self.has_looked = True
             missing = [what for name, what in PARTS.items() if not found[name]]
             if missing:
-                self._tell(f"Warning: a GPU was asked for, and none arrived in the container: no {' and no '.join(missing)}")
+                self._tell(f"Warning: a GPU was requested, but the container has no {' and no '.join(missing)}")
             return True
-        return not NOT_YET.search(done.stderr)  # without a shell nothing can be said
+        return not NOT_YET.search(done.stderr)  # without a shell the check is not possible

@@ -1,4 +1,4 @@
-"""How a container is asked to get GPUs: the ways differ by engine, by its version and by what is configured."""
+"""How to request GPUs for a container, which depends on the engine, its version and its configuration."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
 
 KIND = "nvidia.com/gpu"
-NO_LABELS = "--security-opt=label=disable"  # SELinux keeps a container from the nodes of the GPUs
+NO_LABELS = "--security-opt=label=disable"  # SELinux blocks a container's access to the GPUs' nodes
 DEVICE = re.compile(r"(?i)\d+(:\d+)?|GPU-[0-9a-f-]+|MIG-[0-9a-f-]+|MIG-GPU-[0-9a-f-]+/\d+/\d+")
-# Any of these is a GPU of NVIDIA's, its driver, or a place where one is hidden (WSL2, Jetson).
+# Each of these means an NVIDIA GPU, its driver, or a platform that exposes a GPU differently (WSL2, Jetson).
 SIGNS = ("proc/driver/nvidia", "dev/nvidiactl", "dev/dxg", "dev/nvgpu", "dev/nvhost-gpu", "sys/module/nvidia")
 
 NVIDIA = "0x10de"
@@ -26,7 +26,7 @@ RESERVING = ("vfio", "pci-stub")  # vfio-pci, and those of vendors such as nvgra
 
 @dataclass(frozen=True)
 class Access:
-    """The arguments of `run` that ask for GPUs, and why in this way. mode: cdi, runtime, gpus, podman or none."""
+    """The arguments of `run` that request GPUs, and the reason for this mode. mode: cdi, runtime, gpus, podman or none."""
 
     mode: str
     arguments: tuple[str, ...]
@@ -35,7 +35,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which GPUs: everything, a number of any, or those named. Neither of the three: none."""
+    """Which GPUs: all, any `count` of them, or named ones. With none of the three set: no GPU."""
 
     all: bool = False
     count: int = 0
@@ -43,12 +43,12 @@ class Selection:
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """As CDI and NVIDIA_VISIBLE_DEVICES want it."""
+        """As CDI and NVIDIA_VISIBLE_DEVICES expect it."""
         return ("all",) if self.all else self.devices or tuple(map(str, range(self.count)))
 
 
 def parse(text: str) -> Selection:
-    """all, none, 0,2, GPU-…, MIG-…, 0:1 (GPU and MIG instance), count=2; also as Docker spells it: device=0,2."""
+    """all, none, 0,2, GPU-…, MIG-…, 0:1 (GPU and MIG instance), count=2; also Docker's spelling: device=0,2."""
     words = text.strip().strip("\"'").strip()
     if words in ("all", "none"):
         return Selection(all=words == "all")
@@ -57,33 +57,33 @@ def parse(text: str) -> Selection:
     parts = [part.strip() for part in words.removeprefix("device=").split(",")]
     if not all(DEVICE.fullmatch(part) for part in parts):
         raise UserError(
-            f"--gpus: {text!r} names no GPU. GPUs are all, none, 0,2 (as nvidia-smi numbers them), GPU-<uuid>, MIG-<uuid>, "
+            f"--gpus: {text!r} is not valid. Use all, none, 0,2 (indexes as in nvidia-smi), GPU-<uuid>, MIG-<uuid>, "
             "0:1 (GPU and MIG instance), or count=2 (any two)"
         )
     return Selection(devices=tuple(dict.fromkeys(parts)))
 
 
 def access(engine: Engine, gpus: str = "all", mode: str = "auto") -> Access:
-    """`gpus` as for `parse`, or auto: all of them, unless this machine has none."""
+    """`gpus` as for `parse`, or auto: all GPUs, or no GPU if this machine has none for containers."""
     if gpus == "auto" and mode == "auto" and engine.is_local and not has_gpu() and not _is_configured(engine):
         return _none(engine, "this machine has no NVIDIA GPU for containers")
     selection = parse("all" if gpus == "auto" else gpus)
     if mode == "none" or not selection.listed:
-        return _none(engine, "no GPU was asked for")
+        return _none(engine, "no GPU was requested")
     if engine.is_podman:
         return _podman(selection, mode)
-    mode, why = (mode, "by --gpu-mode") if mode != "auto" else _best(engine, selection)
+    mode, why = (mode, "set by --gpu-mode") if mode != "auto" else _best(engine, selection)
     labels = (NO_LABELS,) if engine.has_selinux else ()
     return Access(mode, (*_ARGUMENTS[mode](selection), *labels), why)
 
 
 def has_gpu(root: str = "/") -> bool:
-    """Whether the kernel shows one, with or without a driver. Nothing is started for it."""
+    """Whether the kernel shows a GPU, with or without a driver. Starts no process."""
     return any(Path(root, sign).exists() for sign in SIGNS) or any(on_pci(Path(root)))
 
 
 def on_pci(root: Path) -> Iterator[Path]:
-    """The PCI devices that are GPUs of NVIDIA's and this machine's to use, as folders of sysfs."""
+    """The NVIDIA GPUs on PCI that this machine can use, as folders of sysfs."""
     return (device for device in sorted((root / "sys/bus/pci/devices").glob("*")) if _is_gpu(device) and not _is_reserved(device))
 
 
@@ -96,7 +96,7 @@ def _is_gpu(device: Path) -> bool:
 
 
 def _is_reserved(device: Path) -> bool:
-    """Kept for a virtual machine."""
+    """Whether the device is reserved for a virtual machine."""
     return any(word in (device / "driver").resolve().name for word in RESERVING)
 
 
@@ -105,27 +105,27 @@ def _is_configured(engine: Engine) -> bool:
 
 
 def _none(engine: Engine, why: str) -> Access:
-    """NVIDIA's runtime, where it is the default, gives GPUs to whoever does not refuse: CUDA images ask for all."""
+    """If NVIDIA's runtime is the default, GPUs have to be refused explicitly, because CUDA images request all."""
     refusal = ("-e", "NVIDIA_VISIBLE_DEVICES=void") if engine.info.get("DefaultRuntime") == "nvidia" else ()
     return Access("none", refusal, why)
 
 
 def _podman(selection: Selection, mode: str) -> Access:
     if mode == "runtime":
-        raise UserError("--gpu-mode runtime is Docker's; Podman gets GPUs by CDI: leave --gpu-mode out")
+        raise UserError("--gpu-mode runtime works only with Docker. Podman uses CDI: omit --gpu-mode")
     if mode == "gpus":
-        return Access("gpus", (*_gpus(selection), NO_LABELS), "by --gpu-mode; Podman before 5 ignores --gpus")
-    return Access("podman", (*_cdi(selection), NO_LABELS), "Podman gets GPUs by CDI")
+        return Access("gpus", (*_gpus(selection), NO_LABELS), "set by --gpu-mode; Podman before 5 ignores --gpus")
+    return Access("podman", (*_cdi(selection), NO_LABELS), "Podman uses CDI for GPUs")
 
 
 def _best(engine: Engine, selection: Selection) -> tuple[str, str]:
     known = [device for device in engine.devices if device.startswith(KIND)]
     if known and {f"{KIND}={name}" for name in selection.listed} <= set(known):
         return "cdi", f"Docker {engine.version} knows the CDI devices of {KIND}"
-    no_cdi = f"of CDI it knows only {', '.join(known)}" if known else "it knows no CDI device of a GPU"
+    no_cdi = f"its only CDI devices for GPUs are {', '.join(known)}" if known else "it has no CDI device for a GPU"
     if "nvidia" in engine.runtimes and "Docker Desktop" not in str(engine.info.get("OperatingSystem")):
-        return "runtime", f"Docker {engine.version} has the runtime nvidia; {no_cdi}"
-    return "gpus", f"Docker {engine.version} has no runtime nvidia that could be used; {no_cdi}"
+        return "runtime", f"Docker {engine.version} has the nvidia runtime; {no_cdi}"
+    return "gpus", f"Docker {engine.version} has no usable nvidia runtime; {no_cdi}"
 
 
 def _cdi(selection: Selection) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _runtime(selection: Selection) -> tuple[str, ...]:
 
 
 def _gpus(selection: Selection) -> tuple[str, ...]:
-    """The value is read as a line of CSV: what has a comma needs quotes of its own."""
+    """The value is parsed as a line of CSV, so a value with a comma needs its own quotes."""
     if selection.all or selection.count:
         return "--gpus", "all" if selection.all else str(selection.count)
     value = f"device={','.join(selection.devices)}"

@@ -1,4 +1,4 @@
-"""No container is left, whatever becomes of gpudoctor: a tiny process waits beside it, and tidies up if it is killed."""
+"""Removes the container even if gpudoctor is killed: a small watchdog process waits and cleans up."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gpudoctor.errors import WorkError
 
 SCRIPT = Path(__file__).with_name("guard.sh")
 LABEL = "gpudoctor.run"
-LATE_SECONDS = (0.0, 0.3, 0.7)  # a container may still come after the command that asked for it was killed
+LATE_SECONDS = (0.0, 0.3, 0.7)  # a container may still appear after the command that requested it was killed
 
 
 @contextlib.contextmanager
 def guard(engine: Engine, is_kept: bool = False) -> Iterator[Path]:
-    """The file for --cidfile; the container that it names is removed at the end, also if gpudoctor dies by SIGKILL.
+    """The file for --cidfile. The container that it names is removed at the end, even if gpudoctor is killed by SIGKILL.
 
-    is_kept: in that case only a container that had not started yet.
-    The label that `label` makes of it lets even a container be found whose id was never written.
+    is_kept: after SIGKILL remove the container only if it has not started yet.
+    With the label from `label`, a container is found even if its id was never written.
     """
     folder = Path(tempfile.mkdtemp(prefix="gpudoctor-run-", dir=_where(engine)))
     cidfile = folder / "container"
@@ -57,12 +57,12 @@ def guard(engine: Engine, is_kept: bool = False) -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             if is_gone:
-                with contextlib.suppress(BrokenPipeError):  # somebody killed it
+                with contextlib.suppress(BrokenPipeError):  # the watchdog was killed
                     os.write(write_end, b"done\n")
             os.close(write_end)
             if is_gone:
                 watchdog.wait()
-            else:  # it goes on trying
+            else:  # the watchdog keeps trying
                 threading.Thread(target=watchdog.wait, daemon=True).start()
 
 
@@ -71,7 +71,7 @@ def label(cidfile: Path) -> str:
 
 
 def read(cidfile: Path) -> str:
-    """The container's id; empty before it was made."""
+    """The container's id; empty before it is created."""
     try:
         return cidfile.read_text().strip()
     except OSError:
@@ -79,18 +79,18 @@ def read(cidfile: Path) -> str:
 
 
 def remove(engine: Engine, container: str) -> bool:
-    """Whether it is gone; if not, a person is told how to remove it."""
+    """Returns whether the container is gone; if not, prints how to remove it."""
     with contextlib.suppress(WorkError):
         if engine.remove(container):
             return True
     short = container[:12]
     with contextlib.suppress(OSError):
-        click.echo(f"gpudoctor: container {short} could not be removed: {engine.program} rm -f {short}", err=True)
+        click.echo(f"gpudoctor: container {short} could not be removed. Remove it: {engine.program} rm -f {short}", err=True)
     return False
 
 
 def remove_late(engine: Engine, cidfile: Path) -> None:
-    """After the engine's command was killed: also what comes to be only now."""
+    """After the engine's command was killed: also removes a container that appears only now."""
     for seconds in LATE_SECONDS:
         time.sleep(seconds)
         with contextlib.suppress(WorkError):
@@ -98,13 +98,13 @@ def remove_late(engine: Engine, cidfile: Path) -> None:
                 engine.argv("ps", "--all", "--quiet", "--filter", f"label={label(cidfile)}"), engines.SECONDS
             ).stdout.split()
             for container in found:
-                cidfile.write_text(container)  # unless it goes, the guard tries again and says so
+                cidfile.write_text(container)  # if the removal fails, the guard tries again and reports it
                 if engine.remove(container):
                     cidfile.unlink()
 
 
 def _where(engine: Engine) -> Path | None:
-    """Docker from a snap has a /tmp of its own."""
+    """Docker from a snap has its own /tmp."""
     common = Path.home() / "snap" / "docker" / "common"
     program = shutil.which(engine.program) or ""
     return common if program.startswith("/snap/") and common.is_dir() else None

@@ -1,7 +1,7 @@
-"""The limits of a process that GPU work wants higher, and whether an engine may raise them.
+"""The process limits that GPU work needs raised, and whether an engine can raise them.
 
-A container that asks for more than its daemon may give does not start ("error setting rlimit type 8"), in sandboxes, LXC and
-rootless. Whoever can be asked before saves a start that fails.
+In sandboxes, LXC and rootless, a container that requests more than its daemon is allowed to set does not start ("error setting
+rlimit type 8"). Checking before avoids a failed start.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
 
-WANTED = {"memlock": "-1", "stack": "67108864"}  # what NVIDIA's images ask for
+WANTED = {"memlock": "-1", "stack": "67108864"}  # what NVIDIA's images recommend
 UNLIMITED = -1
 CAP_SYS_RESOURCE = 24
 ALL_USERS = ["0", "0", "4294967295"]  # the user namespace of the host
 ROWS = {"memlock": "Max locked memory", "stack": "Max stack size"}  # of /proc/PID/limits
-TYPES = {"3": "stack", "8": "memlock"}  # the numbers that runc says
+TYPES = {"3": "stack", "8": "memlock"}  # the numbers in runc's messages
 SAID = re.compile(r"setting rlimits?\b|setrlimit")
 WHICH = re.compile(r"rlimit type (?P<number>\d+)|RLIMIT_(?P<name>[A-Z]+)")
 
 
 def refused(engine: Engine) -> tuple[str, ...]:
-    """The names that this engine may certainly not raise; where nobody can tell, none."""
+    """The names that this engine certainly cannot raise; empty if that is unknown."""
     process = _process(engine)
     try:
         if process is None or _may_raise(process):
@@ -38,7 +38,7 @@ def refused(engine: Engine) -> tuple[str, ...]:
 
 
 def blamed(message: str) -> tuple[str, ...]:
-    """The names that an engine says it could not set: all of them where it does not say which."""
+    """The names that an engine reports it could not set: all of them if the message names none."""
     if not SAID.search(message):
         return ()
     found = WHICH.search(message)
@@ -47,7 +47,7 @@ def blamed(message: str) -> tuple[str, ...]:
 
 
 def _process(engine: Engine) -> Path | None:
-    """Of the daemon on this machine; of ourselves where there is no daemon."""
+    """The /proc folder of the daemon on this machine; for Podman, which has no daemon, of this process."""
     if not engine.is_local:
         return None
     if engine.is_podman:
@@ -57,7 +57,7 @@ def _process(engine: Engine) -> Path | None:
 
 
 def _listener(path: str) -> int:
-    """The process that listens on a socket; systemd's where it starts the daemon. It may do what a daemon of its may."""
+    """The process that listens on a socket. If systemd starts the daemon, that is systemd, with the same permissions."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(1)

@@ -1,4 +1,4 @@
-"""What the engine's command says on standard error, passed on at once, but for its own first words where it refuses to start."""
+"""Passes on the standard error of the engine's command at once, but holds back the engine's message if it refuses to start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import threading
 import time
 from typing import IO
 
-DOCKER, PODMAN = b"docker: ", b"Error: "  # with which they say why nothing was started
-# A program may begin like that as well; these words it would hardly say. With 126 and 127 an engine always says one of them.
+DOCKER, PODMAN = b"docker: ", b"Error: "  # how their messages begin when nothing was started
+# A program's output may begin like that too, but hardly with these words. With 126 and 127 an engine always prints one of them.
 EXACT = re.compile(
     r"""
     docker:\ Error\ response\ from\ daemon
@@ -21,12 +21,12 @@ EXACT = re.compile(
     """,
     re.VERBOSE,
 )
-NOT_STARTED = (125, 126, 127)  # what docker and podman say of a start that failed; a program may say so as well
-ASIDES = (b"WARNING: ", b"time=")  # lines that may come before that
+NOT_STARTED = (125, 126, 127)  # exit codes of docker and podman for a failed start; a program may use them too
+ASIDES = (b"WARNING: ", b"time=")  # lines that may come before the message
 HINT = re.compile(rb"\s+(See|Run) '[^']* --help'[^\n]*\s*\Z")
-HOLD_SECONDS = 1.0  # a refusal is followed by the end; whatever goes on was said by the program inside
-REMOVAL_SECONDS = 10.0  # docker's command may end as late as that: it waits until the container is removed
-JOIN_SECONDS = 0.1  # between looks whether somebody gave it up
+HOLD_SECONDS = 1.0  # after a refusal the command exits; if it keeps running, the program inside printed the text
+REMOVAL_SECONDS = 10.0  # docker's command may exit this late: it waits until the container is removed
+JOIN_SECONDS = 0.1  # between checks whether `give_up` was called
 BYTES = 1 << 16
 
 
@@ -46,7 +46,7 @@ class Relay(threading.Thread):
         self._is_given_up = False
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):  # whoever reads us has gone: the engine's command is to notice as well
+        with contextlib.suppress(OSError):  # the reader has closed the pipe: let the engine's command notice it too
             while data := self._read():
                 if self._is_holding:
                     self._held += data
@@ -56,7 +56,7 @@ class Relay(threading.Thread):
         self._source.close()
 
     def finish(self, seconds: float = math.inf) -> None:
-        """After the end of the engine's command: until all that it said is written, however slow the reader is."""
+        """After the engine's command has exited: waits until all its output is written, even to a slow reader."""
         self._has_ended = True
         end = time.monotonic() + seconds
         while self.is_alive() and not self._is_given_up:
@@ -65,11 +65,11 @@ class Relay(threading.Thread):
                 self.give_up()
 
     def give_up(self) -> None:
-        """Whoever waits in `finish` need not wait any longer."""
+        """Ends the waiting in `finish`."""
         self._is_given_up = True
 
     def refusal(self, code: int) -> str:
-        """After the end: what the engine said in place of a start, without docker's hint at its manual."""
+        """After the end: the engine's message if nothing was started, without docker's hint to its help."""
         said = self._said or bytes(self._held)
         if code not in NOT_STARTED or not said.startswith(self._prefix):
             return ""
@@ -77,7 +77,7 @@ class Relay(threading.Thread):
         return refusal if code == NOT_STARTED[0] or is_exact(refusal) else ""
 
     def release(self) -> None:
-        """After the end: shows what is still held back."""
+        """After the end: prints what is still held back."""
         if not self._is_given_up:
             with contextlib.suppress(OSError):
                 self._let_go()
@@ -116,7 +116,7 @@ class Relay(threading.Thread):
 
 
 def is_exact(refusal: str) -> bool:
-    """Whether only an engine says this, and so no program has run."""
+    """Whether only an engine prints this, so that no program has run."""
     return EXACT.match(refusal) is not None
 
 
@@ -125,7 +125,7 @@ def _may_begin(text: bytes | bytearray, beginning: bytes) -> bool:
 
 
 def are_one() -> bool:
-    """Whether output and errors go to the same place, where their order must stay."""
+    """Whether standard output and standard error go to the same place, so that their order must be kept."""
     if sys.stdout is None or sys.stderr is None:
         return False
     with contextlib.suppress(OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Images: names, registries, locks, builds, and whether one can run here."""
+"""Images: names, registries, locks, builds, and whether an image can run here."""

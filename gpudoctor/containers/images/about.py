@@ -1,4 +1,4 @@
-"""All that is known of one image: by the table, by the engine where that answers at once, else by the registry."""
+"""Everything known about one image: from the table, from the engine if it answers at once, else from the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudoctor.containers.images.preflight import Verdict
 from gpudoctor.containers.images.pulling import gigabytes
 from gpudoctor.errors import UserError, WorkError
 
-SECONDS = 3.0  # for an engine; one that is stuck must not keep us
+SECONDS = 3.0  # for an engine, which may be stuck
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Known:
     needs: Needs
     machine: ThisMachine
     verdict: Verdict
-    on_disk: bool | None  # None where no engine answers
+    on_disk: bool | None  # None if no engine answers
     disk_words: str
     disk_bytes: int | None = None
     registry_bytes: int | None = None
@@ -31,11 +31,11 @@ class Known:
 
 
 def look(image: Image) -> Known:
-    """UserError where the registry has no such image; it is asked only for one that neither table nor engine knows."""
+    """UserError if the registry has no such image; the registry is queried only if neither table nor engine knows it."""
     found, words = on_disk(image.reference)
     needs, size_bytes = image.needs, None
     if image.recipe:
-        pass  # its image.yaml knows what its configuration cannot say, such as what was removed from the base
+        pass  # its image.yaml has more than its configuration, such as what was removed from the base
     elif found:
         needs = preflight.needs_of(found, image.needs)
     elif needs.cuda is None:
@@ -56,12 +56,12 @@ def look(image: Image) -> Known:
 
 
 def on_disk(reference: str) -> tuple[dict[str, Any] | None, str]:
-    """What `image inspect` says, empty where the image is not there, None where no engine answers; and that in words."""
+    """The output of `image inspect`, empty if the image is not present, None if no engine answers; and a description."""
     try:
         engine = engines.find(seconds=SECONDS)
         found = engine.image(reference, seconds=SECONDS)
     except (UserError, WorkError) as failure:
-        return None, f"not known: {str(failure).splitlines()[0]}"
+        return None, f"unknown: {str(failure).splitlines()[0]}"
     if found is None:
         return {}, f"no ({engine.program})"
     return found, f"yes, {gigabytes(found.get('Size', 0))} ({engine.program}, {str(found.get('Id', ''))[:19]})"

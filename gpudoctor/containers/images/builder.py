@@ -1,4 +1,4 @@
-"""The engine's own builder: BuildKit where it is there, and what it said when a step failed."""
+"""Runs the engine's own builder, BuildKit if available, and reports the output of a failed step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NO_DOCKERFILE = re.compile(
 
 
 def run(engine: Engine, name: str, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
-    """`tell` gets every line as it comes. UserError for a Dockerfile that is none, WorkError for a step that failed."""
+    """`tell` receives each line as it arrives. UserError for an invalid Dockerfile, WorkError for a failed step."""
     argv, environment = command(engine)
     lines: list[str] = []
     with ending.started(
@@ -74,7 +74,7 @@ def run(engine: Engine, name: str, arguments: Sequence[str], tell: Callable[[str
 
 
 def command(engine: Engine) -> tuple[list[str], dict[str, str]]:
-    """argv and environment of the best builder that is there."""
+    """argv and environment of the best available builder."""
     if engine.is_podman:
         return engine.argv("build"), {}
     if engines.run(engine.argv("buildx", "version"), engines.SECONDS).returncode == 0:
@@ -93,25 +93,23 @@ def step(line: str) -> str:
 
 
 def failure(program: str, name: str, lines: Sequence[str]) -> UserError | WorkError:
-    """One line about why a build ended, the builder's last words below it."""
+    """One line about why a build failed, with the builder's last output below it."""
     text = "\n".join(lines)
     if re.search(r"(?i)no space left on device", text):
         return engines.error(program, "\n".join(lines[-LAST_WORDS:]))
     if wrong := _NO_DOCKERFILE.search(text):
-        return UserError(f"the Dockerfile of {name} is not understood\n  {wrong[0].strip()}")
+        return UserError(f"the Dockerfile of {name} is invalid\n  {wrong[0].strip()}")
     said = _said(lines)
     title = step(said[0]) if said else ""
     if not _INSTRUCTION.match(title):
         return engines.error(program, "\n".join(line for line in lines[-LAST_WORDS:] if not line.startswith("---")))
     title = title if len(title) <= LONGEST_STEP else title[: LONGEST_STEP - 1] + "…"
     words = [line for line in said[1:] if not _NOISE.match(line)]
-    return WorkError(
-        "\n".join([f"{name} was not built, for this step failed: {title}", *(f"  {w}" for w in words[-LAST_WORDS:])])
-    )
+    return WorkError("\n".join([f"build of {name} failed at: {title}", *(f"  {w}" for w in words[-LAST_WORDS:])]))
 
 
 def _said(lines: Sequence[str]) -> list[str]:
-    """The step that failed and what it printed; BuildKit mixes several steps, each line with its step's number."""
+    """The failed step and its output. BuildKit interleaves steps and prefixes each line with the number of its step."""
     numbers = [found[1] for line in lines if (found := re.match(r"#(\d+) ERROR", line))]
     if numbers:
         mine = [line for line in lines if line.startswith(f"#{numbers[-1]} ")]

@@ -1,4 +1,4 @@
-"""Builds the images that have a recipe: a folder with a Dockerfile whose argument BASE is the image that it stands on."""
+"""Builds the images that have a recipe: a folder with a Dockerfile whose argument BASE is the base image."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NO_FILES_OF_A_BUILD = ("image.yaml", "README.md")
 
 @dataclass(frozen=True)
 class Base:
-    """What an image is built on."""
+    """The base of an image."""
 
-    name: str  # its reference, as it was asked for
+    name: str  # its reference, as given
     digest: str
-    argument: str  # what the Dockerfile gets: by digest, where a registry knows it
+    argument: str  # passed to the Dockerfile: with a digest, if a registry knows it
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def build(
     options: Sequence[str] = (),
     tell: Callable[[str], None] = lambda line: None,
 ) -> Built:
-    """Builds, unless the image that is there came of the same recipe and the same base. options: for the engine's builder."""
+    """Builds, unless the present image has the same recipe and base. options: for the engine's builder."""
     folder = _folder(image)
     reference = tag or image.reference
     with _context(folder) as context:
@@ -68,20 +68,20 @@ def build(
         builder.run(engine, image.name, [*arguments, *(["--no-cache"] if is_forced else []), *options, str(context)], tell)
     made = engine.image(reference)
     if made is None:
-        raise WorkError(f"{engine.program} built {reference}, and now does not have it: does its builder keep images elsewhere?")
+        raise WorkError(f"{engine.program} built {reference}, but does not list it: its builder may store images elsewhere")
     return Built(reference, str(made["Id"]), True)
 
 
 def base_of(image: Image, mirror: str | None = None) -> str:
-    """The reference that the recipe's Dockerfile names, ARG BASE=…; with a mirror, or "" for that of the environment, there."""
+    """The reference in the recipe's Dockerfile, ARG BASE=…; with `mirror`, moved there ("": the mirror in the environment)."""
     found = re.search(r"^ARG BASE=(\S+)", (_folder(image) / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     if not found:
-        raise UserError(f"the Dockerfile of {image.name} has no ARG BASE=…, so it is not known what it stands on")
+        raise UserError(f"the Dockerfile of {image.name} has no ARG BASE=…, so its base is unknown")
     return found[1] if mirror is None else catalog.elsewhere(found[1], mirror)
 
 
 def resolved(engine: Engine, name: str, reference: str, locked: bool) -> Base:
-    """The base and its digest of today, or that of the lock file; what the engine has, where no registry gives an answer."""
+    """The base with its current digest, or that of the lock file; the engine's image if the registry does not answer."""
     if locked:
         pinned = lock.pin(name, reference)
         return Base(reference, references.parse(pinned).digest, pinned)
@@ -98,13 +98,13 @@ def resolved(engine: Engine, name: str, reference: str, locked: bool) -> Base:
 
 def _folder(image: Image) -> Path:
     if image.recipe is None:
-        raise UserError(f"{image.name} is not built here but pulled: gpudoctor images pull {image.name}")
+        raise UserError(f"{image.name} is pulled, not built here: gpudoctor images pull {image.name}")
     return image.recipe
 
 
 @contextmanager
 def _context(folder: Path) -> Iterator[Path]:
-    """What the builder gets: the recipe's files, and gpudoctor itself where the Dockerfile copies it."""
+    """The build context: the recipe's files, and gpudoctor itself if the Dockerfile copies it."""
     with tempfile.TemporaryDirectory(prefix="gpudoctor-build-") as name:
         context = Path(name, "context")
         shutil.copytree(folder, context, ignore=shutil.ignore_patterns(*_NO_FILES_OF_A_BUILD))
@@ -133,7 +133,7 @@ def _about(image: Image, folder: Path) -> dict[str, str]:
 
 
 def _revision(folder: Path) -> str:
-    """The commit of a checkout; the version of a gpudoctor that is installed, perhaps below somebody else's checkout."""
+    """The commit, if gpudoctor runs from a checkout; the version if it is installed, perhaps inside another checkout."""
     is_ours = _git(folder, "ls-files", "Dockerfile")
     return (is_ours and _git(folder, "rev-parse", "HEAD")) or f"v{__version__}"
 

@@ -1,4 +1,4 @@
-"""The images that have a name: what is inside, what they need, what the engine calls them."""
+"""The images that have a name: contents, requirements, and references for the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REGISTRY = "GPUDOCTOR_REGISTRY"
 
 @dataclass(frozen=True)
 class Image:
-    """An image. One that was given as a full reference has that as its name, and may have no more than that."""
+    """An image. If it was given as a full reference, that is its name, and the other fields may be empty."""
 
     name: str
     reference: str
@@ -37,8 +37,8 @@ class Image:
     labels: Mapping[str, str] = field(default_factory=dict)  # of a recipe
     source: tuple[str, ...] = ()
     verified: bool = True
-    unverified: tuple[str, ...] = ()  # fields and versions that are from memory
-    printed_driver: str = ""  # the branch that its release notes ask for
+    unverified: tuple[str, ...] = ()  # fields and versions that are unverified
+    printed_driver: str = ""  # the driver branch that its release notes require
     digest: str = ""  # as read when the table was written
     note: str = ""
 
@@ -55,7 +55,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a recipe needs, where that differs from its base."""
+    """The requirements of a recipe that differ from those of its base."""
 
     cuda: str | None = None
     driver: str | None = None
@@ -77,7 +77,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def images() -> dict[str, Image]:
-    """Name -> image: those that others publish, newest first in their families, then those that are built here."""
+    """Name -> image: published images, newest first in each family, then those that are built here."""
     found = {row.name: _published(row) for row in released.images()}
     for folder, text in _files():
         if not text.startswith(b"family:"):
@@ -88,7 +88,7 @@ def images() -> dict[str, Image]:
 
 @cache
 def families() -> dict[str, Family]:
-    """Family -> what its image.yaml says."""
+    """Family -> the contents of its image.yaml."""
     read = [msgspec.yaml.decode(text, type=Family) for _, text in _files() if text.startswith(b"family:")]
     return {family.family: family for family in read}
 
@@ -125,10 +125,10 @@ def _recipe(folder: Path, recipe: Recipe) -> Image:
 
 
 def _known(reference: str) -> Image | None:
-    """The published image that a reference names, in whatever registry: a mirror keeps repository and tag."""
+    """The published image that a reference names, in any registry: a mirror keeps repository and tag."""
     wanted = references.parse(reference)
     if not wanted.name.endswith(tuple(f"/{repository}" for repository in released.REPOSITORIES)):
-        return None  # at once: the table takes a tenth of a second to read
+        return None  # early, because reading the table takes a tenth of a second
     for row in released.images():
         known = references.parse(row.reference)
         if known.tag == wanted.tag and wanted.name.endswith(f"/{known.repository}"):
@@ -137,9 +137,9 @@ def _known(reference: str) -> Image | None:
 
 
 def resolve(text: str, registry: str = "") -> Image:
-    """The image of a name, or of a reference in full. UserError for anything else: no name is guessed.
+    """The image with a name, or with a full reference. UserError for anything else: names are not guessed.
 
-    registry: what stands in the place of the registry for names, a host or a host and folders; else GPUDOCTOR_REGISTRY.
+    registry: replaces the registry of named images; a host, or a host with folders; default GPUDOCTOR_REGISTRY.
     """
     if re.search("[/:@]", text):
         references.parse(text)
@@ -152,7 +152,7 @@ def resolve(text: str, registry: str = "") -> Image:
 
 
 def moved(image: Image, registry: str = "") -> Image:
-    """With its reference in another registry; what is built here stays here."""
+    """With its reference in another registry; images that are built here do not move."""
     return image if image.recipe else replace(image, reference=elsewhere(image.reference, registry))
 
 
@@ -167,12 +167,10 @@ def elsewhere(reference: str, registry: str) -> str:
         return reference
     try:
         if "://" in prefix:
-            raise UserError("without http:// and without https://")
+            raise UserError("remove http:// or https://")
         references.parse(f"{prefix}/image")
     except UserError as failure:
-        raise UserError(
-            f"the registry is a host, with a port and folders where it needs them, not {prefix!r}: {failure}"
-        ) from None
+        raise UserError(f"the registry must be a host, optionally with a port and folders, not {prefix!r}: {failure}") from None
     known = references.parse(reference)
     return f"{prefix}/{known.repository}:{known.tag}"
 
@@ -180,10 +178,10 @@ def elsewhere(reference: str, registry: str) -> str:
 def _unknown(text: str) -> str:
     if text in families():
         newest = next(image.name for image in images().values() if image.family == text)
-        return f"{text} is a family of images: name one, such as {newest} (gpudoctor images list {text} shows them)"
-    line = f"no image is called {text!r}"
+        return f"{text} is a family of images: name one of them, such as {newest} (list them: gpudoctor images list {text})"
+    line = f"unknown image {text!r}"
     if month := re.fullmatch(r"pytorch-(\d\d\.(?:0[1-9]|1[0-2]))", text):
         line = released.no_such_month(month[1])
     elif near := nearest(text, images()):
         line += f"; did you mean {', '.join(near)}?"
-    return f"{line} (gpudoctor images list shows the names; a reference in full needs a / or a :)"
+    return f"{line} (list the names: gpudoctor images list; a full reference contains a / or a :)"

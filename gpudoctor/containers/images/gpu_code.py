@@ -13,7 +13,7 @@ Pair = tuple[int, int]
 
 
 def serves(needs: Needs, card: Card, compiles_ptx: bool) -> bool | None:
-    """None where it is not known, or not the same for all that the GPU may be. compiles_ptx: the driver can do that here."""
+    """None if unknown, or if it differs between the possible GPU models. compiles_ptx: whether the driver can compile PTX."""
     answers = {_has_code(needs, capability, compiles_ptx) for capability in card.compute_capabilities}
     return answers.pop() if len(answers) == 1 else None
 
@@ -25,17 +25,17 @@ def is_too_new(needs: Needs, card: Card) -> bool:
 
 
 def lack(needs: Needs, card: Card) -> str:
-    """Why there is no code for a GPU that the image does not serve."""
+    """Why the image has no code for this GPU."""
     assert needs.cuda
     row = knowledge.architecture(card.compute_capabilities[-1])
     capabilities = " or ".join(map(dotted, card.compute_capabilities))
     image = f"CUDA {dotted(needs.cuda)} in the image"
-    what = "the image is not built"
+    what, more = "the image is not built", ""
     if row and row.first_cuda > needs.cuda:
-        what = f"{image} has no code, CUDA {dotted(row.first_cuda)} is the first that has,"
+        what, more = f"{image} has no code", f", supported from CUDA {dotted(row.first_cuda)} on"
     elif row and row.last_cuda and row.last_cuda < needs.cuda:
-        what = f"{image} has no code, CUDA {dotted(row.last_cuda)} was the last that had,"
-    return f"{what} for {card.name} (compute capability {capabilities})"
+        what, more = f"{image} has no code", f", supported up to CUDA {dotted(row.last_cuda)}"
+    return f"{what} for {card.name} (compute capability {capabilities}{more})"
 
 
 def _has_code(needs: Needs, capability: Pair, compiles_ptx: bool) -> bool | None:
@@ -44,7 +44,7 @@ def _has_code(needs: Needs, capability: Pair, compiles_ptx: bool) -> bool | None
     real = tuple(name for name in needs.architectures if name.startswith("sm_"))
     code = needs.architectures if compiles_ptx else real
     if needs.architectures and not real:
-        return knowledge.runs_on(code, capability)  # PTX alone does without CUDA's libraries
+        return knowledge.runs_on(code, capability)  # PTX alone does not need CUDA's libraries
     libraries = knowledge.runs_on(cuda_architectures(needs.cuda), capability)
     own = knowledge.runs_on(code, capability) if needs.architectures else needs.least is None or capability >= needs.least
     return libraries and own
@@ -52,7 +52,7 @@ def _has_code(needs: Needs, capability: Pair, compiles_ptx: bool) -> bool | None
 
 @cache
 def cuda_architectures(release: Pair) -> tuple[str, ...]:
-    """What the libraries of a CUDA release are built for."""
+    """The architectures that the libraries of a CUDA release are built for."""
     rows = cuda.table().architectures
     known = (row for row in rows if row.first_cuda <= release and (row.last_cuda is None or release <= row.last_cuda))
     return tuple("sm_{}{}".format(*row.compute_capability) for row in known)

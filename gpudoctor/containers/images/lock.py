@@ -1,4 +1,4 @@
-"""gpudoctor.lock: which image a tag meant on the day it was pinned. A tag can be moved, a digest cannot."""
+"""gpudoctor.lock: the digest that each tag had when it was pinned. A tag can move, a digest cannot."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 FILE = Path("gpudoctor.lock")
 _HEAD = """\
 # Written by `gpudoctor images lock`: the digest that each image had on that day. Keep this file with your code.
-# `gpudoctor images pull NAME --locked` and `gpudoctor run --image NAME --locked` take exactly these.
+# `gpudoctor images pull NAME --locked` and `gpudoctor run --image NAME --locked` use exactly these digests.
 """
 _FIELDS = {"reference", "digest", "date"}
 
 
 @dataclass(frozen=True)
 class Pin:
-    reference: str  # as the catalog had it: nvcr.io/nvidia/pytorch:24.08-py3
+    reference: str  # as in the catalog at that time: nvcr.io/nvidia/pytorch:24.08-py3
     digest: str
     date: str  # when this digest was first seen
 
 
 def read(file: Path = FILE) -> dict[str, Pin]:
-    """Name -> pin; empty where there is no such file. UserError where it cannot be understood."""
+    """Name -> pin; empty if the file does not exist. UserError if it is invalid or unreadable."""
     import yaml
 
     try:
@@ -42,25 +42,25 @@ def read(file: Path = FILE) -> dict[str, Pin]:
         raise UserError(f"cannot read {file}: {failure.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as failure:
         where = getattr(failure, "problem_mark", None)
-        raise UserError(f"{file} is no lock file: it is not YAML" + (f", line {where.line + 1}" if where else "")) from None
+        raise UserError(f"{file} is not a lock file: invalid YAML" + (f" in line {where.line + 1}" if where else "")) from None
     entries = found.get("images") if isinstance(found, dict) else None
     if not isinstance(entries, dict):
-        raise UserError(f"{file} is no lock file: it has no `images`")
+        raise UserError(f"{file} is not a lock file: `images` is missing")
     return {str(name): _pin(file, str(name), entry) for name, entry in entries.items()}
 
 
 def _pin(file: Path, name: str, entry: object) -> Pin:
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
-        raise UserError(f"{file}: {name} wants reference, digest and date, and nothing else")
+        raise UserError(f"{file}: {name} must have exactly the fields reference, digest and date")
     pin = Pin(**{field: str(value) for field, value in entry.items()})
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", pin.digest):
-        raise UserError(f"{file}: the digest of {name} is none: {pin.digest}")
+        raise UserError(f"{file}: the digest of {name} is invalid: {pin.digest}")
     references.parse(pin.reference)
     return pin
 
 
 def dump(pins: Mapping[str, Pin]) -> bytes:
-    """By name, so that a change of one image is a change of its lines only."""
+    """Sorted by name, so that a change of one image changes only its lines."""
     import yaml
 
     entries = {name: asdict(pins[name]) for name in sorted(pins)}
@@ -68,7 +68,7 @@ def dump(pins: Mapping[str, Pin]) -> bytes:
 
 
 def renewed(pins: Mapping[str, Pin], found: Mapping[str, tuple[str, str]]) -> dict[str, Pin]:
-    """found: name -> reference and digest of today. What has not moved keeps its date."""
+    """found: name -> current reference and digest. An unchanged pin keeps its date."""
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     new = {name: Pin(reference, digest, today) for name, (reference, digest) in found.items()}
     return {**pins, **{name: pins[name] if _is_same(pins.get(name), pin) else pin for name, pin in new.items()}}
@@ -79,9 +79,9 @@ def _is_same(old: Pin | None, new: Pin) -> bool:
 
 
 def pinned(image: Image, locked: bool, file: Path = FILE) -> str:
-    """What an engine is told to take: the image's reference, or with `locked` the digest in the lock file.
+    """The reference to pass to an engine: that of the image, or with `locked` the digest in the lock file.
 
-    Of an image that is built here the lock file has the base; the image itself has no digest before it is built.
+    For an image that is built here, the lock file contains the base; the image itself has no digest before it is built.
     """
     if not locked or image.recipe is not None:
         return image.reference
@@ -89,15 +89,15 @@ def pinned(image: Image, locked: bool, file: Path = FILE) -> str:
 
 
 def pin(name: str, reference: str, file: Path = FILE) -> str:
-    """The pinned form of a reference, which may lie in a mirror: the same image has the same digest everywhere."""
+    """The pinned form of a reference, which may be in a mirror: the same image has the same digest everywhere."""
     wanted = references.parse(reference)
     if wanted.digest:
         return str(wanted.pinned(wanted.digest))
     found = read(file).get(name)
     if found is None:
-        raise UserError(f"{file} has no pin for {name}: gpudoctor images lock {name} makes one")
+        raise UserError(f"{file} has no pin for {name}. Create one: gpudoctor images lock {name}")
     if references.parse(found.reference).tag != wanted.tag:
         raise UserError(
-            f"{file} pins {name} as {found.reference}, which is now {reference}: gpudoctor images lock {name} renews it"
+            f"{file} pins {name} as {found.reference}, which is now {reference}. Update it: gpudoctor images lock {name}"
         )
     return str(wanted.pinned(found.digest))

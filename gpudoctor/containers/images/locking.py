@@ -1,4 +1,4 @@
-"""Asks registries for the digests that a lock file keeps."""
+"""Asks registries for the digests for a lock file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 8
 
 
 def digests(names: Sequence[str], program: str | None, mirror: str, tell: Callable[[str], None]) -> dict[str, tuple[str, str]]:
-    """Name -> reference and digest of today, for all of them or for none. mirror: where the registry of the names is to be."""
+    """Name -> current reference and digest; fails if one of them fails. mirror: the registry to use for names."""
     engine = _engine(program)
     wanted = {name: _references(name, mirror) for name in names}
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -34,18 +34,18 @@ def digests(names: Sequence[str], program: str | None, mirror: str, tell: Callab
 
 
 def _references(name: str, mirror: str) -> tuple[str, str]:
-    """What the lock file says, and where it is looked up: the image, or the base of one that is built here."""
+    """The reference for the lock file, and the one to look up: the image, or the base of one that is built here."""
     image = catalog.resolve(name, mirror)
     if image.recipe:
         return building.base_of(image), building.base_of(image, mirror)
     if references.parse(image.reference).digest:
-        raise UserError(f"{name} is a digest already: there is nothing to pin")
+        raise UserError(f"{name} already has a digest: there is nothing to pin")
     known = catalog.images().get(name) or released.exact_cuda(name) or image
     return known.reference, image.reference
 
 
 def _engine(program: str | None) -> Engine | None:
-    """The engine tells which registries are insecure; where none is wanted, none has to be there."""
+    """The engine knows which registries are insecure. It is optional unless `program` names one."""
     try:
         return engines.find(program)
     except (UserError, WorkError):

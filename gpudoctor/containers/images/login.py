@@ -1,6 +1,6 @@
-"""Logins at registries: what `docker login` keeps, and what a registry asks for.
+"""Logins at registries: the credentials that `docker login` stores, and the challenges of registries.
 
-How a token is asked for: https://distribution.github.io/distribution/spec/auth/token/
+How a token is requested: https://distribution.github.io/distribution/spec/auth/token/
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Send = Callable[..., "Answer"]
 class Credentials:
     user: str
     password: str
-    identity_token: str = ""  # in place of both, from a login by browser
+    identity_token: str = ""  # instead of both, from a login in a browser
 
 
 class Header:
-    """Puts one Authorization header on a request, or none: without it requests would take what ~/.netrc has."""
+    """Adds an Authorization header to a request, or no header; prevents requests from using ~/.netrc."""
 
     def __init__(self, value: str = "") -> None:
         self.value = value
@@ -43,7 +43,7 @@ class Header:
 
 
 def kept(registry: str, is_podman: bool = False) -> Credentials | None:
-    """What a login left on this machine, also in a credential helper; None where nobody logged in."""
+    """The credentials stored on this machine, also in a credential helper; None without a login."""
     import docker.auth
     from docker.errors import DockerException
 
@@ -58,7 +58,7 @@ def kept(registry: str, is_podman: bool = False) -> Credentials | None:
 
 
 def _files(is_podman: bool) -> list[str | None]:
-    """None stands for Docker's own file, which Podman reads last."""
+    """None means Docker's own file, which Podman reads last."""
     if not is_podman:
         return [None]
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
@@ -75,7 +75,7 @@ def _credentials(entry: Mapping[str, Any]) -> Credentials | None:
 
 
 def header(challenge: str, credentials: Credentials | None, send: Send) -> str:
-    """The Authorization header that a registry's challenge asks for; empty where it wants a login that nobody has."""
+    """The Authorization header that answers a registry's challenge; empty if a login is required and there is no login."""
     scheme, _, rest = challenge.partition(" ")
     if scheme.lower() == "basic":
         return _basic(credentials) if credentials else ""
@@ -100,7 +100,7 @@ def _token(realm: str, terms: dict[str, str], credentials: Credentials | None, s
         given = json.loads(answer.body) if answer.status == 200 else {}
         return str(given.get("token") or given.get("access_token") or "")
     except (ValueError, AttributeError):
-        raise WorkError(f"the registry's login service gave no token: {realm}") from None
+        raise WorkError(f"the registry's login service returned no token: {realm}") from None
 
 
 def _basic(credentials: Credentials) -> str:
@@ -110,9 +110,9 @@ def _basic(credentials: Credentials) -> str:
 
 
 def certificates(registry: str) -> tuple[str | bool, tuple[str, str] | None]:
-    """The authority and the client's certificate that the engine's own folder holds for a registry.
+    """The CA certificate and the client certificate in the engine's own folder for a registry.
 
-    Else the authorities of this system, as engines take them: https://docs.docker.com/engine/security/certificates/
+    Otherwise the CA certificates of this system, as engines do: https://docs.docker.com/engine/security/certificates/
     """
     for top in ("/etc/docker/certs.d", "/etc/containers/certs.d", Path.home() / ".docker/certs.d"):
         folder = Path(top) / registry

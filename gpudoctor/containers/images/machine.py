@@ -1,4 +1,4 @@
-"""This machine as an image finds it: driver, GPUs, processor. From files alone, in milliseconds; no driver is called."""
+"""This machine as seen by an image: driver, GPUs, processor. Read from files, in milliseconds, without calling the driver."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpudoctor.knowledge import cuda
 
 Pair = tuple[int, int]
 Segment = Literal["data centre", "workstation", "consumer", "integrated (SoC)"]
-# What engines and Python call a processor -> what images call it: https://go.dev/doc/install/source#environment
+# Name of a processor in engines and Python -> in images: https://go.dev/doc/install/source#environment
 PROCESSORS = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i386": "386", "i686": "386"}
 
-# The start of the name without "NVIDIA " -> what NVML calls the brand. Newer drivers have the finer names.
+# The start of the GPU's name without "NVIDIA " -> its brand in NVML. Newer drivers use the more specific names.
 _BRANDS = (
     ("geforce rtx", ("geforcertx", "geforce")),
     ("geforce", ("geforce",)),
@@ -33,7 +33,7 @@ _BRANDS = (
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU. compute_capabilities: several where only the generation is known, none where not even that is."""
+    """A GPU. compute_capabilities: several if only the generation is known, empty if not even that is known."""
 
     name: str
     compute_capabilities: tuple[Pair, ...] = ()
@@ -41,15 +41,15 @@ class Card:
 
     @property
     def brands(self) -> tuple[str, ...]:
-        """What NVML may call its brand; empty where that is not known."""
+        """Possible names of its brand in NVML; empty if unknown."""
         plain = self.name.casefold().removeprefix("nvidia ")
         known = next((brands for start, brands in _BRANDS if plain.startswith(start)), ())
         return known or (("tesla", "nvidia") if self.segment == "data centre" else ())
 
     @property
     def forward_compatible(self) -> bool | None:
-        """Whether NVIDIA supports forward compatibility on it; None where that is not known, as for RTX
-        workstation cards, of which NVIDIA lists some.
+        """Whether NVIDIA supports forward compatibility on it; None if unknown, as for RTX workstation cards,
+        of which NVIDIA lists only some.
 
         https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
         """
@@ -61,7 +61,7 @@ class Card:
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """driver: of the loaded kernel module, on WSL that of Windows; None where there is none or it is not known."""
+    """driver: version of the loaded kernel module, on WSL that of the Windows driver; None if not loaded or unknown."""
 
     driver: str | None = None
     gpus: tuple[Card, ...] = ()
@@ -86,7 +86,7 @@ def _driver(root: Path) -> str | None:
 
 
 def _windows_driver(root: Path) -> str | None:
-    """531.79 of the line `DriverVer = 05/03/2023, 31.0.15.3179` in the driver's .inf, the newest of several."""
+    """531.79 from the line `DriverVer = 05/03/2023, 31.0.15.3179` in the driver's .inf, the newest of several."""
     found = []
     for path in (root / "usr/lib/wsl/drivers").glob("nv*.inf_*/nv*.inf"):
         text = _bytes(path).replace(b"\0", b"")  # Windows writes UTF-16
@@ -103,7 +103,7 @@ def _cards(root: Path) -> Iterator[Card]:
 
 
 def card(device_id: int, model: str = "") -> Card:
-    """A GPU by its PCI device id; `model`, the driver's name for it, decides between boards that share one."""
+    """The GPU with a PCI device id; `model`, the driver's name for it, decides between boards that share an id."""
     boards = knowledge.gpus_by_device_id(device_id)
     named = knowledge.gpu_by_name(model) if model else None
     if named and (not boards or named in boards):

@@ -1,4 +1,4 @@
-"""What an image needs of a machine, from its configuration."""
+"""What an image requires from a machine, according to its configuration."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ ChosenBy = Literal["entrypoint", "runtime"]
 
 @dataclass(frozen=True)
 class Needs:
-    """What an image needs of a machine. What is None or empty is not known, and is not judged."""
+    """What an image requires from a machine. Fields that are None or empty are unknown, and are not judged."""
 
     cuda: Pair | None = None
-    driver: str | None = None  # the oldest that has this CUDA itself
-    compat: str | None = None  # the driver whose libraries cuda-compat in the image brings; None where there is no cuda-compat
-    # NGC's entrypoint takes cuda-compat only where that works, NVIDIA's runtime wherever it is newer than the driver.
+    driver: str | None = None  # the oldest one that includes this CUDA version
+    compat: str | None = None  # the driver whose libraries are in the image's cuda-compat; None without cuda-compat
+    # NGC's entrypoint uses cuda-compat only if that works, NVIDIA's runtime whenever it is newer than the driver.
     compat_chosen_by: ChosenBy = "runtime"
     branches: tuple[int, ...] = ()  # the driver branches that the image itself names for cuda-compat
-    require: tuple[str, ...] = ()  # NVIDIA_REQUIRE_CUDA and its like
+    require: tuple[str, ...] = ()  # NVIDIA_REQUIRE_CUDA and similar variables
     least: Pair | None = None  # the oldest compute capability that the framework is built for
-    architectures: tuple[str, ...] = ()  # sm_90, compute_90: what the framework is built for
+    architectures: tuple[str, ...] = ()  # sm_90, compute_90: those that the framework is built for
     processors: tuple[str, ...] = ()  # amd64, arm64
 
     @property
     def has_kernels(self) -> bool:
-        """Whether GPU programs are in it, and not CUDA alone."""
+        """Whether it contains GPU programs, not only CUDA."""
         return bool(self.least or self.architectures)
 
 
 def needs_of(config: Mapping[str, Any], known: Needs | None = None) -> Needs:
-    """What an image's configuration says, as a registry or `image inspect` gives it; `known` fills in what it does not say."""
+    """The requirements in an image's configuration, from a registry or `image inspect`; `known` fills in missing ones."""
     settings = config.get("config") or config.get("Config") or config
     env = dict(entry.partition("=")[::2] for entry in settings.get("Env") or () if "=" in entry)
     processor = config.get("architecture") or config.get("Architecture")
@@ -88,7 +88,7 @@ def named_branches(require: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _architectures(text: str) -> tuple[str, ...]:
-    """("sm_86", "sm_90", "compute_90") of TORCH_CUDA_ARCH_LIST="8.6 9.0+PTX"."""
+    """("sm_86", "sm_90", "compute_90") from TORCH_CUDA_ARCH_LIST="8.6 9.0+PTX"."""
     found = re.findall(r"(\d+)\.(\d)([af]?)(\+PTX)?", text)
     real = [f"sm_{major}{minor}{suffix}" for major, minor, suffix, _ in found]
     return (*real, *(f"compute_{major}{minor}{suffix}" for major, minor, suffix, ptx in found if ptx))

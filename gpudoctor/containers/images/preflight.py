@@ -1,4 +1,4 @@
-"""Whether an image runs here, said before gigabytes are pulled: its needs against this driver and these GPUs."""
+"""Decides before a pull whether an image runs here: compares its requirements with this driver and these GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_WITH_MINOR_VERSIONS = 11  # https://docs.nvidia.com/deploy/cuda-compatibil
 
 @dataclass(frozen=True)
 class Verdict:
-    """minor and compat: it runs by minor-version or by forward compatibility. brief: a few words for a table."""
+    """minor and compat: it runs with minor-version or with forward compatibility. brief: a few words for a table."""
 
     runs: Runs
     why: str
@@ -30,7 +30,7 @@ class Verdict:
 
 
 class Obstacle(NamedTuple):
-    """Why forward compatibility does not carry an image: "forward compatibility …"."""
+    """Why forward compatibility does not help; words: the end of a sentence that begins with "forward compatibility"."""
 
     words: str
     is_certain: bool = True
@@ -38,7 +38,7 @@ class Obstacle(NamedTuple):
 
 @cache
 def verdict(needs: Needs, here: ThisMachine) -> Verdict:
-    """Whether an image with these needs runs on this machine, and how."""
+    """Whether an image with these requirements runs on this machine, and how."""
     if needs.processors and here.processor not in needs.processors:
         there = " and ".join(needs.processors)
         return Verdict("no", f"the image is for {there} processors, this machine has {here.processor}", "no: processor")
@@ -52,16 +52,16 @@ def verdict(needs: Needs, here: ThisMachine) -> Verdict:
 
 def _without_driver(here: ThisMachine) -> Verdict:
     if here.is_wsl:
-        return Verdict("unknown", "the driver is that of Windows, and its version cannot be read here: nvidia-smi shows it", "?")
-    gpus = f", though there is a GPU: {here.gpus[0].name}" if here.gpus else ""
-    return Verdict("unknown", f"no NVIDIA driver is loaded here{gpus}", "no driver here")
+        return Verdict("unknown", "the version of the Windows driver cannot be read here (nvidia-smi shows it)", "?")
+    gpus = f", although it has a GPU: {here.gpus[0].name}" if here.gpus else ""
+    return Verdict("unknown", f"no NVIDIA driver is loaded on this machine{gpus}", "no driver here")
 
 
 def _by_driver(needs: Needs, here: ThisMachine) -> Verdict:
     assert here.driver
     has = driver_cuda(here.driver)
     if needs.cuda is None:
-        return Verdict("unknown", "the image does not say which CUDA is in it", "?")
+        return Verdict("unknown", "the image does not state its CUDA version", "?")
     if has is None:
         return Verdict("unknown", f"driver {here.driver} is not in the tables", "?")
     if has < needs.cuda:
@@ -70,16 +70,16 @@ def _by_driver(needs: Needs, here: ThisMachine) -> Verdict:
         return forced
     is_stale = needs.compat and _branch(needs.compat) < _branch(here.driver)
     more = "; its cuda-compat is older than the driver and is not used" if is_stale else ""
-    return Verdict("yes", f"driver {here.driver} has CUDA {dotted(has)}, the image {dotted(needs.cuda)}{more}", "yes")
+    return Verdict("yes", f"driver {here.driver} supports CUDA {dotted(has)}, the image has {dotted(needs.cuda)}{more}", "yes")
 
 
 def _by_older_driver(needs: Needs, here: ThisMachine, has: Pair) -> Verdict:
-    """The driver's CUDA is older than the image's: by forward compatibility, else by minor-version compatibility."""
+    """For a driver with an older CUDA than the image: forward compatibility, else minor-version compatibility."""
     assert needs.cuda
-    driver = f"driver {here.driver} has CUDA {dotted(has)}, the image {dotted(needs.cuda)}"
+    driver = f"driver {here.driver} supports CUDA {dotted(has)}, the image has {dotted(needs.cuda)}"
     obstacle = _compat_obstacle(needs, here)
     if obstacle is None:
-        why = f"by forward compatibility: {driver}, with the libraries of driver {needs.compat} (cuda-compat)"
+        why = f"with forward compatibility: {driver} and the libraries of driver {needs.compat} (cuda-compat)"
         return Verdict("compat", why, "forward compat")
     if not _has_minor_versions(needs.cuda, here):
         least = least_driver(needs, here.is_wsl)
@@ -87,14 +87,12 @@ def _by_older_driver(needs: Needs, here: ThisMachine, has: Pair) -> Verdict:
         return _too_old(why, least) if obstacle.is_certain else _unsure(why)
     if forced := _forced_compat(needs, here):
         return forced
-    why = (
-        f"by minor-version compatibility: {driver}. The driver does not compile PTX of that CUDA; from {needs.driver} on it does"
-    )
+    why = f"with minor-version compatibility: {driver}. The driver cannot compile PTX of that CUDA; {needs.driver} or newer can"
     return Verdict("minor", why, "minor version")
 
 
 def _forced_compat(needs: Needs, here: ThisMachine) -> Verdict | None:
-    """NVIDIA's runtime takes a newer cuda-compat whatever the GPU: https://github.com/NVIDIA/nvidia-docker/issues/1515"""
+    """NVIDIA's runtime uses a newer cuda-compat whatever the GPU: https://github.com/NVIDIA/nvidia-docker/issues/1515"""
     assert here.driver
     is_used = needs.compat and needs.compat_chosen_by == "runtime" and _branch(needs.compat) > _branch(here.driver)
     if not is_used or here.is_wsl:
@@ -102,11 +100,11 @@ def _forced_compat(needs: Needs, here: ThisMachine) -> Verdict | None:
     card = min(here.gpus, key=lambda card: (False, None, True).index(card.forward_compatible), default=None)
     if card and card.forward_compatible:
         return None
-    how = f"NVIDIA's runtime puts the image's cuda-compat ({needs.compat}) in the place of driver {here.driver}"
+    how = f"NVIDIA's runtime replaces driver {here.driver} with the image's cuda-compat ({needs.compat})"
     if card and card.forward_compatible is False:
-        return _too_old(f"{how}, and {card.name} does not allow that (CUDA error 804). {_advice(needs.driver)}", needs.driver)
-    which = card.name if card else "the GPU, which was not found here,"
-    return _unsure(f"{how}, and it is not known whether {which} allows that. {_advice(needs.driver)}")
+        return _too_old(f"{how}, which {card.name} does not support (CUDA error 804). {_advice(needs.driver)}", needs.driver)
+    unknown = f"it is unknown whether {card.name} supports that" if card else "no GPU was found to check whether it supports that"
+    return _unsure(f"{how}, but {unknown}. {_advice(needs.driver)}")
 
 
 def _compat_obstacle(needs: Needs, here: ThisMachine) -> Obstacle | None:
@@ -114,19 +112,19 @@ def _compat_obstacle(needs: Needs, here: ThisMachine) -> Obstacle | None:
     assert needs.cuda
     branch = _branch(here.driver)
     if needs.compat is None:
-        return Obstacle("is not possible: there is no cuda-compat in the image")
+        return Obstacle("is not possible: the image does not contain cuda-compat")
     if here.is_wsl:
         return Obstacle("is not possible on WSL")
     if _branch(needs.compat) <= branch:
         return Obstacle(f"is not possible: the image's cuda-compat ({needs.compat}) is not newer than the driver")
     if denied := [card for card in here.gpus if card.forward_compatible is False]:
-        return Obstacle(f"is for data-centre GPUs, not for {denied[0].name}")
+        return Obstacle(f"works on data-centre GPUs only, not on {denied[0].name}")
     if knowledge.forward_compatible(needs.cuda, branch) != "compatible" and branch not in needs.branches:
         return Obstacle(f"is not supported on driver branch {branch}")
     unsure = [card for card in here.gpus if card.forward_compatible is None and not _is_named(needs, here, card)]
     if unsure:
-        return Obstacle(f"is for data-centre GPUs and some RTX workstation cards, perhaps not for {unsure[0].name}", False)
-    return None if here.gpus else Obstacle("is for data-centre GPUs, and no GPU was found here", False)
+        return Obstacle(f"works on data-centre GPUs and some RTX workstation cards, perhaps not on {unsure[0].name}", False)
+    return None if here.gpus else Obstacle("works on data-centre GPUs only, and no GPU was found here", False)
 
 
 def _is_named(needs: Needs, here: ThisMachine, card: Card) -> bool:
@@ -142,7 +140,7 @@ def _has_minor_versions(wanted: Pair, here: ThisMachine) -> bool:
 
 
 def _refusal(needs: Needs, here: ThisMachine, otherwise: Verdict) -> Verdict | None:
-    """Where the container runtime would not start it, whatever CUDA says."""
+    """A verdict if the container runtime would refuse to start the image, whatever its CUDA version; else None."""
     for expression in needs.require:
         try:
             is_refused = any(_holds(expression, here, card) is False for card in here.gpus or (Card(""),))
@@ -150,9 +148,9 @@ def _refusal(needs: Needs, here: ThisMachine, otherwise: Verdict) -> Verdict | N
             return Verdict("no", f"NVIDIA's runtime cannot read its NVIDIA_REQUIRE_CUDA: {invalid}", "no: requirement")
         if is_refused:
             why = (
-                f"NVIDIA's runtime refuses to start it: NVIDIA_REQUIRE_CUDA wants {expression.split()[0]}, and does not except "
-                f"driver {here.driver} on this GPU. {_advice(needs.driver)}; with -e NVIDIA_DISABLE_REQUIRE=1, or by CDI, it "
-                f"starts all the same, and then {_sentence(otherwise)}"
+                f"NVIDIA's runtime refuses to start it: NVIDIA_REQUIRE_CUDA requires {expression.split()[0]}, with no exception "
+                f"for driver {here.driver} on this GPU. {_advice(needs.driver)}; with -e NVIDIA_DISABLE_REQUIRE=1 or with CDI it "
+                f"starts anyway, and then {_sentence(otherwise)}"
             )
             return _too_old(why, needs.driver)
     return None
@@ -163,7 +161,7 @@ def _sentence(otherwise: Verdict) -> str:
 
 
 def _holds(expression: str, here: ThisMachine, card: Card) -> bool | None:
-    """Whether a requirement is satisfied; None where that depends on what is not known of the GPU."""
+    """Whether a requirement is satisfied; None if that depends on unknown properties of the GPU."""
     assert here.driver
     known = {"driver": here.driver}
     if has := driver_cuda(here.driver):
@@ -189,12 +187,12 @@ def _by_gpus(needs: Needs, here: ThisMachine, found: Verdict) -> Verdict:
         return Verdict("no", why, "no: GPU too old")
     if needs.has_kernels:
         return Verdict("no", why, "no: GPU too new")
-    return Verdict("unknown", f"{why}: only programs that bring PTX run", "PTX only")
+    return Verdict("unknown", f"{why}: only programs that contain PTX run", "PTX only")
 
 
 @cache
 def driver_cuda(driver: str) -> Pair | None:
-    """The newest CUDA that a driver has; of a branch that is not listed, at least that of the listed one before it."""
+    """The newest CUDA that a driver supports; for an unlisted branch, that of the last listed branch before it."""
     number = _branch(driver)
     listed = [row.number for row in cuda.table().branches if row.number <= number]
     return knowledge.cuda_of_branch(number) or (knowledge.cuda_of_branch(max(listed)) if listed else None)
@@ -214,7 +212,7 @@ def _floor(wanted: Pair, is_wsl: bool) -> str | None:
 
 
 def _advice(driver: str | None) -> str:
-    return f"Install driver {driver} or newer, or take an older image" if driver else "Take an older image"
+    return f"Install driver {driver} or newer, or use an older image" if driver else "Use an older image"
 
 
 def _too_old(why: str, least: str | None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Pulls an image, after a look at whether it would run here and has room: before gigabytes are moved, not after."""
+"""Pulls an image, after checking that it would run here and that there is enough disk space."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from gpudoctor.containers.images.catalog import Image
 
 STDERR = 2
-UNPACKED = 3  # times the compressed size: that, and what comes out of it, lie side by side for a while
+UNPACKED = 3  # times the compressed size: for a while both compressed and unpacked data are on disk
 
 
 def ensure(engine: Engine, image: Image, reference: str, *, force: bool = False) -> dict[str, Any]:
-    """What `image inspect` says; the image is pulled first where it is not there. reference: as `lock.pinned` gives it."""
+    """The output of `image inspect`; the image is pulled first if it is not present. reference: from `lock.pinned`."""
     found = engine.image(reference)
     if found is None and image.recipe is not None:
-        raise UserError(f"{image.name} is built here, not pulled, and was not built yet: gpudoctor images build {image.name}")
+        raise UserError(f"{image.name} is built here, not pulled, and is not built yet: gpudoctor images build {image.name}")
     return found or pull(engine, image, reference, force=force)
 
 
 def pull(engine: Engine, image: Image, reference: str, *, force: bool = False) -> dict[str, Any]:
-    """Pulls in any case: a tag may have moved. UserError, unless `force`, for what could not run or has no room."""
+    """Always pulls, because a tag may have moved. UserError, unless `force`, if it cannot run or the disk space is too small."""
     found = obstacles(engine, image, reference)
     if found and not force:
-        raise UserError("\n".join([f"{found[0]} (--force pulls it all the same)", *(f"  {more}" for more in found[1:])]))
+        raise UserError("\n".join([f"{found[0]} (--force pulls it anyway)", *(f"  {more}" for more in found[1:])]))
     for obstacle in found:
         _tell(f"Warning: {obstacle}")
     _run(engine, reference)
     pulled = engine.image(reference)
     if pulled is None:
-        raise WorkError(f"{engine.program} pulled {reference}, and now does not have it: is something removing images?")
+        raise WorkError(f"{engine.program} pulled {reference}, but does not list it: another program may be removing images")
     return pulled
 
 
 def digest(found: dict[str, Any], reference: str) -> str:
-    """The reference by digest of an image that is there, in the repository it was asked for from."""
+    """The reference with digest of a present image, in the requested repository."""
     names = [str(name) for name in found.get("RepoDigests") or ()]
     repository = references.parse(reference)
     mine = [name for name in names if references.parse(name).name == repository.name]
@@ -53,12 +53,12 @@ def digest(found: dict[str, Any], reference: str) -> str:
 
 
 def obstacles(engine: Engine, image: Image, reference: str) -> list[str]:
-    """Why an image need not be pulled. UserError where its registry has no such image."""
+    """Reasons not to pull an image. UserError if its registry has no such image."""
     try:
         remote = registry.look(reference, engine)
     except WorkError as failure:
-        # The engine may get there another way, by its own proxy or mirror. If it does not, its words are the ones to show.
-        _tell(f"Not looked at before the pull: {str(failure).splitlines()[0]}")
+        # The engine may reach the registry through its own proxy or mirror. If not, its message is the one to show.
+        _tell(f"Could not check the image before the pull: {str(failure).splitlines()[0]}")
         return _gpu(engine, image, image.needs)
     from gpudoctor.containers.images import preflight
 
@@ -69,7 +69,7 @@ def obstacles(engine: Engine, image: Image, reference: str) -> list[str]:
 
 
 def _gpu(engine: Engine, image: Image, needs: Any) -> list[str]:
-    """Whether the driver and the GPUs of this machine run it, where the containers run on this machine."""
+    """Why this machine's driver and GPUs cannot run it; empty if they can, or if containers run on another machine."""
     from gpudoctor.containers.images import preflight
 
     if not engine.is_local:
@@ -79,7 +79,7 @@ def _gpu(engine: Engine, image: Image, needs: Any) -> list[str]:
 
 
 def room(engine: Engine, size_bytes: int) -> list[str]:
-    """Nothing where the engine's disk is another machine's, or cannot be asked."""
+    """Why the disk space is too small; empty if it is large enough or unknown, as on another machine."""
     folder = engine.info.get("DockerRootDir") or (engine.info.get("store") or {}).get("graphRoot")
     if not engine.is_local or not folder or not Path(folder).is_dir():
         return []
@@ -87,23 +87,23 @@ def room(engine: Engine, size_bytes: int) -> list[str]:
         free_bytes = shutil.disk_usage(folder).free
     except OSError:
         return []
-    said = f"{gigabytes(free_bytes)} are free in {folder}, and {gigabytes(size_bytes)} are to be loaded at most, compressed"
+    said = f"{gigabytes(free_bytes)} free in {folder}, up to {gigabytes(size_bytes)} to download, compressed"
     if free_bytes < size_bytes:
-        return [f"there is too little room: {said}; {engine.program} system df says what can go"]
+        return [f"not enough disk space: {said}; {engine.program} system df shows what can be removed"]
     if free_bytes < size_bytes * UNPACKED:
-        _tell(f"Warning: it can get tight: {said}; unpacked it is two to three times that")
+        _tell(f"Warning: disk space may run out: {said}; unpacked it is two to three times as large")
     return []
 
 
 def gigabytes(size_bytes: int) -> str:
-    """And smaller ones in smaller units."""
+    """A size in GB, or in MB or kB if it is smaller."""
     if size_bytes >= 1e8:
         return f"{size_bytes / 1e9:.1f} GB"
     return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
 
 
 def _run(engine: Engine, reference: str) -> None:
-    """The engine's own progress goes to stderr, whatever it calls progress; stdout stays for the result."""
+    """Sends all of the engine's progress to stderr, so that stdout contains only the result."""
     words: list[str] = []
     stdout = subprocess.DEVNULL if engine.is_podman else STDERR
     with ending.started(engine.argv("pull", reference), stdout=stdout, stderr=subprocess.PIPE) as pulling:

@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{1
 
 @dataclass(frozen=True)
 class Reference:
-    """An image in a registry. tag: empty where only a digest was given."""
+    """An image in a registry. tag: empty if only a digest was given."""
 
     registry: str  # docker.io, nvcr.io, localhost:5000
     repository: str  # library/debian, nvidia/pytorch
@@ -31,7 +31,7 @@ class Reference:
     digest: str = ""
 
     def __str__(self) -> str:
-        """In full, so that no engine has to guess the registry."""
+        """In full, so that an engine does not have to guess the registry."""
         return f"{self.name}{':' if self.tag else ''}{self.tag}{'@' if self.digest else ''}{self.digest}"
 
     @property
@@ -40,44 +40,44 @@ class Reference:
 
     @property
     def short(self) -> str:
-        """As people write it: debian:12 for docker.io/library/debian:12."""
+        """The usual short form: debian:12 for docker.io/library/debian:12."""
         return str(self).removeprefix(f"{DOCKER_HUB}/").removeprefix("library/") if self.registry == DOCKER_HUB else str(self)
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for: the digest where there is one, for a tag can move."""
+        """What to request from a registry: the digest if there is one, because a tag can move."""
         return self.digest or self.tag
 
     def pinned(self, digest: str) -> Reference:
-        """The image of that digest and no other. Without the tag: Podman refuses both together."""
+        """The image with exactly that digest. Without the tag, because Podman refuses both together."""
         return replace(self, tag="", digest=digest)
 
 
 def parse(text: str) -> Reference:
-    """UserError, one line, for what no engine would take."""
+    """UserError, one line, for a reference that engines would reject."""
     rest, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        raise _bad(text, f"{digest!r} is no digest, which is sha256: and 64 of the characters 0-9 and a-f")
+        raise _bad(text, f"{digest!r} is not a digest, which is sha256: and 64 of the characters 0-9 and a-f")
     rest, colon, tag = _split(rest)
     if colon and not _TAG.fullmatch(tag):
-        raise _bad(text, f"{tag!r} is no tag: at most 128 letters, digits, _ . -, and neither . nor - first")
+        raise _bad(text, f"{tag!r} is not a valid tag: at most 128 letters, digits, _ . -, not starting with . or -")
     registry, repository = _registry(rest)
     if not _REGISTRY.fullmatch(registry):
-        raise _bad(text, f"{registry!r} is no registry: it is a host, with a port where it needs one")
+        raise _bad(text, f"{registry!r} is not a registry: it must be a host, optionally with a port")
     if obstacle := _obstacle(repository):
         raise _bad(text, obstacle)
     return Reference(registry, repository, tag or ("" if digest else "latest"), digest)
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """The colon of a tag stands after the last slash; one before it belongs to a port."""
+    """The colon of a tag comes after the last slash; one before it belongs to a port."""
     folder, slash, last = text.rpartition("/")
     name, colon, tag = last.partition(":")
     return f"{folder}{slash}{name}", colon, tag
 
 
 def _registry(name: str) -> tuple[str, str]:
-    """What stands before the first slash is a registry only where it looks like a host, else a folder of Docker Hub."""
+    """The part before the first slash is a registry if it looks like a host, else a folder on Docker Hub."""
     host, slash, repository = name.partition("/")
     if not slash or not (re.search(r"[.:]", host) or host == "localhost" or host != host.lower()):
         host, repository = DOCKER_HUB, name
@@ -95,11 +95,11 @@ def _obstacle(repository: str) -> str:
     if name != name.lower():
         return f"{name!r} must be in lower case"
     if not _REPOSITORY.fullmatch(repository):
-        return f"{name!r} is no image name: lower-case letters and digits, with single . _ or - between them, and / for folders"
+        return f"{name!r} is not an image name: use lower-case letters and digits, single . _ or - between them, / for folders"
     if len(repository) > LONGEST_REPOSITORY:
         return f"the name is longer than {LONGEST_REPOSITORY} characters"
-    return "that is the id of an image, not a name" if re.fullmatch(r"[0-9a-f]{64}", name) else ""
+    return "this is the id of an image, not a name" if re.fullmatch(r"[0-9a-f]{64}", name) else ""
 
 
 def _bad(text: str, why: str) -> UserError:
-    return UserError(f"{text!r} is no image reference: {why}")
+    return UserError(f"{text!r} is not an image reference: {why}")

@@ -1,4 +1,4 @@
-"""What a registry says of an image, without pulling it: digest, configuration, size.
+"""Reads an image's digest, configuration and size from its registry, without pulling it.
 
 The protocol: https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 """
@@ -41,13 +41,13 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 class Listed(Blob, frozen=True):
-    """An image of an index."""
+    """An image in an index."""
 
     platform: Platform | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """An image's, or an index of several images; neither, in the form of before 2015."""
+    """The manifest of an image, or an index of several images; neither in the format used before 2015."""
 
     mediaType: str | None = None  # noqa: N815
     manifests: tuple[Listed, ...] | None = None
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """What is read of an image's configuration."""
+    """The fields used from an image's configuration."""
 
     architecture: str | None = None
     config: Settings | None = None
@@ -71,16 +71,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remote:
-    """An image as its registry has it, for one kind of processor."""
+    """An image in its registry, for one processor architecture."""
 
     reference: Reference
-    digest: str  # what the tag points at: where there are images for several processors, that of their index
+    digest: str  # what the tag points to: for images for several processors, the digest of their index
     config: Mapping[str, Any] = field(repr=False)  # architecture, os, config: Env, Entrypoint, Labels …
-    size_bytes: int  # of the layers as they are sent: compressed
+    size_bytes: int  # of the compressed layers
 
 
 def look(reference: Reference | str, engine: Engine | None = None) -> Remote:
-    """The image of a reference for the engine's processor, else for this one. UserError or WorkError, one line each."""
+    """The image for the engine's processor, or without an engine for this machine's. UserError or WorkError, one line each."""
     wanted = references.parse(reference) if isinstance(reference, str) else reference
     host = Registry.of(wanted.registry, engine)
     top = _manifest(host, wanted, wanted.wanted)
@@ -89,15 +89,15 @@ def look(reference: Reference | str, engine: Engine | None = None) -> Remote:
         chosen = _for_processor(wanted, manifest.manifests, processor(engine))
         manifest = _read(wanted, _manifest(host, wanted, chosen), Manifest)
     if manifest.config is None or manifest.layers is None:
-        raise WorkError(f"{wanted.short} is kept in a form that is not supported: {manifest.mediaType or 'schema 1'}")
+        raise WorkError(f"the manifest format of {wanted.short} is not supported: {manifest.mediaType or 'schema 1'}")
     blob = _ask(host, wanted, f"blobs/{manifest.config.digest}")
-    _read(wanted, blob, Config)  # refuses what would be understood wrongly later
+    _read(wanted, blob, Config)  # rejects a configuration with unexpected types
     size_bytes = sum(layer.size or 0 for layer in manifest.layers)
     return Remote(wanted, _digest(top.body), _read(wanted, blob, dict[str, Any]), size_bytes)
 
 
 def digest(reference: Reference | str, engine: Engine | None = None) -> str:
-    """What a tag points at now. Only the head is asked for: Docker Hub counts no pull for it."""
+    """The digest that a tag points to now. Sends a HEAD request, which Docker Hub does not count as a pull."""
     wanted = references.parse(reference) if isinstance(reference, str) else reference
     host = Registry.of(wanted.registry, engine)
     head = host.ask("HEAD", f"/v2/{wanted.repository}/manifests/{wanted.wanted}", (*INDEXES, *MANIFESTS))
@@ -106,7 +106,7 @@ def digest(reference: Reference | str, engine: Engine | None = None) -> str:
 
 
 def processor(engine: Engine | None = None) -> str:
-    """The processor that images are wanted for, as images call it: amd64, arm64."""
+    """The processor of the engine, or of this machine, by its name in images: amd64, arm64."""
     info = engine.info if engine else {}
     name = info.get("Architecture") or info.get("host", {}).get("arch") or platform.machine()
     return PROCESSORS.get(name, name)
@@ -115,7 +115,9 @@ def processor(engine: Engine | None = None) -> str:
 def _manifest(host: Registry, wanted: Reference, which: str) -> Answer:
     answer = _ask(host, wanted, f"manifests/{which}", (*INDEXES, *MANIFESTS))
     if which.startswith("sha256:") and _digest(answer.body) != which:
-        raise WorkError(f"{wanted.registry} sent something else than {which} for {wanted.short}: is a proxy in between?")
+        raise WorkError(
+            f"{wanted.registry} sent data for {wanted.short} that does not match {which}: a proxy may have altered it"
+        )
     return answer
 
 
@@ -125,7 +127,7 @@ def _for_processor(wanted: Reference, images: Sequence[Listed], processor: str) 
             return image.digest
     there = [image.platform for image in images if image.platform]
     names = sorted({f"{terms.os}/{terms.architecture}" for terms in there} - {"unknown/unknown", "None/None"})
-    raise UserError(f"{wanted.short} is not there for linux/{processor}, only for {', '.join(names) or 'nothing'}")
+    raise UserError(f"{wanted.short} is not available for linux/{processor}, only for {', '.join(names) or 'nothing'}")
 
 
 def _ask(host: Registry, wanted: Reference, path: str, accept: tuple[str, ...] = ()) -> Answer:
@@ -139,18 +141,18 @@ def _refused(wanted: Reference, answer: Answer) -> UserError | WorkError:
     if answer.status in (401, 403):
         login = f"docker login{'' if wanted.registry == references.DOCKER_HUB else f' {wanted.registry}'}"
         kind: type[UserError] | type[WorkError] = UserError
-        line = f"{wanted.registry} does not give {wanted.short} without a login, or has none of that name: {login}"
+        line = f"{wanted.registry} denies access to {wanted.short}: it requires a login ({login}) or does not exist"
     elif answer.status == 404:
-        kind, line = UserError, f"{wanted.registry} has no image {wanted.short}: is the name or the tag right?"
+        kind, line = UserError, f"{wanted.registry} has no image {wanted.short}: check the name and the tag"
     elif answer.status == 429:
-        kind, line = WorkError, f"{wanted.registry} limits how often one may ask: log in to it, or wait"
+        kind, line = WorkError, f"the rate limit of {wanted.registry} is reached: log in to it, or wait"
     else:
-        kind, line = WorkError, f"{wanted.registry} answers HTTP {answer.status} when asked for {wanted.short}"
+        kind, line = WorkError, f"{wanted.registry} answers HTTP {answer.status} to a request for {wanted.short}"
     return kind("\n".join([line, *(f"  {said}" for said in _said(answer))]))
 
 
 def _said(answer: Answer) -> list[str]:
-    """The registry's own words: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#error-codes"""
+    """The registry's error messages: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#error-codes"""
     try:
         errors = json.loads(answer.body)["errors"]
         return [f"{error.get('code', '')}: {error.get('message', '')}" for error in errors][:5]
@@ -162,7 +164,7 @@ def _read(wanted: Reference, answer: Answer, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (ValueError, RecursionError):
-        raise WorkError(f"{wanted.registry} does not answer as a registry does: is that its right address?") from None
+        raise WorkError(f"{wanted.registry} does not answer like a registry: check the address") from None
 
 
 def _digest(body: bytes) -> str:

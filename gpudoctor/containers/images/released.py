@@ -1,4 +1,4 @@
-"""The images that others publish, made from the table: one name for each."""
+"""The published images, generated from the table, each with one name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpudoctor.knowledge import images as table
 from gpudoctor.knowledge.images import CudaImages, Month, TorchImages
 
 NGC = "nvcr.io/nvidia/pytorch"
-REPOSITORIES = ("nvidia/pytorch", "nvidia/cuda", "pytorch/pytorch")  # of all images of the table, whatever the registry
-NGC_REQUIRES = "cuda>=9.0"  # of every NGC framework image: its entrypoint warns, and the runtime does not refuse it
+REPOSITORIES = ("nvidia/pytorch", "nvidia/cuda", "pytorch/pytorch")  # of all images in the table, in any registry
+NGC_REQUIRES = "cuda>=9.0"  # of every NGC framework image: its entrypoint warns, the runtime does not refuse
 KINDS = ("devel", "runtime", "base", "cudnn-devel", "cudnn-runtime")
 INSIDE = ("cuda", "torch", "python", "ubuntu", "cudnn", "nccl", "cublas", "tensorrt", "triton")
 
 
 @dataclass(frozen=True)
 class Released:
-    """What the table says of one image, under its name."""
+    """One named image, with the data from the table."""
 
     name: str
     reference: str
@@ -47,7 +47,7 @@ def images() -> tuple[Released, ...]:
 
 
 def exact_cuda(name: str) -> Released | None:
-    """The image of cuda-12.6.1-devel-ubuntu22.04, which the catalog has as cuda-12.6-devel-ubuntu22.04 of the newest 12.6."""
+    """The image for an exact release such as cuda-12.6.1-devel-ubuntu22.04; the catalog names only the newest 12.6."""
     match = re.fullmatch(r"cuda-(\d+\.\d+\.\d+)-([a-z-]+)-ubuntu(\d\d\.\d\d)", name)
     for row in table.table().cuda if match else ():
         if match and match[1] in row.releases and match[2] in KINDS and match[3] in row.ubuntu:
@@ -56,14 +56,14 @@ def exact_cuda(name: str) -> Released | None:
 
 
 def no_such_month(month: str) -> str:
-    """Why there is no pytorch-MONTH in the table."""
+    """A message that the table has no pytorch-MONTH, and why."""
     months = [row.month for row in table.table().pytorch]
     if month > months[0]:
-        return f"pytorch-{month} is not in the table, which ends at {months[0]}: give it in full, {NGC}:{month}-py3"
+        return f"pytorch-{month} is not in the table, which ends at {months[0]}: use the full reference, {NGC}:{month}-py3"
     if month < months[-1]:
-        return f"pytorch-{month} is not in the table, which begins at {months[-1]}: give it in full, {NGC}:{month}-py3"
+        return f"pytorch-{month} is not in the table, which begins at {months[-1]}: use the full reference, {NGC}:{month}-py3"
     near = (max(other for other in months if other < month), min(other for other in months if other > month))
-    return f"there is no pytorch-{month}, but {' and '.join(f'pytorch-{other}' for other in near)}"
+    return f"pytorch-{month} does not exist; the nearest are {' and '.join(f'pytorch-{other}' for other in near)}"
 
 
 def _month(row: Month) -> Released:
@@ -117,7 +117,7 @@ def _cuda(row: CudaImages, release: str, kind: str, ubuntu: str, is_newest: bool
 
 @cache
 def _cuda_needs(release: Pair) -> Needs:
-    """Of the nvidia/cuda images of a CUDA release, and of what is built on them."""
+    """The requirements of the nvidia/cuda images of a CUDA release, and of images built on them."""
     shipped = knowledge.shipped_driver(release)
     row = next((row for row in table.table().cuda if row.cuda == release), None)
     requirement = table.requirement(row) if row else None
@@ -149,7 +149,7 @@ def _variant(release: Pair) -> str:
 
 
 def _torch_versions(row: TorchImages, release: Pair) -> dict[str, str]:
-    """What the wheel of that variant pins."""
+    """The versions that the wheel of that variant pins."""
     versions = {"cuda": dotted(release), "torch": row.torch, "cudnn": str(row.cudnn)}
     wheel = knowledge.torch_release(row.torch)
     if wheel is None or wheel.version != row.torch:

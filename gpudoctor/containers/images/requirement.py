@@ -1,6 +1,6 @@
-"""NVIDIA_REQUIRE_CUDA and its like: what NVIDIA's container runtime asks before it starts a container.
+"""NVIDIA_REQUIRE_CUDA and similar variables: conditions that NVIDIA's container runtime checks before it starts a container.
 
-A blank is "or", a comma is "and": cuda>=12.6 brand=tesla,driver>=535,driver<536
+A space means "or", a comma means "and": cuda>=12.6 brand=tesla,driver>=535,driver<536
 https://github.com/NVIDIA/libnvidia-container/blob/main/src/cli/dsl.c
 """
 
@@ -25,9 +25,9 @@ NAMES = ("cuda", "driver", "arch", "brand")
 
 
 def holds(expression: str, known: Mapping[str, str]) -> bool | None:
-    """Whether it is satisfied by cuda, driver, arch and brand; None where that depends on one that is not known.
+    """Whether cuda, driver, arch and brand satisfy it; None if that depends on an unknown one.
 
-    ValueError for what the runtime calls an invalid expression.
+    ValueError for an expression that the runtime rejects as invalid.
     """
     answers = [_all(clause, known) for clause in clauses(expression)]
     if not answers or True in answers:
@@ -42,7 +42,7 @@ def clauses(expression: str) -> Iterator[list[tuple[str, str, str]]]:
 
 
 def branches(expression: str) -> tuple[int, ...]:
-    """The driver branches that it names beside the CUDA release: those which cuda-compat of the image is made for."""
+    """The driver branches that it names besides the CUDA release: those that the image's cuda-compat is made for."""
     found = [
         int(value)
         for clause in clauses(expression)

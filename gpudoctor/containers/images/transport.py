@@ -1,4 +1,4 @@
-"""One registry over HTTP, as engines speak to it: logged in where it asks, unencrypted only where that is allowed."""
+"""Talks to one registry over HTTP like an engine: logs in if required, unencrypted only if that is allowed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOCKER_HUB_ADDRESS = "registry-1.docker.io"
 
 @dataclass
 class Registry:
-    """A registry, and what was learned of it: how it is reached, and which login it takes."""
+    """A registry, with the scheme and the login that work for it once they are known."""
 
     registry: str
     is_insecure: bool = False
@@ -44,7 +44,7 @@ class Registry:
         return DOCKER_HUB_ADDRESS if self.registry == DOCKER_HUB else self.registry
 
     def ask(self, method: str, path: str, accept: tuple[str, ...] = ()) -> Answer:
-        """One question, asked again with a login where the registry wants one. WorkError where none answers."""
+        """Sends one request, and again with a login if the registry requires one. WorkError if it is unreachable."""
         answer = self._ask(method, path, accept)
         if answer.status == 401 and not self.login.value:
             self.login = login.Header(self._log_in(answer.headers.get("WWW-Authenticate", "")))
@@ -60,7 +60,7 @@ class Registry:
             raise _unreachable(f"the login service of {self.registry}", failure) from None
 
     def _ask(self, method: str, path: str, accept: tuple[str, ...]) -> Answer:
-        """Where TLS is no must, it is still tried first: https://docs.docker.com/reference/cli/dockerd/#insecure-registries"""
+        """If TLS is optional, it is still tried first: https://docs.docker.com/reference/cli/dockerd/#insecure-registries"""
         import requests
 
         schemes = (self.scheme,) if self.scheme else ("https", "http") if self.is_insecure else ("https",)
@@ -90,19 +90,19 @@ class Registry:
 
 
 def _body(response: Response, ends: float) -> bytes:
-    """A registry that drips, or never ends, is none that answers."""
+    """Reads the body; Timeout if it takes too long or is too large."""
     import requests
 
     body = b""
     for chunk in response.iter_content(1 << 16):
         body += chunk
         if time.monotonic() > ends or len(body) > MOST_BYTES:
-            raise requests.Timeout("its answer does not end")
+            raise requests.Timeout("the response does not end")
     return body
 
 
 def is_insecure(registry: str, engine: Engine | None) -> bool:
-    """Whether TLS is no must: the machine itself, and what the engine was told to trust without."""
+    """Whether TLS is optional: for this machine itself, and for registries that the engine is configured to trust without TLS."""
     host = registry.rpartition(":")[0] if registry.rpartition(":")[2].isdigit() else registry
     if host == "localhost" or _is_within(host, ("127.0.0.0/8", "::1/128")):
         return True
@@ -130,11 +130,11 @@ def _unreachable(what: str, failure: RequestException) -> WorkError:
 
     words = str(getattr(failure.args[0] if failure.args else failure, "reason", failure))
     if isinstance(failure, requests.exceptions.SSLError):
-        why = "its certificate is not trusted, or it speaks no TLS"
+        why = "its certificate is not trusted, or it does not use TLS"
     elif isinstance(failure, requests.exceptions.ProxyError):
-        why = "the proxy in between does not answer (HTTPS_PROXY, NO_PROXY)"
+        why = "the proxy does not answer (HTTPS_PROXY, NO_PROXY)"
     elif isinstance(failure, requests.Timeout):
-        why = "it does not answer in time"
+        why = "it timed out"
     else:
-        why = "is it running, and is there a network?"
-    return WorkError(f"{what} cannot be reached: {why}\n  {words}")
+        why = "check that it is running, and check the network"
+    return WorkError(f"{what} is unreachable: {why}\n  {words}")

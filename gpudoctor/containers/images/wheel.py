@@ -1,4 +1,4 @@
-"""A wheel of the gpudoctor that is running: from a checkout or from an installation, without a build tool or a network.
+"""Builds a wheel of the running gpudoctor, from a checkout or an installation, without a build tool or a network.
 
 The format: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from gpudoctor.folders import package, shipped
 from gpudoctor.version import __version__
 
-_YEAR_ZERO = (1980, 1, 1, 0, 0, 0)  # the same files make the same wheel, so that nothing is built twice
+_YEAR_ZERO = (1980, 1, 1, 0, 0, 0)  # the same files make the same wheel, so that an image is not rebuilt
 _WHEEL = "Wheel-Version: 1.0\nGenerator: gpudoctor\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _PROGRAM = "[console_scripts]\ngpudoctor = gpudoctor.cli:main\n"
 
@@ -34,7 +34,7 @@ def write(folder: Path) -> Path:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Name in the wheel, and file: in a checkout the folders of checks and images lie beside the package."""
+    """Name in the wheel, and file. In a checkout, the folders checks and images are next to the package."""
     for top, folder in (("", package()), ("checks/", shipped("checks")), ("images/", shipped("images"))):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
@@ -42,7 +42,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _metadata() -> bytes:
-    """What gpudoctor needs is told where it is installed: `pip check` in the image then proves its requirements."""
+    """Includes the requirements if gpudoctor is installed, so that `pip check` in the image can verify them."""
     try:
         requires = importlib.metadata.requires("gpudoctor") or []
     except importlib.metadata.PackageNotFoundError:

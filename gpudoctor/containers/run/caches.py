@@ -1,6 +1,6 @@
-"""Folders of this machine in which containers keep what they downloaded and compiled, so that the next run has it.
+"""Folders on this machine in which containers cache downloads and compiled kernels for the next run.
 
-Downloads are shared by all images. What a compiler made is kept for each image by itself: another image has another compiler.
+All images share the downloads. Compiled kernels are kept separately for each image, because each has its own compiler.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 INSIDE = "/cache"
 SHARED = {"HF_HOME": "hf", "TORCH_HOME": "torch", "PIP_CACHE_DIR": "pip"}
-# CUDA's own comes first, in the folder that is mounted: whether a driver makes missing folders is not documented.
+# CUDA's cache uses the mounted folder itself: it is not documented whether a driver creates missing folders.
 OF_THE_IMAGE = {
     "CUDA_CACHE_PATH": "",
     "TRITON_CACHE_DIR": "triton",
@@ -20,14 +20,14 @@ OF_THE_IMAGE = {
     "CUPY_CACHE_DIR": "cupy",
     "NUMBA_CACHE_DIR": "numba",
 }
-HOME = "home"  # of a user who has none in the image
-DIGITS = 16  # of the image's digest: enough to tell images of one machine apart
+HOME = "home"  # for a user without a home in the image
+DIGITS = 16  # of the image's digest: enough to distinguish the images of one machine
 PRIVATE, FOR_ANYBODY = 0o700, 0o777
 
 
 @dataclass(frozen=True)
 class Caches:
-    """The two folders of one user of one image. made_by_daemon: they would belong to root inside only if root made them."""
+    """The two folders of one user and one image. made_by_daemon: root's daemon creates them, so that root inside owns them."""
 
     root: Path
     shared: Path
@@ -39,9 +39,9 @@ class Caches:
         return (self.shared, f"{INSIDE}/shared"), (self.image, f"{INSIDE}/image")
 
     def prepare(self) -> str:
-        """Makes what is missing; says why where that is not possible.
+        """Creates missing folders; returns the reason if that fails, else "".
 
-        The root is for its user alone, so that those below it can be for anybody: a container may have any user.
+        Only the user can enter the root, so the folders below it can be open to all: a container may run as any user.
         """
         try:
             self.root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -56,12 +56,12 @@ class Caches:
 
 
 def of(root: Path, digest: str, user: str, made_by_daemon: bool = False) -> Caches:
-    """user: who runs in the container; what one wrote, another may not change."""
+    """user: the user in the container. Each has separate folders, because one cannot change the files of another."""
     below = root / re.sub(r"[^\w.-]", "-", user or "root")
     return Caches(root, below / "shared", below / digest.rpartition(":")[2][:DIGITS], made_by_daemon)
 
 
 def variables() -> dict[str, str]:
-    """What programs are told of the folders."""
+    """The environment variables that point programs to the folders."""
     shared = {name: f"{INSIDE}/shared/{folder}" for name, folder in SHARED.items()}
     return {**shared, **{name: f"{INSIDE}/image/{folder}".rstrip("/") for name, folder in OF_THE_IMAGE.items()}}

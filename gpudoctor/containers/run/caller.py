@@ -1,4 +1,4 @@
-"""Where `gpudoctor run` is typed: the folder, the user, the terminal, what this machine has. Read once, then passed on."""
+"""The environment of `gpudoctor run`: folder, user, terminal, devices. Read once, then passed on."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NODES = ("dev/nvidia*", "dev/dri/*", "dev/dxg", "dev/nvhost-*", "dev/nvmap", "de
 
 @dataclass(frozen=True)
 class Place:
-    """What a command for a container depends on beside the engine. folder, cache: None where there is none to be had.
+    """What the command for a container depends on, besides the engine. folder, cache: None if not available.
 
-    groups: ids of the user's own, and of those that may use the GPUs' nodes. refused_ulimits: what the engine may certainly
-    not raise.
+    groups: ids of the user's groups, and of the groups that can use the GPUs' nodes. refused_ulimits: limits that the engine
+    certainly cannot raise.
     """
 
     folder: Path | None = None
@@ -42,7 +42,7 @@ class Place:
 
 
 def here(engine: Engine, devices: tuple[str, ...] = ()) -> Place:
-    """devices: of these, those that are there are in the answer."""
+    """devices: candidates; the result contains those that exist."""
     return Place(
         folder=_folder(),
         cache=_cache(),
@@ -61,11 +61,11 @@ def _folder() -> Path | None:
     try:
         return Path.cwd()
     except OSError:
-        return None  # it was removed, or may not be read
+        return None  # the folder was removed or is not readable
 
 
 def _cache() -> Path | None:
-    """None where the user has no home, or names a folder that depends on where a command is typed."""
+    """None if the user has no home, or if the configured folder is a relative path."""
     cache = folders.cache()
     return cache / "containers" if cache.is_absolute() else None
 

@@ -1,6 +1,6 @@
-"""The one `docker run` that is executed and shown: options, and what is known of engine, image and machine, become words.
+"""Builds the `docker run` command that is executed and shown, from the options, the engine, the image and the machine.
 
-Nothing is asked or changed here.
+Pure: nothing is queried or changed here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the engine's. notes: what a person should know of it; caches: what has to be there before."""
+    """A command of the engine. notes: hints for the user; caches: folders that must exist before the start."""
 
     program: str
     options: tuple[str, ...]
@@ -55,7 +55,7 @@ class Command:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the container stays when it has ended: of several --rm the last one wins."""
+        """Whether the container is kept when it exits: of several --rm the last one wins."""
         said = [word.partition("=")[2] for word in self.options if word.partition("=")[0] == "--rm"]
         return not said or said[-1].lower() in ("false", "f", "0")
 
@@ -63,26 +63,26 @@ class Command:
         return [self.program, "run", *more, *self.options, self.image, *self.command]
 
     def spared(self, message: str) -> Command:
-        """Less those of our options without which the engine, which said this, may start it."""
+        """Without those of gpudoctor's options that the engine refused with this message."""
         spared = self
         for name in rlimits.blamed(message):
             spared = spared.without("--ulimit", f"{name}={rlimits.WANTED[name]}")
         return spared.without("--init") if NO_INIT.search(message) else spared
 
     def without(self, *words: str) -> Command:
-        """Less one option: a word, or a word and its value."""
+        """Without one option: a word, or a word and its value."""
         places = range(len(self.options) - len(words) + 1)
         at = next((place for place in places if self.options[place : place + len(words)] == words), None)
         return self if at is None else replace(self, options=self.options[:at] + self.options[at + len(words) :])
 
     def less(self, other: Command) -> str:
-        """Which options the other one lacks."""
+        """The options that the other command lacks."""
         return " ".join(shlex.join(pair) for pair in pairs(self.options) if pair not in [*pairs(other.options)])
 
     def shown(self, less_private: bool = False) -> str:
-        """To be pasted into a shell: an option and its value stay together, lines end where they would be too long.
+        """For pasting into a shell, wrapped to WIDTH; an option and its value stay on one line.
 
-        less_private: of variables that look like a secret only the name, which docker takes from the environment.
+        less_private: show only the name of variables that look like secrets; docker reads the value from the environment.
         """
         pieces = [shlex.join(_nameless(piece) if less_private else piece) for piece in pairs(self.options)]
         last = shlex.join([self.image, *self.command])
@@ -107,7 +107,7 @@ def _nameless(piece: list[str]) -> list[str]:
 
 
 def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, options: Options, place: Place) -> Command:
-    """about: what `image inspect` says of it; empty where the image is not there."""
+    """about: the output of `image inspect`; empty if the image is not present."""
     config = about.get("Config") or {}
     profile = profiles.of(options.profiles)
     user = users.of(options.user, engine, place)
@@ -138,13 +138,13 @@ def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, 
 
 
 def shared_memory(engine: Engine) -> tuple[str, ...]:
-    """Half of the memory, 16 GB at most: the default of 64 MB is too little for the workers that load data, and for NCCL."""
+    """Half of the memory, at most 16 GiB: the default of 64 MB is too small for data loader workers and for NCCL."""
     size_bytes = min(engine.memory_bytes // 2, MOST_SHARED_BYTES)
     return ("--shm-size", f"{size_bytes >> 30}g" if size_bytes >= 2 << 30 else f"{size_bytes >> 20}m") if size_bytes else ()
 
 
 def ulimits(engine: Engine) -> tuple[str, ...]:
-    """Those that this engine may raise, as far as can be told before."""
+    """The limits that this engine can raise, as far as that is known before the start."""
     return _default_ulimits(rlimits.refused(engine))
 
 
@@ -157,7 +157,7 @@ def _streams(place: Place) -> tuple[str, ...]:
 
 
 def _shared_memory(engine: Engine, options: Options, profile: profiles.Profile) -> tuple[str, ...]:
-    """With the host's own there is nothing to size."""
+    """With another IPC mode, no size is set."""
     ipc = options.ipc or ("" if options.shm_size else profile.ipc)
     if ipc:
         return "--ipc", ipc
@@ -172,7 +172,7 @@ def _ulimits(options: Options, place: Place) -> tuple[str, ...]:
 
 
 def _capabilities(access: Access) -> dict[str, str]:
-    """What of the driver is brought in, for an image that does not say; by CDI it is everything."""
+    """The parts of the driver to mount, for an image that does not set them; with CDI all of them are mounted."""
     return {CAPABILITIES: "compute,utility"} if access.mode in ("runtime", "gpus") else {}
 
 
@@ -182,7 +182,7 @@ def _unless_published(ports: Iterable[str], given: Iterable[str]) -> tuple[str, 
 
 
 def _labels(engine: Engine, access: Access) -> tuple[str, ...]:
-    """SELinux also keeps a container from mounted folders."""
+    """SELinux also blocks a container's access to mounted folders."""
     return (gpus.NO_LABELS,) if engine.has_selinux and gpus.NO_LABELS not in access.arguments else ()
 
 
@@ -195,7 +195,7 @@ def _given(options: Options) -> Iterator[str]:
 
 
 def _started(config: Mapping[str, Any], command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The entrypoint to set and the command; without one a shell: the image's own, else the best there is."""
+    """The entrypoint to set, and the command; without a command, a shell: that of the image, else bash or sh."""
     if command:
         return (), command
     entrypoint, own = config.get("Entrypoint") or [], config.get("Cmd") or []
@@ -218,10 +218,10 @@ def _hands_over(entrypoint: str) -> bool:
 
 def _notes(engine: Engine, options: Options, place: Place, entrypoint: tuple[str, ...]) -> Iterator[str]:
     if not engine.is_local and (options.mount or options.cache):
-        yield "the daemon runs on another machine: this folder and the caches of this one are not mounted"
+        yield "the daemon runs on another machine, so the current folder and the caches are not mounted"
     elif options.mount and place.folder in (None, Path("/")):
-        yield f"the current folder {'is /' if place.folder else 'is gone'}: it is not mounted"
+        yield f"the current folder {'is /' if place.folder else 'does not exist'}, so it is not mounted"
     if "multi-gpu" in options.profiles and (refused := place.refused_ulimits):
-        yield f"{engine.name} may not raise {' and '.join(refused)} on this machine: NCCL and RDMA may want more"
+        yield f"{engine.name} cannot raise {' and '.join(refused)} on this machine; NCCL and RDMA may need more"
     if entrypoint:
-        yield "no command was given: a shell, in place of the image's own program (give a command after -- to run that)"
+        yield "no command given: starting a shell instead of the image's own program (to run a program, name it after --)"

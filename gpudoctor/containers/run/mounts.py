@@ -1,4 +1,4 @@
-"""What of this machine is in the container: the current folder, and the caches of earlier runs."""
+"""What is mounted into the container: the current folder, and the caches of earlier runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from gpudoctor.containers.run.caller import Place
     from gpudoctor.containers.run.options import Options
 
-WORKSPACE = "/workspace/host"  # beside what NVIDIA's images have in /workspace
+WORKSPACE = "/workspace/host"  # NVIDIA's images have their own files in /workspace
 MOUNT = re.compile(r"(-v[ =]?|--volume[ =])(?P<volume>.+)|--mount[ =](?P<mount>.+)", re.DOTALL)
 TARGET = re.compile(r'(?:^|,)"?(?:target|dst|destination)=([^,"]+)')  # in a value of --mount
 
 
 def kept(engine: Engine, about: Mapping[str, Any], place: Place, user: str) -> caches.Caches | None:
-    """The caches of this image and user; None where the engine cannot mount them, or the image is not there."""
+    """The caches of this image and user; None if the engine cannot mount them or the image is not present."""
     if not (engine.is_local and place.cache and about.get("Id")):
         return None
     user = user or str((about.get("Config") or {}).get("User") or "root").partition(":")[0]
@@ -45,7 +45,7 @@ def arguments(engine: Engine, options: Options, place: Place, kept: caches.Cache
 
 
 def _taken(options: Options) -> Iterator[str]:
-    """Where something of the user's is mounted; an engine accepts no second mount there."""
+    """The targets of the user's own mounts; an engine accepts no second mount there."""
     for piece in (*(("-v", volume) for volume in options.volumes), *pairs(options.docker_options)):
         found = MOUNT.fullmatch(" ".join(piece))
         if found and found["volume"]:
@@ -56,7 +56,7 @@ def _taken(options: Options) -> Iterator[str]:
 
 
 def _bind(source: Path, target: str) -> tuple[str, str]:
-    """-v takes the path apart at each colon; --mount is a line of CSV."""
+    """-v splits the path at each colon; --mount reads a line of CSV."""
     if ":" not in str(source):
         return "-v", f"{source}:{target}"
     path = str(source).replace('"', '""')

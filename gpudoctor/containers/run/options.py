@@ -1,4 +1,4 @@
-"""What a person asks of a container."""
+"""The user's options for a container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for. Each list holds words as `docker run` takes them; docker_options: any others of its options."""
+    """The user's options. The lists hold values as `docker run` takes them; docker_options: other options of `docker run`."""
 
     command: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()

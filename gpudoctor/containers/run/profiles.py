@@ -1,4 +1,4 @@
-"""What `gpudoctor run --for` adds, by what the container is for."""
+"""The options that `gpudoctor run --for` adds for each kind of work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """What a kind of work needs beyond the defaults. devices: given, with device_capabilities, where the host has them."""
+    """What a kind of work needs besides the defaults. devices: added, with device_capabilities, if the host has them."""
 
     why: str
     ipc: str = ""
@@ -20,32 +20,32 @@ class Profile:
 
 PROFILES = {
     "training": Profile(
-        "--ipc host: the workers that load data hand batches over in shared memory, which then has no limit but RAM.",
+        "--ipc host: data loader workers pass batches through shared memory, which is then limited only by RAM.",
         ipc="host",
     ),
     "multi-gpu": Profile(
-        "--ipc host; --cap-add SYS_NICE: NCCL places its buffers near each GPU; and, where the host has InfiniBand, "
-        "--device /dev/infiniband --cap-add IPC_LOCK: RDMA. For several machines also --network host.",
+        "--ipc host; --cap-add SYS_NICE: lets NCCL place its buffers near each GPU; and, if the host has InfiniBand, "
+        "--device /dev/infiniband --cap-add IPC_LOCK: for RDMA. For several machines, also use --network host.",
         ipc="host",
         capabilities=("SYS_NICE",),
         devices=("/dev/infiniband",),
         device_capabilities=("IPC_LOCK",),
     ),
     "profile": Profile(
-        "--cap-add SYS_ADMIN: the counters of ncu, and perf; --cap-add SYS_PTRACE: debuggers and py-spy. What runs inside "
-        "can then do nearly all that root can on the host: only for programs you trust.",
+        "--cap-add SYS_ADMIN: for the counters of ncu, and for perf; --cap-add SYS_PTRACE: for debuggers and py-spy. Programs "
+        "inside can then do nearly everything that root can do on the host: use it only for programs you trust.",
         capabilities=("SYS_ADMIN", "SYS_PTRACE"),
     ),
     "notebook": Profile(
-        "-p 127.0.0.1:8888:8888: Jupyter is reached from this machine alone (ssh -L 8888:localhost:8888 from yours). It must "
-        "listen on all addresses inside: jupyter lab --ip=0.0.0.0 --allow-root",
+        "-p 127.0.0.1:8888:8888: Jupyter is reachable from this machine only (from yours: ssh -L 8888:localhost:8888 HOST). It "
+        "must listen on all addresses inside: jupyter lab --ip=0.0.0.0 --allow-root",
         ports=("127.0.0.1:8888:8888",),
     ),
 }
 
 
 def of(names: tuple[str, ...]) -> Profile:
-    """All that the named ones add, together."""
+    """The named profiles combined."""
     chosen = [PROFILES[name] for name in names]
     return Profile(
         why=" ".join(profile.why for profile in chosen),

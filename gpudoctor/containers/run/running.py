@@ -1,6 +1,6 @@
-"""Runs a container on the terminal of whoever asked: its size, keys, signals and exit code are the program's inside.
+"""Runs a container on the caller's terminal: size, keys, signals and exit code are those of the program inside.
 
-The engine's own command does that on an inherited terminal, so this starts it and stays out of its way.
+The engine's own command does that on an inherited terminal, so this module starts it and does not interfere.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from gpudoctor.errors import WorkError
 
 __all__ = ["Ended", "Run", "guard"]
 
-KEYS = (signal.SIGINT, signal.SIGQUIT)  # the terminal gives them to the engine's command as well
+KEYS = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the engine's command as well
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (*KEYS, *ENDING, signal.SIGUSR1, signal.SIGUSR2)
-GRACE_SECONDS = 10  # for a program that was told to end, as `docker stop` has it, and then for whoever reads its last words
-LOST_SECONDS = 0.3  # until it is asked whether a signal arrived
-LOCAL_MODES = 3  # where tcgetattr has them
+GRACE_SECONDS = 10  # for a program to exit after a signal, as with `docker stop`, and then for reading its last output
+LOST_SECONDS = 0.3  # until it is checked whether a signal arrived
+LOCAL_MODES = 3  # index in the result of tcgetattr
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """code: the program's. refusal: what the engine said where nothing was started; it is for the caller to show.
+    """code: exit code of the program. refusal: the engine's message if nothing was started; the caller shows it.
 
-    detached: a container that goes on.
+    detached: id of a container that is still running.
     """
 
     command: Command
     code: int
     refusal: str = ""
     detached: str = ""
-    has_looked: bool = True  # whether a GPU arrived; also where nobody asked for one
+    has_looked: bool = True  # False if it could not be checked whether the container has a GPU
 
 
 class Run:
-    """One run of a command on this terminal. wants_gpu: look inside whether one arrived, and say through `tell` if not."""
+    """One run of a command on this terminal. wants_gpu: check inside for a GPU, and report through `tell` if it is missing."""
 
     def __init__(self, engine: Engine, command: Command, wants_gpu: bool, tell: Tell) -> None:
         self._engine = engine
@@ -70,7 +70,7 @@ class Run:
         self._must_end = False
 
     def wait(self) -> Ended:
-        """Until the container has ended and is gone; tried again without what the engine may not give."""
+        """Waits until the container has exited and is removed; retries without the options that the engine refuses."""
         with (
             guard(self._engine, self._command.is_kept) as self._cidfile,
             _terminal_as_before(self._has_terminal),
@@ -84,19 +84,22 @@ class Run:
                 if not may_try_again or rewind is None:
                     break
                 rewind()
-                self._tell(f"{self._engine.name} may not give {self._command.less(spared)}: starting without it")
+                self._tell(f"{self._engine.name} refused {self._command.less(spared)}: starting without it")
                 self._forget()
                 self._command = spared
             if not ended.refusal:
                 relay.release()
             if may_try_again:
-                self._tell(f"not tried without {self._command.less(spared)}, since the input has been read (--ulimit none)")
+                self._tell(
+                    f"not retried without {self._command.less(spared)}, because the input has already been read "
+                    "(use --ulimit none)"
+                )
             self._tidy(ended)
             return ended
 
     def _once(self) -> tuple[Ended, streams.Relay]:
         argv = self._command.argv("--cidfile", str(self._cidfile), "--label", label(self._cidfile))
-        # One pipe for both where they go to one place, since the order of lines would be lost otherwise.
+        # If both outputs go to one place, one pipe for both keeps the order of lines.
         as_one = streams.are_one() and not self._has_terminal
         process = self._process = subprocess.Popen(
             argv,
@@ -125,8 +128,8 @@ class Run:
         return Ended(self._command, code, refusal, detached=self._detached(code), has_looked=has_looked), relay
 
     def _has_happened(self, event: str) -> bool:
-        """Whether Docker tells of this event of the container: a program may use an engine's words and exit codes as well."""
-        if self._engine.is_podman:  # it tells of no container that has gone
+        """Whether Docker reports this event of the container. A program could print an engine's message and exit code too."""
+        if self._engine.is_podman:  # it reports no events of a removed container
             return False
         only = ("--filter", f"label={label(self._cidfile)}", "--filter", f"event={event}")
         until = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -135,7 +138,7 @@ class Run:
         return False
 
     def _detached(self, code: int) -> str:
-        """The container that outlives its engine's command: the user went away (^P ^Q), or it is kept and that was killed."""
+        """The container that outlives the engine's command: the user detached (^P ^Q), or it is kept and that was killed."""
         container = read(self._cidfile)
         went_away = self._has_terminal and code == 0 and not self._was_signalled
         may_be = went_away or (self._command.is_kept and code != 0)
@@ -148,8 +151,8 @@ class Run:
         return False
 
     def _tidy(self, ended: Ended) -> None:
-        """What the cidfile still names is removed by the guard."""
-        ended_well = ended.code == 0 and not self._was_signalled  # else the engine's command may have left it alone
+        """The guard removes the container that the cidfile still names."""
+        ended_well = ended.code == 0 and not self._was_signalled  # else the engine's command may have left the container
         if not (ended_well or ended.refusal or read(self._cidfile)):
             remove_late(self._engine, self._cidfile)
         elif ended_well or ended.command.is_kept:
@@ -162,8 +165,8 @@ class Run:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """A handler, not SIG_IGN: what is ignored would be ignored by the engine's command as well."""
-        heard = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+        """Handlers instead of SIG_IGN: the engine's command would inherit ignored signals."""
+        heard = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays in effect
         before = {number: signal.signal(number, self._hear) for number in heard}
         try:
             yield
@@ -182,7 +185,7 @@ class Run:
         if container and number in KEYS and _keys_reach_us():
             return
         if not (container and self._has_terminal):
-            self._process.send_signal(number)  # docker and podman pass it on, or give up what they are making
+            self._process.send_signal(number)  # docker and podman pass it on, or cancel the creation
             if number in ENDING and not self._engine.is_podman:
                 self._beside(self._insist, self._process, signal.Signals(number))
             return
@@ -195,7 +198,7 @@ class Run:
         thread.start()
 
     def _insist(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Docker's command passes a signal on too early, and so loses it, where the container is just about to start."""
+        """Sends the signal again if needed: Docker's command loses it if the container is just about to start."""
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOST_SECONDS)
@@ -208,7 +211,7 @@ class Run:
                 return
 
     def _deliver(self, container: str, number: signal.Signals) -> None:
-        """With a terminal the engine's command passes nothing on, and may end without its container."""
+        """Sends the signal to the container: with a terminal the engine's command passes none on, and may exit without it."""
         with contextlib.suppress(WorkError):
             engines.run(self._engine.argv("kill", "--signal", number.name, container), engines.SECONDS)
         if number in ENDING:
@@ -222,7 +225,7 @@ class Run:
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Also where a signal came while `wait` was about to hear of it: `poll` knows nothing then."""
+    """Correct even if a signal interrupts `wait` just as the process ends: `poll` does not notice that."""
     if process.returncode is None:
         with contextlib.suppress(ChildProcessError):
             return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -230,7 +233,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _keys_reach_us() -> bool:
-    """Whether ^C at our terminal is a signal, to us and to the engine's command alike; a program inside takes it as a key."""
+    """Whether ^C on the terminal sends a signal to gpudoctor and the engine's command, rather than a key to the program."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -244,7 +247,7 @@ def _keys_reach_us() -> bool:
 
 
 def _rewinder() -> Callable[[], object] | None:
-    """What gives a second start the input of the first; None for a pipe, of which the first may have read."""
+    """A function that rewinds the input for a second start; None for a pipe, as the first start may have read from it."""
     if sys.stdin is None or sys.stdin.isatty():
         return lambda: None
     try:
@@ -256,7 +259,7 @@ def _rewinder() -> Callable[[], object] | None:
 
 @contextlib.contextmanager
 def _terminal_as_before(has_terminal: bool) -> Iterator[None]:
-    """The engine's command restores it, unless it was killed."""
+    """Restores the terminal settings: the engine's command does so too, unless it was killed."""
     if not has_terminal:
         yield
         return
@@ -265,7 +268,7 @@ def _terminal_as_before(has_terminal: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # else it would stop us in the background
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))  # else it would stop a background process
         with contextlib.suppress(termios.error):
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

@@ -1,4 +1,4 @@
-"""Who runs in the container. `me` is more than two numbers: programs ask for a name, a home, and groups that may use GPUs."""
+"""The user in the container. `me` is more than two ids: programs need a name, a home, and groups that can use GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOME_WITHOUT_CACHES = "/tmp"
 
 @dataclass(frozen=True)
 class User:
-    """name: empty for the image's own. identity: what a program asks for that finds no entry in /etc/passwd."""
+    """name: empty for the image's user. identity: variables for programs that find no entry in /etc/passwd."""
 
     name: str = ""
     arguments: tuple[str, ...] = ()
@@ -30,10 +30,10 @@ class User:
 
 
 def of(wanted: str, engine: Engine, place: Place) -> User:
-    """The user of that name or number; `me` is whoever types this."""
+    """The user with that name or id; `me` is the calling user."""
     if wanted != ME:
         return User(wanted.partition(":")[0], ("--user", wanted) if wanted else ())
-    # Root in a container of a rootless Docker, or for root itself, is already whoever types this.
+    # With a rootless Docker, or when called by root, root inside is already the calling user.
     if place.uid == 0 or (engine.is_rootless and not engine.is_podman):
         return User("root", ("--user", "0:0"))
     identity = {"USER": place.user, "LOGNAME": place.user}

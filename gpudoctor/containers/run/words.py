@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def pairs(words: Sequence[str]) -> Iterator[list[str]]:
-    """Each option with the word after it, where that is its value."""
+    """Each option, together with the next word if that is its value."""
     piece: list[str] = []
     for word in words:
         if piece and (word.startswith("-") or len(piece) == 2):

@@ -1,7 +1,7 @@
 """A container as a target: a shell in it, attached through the engine's own command, that starts Python for every job.
 
-Jobs come through standard input, so nothing is installed, copied or mounted, and a remote daemon is no special case. The
-shell is started through the image's own entrypoint: NVIDIA's switches forward compatibility on.
+Jobs arrive on standard input, so nothing is installed, copied or mounted, and a remote daemon works the same way. The shell is
+started through the image's own entrypoint, because NVIDIA's enables forward compatibility.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gpudoctor.interpreter import (
     widen,
 )
 
-START_SECONDS = 180.0  # an entrypoint may do much before it comes to our command
+START_SECONDS = 180.0  # an entrypoint may do a lot before it runs the command
 LOOK_SECONDS = 20.0
 SERVE = Path(__file__).with_name("serve.sh")
 
-# Kills what has a job's marker in its environment, and removes what it wrote.
+# Kills the processes that have a job's marker in their environment, and removes their files.
 CLEAN = """
 for process in /proc/[0-9]*; do
   case $(tr '\\0' ' ' 2>/dev/null <"$process/environ") in *GPUDOCTOR_JOB={marker}*) kill -KILL "${{process#/proc/}}" ;; esac
@@ -46,11 +46,11 @@ done
 rm -rf /tmp/gpudoctor-{marker} /var/tmp/gpudoctor-{marker} /dev/shm/gpudoctor-{marker} {folder}
 """
 
-Execute = Callable[[str], None]  # runs a script by a shell of its own in the container
+Execute = Callable[[str], None]  # runs a script with a separate shell in the container
 
 
 class NotStarted(Exception):
-    """A container that did not come as far as our shell: what was said on standard error, and the exit code."""
+    """A container that did not reach gpudoctor's shell: its standard error and exit code."""
 
     def __init__(self, message: str, code: int | None) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class NotStarted(Exception):
 
 
 class Inside:
-    """A container that runs. python: its interpreter, "" where it has none."""
+    """A running container. python: its interpreter; "" if it has no usable one."""
 
     def __init__(self, path: str, process: subprocess.Popen[bytes], marker: str, stderr: IO[bytes], execute: Execute) -> None:
         self.path = path
@@ -67,13 +67,13 @@ class Inside:
         self.marker = marker
         self.python = ""
         self.has_ctypes = False
-        self.broken = ""  # a Python that is there and of no use
+        self.broken = ""  # a Python that is installed but unusable
         self._stderr = stderr
         self._execute = execute
-        self._folder = ""  # of a job that has not ended
+        self._folder = ""  # of an unfinished job
 
     def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
-        """As Interpreter.run."""
+        """Same as Interpreter.run."""
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
         heard: dict[str, Any] = {}
         ending.may_stop(lambda: self._execute(f"kill -TERM {heard['pid']}") if "pid" in heard else None)
@@ -90,17 +90,17 @@ class Inside:
             self._folder = ""
         ending.heed_late()
         if "hello" not in heard and not ending.signal:
-            said = self.said() or f"exit code {heard['ended']}" if "ended" in heard else f"no answer in {job['seconds']:g} s"
-            raise WorkError(f"the Python of {self.path} could not do gpudoctor's work: {said.splitlines()[-1]}{_hint(said)}")
+            said = self.said() or f"exit code {heard['ended']}" if "ended" in heard else f"no answer after {job['seconds']:g} s"
+            raise WorkError(f"the Python of {self.path} could not run gpudoctor's worker: {said.splitlines()[-1]}{_hint(said)}")
         return ending.signal
 
     def clean(self) -> None:
-        """After a job that did not end by itself: nothing of it stays in the container."""
+        """Removes the processes and files of an unfinished job from the container."""
         if self._folder:
             self._execute(CLEAN.format(marker=self.marker, folder=shlex.quote(self._folder)))
 
     def look(self, files: Sequence[str]) -> list[bytes]:
-        """The lines in which the shell itself shows files and a few more things, without any Python: see serve.sh."""
+        """The lines in which the shell prints files and a few other facts, without Python: see serve.sh."""
         self.say("look " + " ".join(files))
         shown, last = [], (self.marker + '{"ended"').encode()
         for line in lines(self.process, Ending(LOOK_SECONDS, 0)):
@@ -110,7 +110,7 @@ class Inside:
         return shown
 
     def greet(self) -> None:
-        """Waits for the shell to say which Python it will use."""
+        """Waits until the shell reports which Python it uses; NotStarted if it does not."""
         for message in messages(self.process, self.marker, Ending(START_SECONDS, 0), "python"):
             self.python, self.has_ctypes = message["python"], bool(message.get("ctypes"))
             self.broken = message.get("broken", "")
@@ -118,16 +118,16 @@ class Inside:
         code = self.process.poll()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(1)
-        raise NotStarted(self.said() or f"nothing was heard from it in {START_SECONDS:.0f} s", code)
+        raise NotStarted(self.said() or f"no output after {START_SECONDS:.0f} s", code)
 
     def use(self, python: str) -> bool:
-        """Has every job run by this Python of the container; whether it can."""
+        """Makes this Python of the container run every job; returns whether it works."""
         self.say("python " + python)
         self.greet()
         return self.python == python
 
     def say(self, *words: str, ending: Ending | None = None) -> None:
-        """Until it is over: whoever should read may be stuck."""
+        """Writes lines to the shell until the deadline, because the shell may be stuck; WorkError if it has exited."""
         assert self.process.stdin
         descriptor, ending = self.process.stdin.fileno(), ending or Ending(LOOK_SECONDS, 0)
         data = "".join(line + "\n" for line in words).encode()
@@ -136,33 +136,33 @@ class Inside:
                 if select.select((), (descriptor,), (), left)[1]:
                     data = data[os.write(descriptor, data) :]
         except BrokenPipeError:
-            raise WorkError(f"{self.path} has ended: {self.said() or 'it said nothing'}") from None
+            raise WorkError(f"{self.path} has exited: {self.said() or 'no output'}") from None
 
     def said(self) -> str:
-        """What came on standard error so far."""
+        """Standard error so far."""
         self._stderr.seek(0)
         return self._stderr.read().decode("utf-8", "replace").strip()
 
 
 def _hint(said: str) -> str:
-    """What is behind words that do not say it."""
+    """The likely cause behind a message that does not name it."""
     if re.search(r"\bKilled\b|MemoryError|Cannot allocate memory", said):
-        return " (its memory limit is too low: it needs 64 MiB)"
+        return " (the container's memory limit is too low: 64 MiB are needed)"
     if "exit code 137" in said:
-        return " (it was killed; most likely its memory limit is too low: it needs 64 MiB)"
+        return " (it was killed; most likely the container's memory limit is too low: 64 MiB are needed)"
     if "No space left on device" in said:
-        return " (its /tmp is full)"
+        return " (the container's /tmp is full)"
     return ""
 
 
 def shell(marker: str, python: str = "", adopt: bool = False) -> list[str]:
-    """What follows `sh` to serve us."""
+    """The arguments of `sh` that run serve.sh."""
     return ["-c", SERVE.read_text(encoding="utf-8"), "gpudoctor", marker, BOOTSTRAP, python, "adopt" if adopt else ""]
 
 
 @contextlib.contextmanager
 def attached(path: str, argv: Sequence[str], marker: str, execute: Execute) -> Iterator[Inside]:
-    """The container behind a command of the engine that is attached to our shell; NotStarted where that does not come up."""
+    """The container behind an engine command that is attached to gpudoctor's shell; NotStarted if the shell does not start."""
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, bufsize=0

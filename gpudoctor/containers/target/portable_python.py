@@ -1,4 +1,4 @@
-"""A portable Python for an image that has none: one that uv manages on this machine, or that uv can get."""
+"""A portable Python for an image without Python: one that uv manages on this machine, or that uv can download."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gpudoctor.errors import WorkError
 
 WANTED = "3.12"
 INSTALL_SECONDS = 120.0
-PATIENCE_SECONDS = 3600.0  # after an attempt that failed: without a network each costs seconds
-# What a worker never imports, and what would make the way into the container long.
+PATIENCE_SECONDS = 3600.0  # after a failed attempt: without a network each one takes seconds
+# Files that the worker never imports, and that would slow down the copy into the container.
 LEFT_OUT = re.compile(
     r"""
     /( test | tests | idlelib | tkinter | turtledemo | ensurepip | site-packages | include | share | __pycache__ )(/|$)
@@ -34,12 +34,12 @@ LEFT_OUT = re.compile(
 
 
 def find() -> Path | None:
-    """The folder of a Python that needs nothing but glibc, as uv keeps them; None where there is none and none can be had."""
+    """The folder of a Python managed by uv, which requires only glibc; None if none is found or can be downloaded."""
     return next(_managed(), None) or (_install() if shutil.which("uv") else None)
 
 
 def _managed() -> Iterator[Path]:
-    """The newest first. musl's cannot load NVIDIA's libraries: https://github.com/astral-sh/python-build-standalone/issues/86"""
+    """The newest first. Those built with musl cannot load NVIDIA's libraries: https://github.com/astral-sh/python-build-standalone/issues/86"""
     for folder in (os.environ.get("UV_PYTHON_INSTALL_DIR"), _data() / "uv" / "python", _cache()):
         names = Path(folder).glob(f"cpython-3.*-linux-{platform.machine()}-gnu") if folder else ()
         yield from sorted((path for path in names if _version(path) >= (3, 8)), key=_version, reverse=True)
@@ -75,7 +75,7 @@ def _cache() -> Path:
 
 
 def put(engine: Engine, container: str, python: Path, name: str) -> str:
-    """Copies a Python to /NAME of a container; the path of its interpreter there, "" where the engine would not."""
+    """Copies a Python to /NAME in a container; returns the path of its interpreter there, "" if the engine refuses."""
     done = subprocess.run(engine.argv("cp", "-", f"{container}:/"), input=_archive(python, name), capture_output=True)
     return "" if done.returncode else f"/{name}/bin/python3"
 

@@ -1,8 +1,8 @@
-# Runs in a container, before any Python is known: finds one, then does what the lines of standard input ask for.
-# Arguments: a marker for what is said, the program of a job, the Python or environment that is wanted (or ""), "adopt" in a
-# container that was there before: what its first process has in its environment was set by its entrypoint, and is what matters.
+# Runs in a container: finds a Python, then executes the requests on standard input, one per line.
+# Arguments: a marker for the output, the program of a job, the requested Python or environment (or ""), and "adopt" in a container
+# that was already running: it then takes over the environment of the first process, which the entrypoint set.
 marker=$1 bootstrap=$2 wanted=$3 adopt=$4
-export GPUDOCTOR_JOB="$marker" # by which whatever is left of us can be found
+export GPUDOCTOR_JOB="$marker" # to find leftover processes
 say() { printf '\n%s%s\n' "$marker" "$1"; }
 can() { "$1" -c "import sys$2; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 </dev/null; }
 if [ "$adopt" ] && [ -r /proc/1/environ ]; then
@@ -26,7 +26,7 @@ for needs in ', ctypes' ''; do
     python=
   done
 done
-broken= # one that is there, and old, or does not start
+broken= # a Python that is installed, but too old or does not start
 for each; do
   [ -z "$python$broken" ] && command -v "$each" >/dev/null 2>&1 && broken=$each
 done

@@ -1,4 +1,4 @@
-"""What a shell can say of a container that has no Python, as replies: fewer than Python's, and marked as that."""
+"""Replies from the shell of a container without Python: fewer than from Python, and marked as reduced."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpudoctor.worker.probes import container, environment, limits, system
 from gpudoctor.worker.probes.machine import Machine
 
 REDUCED = "reduced"
-NONE = "there is no Python in it (uv python install 3.12, here, gives gpudoctor one to lend to it)"
-OLD = "its Python is older than 3.8"
-BROKEN = "its Python does not start"
-LESS = "a shell was asked, which cannot load a library or use a GPU"
+NONE = "the container has no Python (for a full check: uv python install 3.12 on this host)"
+OLD = "the container's Python is older than 3.8"
+BROKEN = "the container's Python does not start"
+LESS = "only a limited check with its shell was possible, which cannot load libraries or use a GPU"
 KERNEL = tuple(f"/proc/sys/kernel/{name}" for name in ("osrelease", "arch", "ostype"))
 PROCESS = tuple(f"/proc/self/{name}" for name in ("status", "mountinfo", "limits"))
 FILES = (*system.FILES, *system.DRIVER_FILES, *container.FILES, *PROCESS, *KERNEL, "/proc/cpuinfo", "/proc/cmdline")
-KEPT = re.compile(r"file:|glob:/proc/driver/|(container-marks|mounts|uname|processor)$")  # what needs no more than these files
+KEPT = re.compile(r"file:|glob:/proc/driver/|(container-marks|mounts|uname|processor)$")  # replies that need only these files
 NODE = re.compile(
     r"""
-    ^(?P<access>[01])\ c\S+\ +\d+                 # whether this user may open it, its mode, its links
+    ^(?P<access>[01])\ c\S+\ +\d+                 # whether this user can open it, its mode, its links
     \ +(?P<uid>\d+)\ +(?P<gid>\d+)
     \ +(?P<major>\d+),\ +(?P<minor>\d+)
     \ .*?(?P<path>/\S+)$
@@ -36,7 +36,7 @@ MODE = {"r": 4, "w": 2, "x": 1}
 
 
 def replies(inside: Inside) -> dict[str, Reply]:
-    """The replies of a container in which there is only a shell."""
+    """The replies of a container in which only a shell can be used."""
     shown = sections(inside.look(FILES), inside.marker)
     with tempfile.TemporaryDirectory(prefix="gpudoctor-") as root:
         for what, text in shown.items():
@@ -67,7 +67,7 @@ def replies(inside: Inside) -> dict[str, Reply]:
 
 
 def _reduced(broken: Mapping[str, str]) -> dict[str, Reply]:
-    """Why only a shell was asked. broken: a Python that is there -> what it says in place of starting, or its old version."""
+    """Why only the shell was used. broken: path of an unusable Python -> its error output, or its old version."""
     if not broken:
         return {REDUCED: Reply("ok", f"{NONE}: {LESS}")}
     python, words = next(iter(broken.items()))
@@ -77,16 +77,16 @@ def _reduced(broken: Mapping[str, str]) -> dict[str, Reply]:
 
 
 def _write(root: Path, path: str, text: bytes) -> None:
-    """Below the root, whatever a container calls its files."""
+    """Writes below the root, whatever the names of the container's files."""
     place = root / path.lstrip("/")
     if path.startswith("/") and ".." not in place.parts:
-        with contextlib.suppress(OSError, ValueError):  # names that no file has, or of a file in a file
+        with contextlib.suppress(OSError, ValueError):  # invalid names, or a file below a file
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(text)
 
 
 def sections(lines: Iterable[bytes], marker: str) -> dict[str, bytes]:
-    """ "file /etc/os-release" and so on -> what was shown below it."""
+    """ "file /etc/os-release" and so on -> the text of that section."""
     found: dict[str, list[bytes]] = {}
     name, prefix = "", (marker + "@").encode()
     for line in lines:
@@ -101,7 +101,7 @@ def _text(shown: Mapping[str, bytes], name: str) -> str:
 
 
 def _node(line: str) -> tuple[str, dict[str, Any]] | None:
-    """Whether we may use it, then its line of `ls -lnd`: 1 crw-rw-rw- 1 0 0 195, 255 Nov 21 07:12 /dev/nvidiactl."""
+    """Parses whether this user can open it, and its line of `ls -lnd`: 1 crw-rw-rw- 1 0 0 195, 255 Nov 21 07:12 /dev/nvidia0."""
     found = NODE.match(line)
     if not found:
         return None
@@ -118,7 +118,7 @@ def _identity(words: list[str]) -> dict[str, Any] | None:
 
 
 def _space(text: str) -> dict[str, Any] | None:
-    """Of `df -k`: the second line's blocks, used, available."""
+    """Parses the second line of `df -k`: blocks, used, available."""
     found = re.search(r" (\d+) +\d+ +(\d+) +\d+% ", text)
     if not found:
         return None
@@ -126,6 +126,6 @@ def _space(text: str) -> dict[str, Any] | None:
 
 
 def _smi(text: str) -> dict[str, Any] | None:
-    """None where there is no nvidia-smi: 127 is the shell's word for that."""
+    """None if nvidia-smi is not installed, for which the shell's exit code is 127."""
     out, _, code = text.rstrip().rpartition("code ")
     return {"code": int(code), "out": out, "err": ""} if re.fullmatch(r"[0-9]{1,3}", code) and code != "127" else None

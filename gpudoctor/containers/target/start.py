@@ -1,4 +1,4 @@
-"""Comes into a container: starts one of an image, through the image's own entrypoint, or enters one that runs."""
+"""Enters a container: starts one from an image, through the image's own entrypoint, or attaches to a running one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.model import Reply
 
 EXECUTE_SECONDS = 5.0
-# Entrypoints that hand over to the command they are given. Others would take ours for arguments of their own program.
+# Entrypoints that run the command they are given. Others would treat the command as arguments of their own program.
 HANDS_OVER = re.compile(
     r"""
     (^|/)
@@ -51,11 +51,11 @@ NO_SHELL = re.compile(
 
 @dataclass(frozen=True)
 class Started:
-    """How a container came up, or did not: the reply `container-start` of a snapshot.
+    """How a container started, or failed to: the reply `container-start` of a snapshot.
 
-    asked: the options of `gpudoctor check` that it was started by. arguments: with which it was asked for a GPU. gpus: which
-    ones. replaced: the image's entrypoint, where it was left out.
-    entrypoint_failed: what it said when it ended before it came to our command.
+    asked: the options of `gpudoctor check` that started it. arguments: the engine options that request GPUs. gpus: the requested
+    GPUs. replaced: the image's entrypoint, if it was replaced.
+    entrypoint_failed: the entrypoint's output, if it exited before it ran the command.
     """
 
     engine: str
@@ -77,7 +77,7 @@ class Started:
 
 
 class DidNotStart(Exception):
-    """The engine refused, or what it started ended before it came to our shell."""
+    """The engine refused, or the container exited before it reached gpudoctor's shell."""
 
     def __init__(self, started: Started, failure: NotStarted) -> None:
         super().__init__(failure.message)
@@ -86,17 +86,17 @@ class DidNotStart(Exception):
 
 @dataclass(frozen=True)
 class StartPlan:
-    """An image to start: options are all that stands between `run` and its name."""
+    """An image to start. options: all options of `run`."""
 
     engine: Engine
     started: Started
     entrypoint: tuple[str, ...]
     options: tuple[str, ...]
-    optional: tuple[str, ...]  # left out where the engine may not grant them
+    optional: tuple[str, ...]  # options to omit if the engine cannot grant them
     python: str
 
     def start(self, stack: ExitStack, cidfile: Path) -> tuple[Inside, Started]:
-        """Tries without what may be too much, and at last without an entrypoint that leads nowhere."""
+        """Starts it; on failure retries without the optional options, and at last without the entrypoint."""
         kept = self.optional
         replaced = "" if not self.entrypoint or HANDS_OVER.search(self.entrypoint[0]) else " ".join(self.entrypoint)
         failed = ""
@@ -108,7 +108,7 @@ class StartPlan:
                 if MISUSED.search(failure.message):
                     raise UserError(engines.with_words(f"{self.engine.program} run refused an option", failure.message)) from None
                 if NO_SHELL.search(failure.message):
-                    raise WorkError(f"{started.image} has no shell (sh), without which gpudoctor cannot look into it") from None
+                    raise WorkError(f"{started.image} has no shell (sh), which gpudoctor requires to examine it") from None
                 if kept and rlimits.blamed(failure.message):
                     kept = ()
                 elif self.entrypoint and not replaced and not SAID_BY_ENGINE.search(failure.message):
@@ -127,11 +127,11 @@ class StartPlan:
         def run_script(script: str) -> None:
             execute(self.engine, read(cidfile), script)
 
-        return stack.enter_context(attached(f"the image {self.started.image}", argv, marker, run_script))
+        return stack.enter_context(attached(f"image {self.started.image}", argv, marker, run_script))
 
 
 def enter(stack: ExitStack, engine: Engine, about: Mapping[str, Any], python: str) -> tuple[Inside, Started]:
-    """A container that runs, by what `container inspect` says of it."""
+    """Attaches to a running container. about: the output of `container inspect`."""
     name, state = str(about["Name"]).lstrip("/"), about["State"]
     if obstacle := not_entered(engine.program, name, state):
         raise UserError(obstacle)
@@ -148,26 +148,27 @@ def enter(stack: ExitStack, engine: Engine, about: Mapping[str, Any], python: st
     marker = new_marker()
     argv = engine.argv("exec", "--interactive", about["Id"], "sh", *shell(marker, python, adopt=True))
     try:
-        inside = stack.enter_context(attached(f"the container {name}", argv, marker, partial(execute, engine, about["Id"])))
+        inside = stack.enter_context(attached(f"container {name}", argv, marker, partial(execute, engine, about["Id"])))
     except NotStarted as failure:
         words = failure.message.strip().replace("\n", "\n  ")
-        raise WorkError(f"gpudoctor cannot look into the container {name}, which must have a shell (sh)\n  {words}") from None
+        raise WorkError(f"gpudoctor cannot examine container {name}, which must have a shell (sh)\n  {words}") from None
     return inside, started
 
 
 def not_entered(program: str, name: str, state: Mapping[str, Any]) -> str:
-    """Why nobody can enter a container, and what to type first; "" where it runs."""
+    """Why a container cannot be entered, and what to do first; "" if it runs."""
     if state.get("Paused"):
-        return f"the container {name} is paused: {program} unpause {name}, then again"
+        return f"container {name} is paused. Unpause it ({program} unpause {name}) and try again"
     if state.get("Restarting"):
-        return f"the container {name} ends and is started again and again: {program} logs --tail 50 {name} says why"
+        return f"container {name} keeps exiting and restarting. For the reason: {program} logs --tail 50 {name}"
     if not state.get("Running"):
-        return f"the container {name} is {state.get('Status') or 'not running'}: {program} start {name}, then again"
+        status = state.get("Status") or "unknown"
+        return f"container {name} is not running (status: {status}). Start it ({program} start {name}) and try again"
     return ""
 
 
 def requested(about: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
-    """In which mode a container asked for which GPUs, and with which arguments."""
+    """The mode of a container's GPU request, the requested GPUs, and the arguments of the request."""
     host = about.get("HostConfig", {})
     variables = dict(pair.partition("=")[::2] for pair in about["Config"].get("Env") or ())
     visible = variables.get("NVIDIA_VISIBLE_DEVICES", "")
@@ -188,6 +189,6 @@ def requested(about: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
 
 
 def execute(engine: Engine, container: str, script: str) -> None:
-    """Runs a script by a shell of its own in the container; one that has gone needs no more."""
+    """Runs a script with a separate shell in the container; ignores a failure, as the container may be gone."""
     with contextlib.suppress(WorkError):
         engines.run(engine.argv("exec", container, "sh", "-c", script), EXECUTE_SECONDS)
