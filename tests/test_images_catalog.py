@@ -166,25 +166,25 @@ def test_a_registry_takes_the_place_of_another(prefix: str, is_reference: str, m
 
 @pytest.mark.parametrize("prefix", ["https://mirror.example", "bad host", "mirror.example:port"])
 def test_a_registry_that_is_none(prefix: str) -> None:
-    with pytest.raises(UserError, match="the registry is a host"):
+    with pytest.raises(UserError, match="the registry must be a host"):
         resolve("pytorch-24.08", prefix)
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pytorch-26.12", "the table, which ends at 26.09: give it in full, nvcr.io/nvidia/pytorch:26.12-py3"),
-        ("pytorch-21.06", "the table, which begins at 22.01: give it in full, nvcr.io/nvidia/pytorch:21.06-py3"),
-        ("pytorch-25.07", "there is no pytorch-25.07, but pytorch-25.06 and pytorch-25.08"),
+        ("pytorch-26.12", "the table, which ends at 26.09: use the full reference, nvcr.io/nvidia/pytorch:26.12-py3"),
+        ("pytorch-21.06", "the table, which begins at 22.01: use the full reference, nvcr.io/nvidia/pytorch:21.06-py3"),
+        ("pytorch-25.07", "pytorch-25.07 does not exist; the nearest are pytorch-25.06 and pytorch-25.08"),
         ("pytorch-24.13", "did you mean pytorch-24."),
         ("pytorch-24.8", "did you mean pytorch-24.08"),
         ("24.08", "did you mean pytorch-24.08"),
-        ("pytorch", "pytorch is a family of images: name one, such as pytorch-26.09"),
+        ("pytorch", "pytorch is a family of images: name one of them, such as pytorch-26.09"),
         ("cuda-12.6-devel", "did you mean cuda-12.6-devel-ubuntu24.04"),
         ("torch-2.6", "did you mean torch-2.6.0-cuda12.6-cudnn9-devel"),
         ("cuda-12.6.9-devel-ubuntu22.04", "cuda-12.6-devel-ubuntu22.04"),
         ("cup", "did you mean cupy"),
-        ("qqq", "unknown image 'qqq' (gpudoctor images list shows the names"),
+        ("qqq", "unknown image 'qqq' (list the names: gpudoctor images list"),
         ("", "unknown image ''"),
         ("UPPER/Case:x", "must be in lower case"),
     ],
@@ -253,7 +253,7 @@ def test_list_fits_a_terminal_of_80_columns(machine: ThisMachine) -> None:
 def test_list_shows_the_newest_and_says_how_many_more() -> None:
     text = listing.as_groups([*NAMES.values()], ThisMachine(), False)
     shown = sum(line.startswith("  ") and "NAME" not in line for line in text.splitlines())
-    assert text.startswith("No NVIDIA driver is loaded here\n")
+    assert text.startswith("No NVIDIA driver is loaded on this machine\n")
     assert f"\n{len(NAMES) - shown} more: gpudoctor images list --all" in text
     assert "  pytorch-26.09 " in text
     assert "pytorch-24.08" not in text
@@ -271,7 +271,7 @@ def test_list_shows_what_runs_here_though_it_is_old() -> None:
 
 def test_list_says_when_docker_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://gpu01")
-    assert "not about that of DOCKER_HOST" in listing.as_groups([NAMES["cupy"]], ThisMachine(), True)
+    assert "not about the one in DOCKER_HOST" in listing.as_groups([NAMES["cupy"]], ThisMachine(), True)
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/1000/docker.sock")
     assert "DOCKER_HOST" not in listing.as_groups([NAMES["cupy"]], ThisMachine(), True)
 
@@ -284,7 +284,7 @@ def test_list_filters() -> None:
     assert all("24.0" in name for name in names)
     done = run("images", "list", "no such thing")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "Error: no image has 'no such thing' in its name, its reference or its title\n"
+    assert done.stderr == "Error: no image has 'no such thing' in its name, reference or title\n"
 
 
 def test_list_as_json() -> None:
@@ -332,10 +332,10 @@ def shown(image: Image, **more: object) -> str:
 def test_show() -> None:
     text = shown(NAMES["pytorch-24.08"], pinned="sha256:1234 since 2026-11-21 (gpudoctor.lock)")
     flat = " ".join(text.split())
-    assert "pytorch-24.08: NGC PyTorch 24.08 runs here yes: by forward compatibility" in flat
+    assert "pytorch-24.08: NGC PyTorch 24.08 runs here yes: with forward compatibility" in flat
     assert "CUDA 12.6.0.022, PyTorch 2.5.0a0+872d972e41, Python 3.10" in flat
-    assert "NCCL 2.22.3 (from memory)" in flat
-    assert "driver 560.28.03 or newer 525.60.13 or newer by minor-version compatibility" in flat
+    assert "NCCL 2.22.3 (unverified)" in flat
+    assert "driver 560.28.03 or newer 525.60.13 or newer with minor-version compatibility" in flat
     assert "R470, R525, R535, R545 by forward compatibility" in flat
     assert "GPUs compute capability 6.0 to 9.0" in flat
     assert "on disk no (docker)" in flat
@@ -368,7 +368,7 @@ def test_show_is_80_columns_wide(name: str) -> None:
 def test_show_of_what_is_not_known() -> None:
     text = shown(Image("debian:12", "debian:12"))
     assert text == (
-        "debian:12\n  runs here   not known: the image does not say which CUDA is in it\n"
+        "debian:12\n  runs here   unknown: the image does not state its CUDA version\n"
         "  reference   debian:12\n  on disk     no (docker)\n"
     )
 
@@ -384,7 +384,7 @@ def test_show_as_json() -> None:
 def test_show_without_an_engine() -> None:
     done = run("images", "show", "pytorch-24.08")
     assert done.exit_code == 0
-    assert "on disk     not known: neither docker nor podman is installed" in done.stdout
+    assert "on disk     unknown: neither docker nor podman is installed" in done.stdout
 
 
 def test_show_says_what_is_pinned(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_show_says_what_is_pinned(tmp_path: Path) -> None:
     )
     assert digest in run("images", "show", "pytorch-24.08").stdout
     (tmp_path / "gpudoctor.lock").write_text("nonsense")
-    assert "is no lock file" in run("images", "show", "pytorch-24.08").stdout
+    assert "is not a lock file" in run("images", "show", "pytorch-24.08").stdout
 
 
 def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypa
     monkeypatch.setattr(about, "SECONDS", 0.2)
     found, words = about.on_disk("debian:12")
     assert found is None
-    assert words.startswith("not known: docker gave no answer")
+    assert words.startswith("unknown: `docker")
 
 
 @pytest.mark.docker
@@ -414,7 +414,7 @@ def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypa
     [
         ("DOCKER_HOST", "tcp://no-such-host.invalid:2375", "no docker daemon answers (DOCKER_HOST is set to "),
         ("DOCKER_HOST", "tcp://127.0.0.1:1", "no docker daemon answers (DOCKER_HOST is set to "),
-        ("GPUDOCTOR_ENGINE", "ls", "the engine is docker or podman, not 'ls'"),
+        ("GPUDOCTOR_ENGINE", "ls", "the engine must be docker or podman, not 'ls'"),
     ],
 )
 def test_an_engine_that_does_not_answer_knows_of_no_image(
@@ -424,7 +424,7 @@ def test_an_engine_that_does_not_answer_knows_of_no_image(
     monkeypatch.setenv(name, value)
     found, words = about.on_disk("debian:12")
     assert found is None
-    assert words.startswith(f"not known: {why}")
+    assert words.startswith(f"unknown: {why}")
 
 
 def test_show_of_an_unknown_name_is_one_line() -> None:

@@ -1,4 +1,4 @@
-"""`gpudoctor run`: a container of an image, with the GPUs, as `docker run` would start it if one knew all its options."""
+"""`gpudoctor run`: starts a container from an image, with the GPUs and the right `docker run` options."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
 _PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles.PROFILES.items())
 _HELP = f"""{COMMANDS["run"]}
 
-NAME is one of `gpudoctor images list`, or any reference of an image. Without a command, a shell. The `docker run` that does
-the same is shown on standard error, without the values of tokens, keys and the like; what it has beyond the wish for GPUs is
-explained here, and can be changed.
+NAME is a name from `gpudoctor images list`, or any image reference. Without a command, a shell is started. The equivalent
+`docker run` command is printed to standard error, without the values of tokens, keys and the like. Options that it adds besides
+the GPU request are explained here and can be changed.
 
-Always: --rm (--keep: leave the container), --init (ends what is left running inside; off: --docker-option --init=false),
--i and -t where this is a terminal (off: --docker-option --tty=false).
+Always added: --rm (use --keep to keep the container), --init (ends processes left running inside; disable it with
+--docker-option --init=false), and on a terminal -i and -t (disable them with --docker-option --tty=false).
 
-Where the image does not set it and the GPUs do not come by CDI: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility, the parts of
-the driver that CUDA and nvidia-smi need (others: the same with -e).
+Added if the image does not set it and the GPUs are not provided by CDI: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility, the parts
+of the driver that CUDA and nvidia-smi need (use -e to set others).
 
-Where SELinux is on, and for GPUs by Podman: --security-opt=label=disable, since SELinux keeps a container from the GPUs and
-from mounted folders.
+--security-opt=label=disable is added if SELinux is enabled, and for GPUs with Podman, because SELinux blocks access to the GPUs
+and to mounted folders.
 
-What --for adds:
+Added by --for:
 
 {_PROFILES}
 """
 _EPILOG = """\
 \b
 Examples:
-  gpudoctor run --image pytorch-24.08                    a shell in it
+  gpudoctor run --image pytorch-24.08                    start a shell
   gpudoctor run --image pytorch-24.08 -- python train.py
   gpudoctor run --image pytorch-24.08 --gpus 0,2 --for training -- torchrun …
-  gpudoctor run --image pytorch-24.08 --user me          files belong to you
-  gpudoctor run --image pytorch-24.08 --dry-run          only say how
+  gpudoctor run --image pytorch-24.08 --user me          new files belong to you
+  gpudoctor run --image pytorch-24.08 --dry-run          only print the command
   gpudoctor run --image repository/name:tag --docker-option --cpus=4
 \b
-Exit code: that of the command inside; 125, 126 or 127 where the engine could
-not start it, as docker has it; 2 wrong usage, 3 no engine, no image.
+Exit code: that of the command inside; 125, 126 or 127 if the engine could not
+start it, as with docker; 2 wrong usage, 3 no engine or no image.
 """
 
 
 @dataclass(frozen=True)
 class Ours:
-    """What was asked for, beside what becomes a word of docker's command."""
+    """The options that are not passed on to docker's command."""
 
     image: str
     gpus: str
@@ -75,9 +75,9 @@ def _profiles(context: click.Context, parameter: click.Parameter, values: tuple[
     names = options.several(values)
     for name in names:
         if name not in profiles.PROFILES:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(profiles.PROFILES)}.")
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(profiles.PROFILES)}.")
     if values and not names:
-        raise click.BadParameter("it names nothing.")
+        raise click.BadParameter("the list is empty.")
     return tuple(dict.fromkeys(names))
 
 
@@ -88,25 +88,25 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 @click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
-@options.image("The image: a name of the catalog, or any reference.", required=True)
+@options.image("The image: a name from the catalog, or any image reference.", required=True)
 @click.option(
     "--gpus",
     metavar="WHICH",
     default="auto",
     callback=_selection,
-    help="all, none, 0,2 (numbers as nvidia-smi has them), a UUID of a GPU or MIG instance, 0:1 (GPU and MIG instance), "
-    "count=2 (any two).  [default: all, on a machine that has any]",
+    help="all, none, 0,2 (indexes as in nvidia-smi), a UUID of a GPU or MIG instance, 0:1 (GPU and MIG instance), "
+    "count=2 (any two).  [default: all, if this machine has a GPU]",
 )
-@options.gpu_mode("How to ask for them. auto: by CDI where Docker knows the devices, else by the runtime nvidia, else by --gpus.")
+@options.gpu_mode("How to request GPUs. auto: CDI if Docker knows the devices, else the nvidia runtime, else --gpus.")
 @click.option(
-    "--for", "profiles", metavar="WORK,…", multiple=True, callback=_profiles, help="Options for a kind of work; see above."
+    "--for", "profiles", metavar="WORK,…", multiple=True, callback=_profiles, help="Add options for a kind of work; see above."
 )
-@click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Set a variable; without VALUE, as it is here.")
+@click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Set a variable; without VALUE, copy it from here.")
 @click.option("-v", "--volume", "volumes", metavar="HERE:THERE", multiple=True, help="Mount a folder or file.")
 @click.option(
     "--mount/--no-mount",
     default=True,
-    help="Mount the current folder as /workspace/host and start there; NVIDIA's images have their own in /workspace.  [default]",
+    help="Mount the current folder as /workspace/host and start there; NVIDIA's images use /workspace themselves.  [default]",
 )
 @click.option("-w", "--workdir", metavar="PATH", default="", help="Start in this folder of the container.")
 @click.option(
@@ -114,38 +114,41 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     "--user",
     metavar="USER",
     default="",
-    help="me: your numbers, name and groups, with a home that can be written to, so that new files are yours. Or as docker has "
-    "it.  [default: the image's, mostly root]",
+    help="me: your ids, name and groups, with a writable home, so that new files belong to you. Or any value that docker "
+    "accepts.  [default: the image's user, usually root]",
 )
 @click.option(
     "--cache/--no-cache",
     default=True,
     help="Keep downloads (Hugging Face, torch, pip) and compiled kernels (CUDA, Triton, Inductor, CuPy, Numba) in "
-    "~/.cache/gpudoctor/containers; compiled ones for each image by itself.  [default]",
+    "~/.cache/gpudoctor/containers; compiled kernels separately for each image.  [default]",
 )
 @click.option(
-    "--shm-size", metavar="SIZE", default="", help="Shared memory.  [default: half of the memory, 16g at most; docker: 64m]"
+    "--shm-size",
+    metavar="SIZE",
+    default="",
+    help="Size of the shared memory.  [default: half of the memory, at most 16g; docker: 64m]",
 )
-@click.option("--ipc", metavar="MODE", default="", help="host: the host's shared memory, of any size.")
+@click.option("--ipc", metavar="MODE", default="", help="host: use the host's shared memory, without a size limit.")
 @click.option(
     "--ulimit",
     "ulimits",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Limits in place of memlock=-1 (pinned memory, RDMA) and stack=67108864, which are left out where the engine may not "
-    "give them. none: no limits are set.",
+    help="Limits to use instead of memlock=-1 (pinned memory, RDMA) and stack=67108864, which are omitted if the engine is not "
+    "allowed to set them. none: set no limits.",
 )
-@click.option("--network", metavar="NAME", default="", help="host: for work on several machines. Or any network.")
+@click.option("--network", metavar="NAME", default="", help="host: for work across several machines. Or any network.")
 @click.option(
-    "-p", "--publish", "ports", metavar="PORT", multiple=True, help="Publish a port; 127.0.0.1:8888:8888 for this machine alone."
+    "-p", "--publish", "ports", metavar="PORT", multiple=True, help="Publish a port; 127.0.0.1:8888:8888 for this machine only."
 )
 @click.option("--name", metavar="NAME", default="", help="Name the container.")
-@click.option("--keep", is_flag=True, help="Do not remove the container when it has ended.")
+@click.option("--keep", is_flag=True, help="Do not remove the container when it exits.")
 @options.docker_option
 @options.engine
 @options.registry
-@options.locked("Take the image that gpudoctor.lock names.")
-@click.option("--force", is_flag=True, help="Pull the image although it cannot run here.")
+@options.locked("Use the image digest in gpudoctor.lock.")
+@click.option("--force", is_flag=True, help="Pull the image even if it cannot run here.")
 @click.option("--dry-run", is_flag=True, help="Only print the docker command; pull and start nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the docker command.")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
@@ -165,14 +168,14 @@ def command(context: click.Context, /, **given: Any) -> None:
     access = gpus.access(engine, ours.gpus, ours.gpu_mode)
     about = _image(engine, image, reference, ours)
     where = caller.here(engine, profiles.of(chosen.profiles).devices)
-    if ours.dry_run and sys.stdin is not None:  # the output may go to a file, and what is in it then to a terminal
+    if ours.dry_run and sys.stdin is not None:  # output written to a file may later be run in a terminal
         where = replace(where, has_terminal=sys.stdin.isatty())
     built = commands.build(engine, reference, about, access, chosen, where)
     if ours.dry_run:
         click.echo(built.shown())
         return
     if built.caches and (why := built.caches.prepare()):
-        _tell(f"no caches are kept: {why}")
+        _tell(f"caches are disabled: {why}")
         built = commands.build(engine, reference, about, access, replace(chosen, cache=False), where)
     _announce(built, access, ours)
     ended = Run(engine, built, access.mode != "none", _tell).wait()
@@ -191,11 +194,11 @@ def _announce(built: Command, access: Access, ours: Ours) -> None:
     from gpudoctor.model import WAYS
 
     if access.mode == "none" and ours.gpus == "auto":
-        _tell(f"Warning: the container gets no GPU, since {access.why} (--gpus all asks for them all the same)")
+        _tell(f"Warning: {access.why}, so the container gets no GPU (use --gpus all to request GPUs anyway)")
     elif access.mode != "none" and not ours.quiet:
-        _tell(f"GPUs by {WAYS[access.mode]}: {access.why}")
+        _tell(f"GPUs with {WAYS[access.mode]}: {access.why}")
     if ours.gpus.isdecimal() and ours.gpus != "0":
-        _tell(f"--gpus {ours.gpus} is the GPU of that number; for any {ours.gpus} of them say --gpus count={ours.gpus}")
+        _tell(f"--gpus {ours.gpus} selects the GPU with index {ours.gpus}; for any {ours.gpus} GPUs use --gpus count={ours.gpus}")
     for note in built.notes:
         _tell(note)
     if not ours.quiet:
@@ -204,16 +207,19 @@ def _announce(built: Command, access: Access, ours: Ours) -> None:
 
 def _finish(engine: Engine, access: Access, ended: Ended, is_quiet: bool) -> int:
     if ended.detached:
-        _tell(f"it still runs: {engine.program} attach {ended.detached}; {engine.program} rm --force {ended.detached} ends it")
+        _tell(
+            f"the container is still running. Attach: {engine.program} attach {ended.detached}; "
+            f"remove: {engine.program} rm --force {ended.detached}"
+        )
     if ended.refusal:
         _write(_why(engine, access, ended))
     elif not ended.has_looked and (ended.code > 0 or (ended.code == 0 and not is_quiet)):
-        _tell("whether a GPU had arrived in it was not seen: it ended too soon, or has no shell")
+        _tell("could not check whether the container has a GPU: it exited too soon, or has no shell")
     return ended.code if ended.code >= 0 else 128 - ended.code
 
 
 def _why(engine: Engine, access: Access, ended: Ended) -> str:
-    """What the engine's own words mean, with what this machine says to them."""
+    """What the engine's message means, judged with the state of this machine."""
     from gpudoctor import start_failures
 
     start = start_failures.Start(
@@ -233,7 +239,7 @@ def _tell(line: str) -> None:
 
 
 def _write(text: str) -> None:
-    """Also while a program inside has the terminal to itself, which then does not go back to the start of a line."""
+    """Adds carriage returns on a terminal: a program inside may have set it to raw mode."""
     if not text:
         return
     is_terminal = sys.stderr is not None and sys.stderr.isatty()

@@ -9,8 +9,8 @@ from gpudoctor.cli.images import COMMANDS
 
 _HELP = f"""{COMMANDS["build"]}
 
-NAME is one of cupy, numba and doctor. It is built only where its recipe or its base has changed since. Progress goes to standard
-error; the image's name and id to standard output. What follows -- goes to the engine's builder as it is:
+NAME is cupy, numba or doctor. The image is built only if its recipe or its base has changed. Progress goes to standard error, the
+image's name and id to standard output. Arguments after -- are passed to the engine's builder unchanged:
 
 \b
   gpudoctor images build cupy -- --build-arg PIP_INDEX_URL=https://HOST/simple
@@ -21,11 +21,11 @@ error; the image's name and id to standard output. What follows -- goes to the e
 @click.command(help=_HELP)
 @options.image_name
 @click.argument("builder_options", nargs=-1, metavar="[-- OPTION…]", type=click.UNPROCESSED)
-@click.option("--tag", metavar="REFERENCE", default="", help="What the image is called.  [default: gpudoctor/NAME:latest]")
-@click.option("--base", metavar="REFERENCE", default="", help="Build on this image.  [default: NVIDIA's, as the recipe has it]")
-@options.locked("Build on the digest of the base in gpudoctor.lock.")
-@click.option("--no-cache", is_flag=True, help="Build all of it anew, also where nothing has changed.")
-@options.verbose("Show all that the builder says.")
+@click.option("--tag", metavar="REFERENCE", default="", help="Name of the image.  [default: gpudoctor/NAME:latest]")
+@click.option("--base", metavar="REFERENCE", default="", help="Build on this image.  [default: the recipe's NVIDIA image]")
+@options.locked("Build on the base digest in gpudoctor.lock.")
+@click.option("--no-cache", is_flag=True, help="Rebuild everything, even if nothing has changed.")
+@options.verbose("Show all output of the builder.")
 @options.engine
 @options.registry
 def command(
@@ -44,9 +44,9 @@ def command(
     from gpudoctor.errors import UserError
 
     if locked and base:
-        raise UserError("--locked builds on the base in the lock file, --base on another: give one of them")
+        raise UserError("--locked builds on the base in the lock file, --base on another image: use only one of them")
     if tag and reference.parse(tag).digest:
-        raise UserError(f"{tag} names a digest, which an image has only when it is built")
+        raise UserError(f"{tag} contains a digest, which an image gets only when it is built")
     image = catalog.resolve(name)
     wanted = base or building.base_of(image, registry)
     found = engines.find(engine)
@@ -62,6 +62,6 @@ def command(
         built = building.build(found, image, base_found, tag=tag, is_forced=no_cache, options=builder_options, tell=said)
     if not built.is_new:
         click.echo(
-            "Nothing has changed since it was built: neither the recipe nor the base. (--no-cache builds it anew)", err=True
+            "Not built: neither the recipe nor the base has changed since the last build (--no-cache rebuilds it)", err=True
         )
     output.show(f"{built.reference} {built.id}\n")

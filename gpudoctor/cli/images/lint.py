@@ -20,12 +20,12 @@ _EPILOG = """\
 \b
 Examples:
   gpudoctor images lint Dockerfile compose.yaml
-  gpudoctor images lint .                       every such file below here
+  gpudoctor images lint .                       all such files below this folder
   gpudoctor images lint - --kind dockerfile <Dockerfile
   gpudoctor images lint --format json . | jq -r '.[].rule'
-  gpudoctor images lint --rules                 what is looked for, and why
+  gpudoctor images lint --rules                 list the rules and the reasons
 \b
-A comment in the line, above it or above its instruction switches a rule off:
+A comment in the line, above it or above its instruction disables a rule:
   # gpudoctor: ignore=RULE,…
 \b
 Exit code: 0 nothing at or above --fail-on, 1 faults found, 2 wrong usage or
@@ -35,12 +35,12 @@ a file that cannot be read. info never counts.
 
 @click.command(help=COMMANDS["lint"], epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="FILE…")
-@options.printed_format("For people or programs.")
+@options.printed_format("Output format: for people or programs.")
 @options.fail_on
 @click.option(
     "--kind",
     type=click.Choice(["dockerfile", "compose", "devcontainer"]),
-    help="What the files are, whatever their names say.",
+    help="Treat the files as this kind, whatever their names.",
 )
 @click.option("--rules", is_flag=True, help="List the rules.")
 @click.pass_context
@@ -74,7 +74,7 @@ def _look() -> tuple[int, bool]:
 
 
 def _linted(names: tuple[str, ...], kind: str) -> tuple[list[Linted], list[str]]:
-    """What was found in each file; one that cannot be read does not hide the others."""
+    """The results of each file, and the errors of files that cannot be read."""
     from gpudoctor.lint import files
 
     linted, broken = [], []
@@ -93,7 +93,7 @@ def _linted(names: tuple[str, ...], kind: str) -> tuple[list[Linted], list[str]]
 
 
 def _paths(name: str) -> list[Path | None]:
-    """The files that a name stands for; None is standard input."""
+    """The files that a name means; None is standard input."""
     from gpudoctor.lint import files
 
     if name == "-":
@@ -111,7 +111,7 @@ def _standard_input(kind: str) -> Linted:
     from gpudoctor.lint import files
 
     if not kind:
-        raise click.UsageError("- needs --kind: standard input has no name that says what it is.")
+        raise click.UsageError("- requires --kind: the kind of standard input is unknown.")
     if sys.stdin is None:
         raise UserError("standard input is closed")
     return files.lint_text(files.decoded(sys.stdin.buffer.read(), "standard input"), kind, "-")

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from gpudoctor.containers.images.machine import ThisMachine
 
 _INSIDE = ("cuda", "torch", "python")
-_COLUMNS = ("NAME", "CUDA", "TORCH", "PYTHON", "DRIVER", "LEAST", "RUNS HERE")
+_COLUMNS = ("NAME", "CUDA", "TORCH", "PYTHON", "DRIVER", "MIN", "RUNS HERE")
 _IN_NAME = {"torch": ("CUDA", "TORCH")}
 _LEGEND = """\
-DRIVER: from this branch on all of it works. LEAST: the oldest that runs it,
-by minor-version compatibility. gpudoctor images show NAME says more.
+DRIVER: full support from this branch on. MIN: oldest branch that can run it,
+by minor-version compatibility. For details: gpudoctor images show NAME
 """
 
 
-@click.command(help=COMMANDS["list"] + " FILTER is a part of a name, a reference or a title. In a pipe: all, a line for each.")
+@click.command(help=COMMANDS["list"] + " FILTER is part of a name, reference or title. In a pipe: all, one per line.")
 @click.argument("filter", default="", shell_complete=options.images)
-@click.option("--all", "is_all", is_flag=True, help="Show all, not only the newest.")
+@click.option("--all", "is_all", is_flag=True, help="List all images, not only the newest.")
 @options.registry
 @options.printed_format()
 def command(filter: str, is_all: bool, registry: str, form: str) -> None:
@@ -55,7 +55,7 @@ def matching(part: str, registry: str = "") -> list[Image]:
     wanted = part.casefold()
     found = [image for image in everything if wanted in f"{image.name} {image.family} {image.reference} {image.title}".casefold()]
     if not found:
-        raise UserError(f"no image has {part!r} in its name, its reference or its title")
+        raise UserError(f"no image has {part!r} in its name, reference or title")
     return [catalog.moved(image, registry) for image in found]
 
 
@@ -86,13 +86,13 @@ def as_lines(found: Iterable[Image], machine: ThisMachine) -> str:
 
 
 def as_groups(found: Sequence[Image], machine: ThisMachine, is_all: bool) -> str:
-    """For a terminal of 80 columns: the machine, then a table for each family."""
+    """For a terminal of 80 columns: the machine, then one table per family."""
     from gpudoctor.containers.images import catalog
 
     shown: list[Image] = []
     text = heading(machine) + "\n"
     if os.environ.get("DOCKER_HOST", "unix://").partition(":")[0] not in ("unix", ""):
-        text += "RUNS HERE is about this machine, not about that of DOCKER_HOST.\n"
+        text += "RUNS HERE is about this machine, not about the one in DOCKER_HOST.\n"
     for family in dict.fromkeys(image.family for image in found):
         group = [image for image in found if image.family == family]
         group = group if is_all else useful(group, machine)
@@ -110,7 +110,7 @@ def heading(machine: ThisMachine) -> str:
     from gpudoctor.containers.images import preflight
 
     if machine.driver is None:
-        return "The driver of Windows is not known here" if machine.is_wsl else "No NVIDIA driver is loaded here"
+        return "The version of the Windows driver is unknown" if machine.is_wsl else "No NVIDIA driver is loaded on this machine"
     has = preflight.driver_cuda(machine.driver)
     cuda = " (CUDA {}.{})".format(*has) if has else ""
     names = [card.name for card in machine.gpus]
@@ -119,7 +119,7 @@ def heading(machine: ThisMachine) -> str:
 
 
 def useful(group: Sequence[Image], machine: ThisMachine) -> list[Image]:
-    """The newest of a family, and the newest that run here at all and without limits."""
+    """The newest images of a family, the newest that runs here, and the newest that runs here with full support."""
     from gpudoctor.containers.images import preflight
 
     plain = plainest(group)
@@ -131,11 +131,11 @@ def useful(group: Sequence[Image], machine: ThisMachine) -> list[Image]:
 
 _RUNNING = (("yes",), ("yes", "minor", "compat"))
 _SHOWN = {"pytorch": 8, "torch": 5, "cuda": 6}
-_UBUNTU = "24.04"  # rather than an older or a newer one
+_UBUNTU = "24.04"  # preferred to older and newer releases
 
 
 def plainest(group: Sequence[Image]) -> list[Image]:
-    """One of several that differ in kind and system only."""
+    """One image out of several that differ only in variant and distribution."""
     if group[0].family == "torch":
         return [image for image in group if image.name.endswith("-runtime")]
     if group[0].family != "cuda":
@@ -164,7 +164,7 @@ def _short(version: str) -> str:
 
 
 def _without_needless(rows: Sequence[Sequence[str]], family: str) -> list[tuple[str, ...]]:
-    """Without columns that are empty, or that the name says too."""
+    """Without columns that are empty or repeat the name."""
     kept = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
     kept = [column for column in kept if rows[0][column] not in _IN_NAME.get(family, ())]
     return [tuple(row[column] for column in kept) for row in rows]

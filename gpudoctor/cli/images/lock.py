@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{COMMANDS["lock"]}
 
-NAME is one of the list, or a reference in full; of an image that is built here, its base is pinned. Without NAME, all that are in
-the file are looked up again. What has changed is listed; nothing is pulled.
+NAME is a name from `images list`, or a full image reference. For an image that is built here, its base is pinned. Without NAME,
+all images in the file are looked up again. Changes are listed; nothing is pulled.
 """
 
 
@@ -44,18 +44,18 @@ def command(names: tuple[str, ...], file: Path, engine: str | None, registry: st
     before = locks.read(file)
     wanted = names or tuple(before)
     if not wanted:
-        raise UserError(f"{file} has no images yet: name those to pin, for example gpudoctor images lock pytorch-24.08")
+        raise UserError(f"{file} contains no images yet. Name those to pin, for example: gpudoctor images lock pytorch-24.08")
     output.must_be_writable(file)
     with output.progress() as tell:
         after = locks.renewed(before, locking.digests(wanted, engine, registry, tell))
     if after != before:
         output.write(file, locks.dump(after))
     output.show("".join(f"{line}\n" for line in changes(dict.fromkeys(wanted), before, after)))
-    click.echo(f"{file} was {'written' if after != before else 'left as it was'}.", err=True)
+    click.echo(f"{file} {'written' if after != before else 'unchanged'}.", err=True)
 
 
 def changes(names: Mapping[str, None], before: Mapping[str, Pin], after: Mapping[str, Pin]) -> Iterator[str]:
-    """One line or two for each image that was looked up."""
+    """One to three lines for each image that was looked up."""
     for name in names:
         old, new = before.get(name), after[name]
         if old is None:

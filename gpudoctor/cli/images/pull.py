@@ -9,16 +9,16 @@ from gpudoctor.cli.images import COMMANDS
 
 _HELP = f"""{COMMANDS["pull"]}
 
-NAME is one of the list, or a reference in full. What the image needs is read from its registry and compared with the driver and
-the GPUs here, and its size with the room on the engine's disk, before anything is pulled. Progress goes to standard error; the
-image by its digest, once it is here, to standard output.
+NAME is a name from `images list`, or a full image reference. Before the pull, the image's requirements are read from its registry
+and compared with the driver and GPUs of this machine, and its size with the free space on the engine's disk. Progress goes to
+standard error. When the pull is done, the image's digest is printed to standard output.
 """
 
 
 @click.command(help=_HELP)
 @options.image_name
-@options.locked("Pull the digest in gpudoctor.lock, wherever the tag points today.")
-@click.option("--force", is_flag=True, help="Pull it although it does not run here, or has too little room.")
+@options.locked("Pull the digest in gpudoctor.lock, even if the tag has moved.")
+@click.option("--force", is_flag=True, help="Pull the image even if it does not run here or the disk space is too small.")
 @options.engine
 @options.registry
 def command(name: str, locked: bool, force: bool, engine: str | None, registry: str) -> None:

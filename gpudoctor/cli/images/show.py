@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _MARGIN = 14
-_WORDS = {"yes": "yes", "minor": "yes", "compat": "yes", "no": "no", "unknown": "not known"}
+_WORDS = {"yes": "yes", "minor": "yes", "compat": "yes", "no": "no", "unknown": "unknown"}
 _NAMES = {
     "cuda": "CUDA",
     "torch": "PyTorch",
@@ -32,7 +32,7 @@ _NAMES = {
 }
 
 
-@click.command(help=COMMANDS["show"] + " NAME is one of the list, or a reference in full.")
+@click.command(help=COMMANDS["show"] + " NAME is a name from `images list`, or a full image reference.")
 @options.image_name
 @options.registry
 @options.printed_format()
@@ -88,7 +88,7 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 
 def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
-    """What is printed, as label and paragraphs; what is not known is left out."""
+    """Label and paragraphs of each row; unknown values are left out."""
     from gpudoctor.containers.images import catalog
     from gpudoctor.containers.images.pulling import gigabytes
 
@@ -104,11 +104,11 @@ def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
     yield "on disk", [found.disk_words]
     yield "size", [f"{gigabytes(found.registry_bytes)} to pull" if found.registry_bytes else family.size if family else ""]
     yield "pinned", [found.pinned or ""]
-    yield "digest", [f"{image.digest} when the table was written" if image.digest else ""]
+    yield "digest", [f"{image.digest} when this table was made" if image.digest else ""]
     yield "about", [family.about if family else ""]
     yield "names", [family.naming if family else ""]
     yield "note", [image.note]
-    yield "sources", [*image.source, "" if image.verified else "These were not enough to verify it."]
+    yield "sources", [*image.source, "" if image.verified else "These sources did not suffice to verify the entry."]
 
 
 def _version(image: Image, name: str, value: str) -> str:
@@ -116,7 +116,7 @@ def _version(image: Image, name: str, value: str) -> str:
 
 
 def _doubt(image: Image, field: str) -> str:
-    return " (from memory)" if field in image.unverified else ""
+    return " (unverified)" if field in image.unverified else ""
 
 
 def _drivers(found: Known) -> Iterator[str]:
@@ -128,12 +128,12 @@ def _drivers(found: Known) -> Iterator[str]:
         return
     yield f"{needs.driver} or newer"
     if least and least != needs.driver:
-        yield f"{least} or newer by minor-version compatibility, which does not cover PTX that the driver has to compile"
+        yield f"{least} or newer with minor-version compatibility, which does not cover PTX that the driver has to compile"
     if branches := forward_branches(found):
         listed = ", ".join(f"R{branch}" for branch in branches)
-        yield f"{listed} by forward compatibility: on data-centre GPUs, with the image's own libraries of {needs.compat}"
+        yield f"{listed} with forward compatibility: on data-centre GPUs, with the image's own libraries of driver {needs.compat}"
     if image.printed_driver:
-        yield f"The release notes ask for R{image.printed_driver}{_doubt(image, 'printed_driver')}."
+        yield f"The release notes require R{image.printed_driver}{_doubt(image, 'printed_driver')}."
 
 
 def _gpus(found: Known) -> str:
@@ -150,7 +150,7 @@ def _gpus(found: Known) -> str:
 
 
 def forward_branches(found: Known) -> list[int]:
-    """The driver branches on which NVIDIA supports the image's cuda-compat, or the image itself names it."""
+    """The driver branches on which NVIDIA supports the image's cuda-compat, or that the image itself names."""
     from gpudoctor import knowledge
     from gpudoctor.knowledge import cuda
 
