@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -83,13 +84,15 @@ vars(cupy).update(
     get_default_memory_pool=lambda: types.SimpleNamespace(free_all_blocks=lambda: None),
 )
 sys.modules["cupy"] = cupy
+workload.POINTS = 1 << 16
 """
 
 
+@functools.cache
 def python_with(module: str) -> str:
     """GPUDOCTOR_TEST_PYTHON names interpreters that have frameworks, where this one has none."""
     for python in [*filter(None, os.environ.get("GPUDOCTOR_TEST_PYTHON", "").split(":")), sys.executable]:
-        if subprocess.run([python, "-c", "import " + module], capture_output=True).returncode == 0:
+        if subprocess.run([python, "-c", f"import importlib.util as i; exit(i.find_spec({module!r}) is None)"]).returncode == 0:
             return python
     pytest.skip(f"needs {module}")
 
