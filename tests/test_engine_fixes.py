@@ -36,7 +36,7 @@ def test_in_a_pod(fixes: tuple[Fix, ...], there: str) -> None:
 
 def test_options_without_a_word_of_kubectl_are_named_for_the_spec() -> None:
     [fix] = engines.of(LIMIT, "kubernetes")
-    assert fix.title == "In the pod's spec, then create it again: what docker run calls --ulimit --cap-add"
+    assert fix.title == "Set the equivalent of docker run --ulimit --cap-add in the pod's spec, then create the pod again"
 
 
 def test_podman_has_the_same_commands_and_another_way_to_ask_for_gpus() -> None:
