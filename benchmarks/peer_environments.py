@@ -51,7 +51,7 @@ MACHINES = (
     ),
     Environment(
         "gpu-lost",
-        "NVML says of one of two GPUs: GPU is lost",
+        "NVML reports one of two GPUs as lost",
         ("gpu-lost", "nvml-gpu-lost"),
         r"(is|was) lost|fell off",
         Machine(gpus=2, stub={"STUB_CODES": "nvmlDeviceGetHandleByIndex_v2@0=15,cuInit=999"}, smi=(15, LOST)),

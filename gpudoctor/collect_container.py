@@ -29,7 +29,7 @@ from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
 START, NOT_ASKED = "container-start", "host-not-asked"
 OF_THE_PYTHON = ("interpreter", "packages", "torch", "bitsandbytes", "onnxruntime", "conda")
-LENT = Reply("missing", None, "the image has no Python; gpudoctor used a portable one")
+PORTABLE = Reply("missing", None, "the image has no Python; gpudoctor used a portable one")
 
 Examined = tuple[Snapshot, "Target | None"]
 
@@ -95,8 +95,8 @@ class HostSide:
     def instead_of(self, start: Started, expected: Mapping[str, int]) -> Snapshot:
         """The snapshot of a container that did not start: only the host's replies."""
         alone = _snapshot({START: start.reply()}, expected)
-        beside = self.added_to(alone)
-        return replace(beside, replies={**beside.host, **beside.replies}, host={})
+        together = self.added_to(alone)
+        return replace(together, replies={**together.host, **together.replies}, host={})
 
 
 ComeIn = Callable[[ExitStack], "tuple[Inside, Started, str]"]
@@ -136,14 +136,14 @@ def _container(engine: Engine, request: Request, python: str) -> ComeIn:
 
 def _replies(engine: Engine, inside: Inside, container: str, seconds: float, tell: Progress) -> dict[str, Reply]:
     """With the container's Python; else with a portable one that is copied into it; else with its shell."""
-    is_lent = False
+    is_portable = False
     if not inside.has_ctypes and not inside.broken and container and (python := portable_python.find()):
         path = portable_python.put(engine, container, python, f"gpudoctor-{inside.marker}")
-        is_lent = bool(path) and inside.use(path)
+        is_portable = bool(path) and inside.use(path)
     if not inside.python:
         return shell.replies(inside)
     replies = collect(inside, seconds, {}, tell).replies
-    return {**replies, **dict.fromkeys(OF_THE_PYTHON, LENT)} if is_lent else replies
+    return {**replies, **dict.fromkeys(OF_THE_PYTHON, PORTABLE)} if is_portable else replies
 
 
 def _snapshot(replies: Mapping[str, Reply], expected: Mapping[str, int]) -> Snapshot:

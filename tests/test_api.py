@@ -126,7 +126,7 @@ def test_what_is_asked_for_is_what_is_done(asked: Asked, tmp_path: Path) -> None
     )
     python = str(tmp_path / "python")
     assert asked.asked == {"python": python, "timeout": 7, "level": "standard", "measure_timeout": 50, "gpus": [0]}
-    assert lines == ["Asking nvml, pci", "Measuring, about 12 s left: gemm:gpu0"]
+    assert lines == ["Collecting nvml, pci", "Measuring, about 12 s left: gemm:gpu0"]
     assert "gemm" in {row.id for row in report.checks}
     assert "attention" not in {row.id for row in report.checks}
     assert report.snapshot
@@ -148,9 +148,9 @@ def test_nothing_is_printed(asked: Asked, capfd: pytest.CaptureFixture[str]) -> 
         ({"logs": "/nonexistent/log"}, "cannot be read"),
         ({"gpus": [7]}, "CUDA lists only the GPUs 0"),
         ({"baseline": "/nonexistent/baseline"}, "cannot be read"),
-        ({"timeout": -1}, "timeout=-1: it takes seconds"),
-        ({"measure_timeout": 0}, "measure_timeout=0: it takes seconds"),
-        ({"expect_gpus": 0}, "expect_gpus=0: at least one"),
+        ({"timeout": -1}, "timeout=-1: must be a positive number of seconds"),
+        ({"measure_timeout": 0}, "measure_timeout=0: must be a positive number of seconds"),
+        ({"expect_gpus": 0}, "expect_gpus=0: must be at least 1"),
     ],
 )
 def test_what_is_given_wrong_is_one_clear_line(options: dict[str, Any], words: str, asked: Asked) -> None:
@@ -258,7 +258,7 @@ def test_an_interrupt_leaves_nothing_and_a_handler_of_the_program_is_kept(
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stdout
-            assert process.stdout.readline() == "Asking slow\n"
+            assert process.stdout.readline() == "Collecting slow\n"
             process.send_signal(number)
             assert (process.communicate(timeout=HOPELESS_SECONDS)[0], process.returncode) == (said, code)
         finally:
@@ -283,7 +283,7 @@ def test_every_format() -> None:
     assert report.ticket("toolkit").startswith("### ")
     with pytest.raises(gpudoctor.UserError, match="unknown format 'pdf'"):
         report.render("pdf")  # type: ignore[arg-type]
-    with pytest.raises(gpudoctor.UserError, match="no ticket for 'jax'"):
+    with pytest.raises(gpudoctor.UserError, match="unknown project 'jax'"):
         report.ticket("jax")  # type: ignore[arg-type]
 
 
@@ -350,7 +350,7 @@ def test_a_report_without_its_snapshot(tmp_path: Path) -> None:
     assert (tmp_path / "report.md").read_text() == kept.to_markdown()
     kept.write(tmp_path / "report.md")
     assert "/home/user-1/" in (tmp_path / "report.md").read_text()
-    with pytest.raises(gpudoctor.UserError, match="there is no snapshot to save"):
+    with pytest.raises(gpudoctor.UserError, match="which contains no snapshot"):
         kept.save(tmp_path / "machine.json", redact=False)
     assert kept.redacted().target["python"].startswith("/home/user-1/")
 
@@ -361,7 +361,7 @@ def test_type_checkers_know_every_format_and_project() -> None:
 
 
 def test_a_file_of_a_name_that_is_no_format(tmp_path: Path) -> None:
-    with pytest.raises(gpudoctor.UserError, match="no format has such a name"):
+    with pytest.raises(gpudoctor.UserError, match="unknown ending"):
         checkup().write(tmp_path / "report.docx")
     checkup().write(tmp_path / "report.docx", "markdown")
     assert (tmp_path / "report.docx").read_text().startswith("## gpudoctor")

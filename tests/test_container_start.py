@@ -83,7 +83,7 @@ def test_unknown_words_are_quoted_and_nothing_is_guessed() -> None:
 
 
 def test_an_engine_that_says_nothing() -> None:
-    assert judged(start("")).message == "the engine said nothing"
+    assert judged(start("")).message == "the engine printed no message"
 
 
 def test_podmans_ways_out_are_podmans() -> None:

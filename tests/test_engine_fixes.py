@@ -63,7 +63,7 @@ def test_only_docker_is_restarted() -> None:
     both = tuple(engines.restarting_docker(Fix("Tell it", "sudo tell", "disruptive", kind="set")))
     [docker] = engines.of(both, "docker")
     assert (docker.title, docker.command) == (
-        "Tell it, and restart Docker (and with it its containers)",
+        "Tell it, and restart Docker (restarts its containers)",
         "sudo tell && sudo systemctl restart docker",
     )
     assert docker.kind == "restart"

@@ -113,9 +113,9 @@ def test_invalid_argument_is_only_the_command_lines_where_it_begins_with_it(mess
 def test_a_driver_with_enough_cuda_is_not_told_to_upgrade() -> None:
     message = DOCKER_28 + "nvidia-container-cli: requirement error: unsatisfied condition: cuda>={}, please update"
     enough, short = judged(start(message.format("12.8"))), judged(start(message.format("99.0")))
-    assert "which is enough" in enough.message
+    assert "which is sufficient" in enough.message
     assert not any("install" in fix.command for fix in enough.problem.fixes)
-    assert "which is enough" not in short.message
+    assert "which is sufficient" not in short.message
     assert any("install" in fix.command for fix in short.problem.fixes)
 
 

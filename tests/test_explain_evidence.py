@@ -208,7 +208,7 @@ def test_part_of_a_message_leads_to_the_messages_that_it_is_part_of() -> None:
     result = run("explain", "cuda unknown ERROR")
     assert result.exit_code == 0
     assert "CUDA unknown error - this may be due to" in result.stdout
-    assert "mostly: gpudoctor explain " in result.stdout
+    assert "usually: gpudoctor explain " in result.stdout
 
 
 @pytest.mark.parametrize("words", ["", "dear diary,\ntoday it rained\n"])

@@ -228,8 +228,8 @@ def holding(data: bytes) -> str:
     ("text", "words"),
     [
         (holding(b"no gzip"), "is damaged"),
-        (holding(gzip.compress(b"{}" * 999, mtime=0)[:-9]), "is cut off"),
-        (holding(b""), "is cut off"),
+        (holding(gzip.compress(b"{}" * 999, mtime=0)[:-9]), "is incomplete"),
+        (holding(b""), "is incomplete"),
         (f'<script type="{attachment.TYPE}">not base64!</script>', "is damaged"),
     ],
 )

@@ -371,13 +371,13 @@ NO_CUDA_HOME = "OSError: CUDA_HOME environment variable is not set. Please set i
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (NO_COMPILER, "there is no C or C++ compiler"),
+        (NO_COMPILER, "no C or C++ compiler is installed"),
         (
             "x/CUDAContextLight.h:6:10: fatal error: cusparse.h: No such file or directory",
             "the header file cusparse.h is missing",
         ),
         (NO_CUDA_HOME, "PyTorch does not find nvcc, which is in /opt/nvcc"),
-        (MISMATCH, "nvcc is of CUDA 12.4, PyTorch was built with CUDA 13.0"),
+        (MISMATCH, "nvcc is from CUDA 12.4, PyTorch was built with CUDA 13.0"),
         ("/usr/bin/ld: cannot find -lcudart", "the linker does not find the library cudart"),
         (
             "ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /tmp/x.so)",
@@ -499,7 +499,7 @@ def test_two_parts_are_two_findings() -> None:
 def test_nvcc_that_pytorch_does_not_find() -> None:
     (finding,) = judged(rung_load_inline=breaks(NO_CUDA_HOME))
     assert finding.problem.id == "toolchain-set-up-wrongly"
-    assert "which is in /usr/local/cuda/bin/nvcc" in finding.message
+    assert "which is at /usr/local/cuda/bin/nvcc" in finding.message
     assert finding.evidence["nvcc"] == "/usr/local/cuda/bin/nvcc"
 
 

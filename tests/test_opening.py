@@ -108,7 +108,7 @@ REFUSED = [
     (b'{"schema": "gpudoctor.report/1"}', "is a broken gpudoctor report"),
     (b"<!doctype html><p>hello", "is a page without a snapshot of gpudoctor, such as one made of a report alone: pass"),
     (b"\x1f\x8bhello", "cannot be read"),
-    (gzip.compress(SNAPSHOT.read_bytes())[:-20], "is no whole snapshot"),
+    (gzip.compress(SNAPSHOT.read_bytes())[:-20], "is not a complete gpudoctor snapshot"),
     (b'{"a":' * 9000 + b"1" + b"}" * 9000, "levels deep"),
     (b'{"schema": "gpudoctor.report/1", "a": ' + b"[" * 200 + b"]" * 200 + b"}", "levels deep"),
     (SMALL % (b"now", b"1"), "is not a valid time"),

@@ -122,12 +122,12 @@ def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "30")
     with output.progress() as tell:
-        tell("Asking nvml, cuda")
+        tell("Collecting nvml, cuda")
         tell("Asking a-probe-with-a-very-long-name")
         tell("Asking \x1b[2J")
     assert terminal.getvalue().split(output._ERASE_LINE) == [
         "",
-        "0 s  Asking nvml, cuda",
+        "0 s  Collecting nvml, cuda",
         "0 s  Asking a-probe-with-a-v…",
         r"0 s  Asking \x1b[2J",
         "",

@@ -122,7 +122,7 @@ def test_every_exit_code_is_one_that_a_command_of_the_page_ends_with() -> None:
 
 
 def test_every_format_and_every_project_is_named() -> None:
-    rows = table("reports.md", "| format | name of the file | for |")
+    rows = table("reports.md", "| format | file name | for |")
     assert {name: suffixes for name, suffixes, _ in rows} == {
         name: ", ".join(form.suffixes) for name, form in formats.FORMATS.items()
     }

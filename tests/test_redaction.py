@@ -412,7 +412,7 @@ def test_summary_counts_values_by_kind() -> None:
 
 @pytest.mark.parametrize("word", ["current_link_speed", "Fatal", "gpudoctor", "testsuite", "Link"])
 def test_words_of_gpudoctor_itself_are_refused(word: str) -> None:
-    with pytest.raises(UserError, match="gpudoctor itself uses this word"):
+    with pytest.raises(UserError, match="gpudoctor uses this word in its reports"):
         own_words.refuse([word])
 
 

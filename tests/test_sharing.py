@@ -106,7 +106,7 @@ def test_kinds_are_kept_and_words_go(options: tuple[str, ...], shown: str, tmp_p
     [
         (("--redact-word", "8"), "too short to be redacted"),
         (("--redact-word", "580.173.02"), "a plain number can be any version"),
-        (("--redact-word", "Fallen"), "'Fallen' cannot be redacted: gpudoctor itself uses this word"),
+        (("--redact-word", "Fallen"), "'Fallen' cannot be redacted: gpudoctor uses this word in its reports"),
         (("--redact-word", "current_link"), "cannot be redacted"),
         (("--keep", "shoes"), "'shoes' is not one of environment, users, hostname"),
         (("--keep", "secrets"), "secrets cannot be kept"),

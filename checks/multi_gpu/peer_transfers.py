@@ -205,8 +205,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from judge_data(facts)
     yield from judge_access(facts)
     judged = [replace(figure, wrong="") for figure in found if figure.expected]
-    for finding in slowness.judge(facts, judged, otherwise=SLOW):
-        yield redirected(facts, finding) if finding.problem.id == SLOW.id and "PCIe" in finding.message else finding
+    linked = {pair.name for pair in pairs(facts) if links_between(facts, pair)}
+    yield from slowness.judge(facts, [figure for figure in judged if figure.what in linked], otherwise=SLOW)
+    for finding in slowness.judge(facts, [figure for figure in judged if figure.what not in linked], otherwise=SLOW):
+        yield redirected(facts, finding) if finding.problem.id == SLOW.id else finding
 
 
 def judge_data(facts: Facts) -> Iterator[Finding]:

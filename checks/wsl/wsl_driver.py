@@ -106,8 +106,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     taken = {name: found.path for name in LOADED if (found := facts.libraries.resolved(name)) and found.path in files}
     if packages or files:
         yield linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
-    lent = facts.wsl.library_directory
-    if "libcuda.so.1" in lent and "libcuda.so" not in lent and facts.python.package("triton") and not has_linker_name(facts):
+    given = facts.wsl.library_directory
+    if "libcuda.so.1" in given and "libcuda.so" not in given and facts.python.package("triton") and not has_linker_name(facts):
         yield NO_LINKER_NAME.found("Triton is installed, but libcuda.so is not in /usr/lib/wsl/lib or another library folder")
 
 

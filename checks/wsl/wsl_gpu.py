@@ -2,7 +2,7 @@
 
 What it means
 WSL2 is a virtual machine. Windows shares the GPU with it through one device, /dev/dxg, and provides the libraries of the Windows
-driver in /usr/lib/wsl. There is no PCI device and no NVIDIA kernel module.
+driver in /usr/lib/wsl. WSL2 has neither an NVIDIA PCI device nor an NVIDIA kernel module.
 
 How it is judged
 If /dev/dxg is missing, the causes are ruled out in this order: WSL 1, GPUs disabled in /etc/wsl.conf, a kernel built without
@@ -31,7 +31,7 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
 FIRST_KERNEL = (5, 10, 16)
 BLOCKED_BY_SYSTEM = 17
-LENT = ("libcuda.so.1", "libnvidia-ml.so.1")
+PROVIDED = ("libcuda.so.1", "libnvidia-ml.so.1")
 SMI = "/usr/lib/wsl/lib/nvidia-smi -L"
 UPDATE = shut_down_wsl("Update WSL and its kernel from Windows", verify=SMI, before="wsl.exe --update")
 
@@ -178,7 +178,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("this is not WSL")
     if facts.container.engine:
         raise Skip("in a container, container-gpu-access judges this")
-    missing = [name for name in LENT if name not in facts.wsl.library_directory]
+    missing = [name for name in PROVIDED if name not in facts.wsl.library_directory]
     if not facts.wsl.has_dxg:
         yield from first_cause(CAUSES, facts, NO_DXG.found(f"/dev/dxg does not exist, kernel {facts.system.kernel}"))
     elif missing:

@@ -161,7 +161,7 @@ def _info(program: str, seconds: float) -> dict[str, Any]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The first JSON object in the output, as a wrapper may print something before it; empty if there is no object."""
+    """The first JSON object in the output, as a wrapper may print something before it; else empty."""
     for start in re.finditer(r"(?m)^\[?\s*(?=\{)", text):
         with contextlib.suppress(ValueError):
             found: dict[str, Any] = json.JSONDecoder().raw_decode(text, start.end())[0]

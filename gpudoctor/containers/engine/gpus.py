@@ -64,7 +64,7 @@ def parse(text: str) -> Selection:
 
 
 def access(engine: Engine, gpus: str = "all", mode: str = "auto") -> Access:
-    """`gpus` as for `parse`, or auto: all GPUs, or no GPU if this machine has none for containers."""
+    """`gpus` as for `parse`, or auto: all GPUs, or no GPU if this machine cannot provide any."""
     if gpus == "auto" and mode == "auto" and engine.is_local and not has_gpu() and not _is_configured(engine):
         return _none(engine, "this machine has no NVIDIA GPU for containers")
     selection = parse("all" if gpus == "auto" else gpus)

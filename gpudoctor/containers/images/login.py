@@ -75,7 +75,7 @@ def _credentials(entry: Mapping[str, Any]) -> Credentials | None:
 
 
 def header(challenge: str, credentials: Credentials | None, send: Send) -> str:
-    """The Authorization header that answers a registry's challenge; empty if a login is required and there is no login."""
+    """The Authorization header that answers a registry's challenge; empty if a required login is missing."""
     scheme, _, rest = challenge.partition(" ")
     if scheme.lower() == "basic":
         return _basic(credentials) if credentials else ""

@@ -141,7 +141,7 @@ def _refused(wanted: Reference, answer: Answer) -> UserError | WorkError:
     if answer.status in (401, 403):
         login = f"docker login{'' if wanted.registry == references.DOCKER_HUB else f' {wanted.registry}'}"
         kind: type[UserError] | type[WorkError] = UserError
-        line = f"{wanted.registry} denies access to {wanted.short}: it requires a login ({login}) or does not exist"
+        line = f"{wanted.registry} denies access to {wanted.short}: it does not exist or requires a login: {login}"
     elif answer.status == 404:
         kind, line = UserError, f"{wanted.registry} has no image {wanted.short}: check the name and the tag"
     elif answer.status == 429:

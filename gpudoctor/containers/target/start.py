@@ -20,7 +20,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.model import Reply
 
 EXECUTE_SECONDS = 5.0
-# Entrypoints that run the command they are given. Others would treat the command as arguments of their own program.
+# Entrypoints that run the command they are given. Others would treat it as arguments of their program.
 HANDS_OVER = re.compile(
     r"""
     (^|/)
