@@ -158,10 +158,10 @@ def test_what_cannot_be_seen_is_not_called_fine() -> None:
     }
     text = start_failures.text(start_failures.judge(replace(taken, replies=remote)))
     told = " ".join(text.split())
-    assert "Not checked: the docker command's daemon is on another machine (DOCKER_HOST=ssh://)" in told
+    assert "Not seen from here: the Docker daemon is on another machine (DOCKER_HOST=ssh://)" in told
     assert "Fine" not in told
     assert "Broken: NVIDIA_REQUIRE_CUDA" in told
-    assert "the driver of the machine that the daemon runs on has less" in told
+    assert "the driver on the daemon's host supports less" in told
 
 
 def test_text_for_a_person() -> None:
@@ -176,15 +176,14 @@ Docker 28.5.2 did not start nvidia/cuda:13.0.1-base-ubuntu24.04. Its message:
 OK: driver, context, daemon, daemon.json
 Broken: runtime
   Docker was started before NVIDIA's container toolkit was installed
-  Seen: the hook was installed after dockerd had started
+  Seen: the hook was installed after dockerd started
   Likely, but not confirmed.
-  The engine's message means: The Docker daemon found nothing that gives
-  containers a GPU when it started
-  Why: The daemon looks for the toolkit's hook only when it starts; until then
-  --gpus finds nothing that gives a GPU.
+  The engine's words mean: The Docker daemon found no GPU support when it
+  started
+  Why: The daemon looks for the toolkit's hook only when it starts. Until it is
+  restarted, --gpus fails.
 
-Fix: Restart it (and with it its containers) (interrupts running work, needs
-  root)
+Fix: Restart Docker and its containers (interrupts running work, needs root)
     sudo systemctl restart docker
 
 Check that it worked:

@@ -152,8 +152,8 @@ OLD_ENGINE = Problem(
 UNKNOWN_DEVICE = Problem(
     id="cdi-device-unknown",
     title="The CDI specification has no GPU with the requested name",
-    why="Valid names are all, the indexes of nvidia-smi (0, 1), MIG instances (0:0) and, if the toolkit is set to write them, "
-    "UUIDs.",
+    why="Valid names are: all, the indexes of nvidia-smi (0, 1), MIG instances (0:0), and UUIDs if the toolkit is "
+    "set to write them.",
     action=Action.FIX_CONFIG,
     fixes=(look("List the valid names, and request one of them", "nvidia-ctk cdi list"),),
     references=(GUIDE,),

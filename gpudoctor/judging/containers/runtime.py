@@ -83,7 +83,7 @@ NEWER = Problem(
     status=Status.WARN,
     fixes=(
         Fix(
-            "Restart Docker (restarts its containers)",
+            "Restart Docker and its containers",
             "sudo systemctl restart docker",
             risk="disruptive",
             verify=START,
