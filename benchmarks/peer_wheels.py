@@ -33,7 +33,7 @@ WHEELS = (
     ),
     Environment(
         "nvcc-other-major",
-        "nvcc of CUDA 13.0 beside torch for CUDA 12.4: extensions do not build",
+        "nvcc of CUDA 13.0 with torch for CUDA 12.4: extensions do not build",
         ("nvcc-torch-cuda-mismatch",),
         r"CUDA 13\.0.*12\.4|\(13\.0\) != Torch \(12\.4\)",
         Machine(toolkit=True),

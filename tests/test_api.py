@@ -169,7 +169,7 @@ def test_a_broken_baseline_that_nobody_named_is_a_warning(asked: Asked, tmp_path
     file = tmp_path / "state" / "gpudoctor" / "baseline.json"
     file.parent.mkdir(parents=True)
     file.write_text("{")
-    with pytest.warns(UserWarning, match="It is not used") as warned:
+    with pytest.warns(UserWarning, match="It is ignored") as warned:
         gpudoctor.check(level="quick")
     assert warned[0].filename == __file__
 

@@ -39,8 +39,8 @@ def test_a_missing_fact_is_no_difference() -> None:
     taken = machine.load("image-on-healthy-host")
     deaf = replace(taken, replies={**taken.replies, "shm": Reply("timeout"), "cuda": Reply("died")})
     rows = {row.what: row for row in beside_host.comparison(Facts(deaf))}
-    assert (rows["shared memory"].container, rows["shared memory"].differs) == ("not known", False)
-    assert rows["libcuda"].container == "not known"
+    assert (rows["shared memory"].container, rows["shared memory"].differs) == ("unknown", False)
+    assert rows["libcuda"].container == "unknown"
 
 
 def test_the_missing_gpu_is_named(seven_of_eight: Report) -> None:

@@ -158,7 +158,7 @@ def test_what_cannot_be_seen_is_not_called_fine() -> None:
     }
     text = start_failures.text(start_failures.judge(replace(taken, replies=remote)))
     told = " ".join(text.split())
-    assert "Not seen from here: the Docker daemon is on another machine (DOCKER_HOST=ssh://)" in told
+    assert "Not checked: the Docker daemon is on another machine (DOCKER_HOST=ssh://)" in told
     assert "Fine" not in told
     assert "Broken: NVIDIA_REQUIRE_CUDA" in told
     assert "the driver on the daemon's host supports less" in told
@@ -178,7 +178,7 @@ Broken: runtime
   Docker was started before NVIDIA's container toolkit was installed
   Seen: the hook was installed after dockerd started
   Likely, but not confirmed.
-  The engine's words mean: The Docker daemon found no GPU support when it
+  The engine's message means: The Docker daemon found no GPU support when it
   started
   Why: The daemon looks for the toolkit's hook only when it starts. Until it is
   restarted, --gpus fails.

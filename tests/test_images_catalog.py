@@ -336,7 +336,7 @@ def test_show() -> None:
     assert "CUDA 12.6.0.022, PyTorch 2.5.0a0+872d972e41, Python 3.10" in flat
     assert "NCCL 2.22.3 (unverified)" in flat
     assert "driver 560.28.03 or newer 525.60.13 or newer with minor-version compatibility" in flat
-    assert "R470, R525, R535, R545 by forward compatibility" in flat
+    assert "R470, R525, R535, R545 with forward compatibility" in flat
     assert "GPUs compute capability 6.0 to 9.0" in flat
     assert "on disk no (docker)" in flat
     assert "pinned sha256:1234 since 2026-11-21 (gpudoctor.lock)" in flat

@@ -260,7 +260,7 @@ def test_nvrtc_without_its_second_library(site: Path, gpu: Gpu, tmp_path: Path, 
     error = results(tmp_path, rung_nvrtc.run)["broken"]["error"]
     known = compilers.recognise(error, "NVRTC")
     assert known
-    assert known.words == "the library libnvrtc-builtins is missing, which belongs beside libnvrtc"
+    assert known.words == "the library libnvrtc-builtins, which libnvrtc requires, is missing"
 
 
 def test_without_nvrtc_its_rung_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_torch_compile_that_compiles_nothing_is_broken(
     error = results(tmp_path, rung_compile.run)["broken"]["error"]
     known = compilers.recognise(error, "torch.compile")
     assert known
-    assert "switched off" in known.words
+    assert "disabled" in known.words
 
 
 @pytest.mark.parametrize("run", [rung_triton.run, rung_compile.run])
@@ -376,17 +376,20 @@ NO_CUDA_HOME = "OSError: CUDA_HOME environment variable is not set. Please set i
             "x/CUDAContextLight.h:6:10: fatal error: cusparse.h: No such file or directory",
             "the header file cusparse.h is missing",
         ),
-        (NO_CUDA_HOME, "PyTorch does not find nvcc, which is in /opt/nvcc"),
+        (NO_CUDA_HOME, "PyTorch does not find nvcc, which is at /opt/nvcc"),
         (MISMATCH, "nvcc is from CUDA 12.4, PyTorch was built with CUDA 13.0"),
         ("/usr/bin/ld: cannot find -lcudart", "the linker does not find the library cudart"),
         (
             "ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /tmp/x.so)",
-            "the libstdc++ that Python loads is older than the compiler's: it has no GLIBCXX_3.4.32",
+            "the libstdc++ that Python loads is older than the compiler's and does not have GLIBCXX_3.4.32",
         ),
-        ("RuntimeError: torch.compile is not supported on Python 3.14+", "this PyTorch cannot compile on Python 3.14+"),
+        (
+            "RuntimeError: torch.compile is not supported on Python 3.14+",
+            "this PyTorch does not support torch.compile on Python 3.14+",
+        ),
         (
             "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler' (/x.py)",
-            "PyTorch and Triton do not belong together: triton.compiler.compiler has no triton_key",
+            "PyTorch and Triton are not compatible: triton.compiler.compiler has no triton_key",
         ),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_page_of_a_report_alone_says_what_to_pass_instead(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("taken", "now @all", "is no time"),
+        ("taken", "now @all", "is not a valid time"),
         ("references", ["javascript:alert(1)"], "is not a URL"),
         ("references", ["https://x.org/> @all <a"], "is not a URL"),
         ("status", "\x1b[31mfail", "is a broken gpudoctor report"),

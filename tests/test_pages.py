@@ -152,7 +152,7 @@ def files_of_probes() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "heading", "number"), [(Report, "At the top:", 0), (Diagnosis, "An entry of", 1), (Result, "A row of", 2)]
+    ("kind", "heading", "number"), [(Report, "Top level:", 0), (Diagnosis, "An entry of", 1), (Result, "A row of", 2)]
 )
 def test_every_field_of_the_report_is_named(kind: type[Any], heading: str, number: int) -> None:
     text = (pages.DOCS / "json.md").read_text()
