@@ -1,11 +1,11 @@
-"""gpudoctor: what is wrong with this GPU machine, container or Python environment, and what to type to fix it.
+"""gpudoctor: finds what is wrong with a GPU machine, container or Python environment, and what to type to fix it.
 
     import gpudoctor
 
     report = gpudoctor.check(level="quick")
     print(report)
 
-What it names is imported when it is used.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations

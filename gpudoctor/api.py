@@ -1,7 +1,7 @@
 """The Python API, for notebooks and scripts: the commands `check`, `explain` and `diff` as functions.
 
-Nothing is printed, nothing is changed, and no handler of a signal that your program has set is touched. What is given wrong
-raises UserError; where gpudoctor could not do its work, WorkError is raised; each message is one clear line.
+The functions print nothing, change nothing, and do not replace signal handlers that your program has set. Wrong input raises
+UserError. WorkError means that gpudoctor itself failed. Each message is one clear line.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def check(
     save: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Checkup:
-    """Says what is wrong with this machine or container, and how to fix it.
+    """Finds what is wrong with this machine or container, and how to fix it.
 
-    level: "quick" (no GPU works, about a second), "standard" (each GPU is measured) or "full" (memory, compilers and profilers
-    too). only: the checks to run, of whatever level, with those that they need. skip: checks to leave out. python: the
-    interpreter or environment to examine; without it, the one that runs this. logs: files to judge as well. expect_gpus: how
-    many GPUs there should be. gpus: those to measure, as nvidia-smi numbers them. force: measure GPUs that others are using,
-    too. timeout, measure_timeout: seconds for all questions, and for all measurements (240, with level "full" 1200). baseline:
-    a file to compare with. save: where to write the snapshot, redacted. progress: is told in a line what is being done.
+    level: "quick" (no load on any GPU, about a second), "standard" (each GPU is benchmarked) or "full" (also memory, compilers
+    and profilers). only: checks to run, from any level, together with the checks that they need. skip: checks to leave out.
+    python: the interpreter or environment to examine; default: the running one. logs: files to analyse as well. expect_gpus: how
+    many GPUs there should be. gpus: the GPUs to measure, as numbered by nvidia-smi. force: also measure GPUs that are in use.
+    timeout, measure_timeout: seconds for all questions, and for all measurements (240, or 1200 at level "full"). baseline: a file
+    to compare with. save: where to write the redacted snapshot. progress: called with one line on the current activity.
 
-    ^C ends it and leaves nothing behind; what was measured until then is in the file of `save`.
+    ^C stops the run and leaves nothing behind; the file of `save` contains what was measured until then.
     """
     from gpudoctor import examining
 
@@ -88,10 +88,10 @@ def check(
 
 
 def load(path: PathLike, level: Level | None = None) -> Checkup:
-    """Opens what gpudoctor wrote: a snapshot, a report as JSON or HTML, a bundle.
+    """Opens a file that gpudoctor wrote: a snapshot, a report as JSON or HTML, or a bundle.
 
-    A snapshot is judged with what is known today, by the checks of `level`, which is the one at which it was taken unless
-    another is given; a report stays as it was written.
+    A snapshot is judged again with today's knowledge, by the checks of `level`; default: the level at which it was taken. A
+    report stays as it was written.
     """
     if level is not None:
         _must_be_a_level(level)
@@ -99,9 +99,9 @@ def load(path: PathLike, level: Level | None = None) -> Checkup:
 
 
 def explain(what: PathLike) -> Explanation:
-    """Says what an id, a code, a message or a log means.
+    """Explains an id, a code, a message or a log.
 
-    A Path is read. A string is what `gpudoctor explain` takes, a name of a file included, or a whole text.
+    A Path is read. A string can be anything that `gpudoctor explain` takes, including a file name, or a whole text.
     """
     from gpudoctor import explaining
     from gpudoctor.report import explained
@@ -123,7 +123,7 @@ def explain(what: PathLike) -> Explanation:
 
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
-    """Says how two machines differ, or one on two days, and which difference explains the problem."""
+    """Compares two machines, or two days of one machine, and finds the difference that explains the problem."""
     from gpudoctor import comparing
     from gpudoctor.files import opening
 
@@ -149,7 +149,7 @@ def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus:
 
 
 def _each(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Also "gemm,attention", as on the command line."""
+    """Also accepts "gemm,attention", as on the command line."""
     return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
 
 

@@ -1,4 +1,4 @@
-"""Finds and loads the checks: every file in `checks/<area>/` is one."""
+"""Finds and loads the checks: every file in `checks/<area>/` is a check."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpudoctor.model import AREAS, Check, Problem
 
 
 def files() -> list[Path]:
-    """One for each check, in the folder of its area."""
+    """The file of each check, in the folder of its area."""
     return sorted(shipped("checks").glob("*/*.py"))
 
 
 @functools.cache
 def checks() -> dict[str, Check]:
-    """Check id -> check, each after the checks that it needs."""
+    """Check id -> check, in an order in which each check follows the checks that it needs."""
     found = {check.id: check for check in map(load, files())}
     sorter = TopologicalSorter({id: (*check.needs, *check.explained_by, *check.after) for id, check in found.items()})
     sorter.prepare()
@@ -32,7 +32,7 @@ def checks() -> dict[str, Check]:
 
 
 def load(path: Path) -> Check:
-    """The check of one file, by path: `checks` is no importable package. Its area is the folder's name."""
+    """The check of one file, loaded by path because `checks` is not an importable package. Its area is the folder's name."""
     spec = importlib.util.spec_from_file_location(f"gpudoctor_checks.{path.stem}", path)
     assert spec
     assert spec.loader
@@ -44,7 +44,7 @@ def load(path: Path) -> Check:
 
 
 def found_by(check: Check) -> tuple[Problem, ...]:
-    """All that a check can find: by its code, and by the tables of messages that it alone reads."""
+    """All problems that a check can find: in its code, and in the message tables that only it reads."""
     from gpudoctor.knowledge import messages
 
     by_messages = messages.problems(check.id) if check.id in messages.IN_ORDER else {}
@@ -52,7 +52,7 @@ def found_by(check: Check) -> tuple[Problem, ...]:
 
 
 def problems() -> dict[str, tuple[Check, Problem]]:
-    """Problem id -> the first check that finds it and the problem; what only texts tell of belongs to the check of these."""
+    """Problem id -> the first check that finds it, and the problem. Problems found only in texts belong to the check of texts."""
     from gpudoctor.knowledge import messages
 
     found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in found_by(check)}

@@ -1,4 +1,4 @@
-"""A checkup of one machine, for the command line and for Python: judged once, redacted where it leaves the machine."""
+"""A checkup of one machine, for the command line and the Python API: judged once, redacted before it leaves the machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 class Checkup:
-    """The verdict on one machine. snapshot: what was asked and answered; None where only a report was kept.
+    """The verdict on one machine. snapshot: the questions and answers; None if only a report was kept.
 
-    What is given as text is as the machine said it; what is written to a file is redacted, unless `redact=False`.
+    Text for the screen is not redacted. Files are redacted, unless `redact=False`.
     """
 
     def __init__(
@@ -33,7 +33,8 @@ class Checkup:
         checks: Collection[str] | None = None,
         redaction: Redacted | None = None,
     ) -> None:
-        """report: None until the snapshot is judged. checks: by which; None for those of the level at which it was taken."""
+        """report: None until the snapshot is judged. checks: ids of the checks that judge it; None: those of the snapshot's
+        level."""
         self.snapshot = snapshot
         self.redaction = redaction
         self._report = report
@@ -43,10 +44,10 @@ class Checkup:
 
     @property
     def report(self) -> Report:
-        """All of it. A snapshot is judged when this is first read, and then never again.
+        """The whole report. The snapshot is judged when this is first read, and only once.
 
-        What leaves the machine is redacted before it is judged, so that all formats of it are redacted alike. So a machine is
-        judged twice only where both reports are read: the one as it is, and the redacted one.
+        Redaction comes before judging, so that all formats are redacted alike. A machine is therefore judged twice only if both
+        the original and the redacted report are read.
         """
         if self._report is None:
             self._report = self._judged()
@@ -67,17 +68,17 @@ class Checkup:
 
     @property
     def diagnosis(self) -> tuple[Diagnosis, ...]:
-        """What is wrong, the most severe first; each with its fixes for this machine."""
+        """What is wrong, the most severe first, each with its fixes for this machine."""
         return self.report.diagnosis
 
     @property
     def checks(self) -> tuple[Result, ...]:
-        """One row for each check, whatever came of it."""
+        """One row for each check, whatever its result."""
         return self.report.checks
 
     @property
     def coverage(self) -> Coverage:
-        """How much of what could be looked at was looked at."""
+        """How many of the applicable checks ran."""
         return self.report.coverage
 
     @property
@@ -86,12 +87,12 @@ class Checkup:
 
     @property
     def target(self) -> Mapping[str, Any]:
-        """What was examined: its system, its Python, its container."""
+        """What was examined: the system, the Python and the container."""
         return self.report.target
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """GPUs, driver, packages and the rest that the report lists."""
+        """GPUs, driver, packages and the other facts that the report lists."""
         return self.report.facts
 
     def render(self, form: Format = "text") -> str:
@@ -102,11 +103,11 @@ class Checkup:
         return self.sweep(formats.render(form, self.report, self.snapshot))
 
     def to_json(self) -> str:
-        """The JSON report, whose names are a contract."""
+        """The JSON report. Its names are stable."""
         return self.render("json")
 
     def to_markdown(self) -> str:
-        """For a ticket."""
+        """The report for a ticket."""
         return self.render("markdown")
 
     def to_html(self) -> str:
@@ -114,14 +115,14 @@ class Checkup:
         return self.render("html")
 
     def ticket(self, project: Project) -> str:
-        """Markdown with the sections that this project's form asks for."""
+        """Markdown with the sections that the issue form of this project asks for."""
         if project not in PROJECTS:
             raise UserError(f"unknown project {project!r}; known are {', '.join(PROJECTS)}")
         made, attachment = f'report.ticket("{project}")', 'report.write("report.tar.gz")'
         return ticket(self, project, made, attachment)
 
     def write(self, path: PathLike, form: Format | None = None, *, redact: bool = True) -> None:
-        """Writes a report in the format of the file's name, or a bundle to a name that ends in .tar.gz."""
+        """Writes a report in the format given by the file's name, or a bundle if the name ends in .tar.gz."""
         from gpudoctor.report import formats
 
         path = Path(path)
@@ -138,18 +139,18 @@ class Checkup:
         writing.write(Path(path), saved(self._leaving() if redact else self))
 
     def redacted(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
-        """The same verdict without names, addresses and ids. keep: kinds of them that stay. words: more that must go."""
+        """The same verdict without names, addresses and ids. keep: kinds to leave in. words: further words to redact."""
         return self._leaving(keep, words)
 
     def _leaving(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
         return redacted(self, keep, words, warn=lambda said: warnings.warn(said, stacklevel=5))
 
     def sweep(self, text: str) -> str:
-        """A text that was made of this one: a redacted one is looked through once more."""
+        """A text made from this checkup; if the checkup is redacted, the text is checked once more for values to redact."""
         return self.redaction.sweep(text) if self.redaction else text
 
     def opened(self, name: str) -> Opened:
-        """As a file of that name would be."""
+        """This checkup as if it had been opened from a file of this name."""
         from gpudoctor.model import Opened
 
         return Opened(name, self.report, self.snapshot)
@@ -158,7 +159,7 @@ class Checkup:
         return isinstance(other, Checkup) and (self.report, self.snapshot) == (other.report, other.snapshot)
 
     def __reduce__(self) -> tuple[type[Checkup], tuple[Report, Snapshot | None]]:
-        """Without `redaction`, which knows what the tokens stand for."""
+        """Leaves out `redaction`, which knows what the tokens replace."""
         return Checkup, (self.report, self.snapshot)
 
     def __str__(self) -> str:
@@ -177,7 +178,7 @@ class Checkup:
 
 
 def load(path: PathLike, level: str | None = None) -> Checkup:
-    """What gpudoctor wrote: a report as it is, a snapshot to be judged, by the checks of `level` if one is given."""
+    """Opens a file: a report as it is, or a snapshot to be judged, by the checks of `level` if given."""
     from gpudoctor.files import opening
 
     found = opening.read(os.fspath(path))
@@ -193,9 +194,9 @@ def redacted(
     *,
     warn: Callable[[str], None],
 ) -> Checkup:
-    """As it may leave this machine, whose private map keeps what its tokens stand for; warn: is told where that is not so.
+    """The checkup redacted. The private map remembers what its tokens replace; `warn` is called if it could not be written.
 
-    tokens: of an earlier report, to be used again. beside: what is shown with it, and was redacted before.
+    tokens: from an earlier report, to use again. beside: redacted text that is shown together with this checkup.
     """
     from gpudoctor import redaction
     from gpudoctor.files import opening
@@ -225,7 +226,7 @@ def bundled(found: Checkup) -> bytes:
 
 
 def ticket(found: Checkup, project: Project, made: str, attachment: str) -> str:
-    """made: the command that gives it. attachment: the one that makes a bundle."""
+    """made: the command that makes this ticket. attachment: the command that makes a bundle."""
     from gpudoctor.report import tickets
 
     return found.sweep(tickets.render(project, found.report, found.snapshot, made, attachment))

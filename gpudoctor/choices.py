@@ -1,4 +1,4 @@
-"""What is chosen by name: types for type checkers, tuples for the command line, keys for the tables of those who do the work."""
+"""Values chosen by name: types for type checkers, tuples for the command line, keys for tables of functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect: everything that a machine answers, as a snapshot."""
+"""Collect: turns all answers of a machine into a snapshot."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gpudoctor.version import __version__
 
 Progress = Callable[[tuple[str, ...]], None]
 
-# A container and its host are asked by a thread each, and msgspec crashes where two decode the same type for the first time.
+# A container and its host are asked in two threads, and msgspec crashes if both decode the same type for the first time.
 LOADING = threading.Lock()
 
 
 def collect(
     where: Target, seconds: float, expected: Mapping[str, int], progress: Progress, known: Mapping[str, str] | None = None
 ) -> Snapshot:
-    """Asks the target everything; whatever did not answer within `seconds` is in the snapshot as that.
+    """Asks the target everything; questions not answered within `seconds` are recorded as such in the snapshot.
 
-    known: what the probes are told beforehand.
+    known: facts that are passed to the probes.
     """
     replies: dict[str, Reply] = {}
 
@@ -42,7 +42,7 @@ def collect(
 
 
 def _load_what_judges() -> None:
-    """A quarter of a second in which the machine already answers."""
+    """Loads the judging code (a quarter of a second) while the machine already answers."""
     with LOADING:
         from gpudoctor import catalog, doctor  # noqa: F401
 

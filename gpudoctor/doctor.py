@@ -1,4 +1,4 @@
-"""Judge: which checks run, what they find, and which finding is the root of the others."""
+"""Judge: selects the checks, collects their findings, and finds the root cause."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from gpudoctor.model import (
 from gpudoctor.spelling import unknown
 from gpudoctor.version import __version__
 
-# A log that was given tells of GPUs that the driver, or the bus, no longer knows.
+# Logs given as evidence can mention GPUs that the driver or the bus no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
 Checks = dict[str, Check]
 
 
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
-    """The checks of a level; those named in `only` come with all that they need. UserError for a name that is none."""
+    """The checks of a level; or those named in `only`, with all checks that they need. UserError for an unknown name."""
     only, skip = tuple(only), set(skip)
     for name in (*only, *skip):
         if name not in checks:
@@ -56,7 +56,7 @@ def deepest_level(checks: Checks) -> str:
 
 
 def level_of(taken: Snapshot) -> str:
-    """The level at which a snapshot was taken; without one, that of what was to be measured."""
+    """The level at which a snapshot was taken; if not recorded, the level of the planned measurements."""
     if taken.level in LEVELS:
         return taken.level
     plan = taken.measured.get("plan")
@@ -76,7 +76,7 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 
 
 def judge(taken: Snapshot, checks: Checks) -> Report:
-    """The verdict on a snapshot. Pure: the same snapshot gives the same report, on any machine."""
+    """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
     if not _has_come_up(taken):
         return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
     report = _judge(taken, checks)
@@ -87,12 +87,12 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
 
 
 def judge_at_its_level(taken: Snapshot, level: str = "") -> Report:
-    """The verdict of all checks of the level at which a snapshot was taken, or of `level`."""
+    """The verdict of all checks at the snapshot's level, or at `level`."""
     return judge(taken, select(catalog.checks(), level or level_of(taken)))
 
 
 def _has_come_up(taken: Snapshot) -> bool:
-    """Of a container that did not, only its host can be judged."""
+    """If a container did not start, only its host can be judged."""
     start = taken.replies.get("container-start")
     return not start or bool(start.value["started"]) or "from_text" in start.value
 
@@ -130,7 +130,7 @@ def _problems() -> dict[str, Problem]:
 
 
 def _finders(checks: Checks) -> dict[str, list[str]]:
-    """Problem id -> the checks that would find it."""
+    """Problem id -> the checks that can find it."""
     finders: dict[str, list[str]] = {}
     for id, check in checks.items():
         for problem in catalog.found_by(check):
@@ -139,7 +139,7 @@ def _finders(checks: Checks) -> dict[str, list[str]]:
 
 
 def _blocker(check: Check, results: Mapping[str, Result], findings: Mapping[str, tuple[Finding, ...]]) -> str | None:
-    """The root of what stands in a check's way: the failed check it needs, or what blocks that one."""
+    """The root of what blocks a check: the failed check that it needs, or what blocks that one."""
     for need in (*check.needs, *check.explained_by):
         result = results.get(need)
         if result and result.status is Status.FAIL and (need in check.explained_by or not _is_partial(findings[need])):
@@ -154,7 +154,7 @@ def _is_partial(found: Iterable[Finding]) -> bool:
 
 
 def _with_problems_of_checks(finding: Finding, checks: Checks) -> Finding:
-    """With the problems of the checks that it names among its causes."""
+    """Replaces each check named among the causes by the problems of that check."""
     if not any(id in checks for id in finding.causes):
         return finding
     named = {id: [problem.id for problem in catalog.found_by(checks[id])] for id in finding.causes if id in checks}

@@ -1,4 +1,4 @@
-"""A check from the first question to what is judged: a machine is asked, then measured; or a snapshot takes its place."""
+"""A check from the first question to the verdict: a machine is asked and measured, or a snapshot is loaded."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ Tell = Callable[[str], None]
 
 
 def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> tuple[Checkup, int]:
-    """A machine, and the signal (0: none) that cut the measuring off. told: what logs say beside it. tell: what is being done, ""
-    for nothing."""
+    """Examines a machine; also returns the signal (0: none) that stopped the measurements.
+
+    told: evidence from logs. tell: called with the current activity; "" for none.
+    """
     baseline = _baseline(wanted.baseline, warn)
     with _asked(wanted, tell) as (answers, where):
-        from gpudoctor import doctor  # what judges is loaded while the machine answers
+        from gpudoctor import doctor  # the judging code is loaded while the machine answers
 
         checks = wanted.checks()
         answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks))
@@ -35,7 +37,7 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
 
 
 def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
-    """The machine of a saved snapshot, with what is expected of it now; no machine is asked."""
+    """Judges a saved snapshot with today's expectations; no machine is asked."""
     from gpudoctor.files import baseline, opening
 
     answers = opening.at(opening.taken_in(str(file)), wanted.level)
@@ -44,7 +46,7 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
 
 
 def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
-    """What a Python of this machine answered, and that Python."""
+    """The answers of a Python on this machine, and that Python."""
     from gpudoctor import interpreter
     from gpudoctor.collect import collect
 
@@ -53,7 +55,8 @@ def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
 
 
 def evidence_of(logs: Iterable[str], refusal: str) -> Evidence | None:
-    """What texts tell that are judged beside a machine; None without any. UserError, with `refusal` for a snapshot among them."""
+    """The evidence in log files; None if no files are given. UserError with the message `refusal` if one of them is a
+    snapshot."""
     if not (paths := tuple(logs)):
         return None
     from gpudoctor import explaining
@@ -81,7 +84,7 @@ def _checkup(answers: Snapshot, told: Evidence | None, wanted: Wanted) -> Checku
 
 @contextlib.contextmanager
 def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None]]:
-    """What the target answered, and the target as long as it can be measured; None where it cannot."""
+    """The target's answers, and the target while it can be measured; None if it cannot."""
     if not wanted.inside:
         yield of_interpreter(wanted, tell)
         return
@@ -112,7 +115,7 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
 
 
 def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:
-    """One that was not asked for, and cannot be read, must not cost the report."""
+    """If the default baseline cannot be read, warn and go on without it; only a baseline named by the user is an error."""
     from gpudoctor.files import baseline
 
     try:

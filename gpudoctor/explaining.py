@@ -1,4 +1,4 @@
-"""What is asked to be explained: an id, a code, a message, or evidence in files."""
+"""Resolves the arguments of explain: an id, a code, a message, or files with evidence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def explained_anything(report: Report) -> bool:
 
 
 def known(what: Sequence[str]) -> Iterable[str]:
-    """What the catalog says of an id or a code; nothing for files and messages."""
+    """The catalog's explanation of an id or a code; nothing for files and messages."""
     name = " ".join(what)
     if not name or are_files(what):
         return ()
@@ -60,19 +60,19 @@ def _finds(check: Check) -> set[str]:
 
 
 def about_words(text: str) -> list[str]:
-    """What can be said of words that no check knows; nothing where they are no part of anything known."""
+    """What can be said about a text that no check recognises; nothing if it is not part of anything known."""
     return _mentioned(text) or _part_of(text)
 
 
 def _mentioned(text: str) -> list[str]:
-    """What is known of the codes in a sentence that no check knows."""
+    """What is known about the codes in a sentence that no check recognises."""
     from gpudoctor import codes
 
     return list(_apart(codes.lines(code) for code in codes.mentioned(text)))
 
 
 def _part_of(text: str) -> list[str]:
-    """The known messages that the given words are a part of."""
+    """The known messages that contain the given words."""
     from gpudoctor.knowledge import messages
 
     found = messages.with_words(text)
@@ -91,7 +91,7 @@ def _apart(texts: Iterable[Iterable[str]]) -> Iterator[str]:
 
 
 def are_files(what: Sequence[str]) -> bool:
-    """Whether files are meant; UserError for one that is not there among others that are, or looks like a path."""
+    """Whether the arguments are files. UserError for a missing file among existing ones, or for a missing path."""
     missing = [name for name in what if name != "-" and not _is_there(name)]
     looks = [name for name in missing if re.fullmatch(r"\S*/\S+|\S+\.(?:log|txt|json|gz|xml|out|err)(?:\.\d+)?", name)]
     if missing and (len(missing) < len(what) or looks == missing):
@@ -100,7 +100,7 @@ def are_files(what: Sequence[str]) -> bool:
 
 
 def _is_there(name: str) -> bool:
-    """What is too long for a name is a message; what lies in a closed folder is a file that cannot be read."""
+    """A name that is too long is a message; a file in a folder without access exists but cannot be read."""
     try:
         return Path(name).exists()
     except PermissionError:
@@ -110,14 +110,14 @@ def _is_there(name: str) -> bool:
 
 
 def gathered(what: Sequence[str]) -> Evidence:
-    """What files ("-": standard input) or a pasted text say."""
+    """The evidence in files ("-": standard input) or in a pasted text."""
     from gpudoctor import evidence
 
     return gather(what) if are_files(what) else evidence.of_text(" ".join(what))
 
 
 def gather(paths: Iterable[str]) -> Evidence:
-    """Reads files; a later one knows better. UserError where one cannot be read, or is the only one and empty."""
+    """Reads files; a later file overrides an earlier one. UserError if a file cannot be read, or the only file is empty."""
     from gpudoctor import source
     from gpudoctor.evidence import Evidence
     from gpudoctor.files import opening
@@ -138,7 +138,7 @@ def gather(paths: Iterable[str]) -> Evidence:
 
 
 def checkup_of(what: Sequence[str]) -> Checkup:
-    """The machine as far as files or a pasted text prove anything of it."""
+    """The checkup of what files or a pasted text prove about a machine."""
     from gpudoctor import evidence
     from gpudoctor.checkup import Checkup
 

@@ -1,4 +1,4 @@
-"""Where a job runs, and how it gets there: an interpreter on this machine, this one or somebody's environment."""
+"""Runs jobs in a Python: the running interpreter, or the Python of another environment on this machine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from gpudoctor.errors import UserError
 
 Hear = Callable[[dict[str, Any]], None]
 
-POLL_SECONDS = 0.5  # how soon a deadline that was moved is noticed
-OUTER_SECONDS = 1.5  # what the worker may need beyond its own limit before it is killed
-PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker need not wait for us
-REMOVALS, REMOVAL_SECONDS = 5, 0.02  # a folder that is written to cannot be removed at once
-MOST_WORDS = 120  # of what a program says that is no Python
+POLL_SECONDS = 0.5  # how soon a changed deadline is noticed
+OUTER_SECONDS = 1.5  # time that the worker may take beyond its own limit before it is killed
+PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker does not wait for the reader
+REMOVALS, REMOVAL_SECONDS = 5, 0.02  # removing a folder fails while a process still writes to it
+MOST_WORDS = 120  # most characters quoted from a program that is not a suitable Python
 CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TOO_OLD, TOO_OLD_WORDS = 79, "gpudoctor: older than Python 3.8"  # either alone may come from a program that is no Python
+TOO_OLD, TOO_OLD_WORDS = 79, "gpudoctor: older than Python 3.8"  # a program that is not Python could produce either one alone
 
-# Parses on every Python, so that an old one can say that it is too old.
+# Valid syntax in every Python version, so that an old one can report that it is too old.
 BOOTSTRAP = f"""
 import sys
 if sys.version_info < (3, 8):
@@ -68,7 +68,7 @@ finally:
 
 
 def travelling_sources() -> dict[str, str]:
-    """Name -> text of the files that run in the target: ours, and NVIDIA's NVML binding, which is one file."""
+    """Name -> text of the files that run in the target: the worker, and NVIDIA's NVML binding (one file)."""
     package = Path(__file__).parent
     files = sorted(file for file in (package / "worker").rglob("*") if file.suffix in (".py", ".ptx"))
     sources = {"gpudoctor/__init__.py": ""}
@@ -80,7 +80,7 @@ def travelling_sources() -> dict[str, str]:
 
 
 class Target(Protocol):
-    """Where jobs run. path: how messages call it."""
+    """Where jobs run. path: its name in messages."""
 
     path: str
 
@@ -90,16 +90,16 @@ class Target(Protocol):
 
 
 class Interpreter:
-    """A Python on this machine, of any version from 3.8; `path` may also be the folder of a virtual environment."""
+    """A Python 3.8+ on this machine; `path` can also be the folder of a virtual environment."""
 
     def __init__(self, path: str) -> None:
         self.path = str(Path(path) / "bin" / "python") if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
 
     def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
-        """Sends the job ({"seconds", ...}) and tells `hear` every message that comes back, until the end or time is up.
+        """Sends the job ({"seconds", ...}) and passes each message from it to `hear`, until the job ends or its time is up.
 
-        meanwhile: done once, while the first answers come. patience: seconds in which a job that is cut off by ^C or SIGTERM
-        may hand over what it has; without, it is lost. Returns the signal that cut it off, or 0.
+        meanwhile: called once while the first answers arrive. patience: seconds in which a job stopped by ^C or SIGTERM may still
+        return its results; 0: they are lost. Returns the signal that stopped the job, or 0.
         """
         marker = secrets.token_hex(8)
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
@@ -136,13 +136,13 @@ class Interpreter:
 
 
 def folder_of(heard: dict[str, Any], marker: str) -> str:
-    """The folder of a job, which is removed in the end; "" where it named none, or one that is not its own."""
+    """The folder of a job, to be removed at the end; "" if it named none, or a folder that is not its own."""
     folder = str(heard.get("folder", ""))
     return folder if Path(folder).name == f"gpudoctor-{marker}" else ""
 
 
 def refusal(path: str, code: int | None, stderr: str) -> str:
-    """Why a Python did not take a job."""
+    """Why a Python did not run a job."""
     if code == TOO_OLD and TOO_OLD_WORDS in stderr:
         return f"{path} is older than Python 3.8, the oldest that gpudoctor can look into"
     lines = stderr.strip().splitlines()
@@ -151,14 +151,14 @@ def refusal(path: str, code: int | None, stderr: str) -> str:
 
 
 def widen(process: subprocess.Popen[bytes]) -> None:
-    """Gives the pipe of what a process says as much room as there is."""
+    """Makes a process's output pipe as large as allowed."""
     assert process.stdout
-    with contextlib.suppress(OSError):  # a user has only so much room in pipes; without it the worker waits for us
+    with contextlib.suppress(OSError):  # pipe memory is limited per user; with a small pipe the worker waits for the reader
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 class Ending:
-    """When a job has to be over: after its time, or soon after somebody cut it off."""
+    """When a job has to end: when its time is up, or soon after a signal."""
 
     def __init__(self, seconds: float, patience: float) -> None:
         self.patience = patience
@@ -170,14 +170,14 @@ class Ending:
         self.is_over = False
 
     def may_stop(self, stop: Callable[[], None]) -> None:
-        """The job has started and is asked to end by `stop`. What cut it off before is heeded now: nobody could have ended it."""
+        """The job has started, and `stop` asks it to end. Applies a signal that arrived before this was possible."""
         self.stop = stop
         if self.early:
             self._cut_off(self.early, None)
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """The first ^C or SIGTERM asks a job with patience to end. A second one, or one without patience, interrupts."""
+        """The first ^C or SIGTERM asks a job with patience to end. A second one, or any without patience, interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -190,7 +190,7 @@ class Ending:
                 signal.signal(number, handler)
 
     def _cut_off(self, number: int, frame: Any) -> None:
-        if self.is_over:  # what is left to do takes a moment, and leaves the machine clean
+        if self.is_over:  # the cleanup takes a moment and leaves nothing behind
             self.late = number
             return
         if not self.stop:
@@ -203,7 +203,7 @@ class Ending:
         self.stop()
 
     def heed_late(self) -> None:
-        """What came while the job was tidied up cuts off what would come after it."""
+        """Applies a signal that arrived during the cleanup to whatever follows the job."""
         if self.late and not self.patience:
             raise _exit(self.late)
         self.signal = self.signal or self.late
@@ -214,15 +214,15 @@ def _exit(number: int) -> BaseException:
 
 
 def _is_free(handler: Any) -> bool:
-    """A program that uses us keeps the handlers that it has set, and what it ignores, as under nohup, stays ignored."""
+    """Handlers set by the calling program stay, and ignored signals stay ignored, as under nohup."""
     is_default = handler in (signal.SIG_DFL, signal.default_int_handler)
     return is_default or (getattr(handler, "__module__", None) or "").startswith("gpudoctor.")
 
 
 def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last: str) -> Iterator[dict[str, Any]]:
-    """What stands behind the marker of every line that the process writes, until the one with `last`, or until it is over.
+    """The text after the marker on each line of the process, until the message with the key `last` or the deadline.
 
-    As protocol.message gives it: what is no message is left out.
+    Parsed by protocol.message; lines that are not messages are left out.
     """
     prefix = marker.encode()
     for line in lines(process, ending):
@@ -233,9 +233,9 @@ def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last
 
 
 def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
-    """Every line that the process writes, until it ends or has to be over; without those of more than MOST_LINE_BYTES."""
+    """Each line that the process writes, until it ends or the deadline passes; longer lines than MOST_LINE_BYTES are left out."""
     assert process.stdout
-    begun: list[bytes] = []  # of a line that has not ended
+    begun: list[bytes] = []  # the parts of an unfinished line
     size = 0
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -258,7 +258,7 @@ def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Asks the process to go, then makes it; never waits for one that is stuck in the kernel."""
+    """Asks the process to end, then kills it; does not wait for a process stuck in the kernel."""
     for number, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 0.5)):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -270,7 +270,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Removes the folder of a job, also while a process that was just killed still writes into it."""
+    """Removes the folder of a job, even while a process that was just killed still writes to it."""
     for _ in range(REMOVALS if folder else 0):
         shutil.rmtree(folder, ignore_errors=True)
         if not Path(folder).exists():

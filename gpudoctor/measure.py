@@ -1,4 +1,4 @@
-"""Measure: has the target run a plan, and keeps what it gives back."""
+"""Measure: runs a plan in the target and keeps the results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpudoctor.model import Reply
 from gpudoctor.planning import Plan
 
 SECONDS = {"standard": 240, "full": 1200}  # for all measurements together
-PATIENCE_SECONDS = 8  # how long a run that is cut off may take to hand over what it has
+PATIENCE_SECONDS = 8  # time for a stopped run to return its results
 
 Progress = Callable[[tuple[str, ...], float], None]
 
 
 def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Progress) -> tuple[dict[str, Reply], int]:
-    """Runs the plan in the target: what was measured, and the signal (0: none) that cut it off."""
+    """Runs the plan in the target. Returns the results, and the signal (0: none) that stopped it."""
     measured: dict[str, Reply] = {"plan": Reply("ok", plan.as_value())}
     if not plan.gpus or not plan.workloads:
         return measured, 0
@@ -44,6 +44,6 @@ def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Pro
 
 
 def missing(plan: Plan, measured: Iterable[str]) -> list[str]:
-    """Workloads of which nothing came back: the process that ran them was killed."""
+    """Workloads without any result: the process that ran them was killed."""
     told = {id.rpartition(":")[0] for id in measured}
     return [f"{name}:all" for name in plan.workloads if name not in told]

@@ -14,21 +14,21 @@ from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
-_NAMED = re.compile(r"<([a-z_]+)>")  # evidence, in a command
+_NAMED = re.compile(r"<([a-z_]+)>")  # evidence in a command
 
-# The areas of checks, in the order in which a person reads them.
+# The areas of checks, in the order of the report.
 AREAS = (
     *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
     *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits", "evidence"),
 )
 
 
-# How a container gets its GPUs: mode -> what it is called.
+# How a container gets its GPUs: mode -> name.
 WAYS = {"cdi": "CDI", "runtime": "the runtime nvidia", "gpus": "--gpus", "podman": "CDI"}
 
 
 class Status(str, Enum):
-    """The verdict of one check, best first."""
+    """The result of one check, best first."""
 
     PASS = "pass"
     SKIP = "skip"
@@ -39,7 +39,7 @@ class Status(str, Enum):
 
 
 class Action(str, Enum):
-    """What a person has to do, mildest first: the severity that matters."""
+    """What the user has to do, mildest first: the severity."""
 
     NONE = "none"
     WATCH = "watch"
@@ -60,7 +60,7 @@ class Confidence(str, Enum):
 
 
 class Unavailable(Skip):
-    """A fact that could not be read. A missing fact is never a healthy fact."""
+    """A fact that could not be read. A missing fact never counts as healthy."""
 
     def __init__(self, reason: str, kind: str = Skip.NO_ANSWER) -> None:
         super().__init__(reason, kind)
@@ -72,22 +72,22 @@ Place = Literal["here", "shell", "host"]
 
 @dataclass(frozen=True)
 class Fix:
-    """One way out: a line to paste and the command that shows it worked.
+    """One fix: a command to paste and the command that verifies it.
 
-    `<name>` in a command stands for the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
-    "suse", "other", "wsl2", "container", "host", "conda"), any of which is enough; empty means everywhere. `engines` limits it
-    likewise to containers of these engines ("docker", "podman", "kubernetes"); how their commands differ: fixes/engines.py.
+    `<name>` in a command is replaced by the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
+    "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines` limits it
+    to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their commands.
 
-    What is decided about a fix stands in its fields; nothing is read out of its words. kind: what the command does, by which
-    `gpudoctor fix` orders and runs it. A reset (of a GPU, of WSL, of the power) it never runs, and what is manual it leaves to a
-    person, who has to decide, to fill something in or to go elsewhere. where: "shell" is the one in which the program starts,
-    which no script can change; "host" is the machine around a container. reboot: `sudo reboot` ends the line, and what comes
-    before it counts from then on; such a fix needs root and interrupts work.
+    Decisions use the fields, not the words of the title. kind: what the command does; `gpudoctor fix` orders and runs fixes by
+    it. It never runs a reset (of a GPU, of WSL, of the power). Manual fixes are left to the user, who has to decide something,
+    fill in a value or go elsewhere. where: "shell" is the shell that starts the program, which a script cannot change; "host" is
+    the machine that runs the container. reboot: the command ends with `sudo reboot`, and what comes before it takes effect after
+    the reboot; such a fix needs root and interrupts work.
     """
 
     title: str
     command: str = ""
-    risk: str = "safe"  # safe, disruptive (work is interrupted) or destructive (data or settings are lost)
+    risk: str = "safe"  # safe, disruptive (interrupts work) or destructive (loses data or settings)
     needs: tuple[str, ...] = ()  # root, reboot, drain, network
     verify: str = ""
     on: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class Fix:
 
     @property
     def names(self) -> frozenset[str]:
-        """The evidence that the command names and that is not filled in."""
+        """The evidence that the command still contains as placeholders."""
         return frozenset(_NAMED.findall(self.command))
 
     def suits(self, platform: Iterable[str]) -> bool:
@@ -133,7 +133,7 @@ class Fix:
 
 REBOOT = "sudo reboot"
 NEW_INITRAMFS = "(sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
-"""On any distribution. A module that the initramfs loads reads its options from there, not from /etc/modprobe.d."""
+"""For any distribution. A module in the initramfs reads its options from the initramfs, not from /etc/modprobe.d."""
 
 
 def fix_on(
@@ -150,14 +150,14 @@ def fix_on(
 ) -> tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`.
 
-    kinds: of the platforms on which it is of another kind.
+    kinds: platforms on which the fix has a different kind.
     """
     fix = Fix(title, "", risk, needs, verify, (), undo, recipe, kind, reboot=reboot)
     return on_platforms(fix, commands, kinds or {})
 
 
 def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[Fix, ...]:
-    """commands: one for each platform. conda needs neither a recipe nor root."""
+    """commands: one for each platform. conda needs no recipe and no root."""
     for_conda = replace(fix, recipe="", needs=tuple(need for need in fix.needs if need != "root"))
 
     def on(platform: str) -> Fix:
@@ -172,13 +172,13 @@ def _fill(text: str, values: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value as it may stand in a shell command: what a machine called its files must not become a command."""
+    """A value quoted for a shell command, so that a file name on the machine cannot become a command."""
     return " ".join(map(_word, value)) if isinstance(value, (list, tuple)) else shlex.quote(str(value))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that can be wrong, named by what is wrong, with its own explanation and ways out."""
+    """Something that can be wrong, with a title, an explanation and fixes."""
 
     id: str
     title: str
@@ -186,8 +186,8 @@ class Problem:
     action: Action
     fixes: tuple[Fix, ...] = ()
     references: tuple[str, ...] = ()
-    status: Status = Status.FAIL  # WARN: works, but degraded or at risk
-    latent: bool = False  # does no harm until something else is done or happens: told after what harms now
+    status: Status = Status.FAIL  # WARN: works, but slowly or at risk
+    latent: bool = False  # harmless until something else changes; listed after the problems that do harm now
 
     def found(
         self,
@@ -203,12 +203,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem seen on this machine: one sentence with the numbers in it, and what was read.
+    """A problem seen on this machine: one sentence with its numbers, and the evidence.
 
-    partial: one GPU of several has it, and the others can still be judged. because: the id of another check's problem that
-    explains this one; where that was found too, this is told as its effect. causes: ids of problems that may explain it, the
-    likeliest first; a check's id stands for all of its problems. is_clue: alone it means nothing, and it is told only
-    where it explains something else. packages: the distributions whose installed version or build it is about.
+    partial: only some GPUs have it, and the others can still be judged. because: the id of another check's problem that explains
+    this one; if that was found too, this is shown as its effect. causes: ids of problems that may explain it, the likeliest
+    first; a check's id means all of its problems. is_clue: it means nothing alone and is shown only if it explains something
+    else. packages: the distributions whose installed version or build it is about.
     """
 
     problem: Problem
@@ -225,11 +225,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number of one GPU, or of all (`gpu` is None), and what a healthy machine reaches.
+    """A measured number of one GPU, or of all (`gpu` is None), with the value expected of a healthy machine.
 
-    expected: in the same unit; None where nothing is known. rule: where that comes from. during: what the sampler saw.
-    wrong: how the result differed from the right one, "" if it was verified. unlisted: its GPU is in no table, and `expected`
-    comes from its own clocks and widths.
+    expected: in the same unit; None if unknown. rule: the source of `expected`. during: what the sampler saw. wrong: how the
+    result differed from the correct one, "" if it was verified. unlisted: the GPU is in no table, and `expected` was computed
+    from its own clocks and widths.
     """
 
     what: str
@@ -245,7 +245,7 @@ class Figure:
 
     @property
     def share(self) -> float | None:
-        """Of the expected, 1 or more for a healthy one; None where nothing is expected."""
+        """The fraction of the expected value, 1 or more for a healthy machine; None if nothing is expected."""
         if not self.expected or not self.value:
             return None if not self.expected else 0.0
         return self.expected / self.value if self.less_is_better else self.value / self.expected
@@ -253,14 +253,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cause:
-    """One possible cause of a symptom: `look` returns the finding if its evidence is there, None if it is ruled out."""
+    """A possible cause of a symptom. `look` returns the finding if there is evidence for it, None if it is ruled out."""
 
     problem: Problem
     look: Callable[[Any], Finding | None]
 
 
 def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iterator[Finding]:
-    """The first cause whose evidence is there; where none is, `otherwise`, with what was ruled out and what could not be read."""
+    """The first cause with evidence; if there is none, `otherwise`, with what was ruled out and what could not be read."""
     ruled_out, unread = [], {}
     for cause in causes:
         try:
@@ -279,9 +279,9 @@ def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iter
 
 
 def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]]) -> Iterator[Finding]:
-    """Judges every thing (a GPU, a link). One that could not be read makes the check a SKIP, unless something was found.
+    """Judges each thing (a GPU, a link). If one could not be read, the check is a SKIP, unless something was found.
 
-    One on which the question makes no sense (not supported, not applicable) only counts where that is so for all.
+    Things to which the question does not apply (not supported) only lead to a SKIP if it applies to none.
     """
     unread, judged = [], False
     for thing in things:
@@ -300,12 +300,12 @@ def for_each(things: Iterable[Any], judge_one: Callable[[Any], Iterable[Finding]
 
 @dataclass(frozen=True)
 class Check:
-    """What is looked at, named by its file. `judge` is pure and yields what is wrong; `summary` describes a healthy one.
+    """One thing to look at, named by its file. `judge` is pure and yields problems; `summary` describes a healthy machine.
 
-    needs: checks without whose health this one cannot be judged. explained_by: checks whose failure, even a partial one,
-    this one would only say again. after: checks whose findings this one reads. workloads: what it wants measured.
-    figures: the numbers of that, for the report; judge and summary read them by `facts.once(figures)`. of_gpus: it looks at each
-    GPU that NVML reaches, and says of the others that it could not.
+    needs: checks that have to pass before this one can be judged. explained_by: checks whose failure, even a partial one, this
+    check would only repeat. after: checks whose findings this one reads. workloads: what it needs measured. figures: the numbers
+    of the workloads, for the report; judge and summary read them by `facts.once(figures)`. of_gpus: it looks at each GPU that
+    NVML reaches, and reports the others as not examined.
     """
 
     judge: Callable[[Any], Iterable[Finding]]
@@ -325,10 +325,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that was asked of a machine and what it answered; a file that can be judged again anywhere.
+    """All questions to a machine and its answers; a file that can be judged again anywhere.
 
-    host: of a container that gpudoctor looked into from outside, what the machine around it answered. level: by the checks of
-    which it is judged; "" in what an older gpudoctor wrote.
+    host: the answers of the host, if gpudoctor examined a container from outside. level: the level of the checks that judge it;
+    "" in files of older versions of gpudoctor.
     """
 
     schema: str
@@ -337,14 +337,14 @@ class Snapshot:
     replies: dict[str, Reply]
     expected: dict[str, int] = field(default_factory=dict)
     measured: dict[str, Reply] = field(default_factory=dict)  # "gemm:gpu0", "all-reduce:all", "import:torch" ...
-    baseline: dict[str, dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value when all was well
+    baseline: dict[str, dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value on the healthy machine
     host: dict[str, Reply] = field(default_factory=dict)
     level: str = ""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check's row in the report."""
+    """The row of one check in the report."""
 
     id: str
     status: Status
@@ -357,7 +357,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One root cause, with everything it explains. on_host: it is on the host of the container that was examined."""
+    """One root cause, with everything it explains. on_host: it is on the host of the examined container."""
 
     problem: str
     title: str
@@ -377,7 +377,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing as the host and as the container see it; `differs` where that is not the same."""
+    """One value as seen by the host and by the container; `differs` if they are not the same."""
 
     what: str
     host: str
@@ -387,7 +387,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Recognised:
-    """What gpudoctor saw in a text that was given as evidence. kinds: of the parts that it understood; lines: how many."""
+    """What gpudoctor recognised in a text given as evidence. kinds: the formats it understood; lines: the number of lines."""
 
     name: str
     kinds: tuple[str, ...]
@@ -396,7 +396,7 @@ class Recognised:
 
 @dataclass(frozen=True)
 class Model:
-    """A language model of one size and precision on this machine: how many of its GPUs it needs, None where it does not fit.
+    """A language model of one size and precision: how many GPUs of this machine it needs, None if it does not fit.
 
     least_milliseconds: per token, the time in which these GPUs read all weights once from memory.
     """
@@ -410,9 +410,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Measurements:
-    """All that was measured, in `seconds`.
+    """All measurements, taken in `seconds`.
 
-    figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> what the workload gave. left_alone: why GPUs were not
+    figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> results of the workload. left_alone: why some GPUs were not
     measured although others were.
     """
 
@@ -425,11 +425,11 @@ class Measurements:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of what could be looked at was looked at."""
+    """How many of the applicable checks ran."""
 
     ran: int
     applicable: int
-    skipped: dict[str, int]  # kind of skip -> checks
+    skipped: dict[str, int]  # kind of skip -> number of checks
     sentence: str
 
 
@@ -437,8 +437,8 @@ class Coverage:
 class Report:
     """The verdict on one machine, or on a container and its host.
 
-    host: the checks that were judged on the host of a container. comparison: what both see. evidence: the texts that were given.
-    knowledge: the version of the tables that were used (`gpudoctor knowledge`).
+    host: the checks that were judged on the host of a container. comparison: values that both sides see. evidence: the given
+    texts. knowledge: the version of the built-in tables (`gpudoctor knowledge`).
     """
 
     schema: str
@@ -457,7 +457,7 @@ class Report:
 
     @property
     def verdict(self) -> Status:
-        """The status; but where nothing was found, SKIP if nothing could be looked at, and ERROR if a check broke."""
+        """The status; but if nothing was found, SKIP if nothing could be examined, and ERROR if a check broke."""
         seen = {result.status for result in (*self.checks, *self.host)}
         if self.diagnosis:
             return self.status
@@ -468,7 +468,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Opened:
-    """A report and what it was judged from. taken: None where only a report was kept, with no answers to judge again."""
+    """A report and its snapshot. taken: None if only a report was kept, with no answers to judge again."""
 
     name: str
     report: Report

@@ -1,10 +1,10 @@
-"""Text that cannot command a terminal: what machines answer may hold escape sequences."""
+"""Makes text safe for a terminal: answers of a machine may contain escape sequences."""
 
 from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """The text with each control character written out."""
+    """The text with each control character shown as an escape."""
     return "".join(map(_visible, text))
 
 

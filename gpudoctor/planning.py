@@ -14,13 +14,13 @@ from gpudoctor.facts.join import cores_near, gpu_of, index_of
 from gpudoctor.model import Check, Skip, Snapshot
 
 BUSY_PERCENT = 20
-HIDDEN_MIB = 2048  # GPU memory in use that no process which can be seen from here holds
+HIDDEN_MIB = 2048  # GPU memory in use that belongs to no visible process
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. workloads: each with the check that wants it. gpus: NVML's index, CUDA's number, and the processor cores
-    near. left_alone: GPU -> why."""
+    """What to measure. workloads: each with the check that needs it. gpus: NVML's index, CUDA's number, and the nearby CPU cores.
+    left_alone: GPU -> why it is not measured."""
 
     workloads: dict[str, str]
     gpus: tuple[tuple[int, int, tuple[int, ...]], ...]
@@ -33,9 +33,9 @@ class Plan:
 
 
 def plan(taken: Snapshot, checks: Mapping[str, Check], only: Collection[int] = (), force: bool = False) -> Plan:
-    """What these checks want measured, on the GPUs that can be: a busy one is left alone unless `force`.
+    """Plans the measurements of these checks, on all GPUs that can be measured; a busy one is left out unless `force`.
 
-    only: NVML's indices of the GPUs to measure; UserError for one that CUDA does not have.
+    only: NVML indices of the GPUs to measure; UserError for a GPU that CUDA does not have.
     """
     workloads = {name: id for id, check in checks.items() for name in check.workloads}
     facts = Facts(taken)
@@ -68,7 +68,7 @@ def obstacle(facts: Facts, index: int, device: CudaDevice, force: bool) -> str:
 
 
 def busy_with(gpu: Gpu | None) -> str:
-    """Who works on a GPU, as far as it can be seen from here; "" if nobody, or if NVML does not tell."""
+    """Which processes use a GPU, as far as visible; "" if none, or if NVML does not report it."""
     try:
         return _busy_with(gpu) if gpu else ""
     except Skip:

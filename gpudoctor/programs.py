@@ -1,4 +1,4 @@
-"""Programs that are asked for what they print."""
+"""Runs programs and captures their output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Sequence
 
 
 def finished(argv: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """With what it printed. OSError where it cannot be run, TimeoutExpired where it does not end; nothing it started is left."""
+    """Runs a program to its end and captures its output. Nothing that it started is left running.
+
+    OSError if it cannot be run, TimeoutExpired if it does not end in time.
+    """
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -23,7 +26,7 @@ def finished(argv: Sequence[str], seconds: float | None = None) -> subprocess.Co
         try:
             out, err = process.communicate(timeout=seconds)
         except BaseException:
-            with contextlib.suppress(OSError):  # also what it started: a wrapper's own child would be left
+            with contextlib.suppress(OSError):  # also ends what it started: the child of a wrapper would be left running
                 os.killpg(process.pid, signal.SIGKILL)
             raise
         return subprocess.CompletedProcess(argv, process.returncode, out, err)

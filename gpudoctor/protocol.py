@@ -1,6 +1,6 @@
-"""What a worker says, checked as it arrives: it may run inside somebody else's image, whose Python says what it likes.
+"""Validates the worker's messages on arrival: the worker may run in an untrusted image, whose Python can send anything.
 
-A message is a line with a JSON object. A field of another type than its own is as if it were not there.
+A message is a line with a JSON object. A field of the wrong type is ignored.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from gpudoctor.model import Reply
 
-MOST_LINE_BYTES = 64 << 20  # of a whole snapshot 128 MiB are read back
-MOST_LEVELS = 100  # of lists and objects in one another
-LARGEST = 1e15  # of seconds and the like; infinity and what is no number are not below it
+MOST_LINE_BYTES = 64 << 20  # at most 128 MiB are read back for a whole snapshot
+MOST_LEVELS = 100  # nested lists and objects
+LARGEST = 1e15  # for seconds and similar numbers; also rejects infinity and NaN
 STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut")
 _MEASURED = re.compile(r"sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
 _REPLY = frozenset(field.name for field in fields(Reply))
@@ -26,7 +26,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_encodable(text: str) -> bool:
-    """JSON can name half of a character, which no file can hold."""
+    """JSON can contain a lone surrogate (half of a character), which cannot be written to a file."""
     return text.isascii() or not re.search("[\ud800-\udfff]", text)
 
 
@@ -49,7 +49,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "measured": lambda value: isinstance(value, str) and bool(_MEASURED.fullmatch(value)),
     "reply": lambda value: isinstance(value, dict),
     "end": lambda value: value is True,
-    # Of the shell in a container.
+    # From the shell in a container.
     "python": _is_text,
     "ctypes": _is_text,
     "broken": _is_text,
@@ -58,7 +58,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def message(line: bytes) -> dict[str, Any]:
-    """The fields of a message that are known and of their type; none of what is no message, as of a line that a kill cut off."""
+    """The known fields of a message that have the right type; empty if the line is not a message (a line cut off by a kill)."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -68,14 +68,14 @@ def message(line: bytes) -> dict[str, Any]:
 
 
 def reply(said: dict[str, Any]) -> Reply:
-    """The reply in a message; where it is none, an error that says why, so that only this question is lost."""
+    """The reply in a message; if it is invalid, an error with the reason, so that only this question is lost."""
     given = said.get("reply")
     wrong = _wrong(given) if given is not None else "the message contains none"
     return Reply("error", None, f"invalid reply: {wrong}") if wrong or given is None else Reply(**given)
 
 
 def _wrong(given: dict[str, Any]) -> str:
-    """What a reply cannot be kept for, "" if it can."""
+    """Why a reply cannot be kept, "" if it can."""
     if given.keys() != _REPLY:
         return f"its fields are not {', '.join(sorted(_REPLY))}"
     if given["status"] not in STATUSES:
@@ -88,7 +88,7 @@ def _wrong(given: dict[str, Any]) -> str:
 
 
 def unkept(values: list[Any]) -> str:
-    """Why values cannot be kept in a snapshot, "" if they can. Level by level, since what reads them goes into them like that."""
+    """Why values cannot be kept in a snapshot, "" if they can. Checks level by level, as readers of the snapshot recurse."""
     for _ in range(MOST_LEVELS):
         if not all(_is_encodable(part) for part in values if isinstance(part, str)):
             return "its value holds half a character"

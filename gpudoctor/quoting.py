@@ -1,4 +1,4 @@
-"""What other tools say of this machine, word for word, as the maintainers of a project want to read it."""
+"""The output of other tools on this machine, word for word, as the maintainers of a project expect it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpudoctor import programs
 from gpudoctor.model import Reply
 
 PREFIX = "quoted:"
-SECONDS = 60.0  # torch's collect_env imports torch, and runs a dozen programs
+SECONDS = 60.0  # torch's collect_env imports torch and runs a dozen programs
 MOST_CHARACTERS = 200_000
-OF_PYTHON = ("torch", "vllm", "cupy")  # which the examined Python says
-_PYTHON = "python"  # in whose place the examined one is run
+OF_PYTHON = ("torch", "vllm", "cupy")  # tools that run in the examined Python
+_PYTHON = "python"  # placeholder for the examined Python
 COMMANDS = {
     "nvidia-smi": ("nvidia-smi",),
     "topology": ("nvidia-smi", "topo", "-m"),
@@ -28,17 +28,17 @@ COMMANDS = {
 
 
 def commands(python: str) -> dict[str, tuple[str, ...]]:
-    """Name -> the command line of each tool that can be quoted; python: of the environment in question."""
+    """Name -> the command line of each tool that can be quoted. python: the Python of the environment in question."""
     return {name: tuple(python if word == _PYTHON else word for word in argv) for name, argv in COMMANDS.items()}
 
 
 def shown(name: str) -> str:
-    """The command line of a tool as it can be pasted."""
+    """The command line of a tool, ready to paste."""
     return shlex.join(COMMANDS[name])
 
 
 def quoted(names: Sequence[str], python: str, tell: Callable[[str], None] = lambda doing: None) -> dict[str, Reply]:
-    """The replies "quoted:NAME", side by side; a tool that is not here is missing, one that does not end is a timeout."""
+    """The replies "quoted:NAME", run in parallel; a tool that is not installed is "missing", one that does not end a timeout."""
     known = commands(python)
     if not names:
         return {}
@@ -48,13 +48,13 @@ def quoted(names: Sequence[str], python: str, tell: Callable[[str], None] = lamb
 
 
 def said(replies: Mapping[str, Reply], name: str) -> str:
-    """What the tool printed; "" where it printed nothing, only failed, or was not asked."""
+    """The output of the tool; "" if it printed nothing, only failed, or was not run."""
     value = _value(replies, name)
     return str(value.get("out") or (value.get("code") == 0 and value.get("err")) or "").strip("\n")
 
 
 def failed(replies: Mapping[str, Reply], name: str) -> str:
-    """The last line of a tool that had nothing to say but why it failed."""
+    """The last line of a tool that failed without other output."""
     value = _value(replies, name)
     lines = str(value.get("err") or "").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

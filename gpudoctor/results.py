@@ -1,4 +1,4 @@
-"""What explain and diff give in Python."""
+"""The results of explain and diff in Python."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What an id, a code, a message or a log means. checkup: what the text proves, and what is wrong by it; None for an id.
+    """The meaning of an id, a code, a message or a log. checkup: what the text proves, and the problems in it; None for an id.
 
-    is_known: False where nothing in it is known.
+    is_known: False if nothing in it is known.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Compared:
-    """Two machines, or one on two days."""
+    """The differences of two machines, or of two days of one machine."""
 
     one: Opened
     other: Opened
@@ -54,12 +54,12 @@ class Compared:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs that tells anything."""
+        """Whether there is no meaningful difference."""
         return self.comparison.is_same
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What differs, the likeliest to explain the worse verdict first."""
+        """The differences, starting with the one that most likely explains the worse verdict."""
         return self.comparison.changes
 
     def to_json(self) -> str:

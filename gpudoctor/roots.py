@@ -1,4 +1,4 @@
-"""Which finding is the root of the others: what is told as the diagnosis, and in which order."""
+"""Finds the findings that explain the others, and orders them as the diagnosis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Status
 
 Finders = Callable[[], Mapping[str, list[str]]]
-"""Problem id -> the checks that would find it: asked only where words alone name a problem."""
+"""Problem id -> the checks that can find it; used only if words alone name a problem."""
 
 
 def diagnosis(
@@ -27,7 +27,7 @@ def diagnosis(
 
 
 def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finders) -> Finding:
-    """What words alone say, beside what the checks of this machine found: no check that is well leaves its causes standing."""
+    """Removes from a finding in texts the causes that a check on this machine has ruled out by passing."""
     if not finding.causes:
         return finding
     finders = finders_of()
@@ -48,21 +48,22 @@ def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finde
 
 @dataclass
 class _Root:
-    """A finding that no other one explains. effects: check -> what it found because of that, or saw of the same."""
+    """A finding that no other finding explains. effects: check -> what it found because of this, or its view of the same
+    fault."""
 
     check: str
     finding: Finding
     effects: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, check: str, finding: Finding) -> None:
-        """A cause is as bad as the worst that it explains."""
+        """A cause is as severe as the worst effect that it explains."""
         self.effects.setdefault(check, []).append(finding.message)
         if finding.problem.status is Status.FAIL:
             self.finding = replace(self.finding, problem=replace(self.finding.problem, status=Status.FAIL))
 
 
 def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:
-    """What is to be told: a problem of one GPU that several checks see is told once, by the first."""
+    """The roots. A problem of one GPU that several checks see is kept once, from the first check."""
     known = [(id, finding) for id, found in findings.items() for finding in found]
     effects = [(id, effect) for id, effect in known if _causes_of(effect, known)]
     roots: list[_Root] = []
@@ -78,7 +79,7 @@ def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:
         cause = next((root for step in _chain(effect, known) for root in _likeliest(step, roots)), None)
         if cause:
             cause.add(id, effect)
-        else:  # two that explain each other
+        else:  # two findings that explain each other
             roots.append(_Root(id, effect))
     return [root for root in roots if root.effects or not root.finding.is_clue]
 
@@ -105,7 +106,7 @@ def _likeliest(effect: Finding, roots: Iterable[_Root]) -> list[_Root]:
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
-    """A cause on one GPU explains nothing on another."""
+    """A cause on one GPU does not explain anything on another."""
     is_cause = cause.problem.id == effect.because or cause.problem.id in effect.causes
     return is_cause and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
 
@@ -115,7 +116,7 @@ def _is_same(one: Finding, other: Finding) -> bool:
 
 
 def _with(finding: Finding, effects: Mapping[str, list[str]]) -> Finding:
-    """A finding with what follows from it."""
+    """A finding with its effects."""
     messages = [message for found in effects.values() for message in found]
     return replace(finding, evidence={**finding.evidence, "effects": messages}) if messages else finding
 
@@ -140,7 +141,7 @@ def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.Fix
 
 
 def _rank(finding: Finding, explains: Sized) -> tuple[bool, bool, int, int, bool]:
-    """What stops work comes first, then what harms it now, then what may one day; within each, what explains most."""
+    """What stops work comes first, then what does harm now, then what may do harm later; within each, what explains most."""
     problem = finding.problem
     is_latent = problem.latent and not explains
     action = list(Action).index(problem.action)

@@ -13,9 +13,9 @@ from typing import BinaryIO
 from gpudoctor.errors import UserError
 
 CHUNK_BYTES = 1 << 20
-MOST_UNPACKED = 4 << 20  # at once
+MOST_UNPACKED = 4 << 20  # bytes at once
 GZIP = b"\x1f\x8b"
-# Beginning of a file -> how it is unpacked by hand.
+# First bytes of a file -> the command that unpacks it.
 PACKED = {
     b"\xfd7zXZ\x00": "xz -dc",
     b"BZh": "bzip2 -dc",
@@ -23,12 +23,12 @@ PACKED = {
     b"PK\x03\x04": "unzip -p",
 }
 BINARY = re.compile(rb"\x7fELF|\x89PNG|%PDF|\xff\xd8\xff|GIF8")
-# What PowerShell writes into a file; with three bytes, what Windows' editors do.
+# PowerShell writes the two-byte marks; editors on Windows write the mark of three bytes.
 MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF8: "utf-8"}
 
 
 def chunks(path: str) -> Iterator[bytes]:
-    """The bytes of a file ("-": standard input) in pieces of some MB; UserError says in one line why it cannot be read."""
+    """The bytes of a file ("-": standard input) in pieces of some MB; UserError with one line if it cannot be read."""
     try:
         if path == "-" and (sys.stdin is None or sys.stdin.closed):
             raise UserError("- cannot be read: standard input is closed")
@@ -43,7 +43,7 @@ def chunks(path: str) -> Iterator[bytes]:
 
 def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
     beginning = next(pieces, b"")
-    if len(beginning) < max(map(len, MARKS)):  # a pipe gives what there is
+    if len(beginning) < max(map(len, MARKS)):  # a pipe returns what is available
         beginning += next(pieces, b"")
     if beginning.startswith(GZIP):
         pieces = _unpacked(chain((beginning,), pieces))
@@ -69,12 +69,12 @@ def _recoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Of a file that somebody cut off, or that is damaged further on, what there is; zlib.error where that is nothing."""
+    """The readable part of a truncated or damaged file; zlib.error if nothing is readable."""
     is_begun = False
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for piece in pieces:
         while piece:
-            if unpacker.eof:  # several files in one, as rotation of logs leaves them
+            if unpacker.eof:  # several gzip members in one file, as log rotation leaves them
                 unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
             try:
                 unpacked = unpacker.decompress(piece, MOST_UNPACKED)
@@ -88,6 +88,6 @@ def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    read = getattr(file, "read1", file.read)  # what a terminal or a pipe has, without waiting for more
+    read = getattr(file, "read1", file.read)  # returns what a terminal or a pipe has, without waiting for more
     while piece := read(CHUNK_BYTES):
         yield piece

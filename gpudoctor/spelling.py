@@ -1,4 +1,4 @@
-"""Help with names that were mistyped."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that look most like `name`, best first: one that was not typed to its end, one that was mistyped."""
+    """The names most similar to `name`, best first: completions of a prefix, and corrections of typos."""
     known = list(names)
     begun = [other for other in known if name and other.startswith(name)]
     inside = [other for other in known if name and name in other]
@@ -15,6 +15,6 @@ def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """One line about a name that is not known, with the nearest that are."""
+    """One line about an unknown name, with the most similar known ones."""
     near = nearest(name, names)
     return f"unknown {what} {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")

@@ -83,7 +83,7 @@ def explain(start: Start) -> Report:
 
 
 def judge(taken: Snapshot) -> Report:
-    """The verdict of the chain's checks alone."""
+    """The verdict of the checks in the chain only."""
     chain = [check for checks in LINKS.values() for check in checks]
     return doctor.judge(taken, doctor.select(catalog.checks(), "quick", only=(*chain, START)))
 

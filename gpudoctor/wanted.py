@@ -1,4 +1,4 @@
-"""What is examined, and how, whoever asks for it: the command line, a script or another command."""
+"""What to examine, and how: for the command line, a script or another command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A container to look into: one of an image, or one that runs. gpus: which of them that of an image gets."""
+    """A container to examine: a new one from an image, or a running one. gpus: the GPUs that a new one gets."""
 
     image: str | None = None
     container: str | None = None
@@ -26,11 +26,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Wanted:
-    """level: None is standard, and of a snapshot the one at which it was taken. python: None is the one that runs this.
+    """What to examine and how.
 
-    inside: a container instead of this machine. gpus: to measure; () is all. force: measure those that others use, start an image
-    that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements, None is as many as the level
-    allows. baseline: None is the one saved here.
+    level: None means standard, or for a snapshot the level at which it was taken. python: None means the running one. inside: a
+    container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are in use, and start an
+    image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements, None means the limit of
+    the level. baseline: None means the one saved here.
     """
 
     level: str | None = None
@@ -50,7 +51,7 @@ class Wanted:
         return {} if self.expect_gpus is None else {"gpus": self.expect_gpus}
 
     def checks(self, level: str | None = None) -> Checks:
-        """The checks that are asked for. level: of a snapshot that is there. UserError for a name that is none."""
+        """The requested checks. level: the level of an existing snapshot. UserError for an unknown name."""
         from gpudoctor import catalog, doctor
 
         return doctor.select(catalog.checks(), level or self.level or "standard", self.only, self.skip)
