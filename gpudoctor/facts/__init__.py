@@ -1,4 +1,4 @@
-"""What the raw replies of a machine mean: one lazily parsed, typed topic per module, for checks to read."""
+"""The meaning of a machine's raw replies: one lazily parsed, typed topic per module, read by the checks."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Made = TypeVar("Made")
 
 
 class Facts:
-    """One machine's facts. A topic or field whose probe failed raises Unavailable, which makes its check a SKIP.
+    """The facts of one machine. A topic or field whose probe failed raises Unavailable, which makes the check a SKIP.
 
-    problems: every problem by its id, for checks whose evidence names one of another check. found: what the checks that were
-    judged before this one found; a check that reads it names them in `after`.
+    problems: every problem by its id, for checks whose evidence names a problem of another check. found: findings of the checks
+    judged so far; a check that reads them lists those checks in `after`.
     """
 
     def __init__(self, snapshot: Snapshot, problems: Callable[[], Mapping[str, Problem]] = dict) -> None:
@@ -50,9 +50,9 @@ class Facts:
         self._made: dict[Hashable, tuple[Any, ...] | Skip] = {}
 
     def once(self, make: Callable[[Facts], Iterable[Made]]) -> tuple[Made, ...]:
-        """What `make` makes of these facts, made when it is first asked for. A Skip of it is raised each time.
+        """The result of `make` for these facts, computed at the first call. If it raised Skip, each call raises it again.
 
-        So that a check's `figures` are those that it judges, that its summary tells and that the report shows.
+        This way the judge, the summary and the report use the same `figures` of a check.
         """
         if make not in self._made:
             try:
@@ -70,7 +70,7 @@ class Facts:
 
     @cached_property
     def host(self) -> Facts:
-        """The facts of the machine around a container that was looked into from outside; a Skip everywhere else."""
+        """The facts of the host of a container that was examined from outside; otherwise Skip."""
         if not self._host:
             raise Skip("no container was examined from its host")
         return Facts(Snapshot("", "", self.taken, self._host))

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit a build takes, and whether the ways to find one agree."""
+"""Which CUDA toolkit a build uses, and whether PATH and the variables agree on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT = "/usr/local/cuda"
 
 @dataclass(frozen=True)
 class Conflict:
-    """nvcc on PATH is of one release, and the toolkit that `name` leads to of another."""
+    """nvcc on PATH has one release, and the toolkit that `name` leads to another."""
 
     nvcc: Tool
     name: str  # CUDA_HOME, CUDA_PATH or /usr/local/cuda
@@ -23,7 +23,7 @@ class Conflict:
 
 
 def homes(facts: Facts) -> dict[str, str]:
-    """CUDA_HOME and CUDA_PATH, as far as they are set."""
+    """CUDA_HOME and CUDA_PATH, if set."""
     return {name: value for name in HOME_VARIABLES if (value := facts.environment.get(name))}
 
 
@@ -32,7 +32,7 @@ def toolkit_version(facts: Facts, root: str) -> Version | None:
 
 
 def conflict(facts: Facts) -> Conflict | None:
-    """The first toolkit that another way leads to than PATH, if its release differs."""
+    """The first toolkit found without PATH whose release differs from the one on PATH."""
     nvcc = facts.toolchain.nvcc
     if nvcc is None or nvcc.version is None:
         return None
@@ -44,14 +44,14 @@ def conflict(facts: Facts) -> Conflict | None:
 
 
 def skip_conflict(facts: Facts) -> None:
-    """Skips a check of the toolkit where it is not clear which one is meant."""
+    """Skips a check of the toolkit if it is not clear which toolkit is meant."""
     found = conflict(facts)
     if found:
         raise Skip(f"nvcc on PATH and {found.name} are from different releases, see toolkits", Skip.UNSUPPORTED)
 
 
 def _other_ways(facts: Facts, nvcc: Tool) -> dict[str, str]:
-    """The variables; without them /usr/local/cuda, unless nvcc is of the Python environment, which somebody has chosen."""
+    """The variables; without them /usr/local/cuda, unless nvcc belongs to the Python environment, which the user chose."""
     named = {name: root for name, path in homes(facts).items() if (root := facts.toolchain.root_of(path))}
     default = facts.toolchain.default_toolkit
     if named or default is None or _is_of_environment(facts, nvcc):

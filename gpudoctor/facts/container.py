@@ -1,4 +1,4 @@
-"""The container that this runs in, if any: its engine, what it may do, and what of the driver was put into it."""
+"""The container that this runs in, if any: its engine, its permissions, and which parts of the driver were mounted into it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.facts.replies import Replies
 
-# include/uapi/linux/capability.h: the place of a name is its bit.
+# include/uapi/linux/capability.h: the position of a name is its bit.
 _NAMES = (
     "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE "
     "NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN "
@@ -22,7 +22,7 @@ OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
 
 
 class Container:
-    """What kind of container this is; `engine` is None on a host."""
+    """The kind of container; `engine` is None on a host."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -38,13 +38,13 @@ class Container:
 
     @property
     def _start(self) -> Mapping[str, Any]:
-        """How gpudoctor came into it, where it did that from outside."""
+        """How gpudoctor entered the container, if it did so from outside."""
         reply = self._replies.starting_with("container-start").get("container-start")
         return reply.value if reply and reply.value["started"] else {}
 
     @property
     def _signs(self) -> dict[str, bool]:
-        """What speaks for each engine; the outer layers, whose signs also show inside the others, come last."""
+        """The signs of each engine; outer layers, whose signs also show inside the others, come last."""
         marks, variables, manager = self._marks, self._variables, self._manager
         return {
             "apptainer": marks.get("/.singularity.d", False) or not APPTAINER_VARIABLES.isdisjoint(variables),
@@ -68,7 +68,7 @@ class Container:
 
     @property
     def _is_booted_image(self) -> bool:
-        """A virtual machine that was made of a container image carries its marks, but owns its root and its processes."""
+        """A virtual machine made from a container image has its marks, but has its own root and processes."""
         return self._sees_kernel_threads and not self._is_overlay
 
     @cached_property
@@ -77,7 +77,7 @@ class Container:
 
     @cached_property
     def _variables(self) -> frozenset[str]:
-        """Names only. Without them the files still tell almost every engine."""
+        """Names only. Without them, the files still identify almost every engine."""
         reply = self._replies.starting_with("environment").get("environment")
         return frozenset(reply.value) if reply and reply.status == "ok" else frozenset()
 
@@ -87,7 +87,7 @@ class Container:
 
     @property
     def _first_cgroup(self) -> str:
-        """Of process 1, which on a host is no container even where this process's cgroup is named after one."""
+        """The cgroup of process 1: on a host it is never a container's, even if this process's cgroup is named after one."""
         return self._replies.file("/proc/1/cgroup") or ""
 
     @property
@@ -96,12 +96,12 @@ class Container:
 
     @cached_property
     def cgroup(self) -> str:
-        """/proc/self/cgroup as it is."""
+        """The text of /proc/self/cgroup."""
         return self._replies.file("/proc/self/cgroup") or ""
 
     @cached_property
     def cgroup_version(self) -> int:
-        """1 also where version 2 is only mounted beside it: the device rules are then version 1's."""
+        """1 also if version 2 is mounted next to it: the device rules are then those of version 1."""
         return 1 if self._replies.file("/sys/fs/cgroup/cgroup.controllers") is None else 2
 
     @cached_property
@@ -110,12 +110,12 @@ class Container:
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
-        """The effective ones, as CAP_SYS_ADMIN and so on."""
+        """The effective capabilities, such as CAP_SYS_ADMIN."""
         return capability_names(int(self._status["CapEff"], 16))
 
     @cached_property
     def user_namespace(self) -> bool:
-        """User ids in here are not those of the host, whose device nodes then belong to nobody."""
+        """User ids in the container differ from those of the host, so the host's device nodes belong to the user nobody."""
         text = self._replies.file("/proc/self/uid_map")
         return text is not None and text.split() != ["0", "0", "4294967295"]
 
@@ -125,13 +125,13 @@ class Container:
 
     @property
     def _root(self) -> Mapping[str, Any]:
-        """The last mount on /, which hides those before it; nothing where no mount was told."""
+        """The last mount on /, which hides earlier ones; empty if no mounts were read."""
         mounts = self._mounts if self._replies.starting_with("mounts") else ()
         return next((mount for mount in reversed(mounts) if mount["point"] == "/"), {})
 
     @cached_property
     def mount_points(self) -> frozenset[str]:
-        """Those that have to do with the driver."""
+        """The mount points related to the driver."""
         return frozenset(mount["point"] for mount in self._mounts)
 
 
@@ -142,6 +142,6 @@ def status_fields(text: str) -> dict[str, str]:
 
 
 def capability_names(mask: int) -> frozenset[str]:
-    """The names of a capability mask's bits; one that this table lacks is named by its number."""
+    """The names of the bits in a capability mask; a bit missing from the table is shown as a number."""
     names = dict(enumerate(CAPABILITIES))
     return frozenset(f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1)

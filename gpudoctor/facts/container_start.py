@@ -1,4 +1,4 @@
-"""How a container was started, or what its engine said when it did not start it."""
+"""How a container was started, or the engine's message if it did not start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What wraps the words that matter: by whom and at which step they were passed on.
+# Text around the actual message: which program passed it on, and at which step.
 _WRAPPERS = re.compile(
     "|".join(
         (
@@ -19,7 +19,7 @@ _WRAPPERS = re.compile(
             r"Cannot (?:start|create) (?:container for )?service \S+: (?:: )?",
             r"rpc error: code = \w+ desc = ",
             r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR: )?",
-            # the engine's steps
+            # steps of the engine
             r"failed to (?:create|start) (?:containerd )?(?:shim )?task(?: for container)?: ",
             r"failed to create shim: ",
             r"OCI runtime create failed: ",
@@ -29,7 +29,7 @@ _WRAPPERS = re.compile(
             r"unable to start container \"[0-9a-f]+\": ",
             r"driver failed programming external connectivity on endpoint \S+ \(\w+\): ",
             r"Error starting userland proxy: ",
-            # the runtime's
+            # steps of the runtime
             r"\S*\b(?:runc|crun): (?=runc|crun|[A-Z])",
             r"(?:runc|crun) create failed: ",
             r"unable to start container process: (?!exec)",
@@ -37,7 +37,7 @@ _WRAPPERS = re.compile(
             r"(?:container|process)_linux\.go:\d+: ",
             r"starting container process caused:?(?: \"?(?!\"?exec)|$)",
             r"container init caused:? \"?",
-            # the hooks'
+            # steps of the hooks
             r"(?:error running|Running|running) (?:prestart |createRuntime |createContainer |startContainer )?hook #?\d+"
             r"(?::+ | caused:? \"?|(?= exit status))",
             r"error running hook: ",
@@ -59,7 +59,7 @@ _LAST_WORDS = "|".join(
     )
 )
 _ENDINGS = re.compile(rf"(?:\s*(?:{_LAST_WORDS})|\n[\s\"]*|\"{{2,}}\s*)$")
-# What engines write in the form of their logs: with an escaped text, and remarks beside the error.
+# Log lines of engines: the text is escaped, and remarks accompany the error.
 _JSON = re.compile(r'\{[^{}]*"msg"\s*:\s*"((?:[^"\\]|\\.)*)"[^{}]*\}')
 _LOGGED = re.compile(r'time="[^"]*" level=(\w+) msg="((?:[^"\\]|\\.)*)"(?: \w+=\S+)*')
 _REMARK = re.compile(r"^(?:(?:WARN|INFO|DEBU|ERRO)\[\d+\] ?|\[\+\] Running|\s*[✔✘\u2800-\u28ff] )")
@@ -68,10 +68,10 @@ _WAITING = "error waiting for container"
 
 @dataclass(frozen=True)
 class Start:
-    """An attempt to start a container. mode: how a GPU was asked for: cdi, runtime, gpus, podman, devices, none or unknown.
+    """An attempt to start a container. mode: how a GPU was requested: cdi, runtime, gpus, podman, devices, none or unknown.
 
-    arguments: what asked for it. message: all that the engine said, "" where it started. code: its exit code. from_text: it was
-    read in a text, which may not tell how the GPU was asked for (mode: unknown).
+    arguments: the options that requested it. message: the whole output of the engine, "" if the container started. code: its exit
+    code. from_text: read from a text, which may not show how the GPU was requested (mode: unknown).
     """
 
     engine: str
@@ -94,7 +94,7 @@ class Start:
 
     @property
     def is_nerdctl(self) -> bool:
-        """Which answers behind Docker's interface, without a daemon of its own."""
+        """nerdctl offers Docker's interface without a daemon."""
         return bool(re.search(r"(?m)^FATA\[\d+\]", self.message))
 
     @property
@@ -103,20 +103,20 @@ class Start:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The engine's version: (28, 5, 2); empty where it is not known."""
+        """The engine's version: (28, 5, 2); empty if unknown."""
         found = re.match(r"\d+(?:\.\d+)*", self.version)
         return tuple(map(int, found[0].split("."))) if found else ()
 
     @property
     def words(self) -> str:
-        """The message in one line, without what only says by whom it was passed on."""
+        """The message in one line, without the prefixes of the programs that passed it on."""
         text = _ends_cut(_plain(self.message))
         lines = [line.strip() for line in _ends_cut(_WRAPPERS.sub("", text) or text).splitlines()]
         return " ".join(" ".join(dict.fromkeys(lines)).split())
 
 
 def _plain(message: str) -> str:
-    """Quotes and line ends as they were before each step of the way quoted the text of the step before."""
+    """Undoes the quoting: each step quotes the text of the step before."""
     text = _JSON.sub(_unescaped, message)
     if '\\"' in text and not _LOGGED.search(text):
         text = re.sub(r'\\+"', '"', re.sub(r"\\+n", "\n", text))
@@ -133,7 +133,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _logged(found: re.Match[str]) -> str:
-    """The text of an error; a remark keeps a mark, so that it is left out where anything else was said."""
+    """The text of an error; a remark is marked, so that it is dropped if there is other text."""
     level, text = found[1], found[2].replace("\\n", "\n").replace('\\"', '"')
     remark = level in ("warning", "info", "debug") or _WAITING in text
     return f"WARN[0000] {text}" if remark else text
@@ -147,7 +147,7 @@ def _ends_cut(text: str) -> str:
 
 
 def start_of(value: Mapping[str, Any]) -> Start:
-    """The reply `container-start`."""
+    """Reads the reply `container-start`."""
     return Start(
         engine=value["engine"],
         version=value["version"],

@@ -1,4 +1,4 @@
-"""What a vendor's library did not survive."""
+"""Crashes of a vendor's library while it was probed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KILLED = {"died": True}
 
 
 def crash(replies: Replies, topic: str) -> str | None:
-    """The step in which the probe of a topic crashed or hung, in words; None if it came through."""
+    """The step in which the probe of a topic crashed or hung, in words; None if it finished."""
     replies.get(topic)
     asked = replies.starting_with("probe:" + topic) | replies.starting_with(topic)
     for reply in asked.values():

@@ -1,4 +1,4 @@
-"""The CUDA driver API: whether it initialises, its devices, and whether each gives a context."""
+"""The CUDA driver API: whether it initialises, its devices, and whether a context can be created on each."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from gpudoctor.model import Skip, Unavailable
 
 
 class Cuda(DriverLibrary):
-    """What libcuda said; nothing beyond the library, its version and its init code is there unless it initialised."""
+    """The answers of libcuda. Without a successful initialisation, only the library, its version and the init code are known."""
 
     TOPIC, NAME, FILE = "cuda", "CUDA", "libcuda"
 
     @property
     def library_version(self) -> str | None:
-        """The driver release in the name of that libcuda; None where there is none in it, as under WSL."""
+        """The driver release in the file name of libcuda; None if the name has none, as under WSL."""
         return release_of(self.library or "")
 
     @property
     def is_compat(self) -> bool:
-        """Whether that libcuda is a forward-compatibility package's (cuda-compat)."""
+        """Whether libcuda comes from a forward-compatibility package (cuda-compat)."""
         return is_compat(self.library or "")
 
     @cached_property
     def maps(self) -> tuple[str, ...]:
-        """NVIDIA's libraries in the process that initialised CUDA."""
+        """NVIDIA libraries loaded in the process that initialised CUDA."""
         return tuple(self._loaded("maps"))
 
     @cached_property
     def driver_version(self) -> tuple[int, int]:
-        """The newest CUDA that this libcuda speaks: (13, 0)."""
+        """The newest CUDA version that libcuda supports: (13, 0)."""
         version = int(checked(self._loaded("driver_version"), "cuDriverGetVersion"))
         return version // 1000, version % 1000 // 10
 
@@ -43,7 +43,7 @@ class Cuda(DriverLibrary):
 
     @cached_property
     def init_error(self) -> str:
-        """The init code's name, such as CUDA_ERROR_NO_DEVICE; CUDA_SUCCESS if all is well."""
+        """The init code's name, such as CUDA_ERROR_NO_DEVICE; CUDA_SUCCESS if initialisation worked."""
         return self.error_name(self.init_code)
 
     @cached_property
@@ -60,11 +60,11 @@ class Cuda(DriverLibrary):
 
     @cached_property
     def by_bus_id(self) -> dict[str, CudaDevice]:
-        """Of several slices of one GPU the first."""
+        """Bus id -> device; if a GPU has several MIG devices, the first."""
         return {device.bus_id: device for device in reversed(self.devices)}
 
     def error_name(self, code: int) -> str:
-        """The name that libcuda itself gives to a code that it returned."""
+        """The name that libcuda gives to one of its codes."""
         names = self._loaded("names").get(str(code), ("", ""))
         return names[0] or f"CUDA error {code}"
 
@@ -75,7 +75,7 @@ class Cuda(DriverLibrary):
 
 
 class CudaDevice:
-    """A device as CUDA numbers it, which need not be NVML's order."""
+    """A device as CUDA numbers it, which can differ from NVML's order."""
 
     def __init__(self, ordinal: int, answers: dict[str, Any], cuda: Cuda) -> None:
         self.ordinal = ordinal
@@ -92,7 +92,7 @@ class CudaDevice:
 
     @cached_property
     def uuid(self) -> str:
-        """GPU-... as NVML has it; MIG-... for a MIG device."""
+        """GPU-... as in NVML; MIG-... for a MIG device."""
         return str(self._get("uuid"))
 
     @cached_property
@@ -110,17 +110,17 @@ class CudaDevice:
 
     @cached_property
     def attributes(self) -> dict[str, int]:
-        """The attributes that this libcuda knows, by the names of probes/cuda.py: multiprocessors, l2_bytes ..."""
+        """The attributes that libcuda knows, named as in probes/cuda.py: multiprocessors, l2_bytes ..."""
         return {name: value for name, value in self._get("attributes").items() if isinstance(value, int)}
 
     @cached_property
     def context_skipped(self) -> str | None:
-        """Why no context was asked for, such as somebody else's work on the GPU."""
+        """Why no context was requested, such as another process using the GPU."""
         return self._cuda.context(self.ordinal).get("skipped")
 
     @cached_property
     def context_code(self) -> int | None:
-        """What the request for a context returned; None if it was skipped."""
+        """The code returned by the request for a context; None if it was skipped."""
         if self.context_skipped:
             return None
         answer = self._cuda.context(self.ordinal)["code"]
@@ -128,7 +128,7 @@ class CudaDevice:
 
     @cached_property
     def context_error(self) -> str | None:
-        """The context code's name, such as CUDA_ERROR_DEVICE_UNAVAILABLE; None if there is a context or it was skipped."""
+        """The name of the context code, such as CUDA_ERROR_DEVICE_UNAVAILABLE; None if it succeeded or was skipped."""
         if not self.context_code:
             return None
         return self._cuda.context(self.ordinal).get("name") or f"CUDA error {self.context_code}"
@@ -139,7 +139,7 @@ class CudaDevice:
 
 
 def release_of(path: str) -> str | None:
-    """The driver release in the name of a libcuda: 580.159.04."""
+    """The driver release in the file name of a libcuda: 580.159.04."""
     match = re.search(r"/libcuda\.so\.(\d{2,}\.\d+(?:\.\d+)?)$", path)
     return match[1] if match else None
 
@@ -150,7 +150,7 @@ def is_compat(path: str) -> bool:
 
 
 def checked(answer: Any, what: str) -> Any:
-    """The answer if it is a value; otherwise Unavailable, and why."""
+    """The answer if it is a value; otherwise raises Unavailable with the reason."""
     if answered(answer):
         return answer
     if answer.get("absent"):

@@ -1,4 +1,4 @@
-"""The device nodes that a CUDA program opens, and who it is."""
+"""The device nodes that a CUDA program opens, and the user and groups of this process."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gpudoctor.model import Unavailable
 
 @dataclass(frozen=True)
 class Node:
-    """One device node. Only nvidiactl, nvidia-uvm and dxg are opened: a GPU's own node can initialise the GPU."""
+    """One device node. Only nvidiactl, nvidia-uvm and dxg are opened: opening a GPU's own node can initialise the GPU."""
 
     mode: int  # permission bits: 0o666
     uid: int
     gid: int
-    group: str  # "" where the group has no name, or a personal one
+    group: str  # "" if the group has no name, or a personal one
     major: int
     minor: int
     is_device: bool  # a bind mount of a node that does not exist makes a directory
     readable_writable: bool
-    open_error: str | None  # EPERM, ENODEV, EIO ...; None for a success, and where it was not opened
+    open_error: str | None  # EPERM, ENODEV, EIO ...; None if it was opened, or not tried
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks: effective ids, and group id -> name ("" where the group has no name, or a personal one)."""
+    """The process's identity: effective ids, and group id -> name ("" if the group has no name, or a personal one)."""
 
     uid: int
     gid: int
@@ -40,7 +40,7 @@ class Identity:
 
 
 class Devices:
-    """What /dev offers of NVIDIA's and of InfiniBand's nodes."""
+    """The nodes of NVIDIA and InfiniBand in /dev."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -52,17 +52,17 @@ class Devices:
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
-        """Path -> node, of those that could be looked at."""
+        """Path -> node, for nodes whose metadata could be read."""
         return {path: self._node(raw) for path, raw in self._answer.items() if "error" not in raw}
 
     @cached_property
     def unreadable(self) -> dict[str, str]:
-        """Path -> name of the error, of nodes that are listed but cannot be looked at (a link to nowhere)."""
+        """Path -> name of the error, for nodes that are listed but cannot be read (such as a dangling link)."""
         return {path: raw["error"] for path, raw in self._answer.items() if "error" in raw}
 
     @cached_property
     def gpu_nodes(self) -> tuple[str, ...]:
-        """/dev/nvidia0 and so on, by number."""
+        """/dev/nvidia0 and so on, in numeric order."""
         paths = (path for path in self.nodes if re.fullmatch(r"/dev/nvidia\d+", path))
         return tuple(sorted(paths, key=lambda path: int(path[len("/dev/nvidia") :])))
 

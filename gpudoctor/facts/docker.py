@@ -1,4 +1,4 @@
-"""What a Docker daemon says of itself, and the configuration that it reads."""
+"""What a Docker daemon reports about itself, and its configuration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Docker:
-    """A Docker daemon; where it is not reachable, only `endpoint` and `error` mean anything."""
+    """A Docker daemon; if it is unreachable, only `endpoint` and `error` are meaningful."""
 
     reachable: bool
     error: str | None = None
     endpoint: str = ""
     version: str = ""
     runtimes: tuple[str, ...] = ()
-    runtime_programs: Mapping[str, str] = field(default_factory=dict)  # runtime -> its program, as the daemon was told
+    runtime_programs: Mapping[str, str] = field(default_factory=dict)  # runtime -> its program, as configured in the daemon
     default_runtime: str = ""
     cgroup_driver: str = ""
     cgroup_version: str = ""
@@ -52,7 +52,7 @@ class Docker:
 
     @property
     def is_podman(self) -> bool:
-        """Podman behind Docker's interface, which accepts a request for GPUs and gives none."""
+        """Podman with Docker's interface, which accepts a request for GPUs but provides none."""
         return any("Podman" in name for name in self.components)
 
     def has_option(self, name: str) -> bool:
@@ -60,7 +60,7 @@ class Docker:
 
 
 def docker_of(value: Mapping[str, Any]) -> Docker:
-    """The daemon's answers to GET /info and GET /version."""
+    """Reads the daemon's answers to GET /info and GET /version."""
     info, version = value.get("info") or {}, value.get("version") or {}
     return Docker(
         reachable=True,
@@ -83,7 +83,7 @@ def docker_of(value: Mapping[str, Any]) -> Docker:
 
 
 def daemon_json_of(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """The settings, or what is wrong with them; an empty file is an empty configuration, as it is for dockerd."""
+    """The settings, or the error in them; an empty file is an empty configuration, as for dockerd."""
     text = text.lstrip("\ufeff")
     try:
         settings = json.loads(text) if text.strip() else {}

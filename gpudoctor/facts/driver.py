@@ -1,4 +1,4 @@
-"""The NVIDIA driver: the module that is loaded, those that are installed, the libraries, DKMS, packages and nvidia-smi."""
+"""The NVIDIA driver: the loaded module, the installed modules, the libraries, DKMS, packages and nvidia-smi."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LOADED_NAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
 
 @dataclass(frozen=True)
 class InstalledModule:
-    """One of the driver's module files under /lib/modules."""
+    """One module file of the driver in /lib/modules."""
 
     kernel: str
     path: str
 
     @property
     def name(self) -> str:
-        """nvidia, nvidia-uvm ...: Debian's nvidia-current-uvm.ko.xz and nvidia-tesla-470.ko are these too."""
+        """nvidia, nvidia-uvm ...; also for Debian's nvidia-current-uvm.ko.xz and nvidia-tesla-470.ko."""
         stem = PurePosixPath(self.path).name.split(".ko")[0].replace("_", "-")
         last = stem.rsplit("-", 1)[-1]
         return "nvidia-" + last if last in ("uvm", "drm", "modeset", "peermem", "fs") else "nvidia"
@@ -61,7 +61,7 @@ class OsPackage:
 
 @dataclass(frozen=True)
 class SmiAnswer:
-    """What `nvidia-smi -L` did; code is None where it gave no answer in time."""
+    """The result of `nvidia-smi -L`; code is None if it timed out."""
 
     code: int | None
     seconds: float
@@ -74,7 +74,7 @@ class SmiAnswer:
 
 
 class Driver:
-    """The driver from all sides but NVML."""
+    """Everything about the driver except NVML."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -86,7 +86,7 @@ class Driver:
 
     @cached_property
     def module_version(self) -> str | None:
-        """The version of the loaded kernel module; None where none is loaded. NVML asks the module for it, too."""
+        """The version of the loaded kernel module; None if none is loaded. NVML gets its version from the module, too."""
         try:
             text = self._replies.file("/sys/module/nvidia/version") or ""
             return nvrm_version(self._nvrm) or text.strip() or None
@@ -115,7 +115,7 @@ class Driver:
 
     @cached_property
     def branch(self) -> int | None:
-        """580 for 580.159.04: of the loaded module, else of the libraries, else of the installed module."""
+        """580 for 580.159.04: from the loaded module, else the libraries, else the installed module."""
         version = self.module_version or self.library_version or self.modinfo.get("version")
         return int(version.split(".")[0]) if version else None
 
@@ -126,12 +126,12 @@ class Driver:
 
     @cached_property
     def parameters(self) -> dict[str, str]:
-        """The loaded module's parameters, without their NVreg_: /proc/driver/nvidia/params."""
+        """The loaded module's parameters without the prefix NVreg_: /proc/driver/nvidia/params."""
         return fields(self._replies.file("/proc/driver/nvidia/params") or "")
 
     @cached_property
     def gpu_information(self) -> dict[str, dict[str, str]]:
-        """PCI address -> what the module says of that GPU: Model, Video BIOS, Device Minor, GPU Excluded ..."""
+        """PCI address -> what the module reports about that GPU: Model, Video BIOS, Device Minor, GPU Excluded ..."""
         texts = self._replies.files("/proc/driver/nvidia/gpus/*/information")
         return {path.split("/")[-2]: fields(text) for path, text in texts.items()}
 
@@ -148,12 +148,12 @@ class Driver:
 
     @cached_property
     def _driver_libraries(self) -> list[tuple[str, str]]:
-        """(path, version) of the driver's libraries in the standard places, in the order of the loader's search."""
+        """(path, version) of the driver's libraries in the standard folders, in the loader's search order."""
         return list(driver_libraries(self._replies.value("libraries")))
 
     @cached_property
     def library_version(self) -> str | None:
-        """The version that libnvidia-ml.so.1, else libcuda.so.1, leads to; None where there is none (or WSL's)."""
+        """The version that libnvidia-ml.so.1, else libcuda.so.1, leads to; None if there is no version (or it is WSL's)."""
         for name in _LOADED_NAMES:
             for path, version in self._driver_libraries:
                 if PurePosixPath(path).name == name:
@@ -162,12 +162,12 @@ class Driver:
 
     @cached_property
     def library_versions(self) -> tuple[str, ...]:
-        """All versions found, newest first; two mean a half-finished upgrade."""
+        """All versions found, newest first; two mean an incomplete upgrade."""
         return tuple(sorted({version for _, version in self._driver_libraries}, key=Version, reverse=True))
 
     @cached_property
     def installed_modules(self) -> tuple[InstalledModule, ...]:
-        """The driver's module files, for whichever kernel."""
+        """The driver's module files, for any kernel."""
         kernels = self._replies.value("kernel-modules").items()
         return tuple(InstalledModule(kernel, path) for kernel, raw in kernels for path in raw["nvidia"])
 
@@ -178,7 +178,7 @@ class Driver:
 
     @cached_property
     def kernel_headers(self) -> bool:
-        """Whether a module can be built for the running kernel: /lib/modules/<release>/build leads somewhere."""
+        """Whether a module can be built for the running kernel: /lib/modules/<release>/build exists."""
         running = self._replies.value("kernel-modules").get(self._system.kernel, {})
         return bool(running.get("headers"))
 
@@ -192,12 +192,13 @@ class Driver:
 
     @cached_property
     def dkms_make_logs(self) -> dict[str, str]:
-        """Path -> the end of the log of a build that was not cleaned up, so mostly of one that failed."""
+        """Path -> the end of a build log that was not cleaned up, usually from a failed build."""
         return self._replies.files("/var/lib/dkms/nvidia*/*/build/make.log")
 
     @cached_property
     def modinfo(self) -> dict[str, str]:
-        """version, license, signer, filename, vermagic ... of the module that modprobe would load; empty if none."""
+        """version, license, signer, filename, vermagic ... of the module that modprobe would load; empty if there is no such
+        module."""
         answer = self._replies.value("command:modinfo nvidia")
         return fields(answer["out"]) if answer["code"] == 0 else {}
 
@@ -209,7 +210,7 @@ class Driver:
 
     @cached_property
     def udev_rules(self) -> dict[str, str]:
-        """Path -> text of the rules of udev that remove a device of NVIDIA."""
+        """Path -> text of the udev rules that remove an NVIDIA device."""
         rules: dict[str, str] = self._replies.value("udev-rules")
         return rules
 
@@ -219,18 +220,18 @@ class Driver:
 
     @cached_property
     def packages(self) -> tuple[OsPackage, ...]:
-        """The system's packages of interest: driver, CUDA, container, DKMS, headers, compilers."""
+        """The system packages of interest: driver, CUDA, container, DKMS, headers, compilers."""
         packages: list[dict[str, str]] = self._replies.value("os-packages")
         return tuple(OsPackage(**package) for package in packages)
 
     @cached_property
     def runfile_install(self) -> bool:
-        """Whether NVIDIA's .run installer was here."""
+        """Whether NVIDIA's .run installer was used."""
         return any(self._replies.value("glob:" + path) for path in _RUNFILE_TRACES)
 
     @cached_property
     def nvidia_smi(self) -> SmiAnswer | None:
-        """None where there is no nvidia-smi."""
+        """None if nvidia-smi is not installed."""
         reply = self._replies.get("command:nvidia-smi -L")
         if reply.status in ("timeout", "died"):
             return SmiAnswer(None, reply.seconds, "", reply.detail)
@@ -239,13 +240,13 @@ class Driver:
 
 
 def nvrm_version(text: str) -> str | None:
-    """The version in the line "NVRM version: NVIDIA UNIX ..." of the open and of the proprietary module."""
+    """The version in the line "NVRM version: NVIDIA UNIX ..." of the open or the proprietary module."""
     match = re.search(r"^NVRM version:.*?Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)\b", text, re.MULTILINE)
     return match[1] if match else None
 
 
 def fields(text: str) -> dict[str, str]:
-    """Lines of "name: value"; the first of a name counts, quotes are taken off."""
+    """Lines of "name: value"; the first of each name counts, and quotes are removed."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")

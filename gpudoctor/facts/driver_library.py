@@ -1,4 +1,4 @@
-"""A library of the driver, as a process of its own loaded and initialised it."""
+"""A library of the driver, as loaded and initialised in a separate process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpudoctor.model import Skip, Unavailable
 
 
 class DriverLibrary:
-    """TOPIC: how its questions begin. NAME: of the interface. FILE: what a message calls the library."""
+    """TOPIC: the prefix of its questions. NAME: of the interface. FILE: the library's name in messages."""
 
     TOPIC: ClassVar[str]
     NAME: ClassVar[str]
@@ -27,24 +27,24 @@ class DriverLibrary:
 
     @cached_property
     def died(self) -> str | None:
-        """What the library did not survive: a step that crashed it or never came back, in words."""
+        """The step in which the library crashed or hung, in words; None if it did not."""
         return crash(self._replies, self.TOPIC)
 
     @cached_property
     def timed_out(self) -> bool:
-        """Whether it was killed because it gave no answer in time, rather than that it crashed."""
+        """Whether it was killed after a timeout, rather than crashed."""
         replies = self._replies.starting_with(f"probe:{self.TOPIC}") | self._replies.starting_with(self.TOPIC)
         return any(reply.status == "timeout" for reply in replies.values())
 
     @cached_property
     def library(self) -> str | None:
-        """The file that the loader took; None if there is none."""
+        """The file that the loader used; None if there is none."""
         path: str | None = self._start["library"]
         return path
 
     @cached_property
     def load_error(self) -> str | None:
-        """The loader's message, if it found no library or could not load it."""
+        """The loader's message if it did not find or could not load the library."""
         return self._start.get("load_error") or None
 
     @cached_property

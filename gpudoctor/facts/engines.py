@@ -1,4 +1,4 @@
-"""The container engines of this host: what the Docker daemon says, how the engines are configured, NVIDIA's toolkit."""
+"""The container engines of this host: the Docker daemon's answers, the engines' configuration, NVIDIA's toolkit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Engines:
 
     @cached_property
     def docker(self) -> Docker | None:
-        """What the daemon says; None where there is no socket, Unavailable where it may not be asked or does not answer."""
+        """The daemon's answers; None if there is no socket, Unavailable if permission is denied or it does not answer."""
         reply = self._replies.get("docker")
         if reply.status == "error":
             return Docker(reachable=False, error=reply.detail)
@@ -51,7 +51,7 @@ class Engines:
         return dict(self._replies.value("runtime-programs"))
 
     def program(self, name: str) -> str | None:
-        """The real path of docker, podman, nvidia-ctk, nvidia-container-runtime-hook ...; None where there is none."""
+        """The real path of docker, podman, nvidia-ctk, nvidia-container-runtime-hook ...; None if not installed."""
         return self._programs[name]["real"] if name in self._programs else None
 
     @property
@@ -68,12 +68,12 @@ class Engines:
 
     @property
     def toolkit_installed(self) -> bool:
-        """NVIDIA's container toolkit: any of its hooks or its runtime."""
+        """NVIDIA's container toolkit is installed: one of its hooks or its runtime was found."""
         return any(name in self._programs for name in HOOKS)
 
     @cached_property
     def is_snap(self) -> bool:
-        """Docker from a snap, which is shut off from the host's driver and toolkit."""
+        """Docker is installed as a snap, which cannot access the host's driver and toolkit."""
         if (self.docker_binary or "").startswith("/snap/") or self.docker_binary == "/usr/bin/snap":
             return True
         daemon = self._docker_if_known
@@ -92,12 +92,12 @@ class Engines:
 
     @cached_property
     def docker_host(self) -> str | None:
-        """DOCKER_HOST, which goes before every context."""
+        """DOCKER_HOST, which overrides every context."""
         return self._environment.get("DOCKER_HOST") or None
 
     @cached_property
     def context(self) -> str | None:
-        """The docker command's context: DOCKER_CONTEXT, else its configuration's; None is the default one."""
+        """The context of the docker command: DOCKER_CONTEXT, else the configured one; None for the default."""
         if self.docker_host:
             return None
         if name := self._environment.get("DOCKER_CONTEXT"):
@@ -108,7 +108,7 @@ class Engines:
 
     @cached_property
     def context_is_missing(self) -> bool:
-        """A context is chosen that does not exist, so that every docker command fails."""
+        """The selected context does not exist, so every docker command fails."""
         if not self.context:
             return False
         settings = self._replies.optional("docker-context") or {}
@@ -116,7 +116,7 @@ class Engines:
 
     @cached_property
     def endpoint(self) -> str:
-        """Where the docker command's daemon is: unix://PATH, ssh://, tcp:// (another machine), tcp://localhost."""
+        """The address of the docker command's daemon: unix://PATH, ssh://, tcp:// (another machine), tcp://localhost."""
         if host := self.docker_host:
             name = urlsplit(host if "://" in host else "tcp://" + host)
             return host if name.scheme == "unix" else f"{name.scheme}://" + "localhost" * (name.hostname in HERE)
@@ -125,18 +125,18 @@ class Engines:
 
     @property
     def daemon_is_elsewhere(self) -> bool:
-        """The docker command talks to a daemon on another machine, so that nothing of this one says how it is set up."""
+        """The docker command uses a daemon on another machine, so nothing on this machine shows how it is set up."""
         return self.endpoint.startswith(("ssh://", "tcp://", "http")) and not self.endpoint.endswith("://localhost")
 
     @cached_property
     def start(self) -> Start | None:
-        """How the container that was to be looked at was started; None where none was."""
+        """How the container to be examined was started; None if there was none."""
         reply = self._replies.starting_with("container-start").get("container-start")
         return start_of(reply.value) if reply else None
 
     @cached_property
     def daemon_json_path(self) -> str:
-        """The configuration that this daemon reads."""
+        """The configuration file that this daemon reads."""
         daemon = self._docker_if_known
         if self.is_snap:
             return SNAP_DAEMON_JSON
@@ -151,7 +151,7 @@ class Engines:
 
     @property
     def daemon_json(self) -> dict[str, Any] | None:
-        """None where there is no such file or it is not JSON; then see daemon_json_error."""
+        """None if there is no such file or it is not JSON; then see daemon_json_error."""
         return self._daemon_json[0]
 
     @property
@@ -160,12 +160,12 @@ class Engines:
 
     @cached_property
     def toolkit_version(self) -> tuple[int, ...] | None:
-        """NVIDIA Container Toolkit, of nvidia-ctk; None where it is not installed."""
+        """The version of the NVIDIA Container Toolkit, from nvidia-ctk; None if it is not installed."""
         return self._version("nvidia-ctk --version")
 
     @cached_property
     def container_cli_version(self) -> tuple[int, ...] | None:
-        """libnvidia-container, of nvidia-container-cli; None where it is not installed."""
+        """The version of libnvidia-container, from nvidia-container-cli; None if it is not installed."""
         return self._version("nvidia-container-cli --version")
 
     def _version(self, command: str) -> tuple[int, ...] | None:
@@ -184,19 +184,19 @@ class Engines:
 
     @cached_property
     def toolkit_mode(self) -> str:
-        """How the toolkit brings in a GPU: auto (also where nothing is said), legacy, cdi, csv, jit-cdi."""
+        """How the toolkit adds a GPU: auto (also if not set), legacy, cdi, csv, jit-cdi."""
         table = re.search(r"(?ms)^\s*\[nvidia-container-runtime\]\s*$(.*?)(?=^\s*\[|\Z)", self.toolkit_config or "")
         mode = re.search(r'(?m)^\s*mode\s*=\s*"([\w-]+)"', table[1] if table else "")
         return mode[1] if mode else "auto"
 
     @cached_property
     def podman_version(self) -> tuple[int, ...] | None:
-        """None where Podman is not installed."""
+        """None if Podman is not installed."""
         return self._version("podman --version")
 
     @cached_property
     def containers_may_use_devices(self) -> bool:
-        """SELinux's switch container_use_devices."""
+        """SELinux's boolean container_use_devices."""
         text = self._replies.value("file:/sys/fs/selinux/booleans/container_use_devices")
         return bool(text.split()[:1] == ["1"])
 
@@ -207,20 +207,20 @@ class Engines:
 
     @cached_property
     def containerd_config(self) -> dict[str, str]:
-        """Path -> text of containerd's configuration as it is read, k3s' own too."""
+        """Path -> text of the configuration files that containerd reads, including those of k3s."""
         unread = self.containerd_not_imported
         return {path: text for path, text in self._containerd_files.items() if path not in unread}
 
     @cached_property
     def containerd_not_imported(self) -> dict[str, str]:
-        """Path -> text of the parts that containerd does not read, as its config.toml does not import them."""
+        """Path -> text of configuration files that containerd does not read because its config.toml does not import them."""
         patterns = self.containerd_imports
         parts = self._replies.files("/etc/containerd/conf.d/*.toml") if patterns is not None else {}
         return {path: text for path, text in parts.items() if not any(fnmatch(path, pattern) for pattern in patterns or ())}
 
     @cached_property
     def containerd_imports(self) -> tuple[str, ...] | None:
-        """What config.toml imports, as full paths; None where there is no such file."""
+        """The imports of config.toml as full paths; None if there is no such file."""
         text = self._replies.file(CONTAINERD_FILES[0])
         return None if text is None else imports_of(text, CONTAINERD_FILES[0].rpartition("/")[0])
 
@@ -232,7 +232,7 @@ class Engines:
 
     @cached_property
     def crio_config(self) -> dict[str, str]:
-        """Path -> text of CRI-O's configuration, all of which it reads; nothing where it does not run, beside containerd."""
+        """Path -> text of CRI-O's configuration, all of which it reads; empty if containerd runs and CRI-O does not."""
         asked = self._replies.starting_with("file:/etc/crio/")
         files = {question.removeprefix("file:"): reply.value for question, reply in asked.items() if reply.status == "ok"}
         return {} if files and self._containerd_files and self.daemon_started("crio") is None else files
@@ -242,24 +242,24 @@ class Engines:
         return any(self._replies.value("kubernetes-marks").values())
 
     def daemon_started(self, name: str = "dockerd") -> float | None:
-        """When dockerd, containerd or crio was started, in seconds since 1970; None where it does not run (or not in sight)."""
+        """The start time of dockerd, containerd or crio in seconds since 1970; None if it does not run (or is not visible)."""
         clock = self._replies.value("runtime-processes")
         ticks = clock["started"].get(name)
         return None if ticks is None else float(clock["boot"] + ticks / clock["ticks_per_second"])
 
     @cached_property
     def toolkit_newer_than_daemon(self) -> bool | None:
-        """Whether a hook was installed after dockerd had looked for it, at its start; None where either is unknown."""
+        """Whether a hook was installed after dockerd started and looked for it; None if either time is unknown."""
         return self.toolkit_newer_than("dockerd")
 
     def toolkit_newer_than(self, daemon: str) -> bool | None:
-        """Whether a part of the toolkit came after the daemon's start; None where either is unknown."""
+        """Whether a part of the toolkit was installed after the daemon's start; None if either time is unknown."""
         started = self.daemon_started(daemon)
         installed = [self._programs[name]["changed"] for name in HOOKS if "changed" in self._programs.get(name, {})]
         return max(installed) > started if installed and started is not None else None
 
     def written_after_start(self, paths: Iterable[str], daemon: str) -> bool | None:
-        """Whether all these files were written after the daemon had read them; None where that is unknown."""
+        """Whether all these files were written after the daemon's start; None if unknown."""
         started, times = self.daemon_started(daemon), self._replies.value("runtime-file-times")
         written = [times.get(path) for path in paths]
         return None if started is None or not written or None in written else min(written) > started

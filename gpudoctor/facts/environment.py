@@ -1,4 +1,4 @@
-"""The environment variables that matter to GPU programs, and the NCCL settings in files."""
+"""The environment variables that matter to GPU programs, and NCCL settings in files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SYSTEM_NCCL_FILE = "/etc/nccl.conf"
 
 @dataclass(frozen=True)
 class Setting:
-    """A value, and "environment" or the file that it comes from."""
+    """A value, with "environment" or the file that it comes from."""
 
     value: str
     source: str
 
 
 class Environment:
-    """The environment of the program that was asked; a variable whose value is private is "present"."""
+    """The environment of the examined process; a variable with a private value is "present"."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -40,11 +40,11 @@ class Environment:
 
     @cached_property
     def library_path(self) -> tuple[str, ...]:
-        """The entries of LD_LIBRARY_PATH, in the order in which the loader looks."""
+        """The entries of LD_LIBRARY_PATH, in the loader's search order."""
         return _entries(self.variables.get("LD_LIBRARY_PATH", ""), "[:;]")
 
     def library_path_without(self, place: int | None) -> str:
-        """LD_LIBRARY_PATH as it would be without one of its entries."""
+        """LD_LIBRARY_PATH without one of its entries."""
         return ":".join(entry for index, entry in enumerate(self.library_path) if index != place)
 
     @cached_property
@@ -54,7 +54,7 @@ class Environment:
 
     @cached_property
     def nccl(self) -> dict[str, Setting]:
-        """The settings that NCCL uses: the environment goes before the user's file, and that before the system's.
+        """The settings that NCCL uses: the environment overrides the user's file, which overrides the system's file.
 
         https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
         """

@@ -58,7 +58,7 @@ def word(names: dict[int, str]) -> Callable[[int], str]:
 
 
 class Answer(Generic[T]):
-    """A fact that is one getter's answer, parsed; of several getters, the first that answers."""
+    """A fact parsed from the answer of one getter; given several getters, from the first that answers."""
 
     def __init__(self, parse: Callable[[Any], T], *paths: str) -> None:
         self.parse = parse
@@ -69,7 +69,7 @@ class Answer(Generic[T]):
 
 
 class Gpu:
-    """A fact that NVML did not give raises Unavailable, of the kind that NVML's code says."""
+    """One GPU. A fact that NVML did not provide raises Unavailable, with the kind that matches NVML's code."""
 
     def __init__(self, index: int, replies: Replies) -> None:
         self.index = index
@@ -91,7 +91,7 @@ class Gpu:
     display_active = Answer(bool, "DisplayActive")
 
     temperature_c = Answer(int, "Temperature.gpu", "TemperatureV.gpu")
-    temperature_margin_c = Answer(int, "MarginTemperature")  # how far below its maximum operating temperature it is
+    temperature_margin_c = Answer(int, "MarginTemperature")  # degrees below the maximum operating temperature
     memory_temperature_c = Answer(int, "FieldValues.MEMORY_TEMP")
     power_watts = Answer(watts, "PowerUsage")
     power_limit_watts = Answer(watts, "PowerManagementLimit")
@@ -104,7 +104,7 @@ class Gpu:
 
     pcie_generation = Answer(int, "CurrPcieLinkGeneration")
     pcie_width = Answer(int, "CurrPcieLinkWidth")
-    maximum_pcie_generation = Answer(int, "MaxPcieLinkGeneration")  # of GPU and slot together
+    maximum_pcie_generation = Answer(int, "MaxPcieLinkGeneration")  # the limit of GPU and slot together
     maximum_pcie_width = Answer(int, "MaxPcieLinkWidth")
     pcie_replays = Answer(int, "PcieReplayCounter", "FieldValues.PCIE_REPLAY_COUNTER")
 
@@ -127,14 +127,14 @@ class Gpu:
 
     memory_total_mib = Answer(mib, "MemoryInfo.total")
     memory_free_mib = Answer(mib, "MemoryInfo.free")
-    memory_used_mib = Answer(mib, "MemoryInfo_v2.used", "MemoryInfo.used")  # the second version leaves out the reserve
+    memory_used_mib = Answer(mib, "MemoryInfo_v2.used", "MemoryInfo.used")  # the second version excludes the driver's reserve
     bar1_total_mib = Answer(mib, "BAR1MemoryInfo.bar1Total")
     numa_node = Answer(int, "NumaNodeId")
     cpu_affinity = Answer(bits, "CpuAffinity.words")
 
     @cached_property
     def handle_error(self) -> int | None:
-        """The code with which NVML refused a handle: 15 for a GPU that is lost."""
+        """The code with which NVML refused a handle: 15 for a lost GPU."""
         code = self._answers.get("handle_error")
         return code if isinstance(code, int) else None
 
@@ -154,7 +154,7 @@ class Gpu:
         return {name: answer["error"] for name, answer in answers.items()}
 
     def get(self, *paths: str) -> Any:
-        """The raw answer of a getter such as "PowerUsage", or one part of it: "ClockInfo.sm"; of several, the first there is."""
+        """The raw answer of a getter such as "PowerUsage", or one part: "ClockInfo.sm"; given several, the first that exists."""
         *others, last = paths
         for path in others:
             try:
@@ -164,7 +164,7 @@ class Gpu:
         return self._get(last)
 
     def _get(self, path: str) -> Any:
-        """What stands at a path; no answer on the way to it ends the way."""
+        """The value at a path; stops at the first part that has no answer."""
         what = f"GPU {self.index}: {path}"
         if "handle_error" in self._answers:
             error = self._answers["handle_error"]
@@ -178,9 +178,9 @@ class Gpu:
         return answer
 
     def temperature_limit_c(self, kind: str) -> int:
-        """Where "shutdown", "slowdown", "max_operating" or "memory" begins.
+        """The temperature at which "shutdown", "slowdown", "max_operating" or "memory" begins.
 
-        Newer GPUs give the first three only as distances from the maximum ("T.Limit" in nvidia-smi).
+        Newer GPUs report the first three only as distances from the maximum ("T.Limit" in nvidia-smi).
         """
         try:
             return int(self.get(f"TemperatureThreshold.{kind}"))
@@ -193,7 +193,7 @@ class Gpu:
 
     @cached_property
     def clocks_mhz(self) -> dict[str, int]:
-        """graphics, sm, memory and video, as far as NVML knows them."""
+        """The graphics, sm, memory and video clocks that NVML reports."""
         return self._known("ClockInfo")
 
     @cached_property
@@ -206,13 +206,13 @@ class Gpu:
 
     @cached_property
     def throttled_seconds(self) -> dict[str, float]:
-        """How long the clocks have been held down since the driver was loaded, by reason."""
+        """How long the clocks have been throttled since the driver was loaded, by reason."""
         names = {reason: f"CLOCKS_EVENT_REASON_{name}" for reason, name in THROTTLE_COUNTERS.items()}
         nanoseconds = self._known("FieldValues", tuple(names.values()))
         return {reason: nanoseconds[name] / 1e9 for reason, name in names.items() if name in nanoseconds}
 
     def _known(self, getter: str, names: tuple[str, ...] = ()) -> dict[str, int]:
-        """The parts of an answer that are there; Unavailable if none is."""
+        """The available parts of an answer; Unavailable if there are none."""
         parts = self.get(getter)
         names = names or tuple(parts)
         known = {name: parts[name] for name in names if answered(parts.get(name, {"absent": True}))}
@@ -230,7 +230,7 @@ class Gpu:
 
     @cached_property
     def processes(self) -> tuple[Process, ...]:
-        """Who works on this GPU, each process once; in a container NVML shows only what the container may see."""
+        """The processes on this GPU, each once; in a container NVML shows only what the container can see."""
         found = {entry["pid"]: Process.of(entry, "compute") for entry in self.get("ComputeRunningProcesses")}
         for kind, getter in (("mps", "MPSComputeRunningProcesses"), ("graphics", "GraphicsRunningProcesses")):
             entries = self._answers.get(getter, ())
@@ -240,7 +240,7 @@ class Gpu:
 
     @cached_property
     def nvlinks(self) -> tuple[NvLink, ...]:
-        """The links of this GPU, in use or not; Unavailable where it has none that this machine may see."""
+        """The links of this GPU, in use or not; Unavailable if it has none that this machine can see."""
         return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
 
     @property
@@ -253,6 +253,6 @@ class Gpu:
 
     @cached_property
     def vgpu_licences(self) -> tuple[Licence, ...]:
-        """The vGPU licences that this GPU may have; empty on anything but a vGPU."""
+        """The vGPU licences that this GPU can have; empty if it is not a vGPU."""
         answer = self.get("GridLicensableFeatures")
         return tuple(Licence.of(feature) for feature in answer["gridLicensableFeatures"][: answer["licensableFeaturesCount"]])

@@ -1,4 +1,4 @@
-"""The larger answers of NVML about one GPU, each as a record made by its `of`."""
+"""Larger answers of NVML about one GPU, each a record built by its `of`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True)
 class RemappedRows:
-    """Rows of memory replaced by spares; pending: a reset is due; failure: no spare was left."""
+    """Memory rows replaced by spares; pending: a reset is needed; failure: no spare row was left."""
 
     corrected: int
     uncorrected: int
@@ -46,7 +46,7 @@ class RemappedRows:
 
 @dataclass(frozen=True)
 class RetiredPages:
-    """How many pages of memory are retired, by cause (GPUs before Ampere)."""
+    """The number of retired memory pages, by cause (GPUs before Ampere)."""
 
     single_bit: int
     double_bit: int
@@ -54,7 +54,7 @@ class RetiredPages:
 
 @dataclass(frozen=True)
 class SramErrors:
-    """ECC errors of caches and registers; sources: the aggregate uncorrected ones by unit."""
+    """ECC errors of caches and registers; sources: the aggregate uncorrected errors by unit."""
 
     volatile_corrected: int
     aggregate_uncorrected: int
@@ -80,7 +80,7 @@ class Utilization:
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a GPU; name and ours (of this user) are None where /proc does not show it, used_mib where NVML does not."""
+    """A process on a GPU. name and ours (same user) are None if /proc does not show it, used_mib if NVML does not."""
 
     pid: int
     name: str | None
@@ -106,7 +106,7 @@ class MigDevice:
     def of(cls, answers: dict[str, Any]) -> MigDevice:
         value = {name: checked(answer, f"{name} of a MIG device") for name, answer in answers.items() if name != "Attributes"}
         return cls(
-            value.get("Name", ""),  # tables of nvidia-smi tell neither
+            value.get("Name", ""),  # tables of nvidia-smi show neither
             value.get("UUID", ""),
             value["GpuInstanceId"],
             value["ComputeInstanceId"],
@@ -116,7 +116,7 @@ class MigDevice:
 
 @dataclass(frozen=True)
 class NvLink:
-    """One link; errors is None where NVML has no counters for it, remote is "gpu", "switch", "npu" or None."""
+    """One link; errors is None if NVML has no counters for it, remote is "gpu", "switch", "npu" or None."""
 
     link: int
     active: bool
@@ -153,9 +153,9 @@ def _number(answer: Any) -> int:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The GPU's place in an NVSwitch fabric: healthy is state "completed" and status 0, with no problems.
+    """The GPU's state in an NVSwitch fabric: healthy means state "completed" and status 0, without problems.
 
-    summary is "healthy", "unhealthy", "limited capacity", or None where the driver has none.
+    summary is "healthy", "unhealthy", "limited capacity", or None if the driver does not report one.
     """
 
     state: str
@@ -179,7 +179,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Licence:
-    """A vGPU software licence; licensed is False where the vGPU runs without one, which slows it down."""
+    """A vGPU software licence; licensed is False if the vGPU runs without one, which slows it down."""
 
     product: str
     enabled: bool

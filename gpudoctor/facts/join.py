@@ -1,4 +1,4 @@
-"""Which GPU is which: NVML, CUDA and the PCI bus each have numbers of their own."""
+"""Matches the GPUs of NVML, CUDA and the PCI bus, which number them differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpudoctor.model import Skip
 
 
 def index_of(facts: Facts, device: CudaDevice) -> int:
-    """NVML's index of a CUDA device; CUDA's number where NVML does not know it."""
+    """NVML's index of a CUDA device; CUDA's number if NVML does not know it."""
     gpu = gpu_of(facts, device.bus_id)
     return device.ordinal if gpu is None else gpu.index
 

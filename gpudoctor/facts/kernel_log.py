@@ -1,4 +1,4 @@
-"""The kernel's messages: Xids of GPUs, SXids of NVSwitches, and whatever a check looks for."""
+"""Kernel messages: Xids of GPUs, SXids of NVSwitches, and patterns that checks look for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
-# What may stand before a message, again and again.
+# Prefixes of a message; there can be several.
 _PREFIX = re.compile(
     r"""
     \s*(?:
@@ -32,15 +32,15 @@ _XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d+)(?:, *(.*))?")
 _SXID = re.compile(rf"SXid \({_PCI}\): (\d+), *((Non-fatal|Fatal)\b.*)")
 _WHO = re.compile(r"(?:pid='?(?P<pid>[^,']*)'?,? *)?(?:name=(?P<name>[^,]*),? *)?")
 _LINK = re.compile(r"\bLink (\d+)")
-# Where another boot begins: the kernel's first message, or what journalctl puts between two.
+# The start of another boot: the kernel's first message, or journalctl's separator between two boots.
 _BEGINS = re.compile(r"Linux version \d")
 _BETWEEN = re.compile(r"-- (?:Boot (?:[0-9a-f]{32}|serial-\d+)|Reboot) --")
-_BACK_SECONDS = 5.0  # messages of several processors are not quite in order
+_BACK_SECONDS = 5.0  # messages of several CPUs are not strictly in order
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One message without what the logger put before it; seconds since the boot, where they are told."""
+    """One message without the logger's prefix, and its time in seconds since the boot, if known."""
 
     seconds: float | None
     text: str
@@ -52,7 +52,7 @@ class Xid:
 
     pci: str  # "0000:38:00"
     code: int
-    text: str  # what follows the process: "GPU has fallen off the bus."
+    text: str  # the text after the process: "GPU has fallen off the bus."
     seconds: float | None
     process: str | None
     pid: int | None
@@ -71,7 +71,7 @@ class Sxid:
 
 
 class KernelLog:
-    """The lines that the probe kept. Unavailable where neither the ring buffer nor the journal may be read."""
+    """The lines that the probe kept. Unavailable if neither the ring buffer nor the journal can be read."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -87,22 +87,22 @@ class KernelLog:
 
     @property
     def source(self) -> str:
-        """dmesg or journal."""
+        """Where the log was read: dmesg or journal."""
         return str(self._answer["source"])
 
     @property
     def complete(self) -> bool:
-        """Whether the log reaches back to the boot; where it does not, what is not in it may have happened."""
+        """Whether the log starts at the boot; otherwise earlier messages may be missing."""
         return bool(self._answer["complete"]) or len(self.boots) > 1
 
     @cached_property
     def boots(self) -> tuple[tuple[LogLine, ...], ...]:
-        """The log of each boot, the last one last; a log that was given as evidence may hold several."""
+        """The log of each boot, the latest one last; a log given as evidence can hold several."""
         return boots_of(map(log_line, self._answer["lines"]))
 
     @property
     def lines(self) -> tuple[LogLine, ...]:
-        """Those of the last boot, which is the machine's present state."""
+        """The lines of the latest boot, which is the machine's present state."""
         return self.boots[-1]
 
     @cached_property
@@ -115,7 +115,7 @@ class KernelLog:
 
     @cached_property
     def earlier_xids(self) -> tuple[tuple[Xid, ...], ...]:
-        """The Xids of each boot before the last one."""
+        """The Xids of each boot before the latest one."""
         return tuple(tuple(xid for line in boot if (xid := xid_of(line))) for boot in (*self._journal, *self.boots[:-1]))
 
     @cached_property
@@ -124,7 +124,7 @@ class KernelLog:
 
     @cached_property
     def _journal(self) -> tuple[tuple[LogLine, ...], ...]:
-        """What earlier boots reported that this one reports too, from the journal: what has not come back is of no concern."""
+        """From the journal: errors of earlier boots that this boot reported again. Errors that did not recur are left out."""
         try:
             boots = self._replies.value("kernel-log-earlier")
         except Unavailable:
@@ -133,18 +133,18 @@ class KernelLog:
         return tuple(tuple(line for line in map(log_line, boot) if _code_of(line) in now) for boot in boots)
 
     def matching(self, regex: str) -> tuple[LogLine, ...]:
-        """The lines in which the expression is found, whatever its case."""
+        """The lines that match the expression, ignoring case."""
         pattern = re.compile(regex, re.IGNORECASE)
         return tuple(line for line in self.lines if pattern.search(line.text))
 
     @cached_property
     def nvrm(self) -> str:
-        """NVRM's words in one line: a message of the driver goes over several of the log's lines."""
+        """NVRM's messages joined in one line: one message of the driver can span several log lines."""
         return re.sub(r"\s*NVRM:\s*", " ", " ".join(line.text for line in self.matching("NVRM"))).strip()
 
     @cached_property
     def text(self) -> str:
-        """All messages, one per line: some of NVRM's go over several."""
+        """All messages, one per line: some of NVRM's span several lines."""
         return "\n".join(line.text for line in self.lines)
 
 
@@ -157,9 +157,9 @@ def log_line(raw: str) -> LogLine:
 
 
 def boots_of(lines: Iterable[LogLine]) -> tuple[tuple[LogLine, ...], ...]:
-    """A log split where a boot begins: by the kernel's first message, by journalctl's mark, or where the time goes back.
+    """Splits a log at each boot: at the kernel's first message, at journalctl's separator, or if the time goes backwards.
 
-    The same boot told twice, by dmesg and by the journal, counts once.
+    A boot logged twice, by dmesg and by the journal, counts once.
     """
     boots: list[list[LogLine]] = [[]]
     last = 0.0
@@ -175,7 +175,7 @@ def boots_of(lines: Iterable[LogLine]) -> tuple[tuple[LogLine, ...], ...]:
 
 
 def _told_once(boots: list[list[LogLine]]) -> list[list[LogLine]]:
-    """No two boots have the same message at the same microsecond, but for those of the very beginning."""
+    """Joins logs of the same boot: different boots share no message with the same microsecond, except at the very beginning."""
     told: dict[int, list[LogLine]] = {}
     boot_of: dict[LogLine, int] = {}
     for number, boot in enumerate(boots):
@@ -225,6 +225,6 @@ def _code_of(line: LogLine) -> tuple[str, int] | None:
 
 
 def pci_slot(domain: str | None, bus_device: str) -> str:
-    """ "0000:38:00", lower case, as the bus id of NVML and the folders of /sys begin; the oldest drivers omit the domain."""
+    """ "0000:38:00", lower case, like NVML's bus ids and the folders of /sys; the oldest drivers omit the domain."""
     bus, device = bus_device.split(":")
     return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{device.lower()}"

@@ -1,4 +1,4 @@
-"""What is good to know beside a finding, and must not cost it."""
+"""Optional facts: a finding mentions them if available and does not fail without them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def known(read: Callable[[], Value]) -> Value | None: ...
 @overload
 def known(read: Callable[[], Value], otherwise: Other) -> Value | Other: ...
 def known(read: Callable[[], Any], otherwise: Any = None) -> Any:
-    """What was read, or something else where it could not be."""
+    """The value, or `otherwise` if it could not be read."""
     try:
         return read()
     except Skip:
@@ -24,7 +24,7 @@ def known(read: Callable[[], Any], otherwise: Any = None) -> Any:
 
 
 def supported(read: Callable[[], Value], otherwise: Other) -> Value | Other:
-    """What was read, or something else of a GPU that has no such thing; Skip where it could not be read."""
+    """The value, or `otherwise` if the GPU does not support it; Skip if it could not be read."""
     try:
         return read()
     except Skip as skip:

@@ -1,4 +1,4 @@
-"""The CUDA libraries that are installed, who owns them, and which of them the loader would take."""
+"""The installed CUDA libraries, their owners, and which of them the loader would use."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ _DRIVER_LIBRARY = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvidia-[\w-]+|GLX_n
 class Library:
     """One path of a library; several paths can lead to one file.
 
-    via: the place that it was found in: "LD_LIBRARY_PATH", "default" (where the loader looks by itself), "wsl", "driver",
-    "local", "compat", "stubs", "toolkit", "wheel", "conda", or "ld-cache" where only the cache names it.
-    owner: "wheel", "conda", "dpkg:NAME", "rpm:NAME", "toolkit", "driver" (no package owns it), "container" (mounted into
-    it), "wsl" or "unknown".
+    via: where it was found: "LD_LIBRARY_PATH", "default" (the loader's default folders), "wsl", "driver", "local", "compat",
+    "stubs", "toolkit", "wheel", "conda", or "ld-cache" if only the cache lists it. owner: "wheel", "conda", "dpkg:NAME",
+    "rpm:NAME", "toolkit", "driver" (owned by no package), "container" (mounted into it), "wsl" or "unknown".
     """
 
-    soname: str  # the file name at this path, which is what a loader asks for
+    soname: str  # the file name at this path, which a loader asks for
     name: str  # libcudnn
-    version: str | None  # what the real file's name ends with: 9.10.2
+    version: str | None  # the suffix of the real file's name: 9.10.2
     path: str
     real_path: str
-    size: int | None  # None: a link to nowhere
+    size: int | None  # None: a dangling link
     via: str
     owner: str
     index: int | None = None  # of the entry in LD_LIBRARY_PATH
 
     @property
     def release(self) -> Version | None:
-        """The version, where the file's name tells more of it than libcublas.so.12 does."""
+        """The version, if the file's name is more specific than libcublas.so.12."""
         return Version(self.version) if self.version and "." in self.version else None
 
     @property
@@ -55,7 +54,7 @@ class Library:
 
     @property
     def is_stub(self) -> bool:
-        """A library to link with, which does nothing when loaded."""
+        """A stub to link against, which does nothing when loaded."""
         return "/stubs/" in self.path or "/stubs/" in self.real_path
 
     @property
@@ -66,12 +65,12 @@ class Library:
 
 @dataclass(frozen=True)
 class Preload:
-    """A library that the loader puts before all others of every program."""
+    """A library that the loader loads before all others, in every program."""
 
-    entry: str  # as it is written there
-    source: str  # the variable, or the file
-    others: tuple[str, ...]  # what else the source names, in its order
-    library: Library | None  # None where it is in no place that was looked at
+    entry: str  # as written in the source
+    source: str  # the variable or the file
+    others: tuple[str, ...]  # the other entries of the source, in order
+    library: Library | None  # None if it was not found in any examined folder
 
     @property
     def name(self) -> str:
@@ -80,14 +79,14 @@ class Preload:
 
 
 class Libraries:
-    """What was found in the places where loaders and frameworks look; 32-bit libraries are left out."""
+    """The libraries in the places where loaders and frameworks look; 32-bit libraries are left out."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
 
     @cached_property
     def all(self) -> tuple[Library, ...]:
-        """Every path, in the order in which it would be found."""
+        """Every path, in search order."""
         return tuple(self._library(record) for record in self._replies.value("libraries"))
 
     def named(self, name: str) -> tuple[Library, ...]:
@@ -100,7 +99,7 @@ class Libraries:
         return tuple(files.values())
 
     def majors(self, name: str) -> dict[int, Library]:
-        """Major version -> the first library of it that can be loaded from anywhere: 12 for libcublas.so.12."""
+        """Major version -> the first loadable library of that version: 12 for libcublas.so.12."""
         loadable = (library for library in self.named(name) if library.version and library.size is not None)
         found: dict[int, Library] = {}
         for library in (library for library in loadable if not library.is_stub):
@@ -112,7 +111,7 @@ class Libraries:
         return ", ".join(f"{name}.so.{major}" for major in sorted(self.majors(name))) or "none"
 
     def resolved(self, soname: str) -> Library | None:
-        """What the loader would take for a program without a path of its own: ld.so(8)."""
+        """The library that the loader would use for a program without its own search path: ld.so(8)."""
         named = [library for library in self.all if library.soname == soname and library.size is not None]
         cached = {path for name, path in self.cache if name == soname}
         first_cached = next((path for name, path in self.cache if name == soname), None)
@@ -126,7 +125,7 @@ class Libraries:
 
     @cached_property
     def preloads(self) -> tuple[Preload, ...]:
-        """What ld.so(8) loads before everything else."""
+        """The libraries that ld.so(8) loads before all others."""
         environment = self._replies.value("environment")
         texts = {name: environment.get(name, "") for name in _PRELOAD_VARIABLES}
         with contextlib.suppress(Unavailable):
@@ -139,7 +138,7 @@ class Libraries:
         )
 
     def _at(self, entry: str) -> Library | None:
-        """/usr/lib64/libnccl.so.2 and /lib64/libnccl.so.2 are one file on all systems of today."""
+        """/usr/lib64/libnccl.so.2 and /lib64/libnccl.so.2 are one file on all current systems."""
         if "/" not in entry:
             return self.resolved(entry)
         names = {library: {_merged(library.path), _merged(library.real_path)} for library in self.all}
@@ -147,13 +146,13 @@ class Libraries:
 
     @cached_property
     def cache(self) -> tuple[tuple[str, str], ...]:
-        """(soname, path) of the loader's cache, 64-bit; empty where there is no ldconfig."""
+        """(soname, path) of the 64-bit entries in the loader's cache; empty if there is no ldconfig."""
         answer = self._replies.command("ldconfig -p")
         return parse_cache(answer["out"]) if answer else ()
 
     @cached_property
     def configured_directories(self) -> dict[str, tuple[str, ...]]:
-        """The file under /etc -> the folders that it gives to ldconfig."""
+        """The file under /etc -> the folders that it adds to ldconfig."""
         files = self._replies.files("/etc/ld.so.conf.d/*")
         main = self._replies.file("/etc/ld.so.conf")
         texts = files if main is None else {"/etc/ld.so.conf": main, **files}
@@ -161,7 +160,7 @@ class Libraries:
 
     @cached_property
     def _owners(self) -> dict[str, str | None]:
-        """The package of each path that was asked about, None for no package; empty where none could answer."""
+        """The package of each queried path, None for no package; empty if no package manager could answer."""
         try:
             return parse_owners(self._replies.value("library-owners"))
         except Unavailable:
@@ -214,7 +213,7 @@ def _merged(path: str) -> str:
 
 
 def _is_soname(library: Library) -> bool:
-    """libcudnn.so.9, neither libcudnn.so nor libcudnn.so.9.10.2."""
+    """libcudnn.so.9, but not libcudnn.so or libcudnn.so.9.10.2."""
     return re.search(r"\.so\.\d+$", library.soname) is not None
 
 
@@ -224,7 +223,7 @@ def _version(real_path: str) -> str | None:
 
 
 def parse_cache(text: str) -> tuple[tuple[str, str], ...]:
-    """The 64-bit entries of `ldconfig -p`, the first of a name being the one that is taken.
+    """The 64-bit entries of `ldconfig -p`; the loader uses the first entry of a name.
 
     >>> parse_cache("\\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1")
     (('libcuda.so.1', '/usr/lib/x86_64-linux-gnu/libcuda.so.1'),)
@@ -233,7 +232,7 @@ def parse_cache(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_owners(answer: Mapping[str, Any]) -> dict[str, str | None]:
-    """Real path -> "dpkg:NAME" or "rpm:NAME", None where no package owns it, of what `dpkg-query -S` or `rpm -qf` printed."""
+    """Real path -> "dpkg:NAME" or "rpm:NAME", None if no package owns it, from the output of `dpkg-query -S` or `rpm -qf`."""
     nobody: dict[str, str | None] = dict.fromkeys(answer["paths"])
     if not nobody:
         return {}
@@ -251,7 +250,7 @@ def _dpkg_owners(code: int, text: str) -> dict[str, str]:
 
 
 def _rpm_owners(paths: list[str], text: str) -> dict[str, str]:
-    """One line per path, in their order: the name of a package, or a sentence that says that there is none."""
+    """One line per path, in the same order: the name of a package, or a sentence that no package owns it."""
     lines = text.splitlines()
     if len(lines) != len(paths):  # a path with two owners has two lines
         raise Unavailable("the output of rpm cannot be split by path")

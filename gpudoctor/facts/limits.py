@@ -1,4 +1,4 @@
-"""What this process may use: resource limits, shared and temporary space, CPUs, memory of its cgroup."""
+"""The limits of this process: resource limits, shared and temporary space, CPUs, memory of its cgroup."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TITLES = {  # of /proc/self/limits
     "processes": "Max processes",
     "stack": "Max stack size",
 }
-STALE_SECONDS = 3600  # NCCL unlinks a segment as soon as both sides have opened it
+STALE_SECONDS = 3600  # NCCL unlinks a segment once both sides have opened it
 UNLIMITED_BYTES = 1 << 60  # cgroup version 1 writes "unlimited" as the highest number of whole pages
 
 
 class TemporaryFolder(NamedTuple):
-    """TMPDIR, or /tmp: where compilers and JITs write and load."""
+    """TMPDIR, or /tmp: where compilers and JITs write files and load them from."""
 
     free_bytes: int
     writable: bool
@@ -33,7 +33,7 @@ class TemporaryFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class NcclSegment:
-    """A file /dev/shm/nccl-*; whether a process still uses it is not known."""
+    """A file /dev/shm/nccl-*; it is not known whether a process still uses it."""
 
     name: str
     age_seconds: int
@@ -42,7 +42,7 @@ class NcclSegment:
 
 
 class Limits:
-    """Limits and space, as they are for this process."""
+    """The limits and free space of this process."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -102,12 +102,12 @@ class Limits:
 
     @cached_property
     def cgroup_memory_bytes(self) -> int | None:
-        """The tightest memory limit of this process's cgroups; None where there is none."""
+        """The tightest memory limit of this process's cgroups; None if unlimited."""
         return tightest_bytes(self._replies.value("cgroup-limits").get("memory", ()))
 
     @cached_property
     def cgroup_cpus(self) -> float | None:
-        """The tightest CPU quota in CPUs; None where there is none."""
+        """The tightest CPU quota in CPUs; None if unlimited."""
         return tightest_cpus(self._replies.value("cgroup-limits").get("cpu", ()))
 
     @cached_property
@@ -133,13 +133,13 @@ def _amount(word: str) -> int | None:
 
 
 def tightest_bytes(texts: Sequence[str]) -> int | None:
-    """The least of several memory.max or memory.limit_in_bytes."""
+    """The smallest of several memory.max or memory.limit_in_bytes."""
     amounts = [int(text) for text in texts if text != "max"]
     return min((amount for amount in amounts if amount < UNLIMITED_BYTES), default=None)
 
 
 def tightest_cpus(texts: Sequence[str]) -> float | None:
-    """The least quota of several cpu.max, each "QUOTA PERIOD"; "max" and -1 are no quota."""
+    """The smallest quota of several cpu.max, each "QUOTA PERIOD"; "max" and -1 mean no quota."""
     quotas = [text.split() for text in texts]
     return min((int(quota) / int(period) for quota, period in quotas if quota not in ("max", "-1")), default=None)
 

@@ -1,4 +1,4 @@
-"""What the workloads measured, by workload and GPU."""
+"""The results of the workloads, by workload and GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from gpudoctor.model import Reply, Skip, Unavailable
 
-# No workloads: the plan, the imports of frameworks, the error counters, what the sampler saw over the whole run.
+# Entries that are not workloads: the plan, imports of frameworks, error counters, the sampler's history.
 _NOT_WORKLOADS = ("plan", "import", "counters", "history", "sampler")
 _KINDS = {"missing": Skip.NOT_INSTALLED, "cut": Skip.CUT_OFF}
 _SAYS_MORE = {"died", "timeout", "stopped", "error"}
@@ -17,9 +17,9 @@ _SAYS_MORE = {"died", "timeout", "stopped", "error"}
 
 @dataclass(frozen=True)
 class Run:
-    """One workload on one GPU (NVML's index), or on all together (None): the results that it handed over, by name.
+    """One workload on one GPU (NVML's index), or on all together (None): its results by name.
 
-    during: what the sampler saw meanwhile is in each result under "during".
+    during: each result has what the sampler saw meanwhile under "during".
     """
 
     workload: str
@@ -30,7 +30,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Failure:
-    """A workload that did not come to its end: died, timeout, stopped (SIGSTOP) or error (it raised)."""
+    """A workload that did not finish: died, timeout, stopped (SIGSTOP) or error (it raised an exception)."""
 
     workload: str
     gpu: int | None
@@ -40,13 +40,13 @@ class Failure:
 
 
 class Measured:
-    """The results; a workload of which there is none raises Unavailable, with the reason."""
+    """The results; a workload without a result raises Unavailable with the reason."""
 
     def __init__(self, measured: Mapping[str, Reply]) -> None:
         self._measured = measured
 
     def runs(self, workload: str) -> tuple[Run, ...]:
-        """What this workload gave on each GPU, also where it was cut off after a first result."""
+        """The results of this workload on each GPU, including runs that were stopped after a first result."""
         replies = self._of(workload)
         found = [Run(workload, _gpu(id), reply.value, reply.seconds) for id, reply in replies.items() if _results(reply)]
         if not found:
@@ -68,7 +68,7 @@ class Measured:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """What was meant to be measured; Unavailable where nothing was, as at level quick."""
+        """The planned measurements; Unavailable if there were none, as at level quick."""
         if "plan" not in self._measured:
             raise Unavailable("no GPU was measured in this run", Skip.NOT_MEASURED)
         plan: dict[str, Any] = self._measured["plan"].value
@@ -76,16 +76,16 @@ class Measured:
 
     @property
     def total_seconds(self) -> float:
-        """How long all measurements took, side by side."""
+        """How long all measurements took, with GPUs in parallel."""
         return self._measured["plan"].seconds if "plan" in self._measured else 0.0
 
     def seconds(self, workloads: Iterable[str]) -> float:
-        """How long some workloads took, the GPUs side by side."""
+        """How long some workloads took, with GPUs in parallel."""
         each = (map(self._own_seconds, self._of(name)) for name in workloads)
         return round(sum(max(found, default=0.0) for found in each), 3)
 
     def _own_seconds(self, id: str) -> float:
-        """Of all GPUs together not what others took meanwhile: older snapshots count from when such a run was prepared."""
+        """A run on all GPUs without the time of other workloads: older snapshots count from when the run was prepared."""
         name, seconds = id.rpartition(":")[0], self._measured[id].seconds
         for ran in self._ran if _gpu(id) is None else ():
             if name in ran:
@@ -96,13 +96,13 @@ class Measured:
 
     @cached_property
     def _ran(self) -> list[dict[str, list[float]]]:
-        """Of each GPU: workload -> when it began and ended, in seconds since the start."""
+        """For each GPU: workload -> when it began and ended, in seconds since the start."""
         histories = [reply.value for id, reply in self._measured.items() if id.startswith("history:")]
         return [history.get("workloads", {}) for history in histories if isinstance(history, dict)]
 
     @property
     def not_measured(self) -> dict[int, str]:
-        """GPU -> why it was left alone."""
+        """GPU -> why it was not measured."""
         return {int(gpu): why for gpu, why in self.plan["left_alone"].items()}
 
     @cached_property
@@ -120,12 +120,12 @@ class Measured:
 
     @cached_property
     def cut(self) -> tuple[str, ...]:
-        """What a cut-off run left out."""
+        """What a run that was stopped early left out."""
         return tuple(id for id, reply in self._measured.items() if reply.status == "cut")
 
     @cached_property
     def imports(self) -> dict[str, Reply]:
-        """Framework -> how its import went."""
+        """Framework -> the result of its import."""
         prefix = "import:"
         return {id[len(prefix) :]: reply for id, reply in self._measured.items() if id.startswith(prefix)}
 

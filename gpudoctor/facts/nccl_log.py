@@ -1,4 +1,4 @@
-"""What NCCL said of itself in a log that was given as evidence."""
+"""What NCCL reported in a log given as evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpudoctor.facts.replies import Replies
 
 
 class NcclLog:
-    """Empty where no such log was given."""
+    """NCCL's log; empty if no such log was given."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -25,12 +25,12 @@ class NcclLog:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The variables that NCCL says it obeys."""
+        """The variables that NCCL reports to have read."""
         return dict(self.values.get("settings", {}))
 
     @property
     def connections(self) -> dict[str, int]:
-        """`P2P/CUMEM` ... -> how many channels of all ranks take it."""
+        """`P2P/CUMEM` ... -> the number of channels of all ranks that use it."""
         return dict(self.values.get("connections", {}))
 
     @property

@@ -1,4 +1,4 @@
-"""NVML: whether it answers, what it says about the driver, and its GPUs."""
+"""NVML: whether it answers, what it reports about the driver, and its GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY_NOT_FOUND = 12
 
 
 class Nvml(DriverLibrary):
-    """What NVML said; nothing beyond the library and its init code is there unless it initialised."""
+    """The answers of NVML. Without a successful initialisation, only the library and the init code are known."""
 
     TOPIC, NAME, FILE = "nvml", "NVML", "NVML"
 
@@ -25,7 +25,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def init_error(self) -> str:
-        """The init code's name, such as NVML_ERROR_DRIVER_NOT_LOADED; NVML_SUCCESS if all is well."""
+        """The init code's name, such as NVML_ERROR_DRIVER_NOT_LOADED; NVML_SUCCESS if initialisation worked."""
         return error_name(self.init_code)
 
     def _initialised(self, name: str) -> Any:
@@ -42,7 +42,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def cuda_version(self) -> tuple[int, int] | None:
-        """The newest CUDA that this driver runs; None where NVML finds no libcuda to ask."""
+        """The newest CUDA version that this driver supports; None if NVML finds no libcuda to ask."""
         system = self._initialised("system")
         name = "CudaDriverVersion_v2" if answered(system.get("CudaDriverVersion_v2")) else "CudaDriverVersion"
         if system.get(name) == {"error": LIBRARY_NOT_FOUND}:
@@ -60,11 +60,11 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def reachable(self) -> dict[str, Gpu]:
-        """Bus id -> GPU, of those that NVML gives a handle of: the driver works with them."""
+        """Bus id -> GPU, for GPUs with an NVML handle: the driver works with them."""
         return {_address(gpu): gpu for gpu in self.gpus if gpu.is_reachable}
 
     def reaches(self, address: str) -> bool:
-        """Whether the driver works with the GPU at this PCI address; False also where NVML itself does not answer."""
+        """Whether the driver works with the GPU at this PCI address; also False if NVML itself does not answer."""
         try:
             return address in self.reachable
         except Unavailable:
@@ -72,7 +72,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def reaches_any(self) -> bool:
-        """Whether the driver works with some GPU; False also where NVML itself does not answer."""
+        """Whether the driver works with any GPU; also False if NVML itself does not answer."""
         try:
             return bool(self.reachable)
         except Unavailable:
@@ -85,7 +85,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def topology(self) -> dict[Pair, str]:
-        """(lower, higher) -> what their path goes through: "single switch", "host bridge", "node", "system" ..."""
+        """(lower, higher) -> what the path between them crosses: "single switch", "host bridge", "node", "system" ..."""
         return self._peers("topology", TOPOLOGY)
 
     def _peers(self, name: str, words: dict[int, str]) -> dict[Pair, str]:
@@ -99,7 +99,7 @@ class Nvml(DriverLibrary):
 
 
 def _address(gpu: Gpu) -> str:
-    """Its bus id; a text such as the one of torch's collect_env tells of GPUs without it."""
+    """Its bus id; some texts, such as torch's collect_env, list GPUs without it."""
     try:
         return gpu.bus_id
     except Unavailable:

@@ -1,4 +1,4 @@
-"""The words for NVML's numbers (nvml.h, https://github.com/NVIDIA/go-nvml/blob/main/gen/nvml/nvml.h)."""
+"""Names for NVML's numbers (nvml.h, https://github.com/NVIDIA/go-nvml/blob/main/gen/nvml/nvml.h)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERRORS = dict(
 ) | {999: "UNKNOWN"}
 NOT_PERMITTED = 4
 # Not supported, no such function (the driver is older), no ECC in this vGPU, a structure that the driver does not know,
-# withdrawn: no fault in any of them.
+# withdrawn: none of them is a fault.
 UNSUPPORTED = (3, 13, 22, 25, 26)
 
 ARCHITECTURES = dict(
@@ -73,7 +73,7 @@ FABRIC_SUMMARIES = {0: None, 1: "healthy", 2: "unhealthy", 3: "limited capacity"
 NVLINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 NVLINK_REMOTES = {0: "gpu", 1: "npu", 2: "switch"}
 
-# Of the health mask: shift, width, and what a bad value means.
+# The health mask: shift, width, and the meaning of bad values.
 FABRIC_HEALTH: tuple[tuple[int, int, dict[int, str]], ...] = (
     (0, 0x3, {1: "bandwidth degraded"}),
     (2, 0x3, {1: "route recovery in progress"}),
@@ -111,19 +111,19 @@ LINK_ERROR_FIELDS = {
 
 
 def error_name(code: int) -> str:
-    """NVML_ERROR_... of a code, as nvml.h has it."""
+    """The name of a code in nvml.h: NVML_ERROR_..."""
     if code == 0:
         return "NVML_SUCCESS"
     return f"NVML_ERROR_{ERRORS[code]}" if code in ERRORS else f"NVML error {code}"
 
 
 def answered(answer: Any) -> bool:
-    """Whether an answer is a value, and not one of the ways in which there was none."""
+    """Whether an answer is a value rather than an error."""
     return not isinstance(answer, dict) or answer.keys().isdisjoint(("error", "absent", "raised", "died"))
 
 
 def checked(answer: Any, what: str) -> Any:
-    """The answer if it is a value; otherwise Unavailable, with what was asked, why there was none, and of which kind."""
+    """The answer if it is a value; otherwise raises Unavailable with the question, the reason and its kind."""
     if answered(answer):
         return answer
     if answer.get("absent"):
@@ -136,11 +136,11 @@ def checked(answer: Any, what: str) -> Any:
 
 
 def bus_id(address: str) -> str:
-    """A PCI address with a domain of four digits, as sysfs has it: "00000000:00:06.0" is "0000:00:06.0"."""
+    """A PCI address with a domain of four digits, as in sysfs: "00000000:00:06.0" is "0000:00:06.0"."""
     domain, _, rest = address.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def bits(words: list[int]) -> tuple[int, ...]:
-    """The numbers of the bits that are set in words of 64 bits."""
+    """The numbers of the bits that are set in 64-bit words."""
     return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)

@@ -1,4 +1,4 @@
-"""The facts that every report carries: what this machine is, in one screen."""
+"""The facts that every report carries: an overview of the machine in one screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.model import Skip
 
 
 def target(facts: Facts) -> dict[str, Any]:
-    """What was examined: the interpreter and the system around it."""
+    """What was examined: the interpreter and its system."""
     return readable(
         {
             "kind": lambda: _kind(facts),
@@ -39,12 +39,12 @@ def target(facts: Facts) -> dict[str, Any]:
 
 
 def _start(facts: Facts) -> dict[str, Any]:
-    """How the container that was examined came up."""
+    """How the examined container started."""
     return dict(facts.replies.value("container-start"))
 
 
 def _kind(facts: Facts) -> str:
-    """What was examined. A container that did not start was not: its host was."""
+    """What was examined. If a container did not start, its host was examined instead."""
     try:
         start = _start(facts)
     except Skip:
@@ -53,7 +53,7 @@ def _kind(facts: Facts) -> str:
 
 
 def overview(facts: Facts) -> dict[str, Any]:
-    """Driver, CUDA, GPUs and the packages that matter; what could not be read is left out."""
+    """Driver, CUDA, GPUs and the important packages; what could not be read is left out."""
     return readable(
         {
             "driver_version": lambda: facts.driver.module_version or facts.nvml.driver_version,
@@ -94,9 +94,9 @@ def _dotted(version: tuple[int, ...] | None) -> str | None:
 
 
 def readable(fields: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """Name -> value of the fields that could be read."""
+    """Name -> value of the readable fields."""
     values = {}
     for name, read in fields.items():
-        with contextlib.suppress(Exception):  # a fact that breaks is an ERROR where a check reads it; here it is left out
+        with contextlib.suppress(Exception):  # a broken fact is an ERROR in the check that reads it; here it is left out
             values[name] = read()
     return values

@@ -1,4 +1,4 @@
-"""One installed package, as pip or conda know it, and the build facts that some packages carry in a file."""
+"""One installed package, as listed by pip or conda, and build facts that some packages store in a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpudoctor.model import Unavailable
 
 @dataclass(frozen=True)
 class Package:
-    """A distribution on sys.path; `file` is what it was installed from where that was no index."""
+    """A distribution on sys.path; `file` is where it was installed from, if not from an index."""
 
-    name: str  # as its folder spells it
+    name: str  # as spelled in its folder's name
     version: str
     location: str
     installer: str | None = None
@@ -29,13 +29,13 @@ class Package:
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The raw Requires-Dist lines; only read for the packages that GPU work depends on."""
+        """The raw Requires-Dist lines; read only for the packages that GPU work depends on."""
         if self.stated_requires is None:
             raise Unavailable(f"the requirements of {self.name} were not read")
         return self.stated_requires
 
     def requirement(self, beginning: str) -> Requirement | None:
-        """The first requirement on a package whose name begins so, of whatever extra; None where it states none."""
+        """The first requirement on a package whose name begins like this, from any extra; None if there is none."""
         wanted = (parsed for line in self.requires if (parsed := requirement(line)))
         return next((parsed for parsed in wanted if canonicalize_name(parsed.name).startswith(beginning)), None)
 
@@ -52,21 +52,21 @@ class CondaPackage:
 
 @cache
 def requirement(line: str) -> Requirement | None:
-    """What a Requires-Dist line says, which is slow to read and stands in several packages; None where it is no requirement."""
+    """The requirement in a Requires-Dist line (cached: parsing is slow and packages repeat lines); None if it is invalid."""
     try:
         return Requirement(line)
-    except InvalidRequirement:  # of a package from before the standard
+    except InvalidRequirement:  # a package from before the standard
         return None
 
 
 def oldest_of(requirement: Requirement) -> Version:
-    """The oldest version that a requirement names: 9.8 of <10.0,>=9.8 and of ==9.8.*; 0 where it names none."""
+    """The oldest version that a requirement names: 9.8 for <10.0,>=9.8 and for ==9.8.*; 0 if it names none."""
     named = (part.version for part in requirement.specifier if part.operator in (">=", "==", "~="))
     return min((Version(version.removesuffix(".*")) for version in named), default=Version("0"))
 
 
 def by_name(records: list[Mapping[str, Any]]) -> dict[str, tuple[Package, ...]]:
-    """Normalised name -> packages, in the order of sys.path: the first is the one that is imported."""
+    """Normalised name -> packages, in the order of sys.path: the first one is imported."""
     packages: dict[str, tuple[Package, ...]] = {}
     for record in records:
         name = canonicalize_name(record["name"])

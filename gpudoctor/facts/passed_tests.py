@@ -1,4 +1,4 @@
-"""Runs of pytest in which nothing failed: their logs quote the errors that the tests provoke."""
+"""Runs of pytest without failures: their logs quote the errors that the tests provoke."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BAD = re.compile(r"\b(?:failed|errors?)\b")
 
 
 def spans(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
-    """First and last line of each, without the warnings, which tell of the machine and not of the tests."""
+    """The first and last line of each run, without its warnings, which describe the machine and not the tests."""
     first: int | None = None
     parts: list[tuple[int, int]] = []
     for number, line in lines:

@@ -1,4 +1,4 @@
-"""NVIDIA's functions on the PCI bus and the bridges above them."""
+"""NVIDIA's PCI functions and the bridges above them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU_CLASSES = (0x0300, 0x0302)  # VGA controller, 3D controller
 NVSWITCH_CLASS = 0x0680
 IORESOURCE_MEM_64 = 0x100000  # https://github.com/torvalds/linux/blob/master/include/linux/ioport.h
 UNTOLD = "?"
-MAXIMUM_LANES = 32  # the kernel says 255, and a dead device 63, for "unknown"
+MAXIMUM_LANES = 32  # the kernel reports 255, and a dead device 63, for "unknown"
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Bridge:
     link_width: int | None
     maximum_link_speed_gts: float | None
     maximum_link_width: int | None
-    acs: int | str | None  # "denied" where only root may read it
+    acs: int | str | None  # "denied" if only root can read it
 
     @property
     def acs_control(self) -> int | None:
-        """The ACS control register (0x001d redirects peer-to-peer traffic); None where the bridge has no ACS."""
+        """The ACS control register (0x001d redirects peer-to-peer traffic); None if the bridge has no ACS."""
         if isinstance(self.acs, str):
             raise Unavailable(f"the ACS register of {self.address} can only be read by root", Skip.NOT_PERMITTED)
         return self.acs
@@ -41,20 +41,20 @@ class Bridge:
 
 @dataclass(frozen=True)
 class PciFunction:
-    """One NVIDIA function. Widths are None where the device or a hypervisor does not tell; so is the NUMA node (-1)."""
+    """One NVIDIA function. Widths are None if the device or a hypervisor does not report them; also the NUMA node (-1)."""
 
     address: str
     device_id: int
     subsystem: str  # "10de:1626"
-    class_code: int  # base and sub class: 0x0302
-    stated_driver: str | None  # UNTOLD where nobody looked
+    class_code: int  # base class and subclass: 0x0302
+    stated_driver: str | None  # UNTOLD if not examined
     numa_node: int | None
     link_speed_gts: float | None
     link_width: int | None
     maximum_link_speed_gts: float | None
     maximum_link_width: int | None
-    framebuffer_bar: tuple[int, int]  # what NVIDIA calls BAR1, wherever it lies: (start, size), as in bars
-    bars: tuple[tuple[int, int], ...]  # six times (start, size); size 0 is unused, start 0 with a size is unassigned
+    framebuffer_bar: tuple[int, int]  # NVIDIA's BAR1, whatever its number: (start, size), as in bars
+    bars: tuple[tuple[int, int], ...]  # six pairs (start, size); size 0 is unused, start 0 with a size is unassigned
     config_all_ones: bool | None
     iommu_group_type: str | None  # identity, DMA, DMA-FQ
     is_virtual_function: bool
@@ -62,7 +62,7 @@ class PciFunction:
 
     @property
     def driver(self) -> str | None:
-        """The kernel's driver that has it."""
+        """The kernel driver bound to it."""
         if self.stated_driver == UNTOLD:
             raise Unavailable(f"the driver of {self.address} is unknown")
         return self.stated_driver
@@ -76,7 +76,7 @@ class PciFunction:
 
 
 class Pci:
-    """What the bus shows, whatever the driver says. Under WSL2 there is nothing of NVIDIA's on it."""
+    """The state of the bus, independent of the driver. WSL2 shows no NVIDIA functions."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -92,7 +92,7 @@ class Pci:
 
     @cached_property
     def gpus(self) -> tuple[PciFunction, ...]:
-        """Physical GPUs, and a virtual one where we are the guest that got it; not a host's virtual functions."""
+        """Physical GPUs, and in a guest its virtual GPUs; without the virtual functions of a host."""
         return tuple(f for f in self.functions if f.class_code in GPU_CLASSES and not f.is_virtual_function)
 
     @cached_property
@@ -106,7 +106,7 @@ class Pci:
 
     @cached_property
     def other_display(self) -> tuple[str, ...]:
-        """ "vendor:device" of the display devices of others."""
+        """ "vendor:device" of the display devices of other vendors."""
         return tuple(self._answer["other_display"])
 
 
@@ -164,7 +164,7 @@ def bars(resource: list[str]) -> tuple[tuple[int, int], ...]:
 
 
 def framebuffer_bar(resource: list[str]) -> tuple[int, int]:
-    """The second BAR: number 2 where the first one takes two places because it is 64 bits wide (Hopper), else 1."""
+    """The second BAR: number 2 if the first one is 64 bits wide and takes two places (Hopper), else 1."""
     found = bars(resource)
     index = 2 if resource and int(resource[0].split()[2], 16) & IORESOURCE_MEM_64 else 1
     return found[index] if index < len(found) else (0, 0)

@@ -1,4 +1,4 @@
-"""The PCIe links of the GPUs: NVML's answers joined with the bridges above them and with what the kernel logs about both."""
+"""The PCIe links of the GPUs: NVML's answers, the bridges above them, and kernel messages about both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUS_ERROR = re.compile(
 
 @dataclass(frozen=True)
 class BusErrors:
-    """The kernel's lines about errors of PCIe, counted by address, and the last of them."""
+    """Kernel messages about PCIe errors, counted by address, and the last of them."""
 
     corrected: Counter[str]
     uncorrected: Counter[str]
@@ -44,7 +44,7 @@ def function_of(facts: Facts, gpu: Gpu) -> PciFunction | None:
 
 
 def narrowest_bridge(facts: Facts, gpu: Gpu) -> Bridge | None:
-    """The narrowest port between the GPU and the processor; None where the ports are not the machine's own, or not told."""
+    """The narrowest port between GPU and CPU; None if the ports are virtual or their widths are unknown."""
     try:
         function = function_of(facts, gpu)
     except Unavailable:
@@ -60,19 +60,20 @@ def lanes(bridge: Bridge) -> int:
 
 
 def possible_width(facts: Facts, gpu: Gpu) -> int:
-    """The lanes that card and slot can do together."""
+    """The lanes that card and slot both support."""
     bridge = narrowest_bridge(facts, gpu)
     return min(gpu.maximum_pcie_width, lanes(bridge) if bridge else gpu.maximum_pcie_width)
 
 
 def has_lost_lanes(facts: Facts, gpu: Gpu) -> bool:
-    """Clouds wire some cards with half of their lanes: in a virtual machine only less than half counts."""
+    """Whether lanes are missing. Clouds wire some cards with half their lanes: in a virtual machine only less than half
+    counts."""
     possible = possible_width(facts, gpu)
     return gpu.pcie_width < (possible // 2 if is_virtual(facts, gpu) else possible)
 
 
 def is_virtual(facts: Facts, gpu: Gpu) -> bool:
-    """Whether this is a virtual machine; where the system does not tell, what NVML says of the GPU."""
+    """Whether this is a virtual machine; if the system does not show it, according to NVML."""
     try:
         return facts.system.hypervisor is not None
     except Unavailable:
@@ -86,7 +87,7 @@ def is_slow_at_work(gpu: Gpu) -> bool:
 
 
 def is_degraded(facts: Facts, gpu: Gpu) -> bool:
-    """Whether the link is narrower or slower than it could be, which explains its errors; False where that cannot be told."""
+    """Whether the link is narrower or slower than it could be, which explains its errors; False if unknown."""
     try:
         if has_lost_lanes(facts, gpu):
             return True
@@ -120,7 +121,7 @@ def bus_errors(facts: Facts, addresses: Collection[str]) -> BusErrors:
 
 
 def link_errors(facts: Facts, gpu: Gpu) -> dict[str, int]:
-    """What counts as errors of this link, as far as it may be read; nothing where there are none."""
+    """The error counters of this link, as far as readable; empty if there are no errors."""
     counts: dict[str, int] = {}
     try:
         if has_many_replays(facts, gpu):

@@ -1,4 +1,4 @@
-"""The target's Python and the packages in it, read without importing them."""
+"""The target's Python and its packages, read without importing them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudoctor.model import Unavailable
 
 
 class Python:
-    """The interpreter that was asked; facts of one framework raise Unavailable(not installed) where it is not there."""
+    """The examined interpreter; facts of a framework that is not installed raise Unavailable(not installed)."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -55,13 +55,13 @@ class Python:
 
     @property
     def conda_prefix(self) -> str | None:
-        """The conda environment that this Python is in or, for a venv, was made from."""
+        """The conda environment of this Python or, for a venv, of the Python that made it."""
         prefix: str | None = self._told("conda_prefix")
         return prefix
 
     @property
     def is_conda(self) -> bool:
-        """Packages come from conda; false in a venv that was made from a conda Python."""
+        """Packages come from conda; False in a venv made from a conda Python."""
         return self.conda_prefix is not None and not self.is_virtual
 
     @property
@@ -71,12 +71,12 @@ class Python:
 
     @property
     def venv_settings(self) -> tuple[str, ...]:
-        """The names of the settings in pyvenv.cfg; uv and virtualenv leave their own there."""
+        """The names of the settings in pyvenv.cfg; uv and virtualenv add their own."""
         return tuple(self._interpreter.get("venv_settings", ()))
 
     @property
     def project_files(self) -> tuple[str, ...]:
-        """The lock files beside the environment, of the tools that manage it: uv.lock, poetry.lock ..."""
+        """The lock files next to the environment, of the tools that manage it: uv.lock, poetry.lock ..."""
         return tuple(self._interpreter.get("project_files", ()))
 
     @property
@@ -99,19 +99,19 @@ class Python:
 
     @property
     def user_site(self) -> str | None:
-        """The user's site-packages, if this Python looks there."""
+        """The user's site-packages, if this Python uses it."""
         return str(self._told("user_site")) if self._told("user_site_enabled") else None
 
     @property
     def libc(self) -> tuple[int, int] | None:
-        """The version of glibc; None with another C library, for which there are no CUDA wheels."""
+        """The version of glibc; None for another C library, for which there are no CUDA wheels."""
         name, version = (*self._told("libc"), "", "")[:2]
         match = re.match(r"(\d+)\.(\d+)", version)
         return (int(match[1]), int(match[2])) if name == "glibc" and match else None
 
     @property
     def marker_environment(self) -> dict[str, str]:
-        """What to evaluate the markers of requirements with: the target's values, not ours."""
+        """The values for evaluating requirement markers: those of the target, not of the running Python."""
         return dict(self._told("markers"))
 
     @cached_property
@@ -124,17 +124,17 @@ class Python:
         return self.packages.get(canonicalize_name(name), (None,))[0]
 
     def requirements(self, package: Package) -> tuple[Requirement, ...]:
-        """What a package needs in this Python, without extras; a line that is no requirement (old eggs) is left out."""
+        """What a package requires in this Python, without extras; invalid lines (old eggs) are left out."""
         return _needed(package.requires, tuple({**self.marker_environment, "extra": ""}.items()))
 
     @cached_property
     def conda_packages(self) -> dict[str, CondaPackage]:
-        """The GPU-related ones; empty where this is no conda environment."""
+        """The GPU-related packages; empty if this is not a conda environment."""
         return {record["name"]: CondaPackage(**record) for record in self._replies.optional("conda") or ()}
 
     @property
     def _torch_without_files(self) -> Package | None:
-        """The metadata of a torch whose files are not there."""
+        """The metadata of a torch whose files are missing."""
         return self.package("torch") if self._replies.get("torch").status == "missing" else None
 
     @cached_property
@@ -145,14 +145,14 @@ class Python:
 
     @cached_property
     def torch_cuda(self) -> str | None:
-        """The CUDA version that torch was built with, such as "12.8"; None in a build without CUDA."""
+        """The CUDA version that torch was built with, such as "12.8"; None for a build without CUDA."""
         if metadata := self._torch_without_files:
             return cuda_of_local_version(metadata.version)
         return assigned(self._replies.value("torch")["version_py"], "cuda")
 
     @property
     def bitsandbytes_libraries(self) -> tuple[str, ...]:
-        """Such as libbitsandbytes_cpu.so and libbitsandbytes_cuda126.so."""
+        """For example libbitsandbytes_cpu.so and libbitsandbytes_cuda126.so."""
         return tuple(self._replies.value("bitsandbytes"))
 
     @cached_property
@@ -163,12 +163,12 @@ class Python:
 
     @cached_property
     def onnxruntime_package(self) -> str | None:
-        """The package whose files are there, which is the one that was installed last: onnxruntime or onnxruntime-gpu."""
+        """The package whose files are present, which is the one installed last: onnxruntime or onnxruntime-gpu."""
         return assigned(self._replies.value("onnxruntime")["build_info"], "package_name")
 
     @cached_property
     def onnxruntime_cuda(self) -> str | None:
-        """The CUDA version that ONNX Runtime was built with; None in a build without CUDA."""
+        """The CUDA version that ONNX Runtime was built with; None for a build without CUDA."""
         text = self._replies.value("onnxruntime")["build_info"]
         return assigned(text, "cuda_version") if self.onnxruntime_package and "cuda_version" in text else None
 
@@ -180,7 +180,7 @@ def _needed(lines: tuple[str, ...], environment: tuple[tuple[str, str], ...]) ->
 
 
 def cuda_of_local_version(version: str) -> str | None:
-    """The CUDA version that a wheel's name tells: "12.8" of 2.8.0+cu128, None of 2.8.0+cpu; Unavailable of any other."""
+    """The CUDA version in a wheel's version: "12.8" for 2.8.0+cu128, None for 2.8.0+cpu; otherwise Unavailable."""
     local = version.partition("+")[2]
     if tag := re.fullmatch(r"cu(\d+)(\d)", local):
         return f"{tag[1]}.{tag[2]}"

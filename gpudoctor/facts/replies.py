@@ -1,4 +1,4 @@
-"""Raw replies by question, with every way of not having an answer kept apart."""
+"""Raw replies by question, distinguishing all ways in which an answer can be missing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _KINDS = {"missing": Skip.NOT_INSTALLED, "denied": Skip.NOT_PERMITTED}
 
 
 class Replies:
-    """The replies of one snapshot. What was not asked, denied or not answered raises Unavailable; it is never empty."""
+    """The replies of one snapshot. A question that was not asked, denied or not answered raises Unavailable."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
         self._replies = replies
 
     def get(self, question: str) -> Reply:
-        """The reply itself, whatever its status; Unavailable if the question was never asked."""
+        """The reply, whatever its status; Unavailable if the question was never asked."""
         try:
             return self._replies[question]
         except KeyError:
@@ -26,7 +26,7 @@ class Replies:
             raise Unavailable(f"{question} was not asked") from None
 
     def value(self, question: str) -> Any:
-        """The value of a reply that must be there."""
+        """The value of a reply that has to exist."""
         reply = self.get(question)
         if reply.status == "ok":
             return reply.value
@@ -36,24 +36,24 @@ class Replies:
         )
 
     def optional(self, question: str) -> Any:
-        """The value, or None where the machine said that there is no such thing."""
+        """The value, or None if the machine answered that there is no such thing."""
         return None if self.get(question).status == "missing" else self.value(question)
 
     def file(self, path: str) -> str | None:
-        """The text of a file, or None where there is no such file."""
+        """The text of a file, or None if it does not exist."""
         text: str | None = self.optional("file:" + path)
         return text
 
     def files(self, pattern: str) -> dict[str, str]:
-        """Path -> text of the readable files that match a pattern that was asked."""
+        """Path -> text of the readable files that match a pattern of a probe."""
         paths = self.value("glob:" + pattern)
         return {path: text for path in paths if (text := self.file(path)) is not None}
 
     def command(self, argv: str) -> dict[str, Any] | None:
-        """{"code", "out", "err"} of a command, or None where there is no such program."""
+        """{"code", "out", "err"} of a command, or None if it is not installed."""
         result: dict[str, Any] | None = self.optional("command:" + argv)
         return result
 
     def starting_with(self, prefix: str) -> dict[str, Reply]:
-        """Question -> reply of every question with this prefix."""
+        """Question -> reply, for all questions with this prefix."""
         return {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""The services around the driver: their systemd units, their processes, Fabric Manager's log, the vGPU licence."""
+"""The services of the driver: systemd units, processes, Fabric Manager's log, the vGPU licence."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ UNIT_FIELDS = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", 
 
 @dataclass(frozen=True)
 class Unit:
-    """A systemd unit in systemd's words: loaded or masked; active, inactive or failed; running, exited or dead; the
-    result of its last run (success, exit-code, timeout); enabled, disabled or static."""
+    """A systemd unit in systemd's words: loaded or masked; active, inactive or failed; running, exited or dead; the result of its
+    last run (success, exit-code, timeout); enabled, disabled or static."""
 
     name: str
     load: str = ""
@@ -48,7 +48,7 @@ class LicenceToken:
 
 
 class Services:
-    """What runs beside the driver. In a container this is what runs in the container, not on its host."""
+    """The services around the driver. In a container, those of the container and not of its host."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -65,7 +65,7 @@ class Services:
         return units(answer["out"])
 
     def unit(self, name: str) -> Unit | None:
-        """The unit `name` (".service" may be left out), None where there is none; Unavailable without systemd."""
+        """The unit `name` (with or without ".service"), None if it does not exist; Unavailable without systemd."""
         return self._units.get(name.removesuffix(".service"))
 
     @cached_property
@@ -74,22 +74,22 @@ class Services:
 
     @cached_property
     def processes(self) -> dict[str, tuple[int, ...]]:
-        """Name -> process ids of the names of interest."""
+        """Name -> process ids, for the names of interest."""
         names = {process.name for process in self._processes}
         return {name: tuple(p.pid for p in self._processes if p.name == name) for name in sorted(names)}
 
     def is_running(self, name: str) -> bool:
-        """Whether a process of this name is alive; Unavailable where the processes of others are hidden."""
+        """Whether a process of this name is alive; Unavailable if the processes of other users are hidden."""
         return any(process.name == name and process.state not in "ZX" for process in self._processes)
 
     @cached_property
     def stuck(self) -> tuple[Process, ...]:
-        """NVIDIA's processes and threads that were waiting in the kernel (state D) when they were looked at."""
+        """NVIDIA processes and threads that were waiting in the kernel (state D) when they were read."""
         return tuple(p for p in self._processes if p.state == "D" and p.name.startswith("nv"))
 
     @cached_property
     def fabric_manager_version(self) -> str | None:
-        """None where Fabric Manager is not installed."""
+        """None if Fabric Manager is not installed."""
         answer = self._replies.command("nv-fabricmanager --version")
         if answer is None:
             return None
@@ -105,7 +105,7 @@ class Services:
 
     @property
     def has_imex_nodes(self) -> bool:
-        """Whether /etc/nvidia-imex/nodes_config.cfg, the list of a domain's nodes, is there."""
+        """Whether /etc/nvidia-imex/nodes_config.cfg, the list of nodes in a domain, exists."""
         return bool(self._replies.value("service-files")["/etc/nvidia-imex/nodes_config.cfg"])
 
     @cached_property
@@ -114,13 +114,13 @@ class Services:
 
     @cached_property
     def licence_configuration(self) -> dict[str, str] | None:
-        """The settings of /etc/nvidia/gridd.conf, FeatureType and so on; None where there is no such file."""
+        """The settings of /etc/nvidia/gridd.conf, FeatureType and so on; None if there is no such file."""
         text = self._replies.file("/etc/nvidia/gridd.conf")
         return None if text is None else settings(text)
 
 
 def units(text: str) -> dict[str, Unit]:
-    """Name without ".service" -> unit, of what `systemctl show` prints; units that do not exist are left out."""
+    """Name without ".service" -> unit, from the output of `systemctl show`; units that do not exist are left out."""
     found = {}
     for block in re.split(r"\n\s*\n", text.strip()):
         properties = settings(block)

@@ -1,4 +1,4 @@
-"""The operating system: distribution, kernel, WSL or container, and the kernel's settings that matter to a GPU."""
+"""The operating system: distribution, kernel, WSL or container, and kernel settings that matter to a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAMILIES = {
     "arch": {"arch", "archlinux"},
     "nixos": {"nixos"},
 }
-# What sys_vendor and product_name say in a virtual machine; systemd's src/basic/virt.c has the same table.
+# sys_vendor and product_name of virtual machines; systemd's src/basic/virt.c has the same table.
 HYPERVISORS = (
     ("Amazon EC2", "amazon"),
     ("Google Compute Engine", "google"),
@@ -51,7 +51,7 @@ class InfinibandPort:
 
 
 class System:
-    """What runs on this machine below the driver."""
+    """The system that the driver runs on."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -74,12 +74,12 @@ class System:
 
     @property
     def distribution_version(self) -> str:
-        """VERSION_ID, such as 24.04; "" for a rolling one."""
+        """VERSION_ID, such as 24.04; "" for a rolling release."""
         return self._os_release.get("VERSION_ID", "")
 
     @property
     def ubuntu_codename(self) -> str:
-        """Of the Ubuntu that a distribution is built on: noble in Linux Mint 22."""
+        """The codename of the Ubuntu release that a distribution is based on: noble for Linux Mint 22."""
         return self._os_release.get("UBUNTU_CODENAME", "")
 
     @property
@@ -120,19 +120,19 @@ class System:
 
     @cached_property
     def wsl(self) -> int:
-        """0 outside WSL, else 1 or 2; a container in WSL2 counts as WSL2 too."""
+        """0 outside WSL, else 1 or 2; a container in WSL2 counts as WSL2."""
         version = self._replies.file("/proc/version") or ""
         return wsl_of(self._uname("release") or (kernel_of(version) if version else ""), version)
 
     @cached_property
     def is_container(self) -> bool:
-        """Of a text that does not say so, no."""
+        """False for a text that does not mention it."""
         asked = self._replies.starting_with("container-")
         return bool(asked) and Container(self._replies).engine is not None
 
     @cached_property
     def hypervisor(self) -> str | None:
-        """kvm, amazon, google, hyper-v, vmware ...; "unknown" where only the processor tells; None on bare metal."""
+        """kvm, amazon, google, hyper-v, vmware ...; "unknown" if only the CPU reveals it; None on bare metal."""
         if self.wsl:
             return "hyper-v"
         words = [self._replies.file("/sys/class/dmi/id/" + name) or "" for name in ("sys_vendor", "product_name")]
@@ -152,14 +152,14 @@ class System:
 
     @cached_property
     def secure_boot(self) -> bool | None:
-        """None where the machine did not boot through EFI."""
+        """None if the machine did not boot through EFI."""
         value = self._replies.optional("secure-boot")
         if value is None:
             self._host_only("Secure Boot")
         return None if value is None else value == 1
 
     def _host_only(self, what: str) -> None:
-        """A container does not show it: not there does not mean that it is off."""
+        """Skips in a container, which does not show it: a missing file does not mean that it is off."""
         if self.is_container:
             raise Unavailable(f"{what} is not visible in a container", Skip.UNSUPPORTED)
 
@@ -173,7 +173,7 @@ class System:
         return tuple(self._infiniband_port(path.rsplit("/", 1)[0]) for path in paths)
 
     def _infiniband_port(self, folder: str) -> InfinibandPort:
-        # A state reads "4: ACTIVE".
+        # The file reads "4: ACTIVE".
         names = ("state", "phys_state", "link_layer")
         words = [(self._replies.file(f"{folder}/{name}") or "").split(":")[-1].strip() for name in names]
         *_, device, _, port = folder.split("/")
@@ -181,13 +181,13 @@ class System:
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that a Fix may be limited to: family (of a mere text every one), wsl2, container or host, conda."""
+        """The tags that can limit a Fix: family (for a text without one, every family), wsl2, container or host, conda."""
         places = [
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
         ]
         asked = self._replies.starting_with("file:/etc/os-release")
         families = (known(lambda: self.family) or "other",) if asked else tuple(FAMILIES)
-        families += ("other",) if families == ("nixos",) else ()  # what has no line of its own for it
+        families += ("other",) if families == ("nixos",) else ()  # fixes without a command for NixOS use that of "other"
         return (*families, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
 
     @property
@@ -222,14 +222,14 @@ def kernel_of(proc_version: str) -> str:
 
 
 def wsl_of(release: str, proc_version: str) -> int:
-    """WSL1 calls itself 4.4.0-19041-Microsoft, WSL2 5.15.153.1-microsoft-standard-WSL2 or what its user built."""
+    """The WSL version. WSL1 reports 4.4.0-19041-Microsoft, WSL2 5.15.153.1-microsoft-standard-WSL2 or a custom kernel's name."""
     if "microsoft" not in (release + proc_version).lower():
         return 0
     return 1 if re.fullmatch(r"4\.4\.\d+-\d+-Microsoft", release) else 2
 
 
 def hypervisor_of(product: str, processor: str) -> str | None:
-    """product: vendor and product name; processor: the first block of /proc/cpuinfo, whose flags only x86 has."""
+    """product: vendor and product name; processor: the first block of /proc/cpuinfo, whose flags exist only on x86."""
     flags = re.search(r"^flags\s*:(.*)$", processor, re.MULTILINE)
     if flags and "hypervisor" not in flags[1].split():
         return None

@@ -1,4 +1,4 @@
-"""The texts that somebody gave as evidence: logs, tracebacks, what other tools printed."""
+"""The texts given as evidence: logs, tracebacks, output of other tools."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpudoctor.facts.kernel_log import log_line
 from gpudoctor.facts.replies import Replies
 
 PREFIX = "text:"
-EMPTY_LINES = 2  # which are not kept, and do not end a passage
+EMPTY_LINES = 2  # empty lines are not kept; up to this many do not end a passage
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Lines that follow one another, joined; `first` is the number of the first in its text."""
+    """Consecutive lines, joined; `first` is the number of the first line in its text."""
 
     first: int
     text: str
@@ -28,7 +28,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Text:
-    """What was kept of a text. kinds: what gpudoctor recognised in it."""
+    """The kept part of a text. kinds: the formats that gpudoctor recognised in it."""
 
     name: str
     kinds: tuple[str, ...]
@@ -38,17 +38,17 @@ class Text:
 
     @property
     def is_documentation(self) -> bool:
-        """It quotes messages, and tells of no machine."""
+        """It quotes messages and does not describe a machine."""
         return "documentation" in self.kinds
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
-        """Without what a logger put before the kernel's messages."""
+        """The passages without the logger's prefixes of kernel messages."""
         return tuple(_passages(self.lines))
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:
-        """First and last lines of the output of tests that passed: an error in it was expected."""
+        """First and last lines of the output of tests that passed: errors in it were expected."""
         return tuple(passed_tests.spans(self.lines)) if "pytest output" in self.kinds else ()
 
 
@@ -65,7 +65,7 @@ class Texts:
 
     @property
     def alone(self) -> bool:
-        """Whether no machine was looked at beside them."""
+        """Whether there are only texts and no answers of a machine."""
         return bool(self.all) and not self._replies.starting_with("identity")
 
 

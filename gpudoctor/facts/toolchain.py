@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"(?<![\w.~+-])(\d+(?:\.\d+)+)")
 
 @dataclass(frozen=True)
 class Tool:
-    """A program; version is None where it did not say one."""
+    """A program; version is None if it did not print one."""
 
     name: str
     path: str
@@ -32,14 +32,14 @@ class Tool:
 
 @dataclass(frozen=True)
 class Toolkit:
-    """A CUDA toolkit, or what is left of one, by the real name of its folder."""
+    """A CUDA toolkit, or the remains of one, by the real name of its folder."""
 
     root: str
     version: Version | None
 
 
 class Toolchain:
-    """What can compile for a GPU and look at what it does."""
+    """The programs that compile for a GPU and profile it."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -55,12 +55,12 @@ class Toolchain:
 
     @cached_property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """Name -> every place of a program on PATH, in order; a program that is nowhere is not there."""
+        """Name -> every place of a program on PATH, in order; programs that were not found are left out."""
         return {name: tuple(paths) for name, paths in self._told("programs").items()}
 
     @cached_property
     def nvccs(self) -> tuple[Tool, ...]:
-        """Each once: those on PATH in its order, then those in toolkits and wheels."""
+        """Each nvcc once: those on PATH in order, then those in toolkits and wheels."""
         tools = (self._tool("nvcc", path) for path in self._told("versions") if posixpath.basename(path) == "nvcc")
         by_file: dict[str, Tool] = {}
         for tool in sorted(tools, key=lambda tool: not tool.on_path):
@@ -69,31 +69,31 @@ class Toolchain:
 
     @property
     def nvcc(self) -> Tool | None:
-        """The one that a build takes."""
+        """The nvcc that a build uses."""
         return next((tool for tool in self.nvccs if tool.on_path), None)
 
     @property
     def default_nvcc(self) -> Tool | None:
-        """The one that a build takes; where none is on PATH, that of the toolkit that comes first."""
+        """The nvcc that a build uses; if none is on PATH, that of the first toolkit."""
         in_toolkits = (tool for tool in self.nvccs if any(tool.real_path.startswith(kit.root + "/") for kit in self.toolkits))
         return self.nvcc or next(in_toolkits, None)
 
     @cached_property
     def compilers(self) -> dict[str, Tool]:
-        """The first on PATH of gcc, g++, clang and cc."""
+        """The first gcc, g++, clang and cc on PATH."""
         return {name: tool for name in ("gcc", "g++", "clang", "cc") if (tool := self.tool(name))}
 
     def tool(self, name: str) -> Tool | None:
-        """The first on PATH of a program."""
+        """The first program of this name on PATH."""
         return next((self._tool(name, path) for path in self.programs.get(name, ())), None)
 
     @cached_property
     def toolkits(self) -> tuple[Toolkit, ...]:
-        """The ones that CUDA_HOME and CUDA_PATH name first."""
+        """The toolkits, starting with those that CUDA_HOME and CUDA_PATH name."""
         return tuple(Toolkit(record["root"], toolkit_version(record)) for record in self._told("toolkits"))
 
     def root_of(self, path: str) -> str | None:
-        """The folder that the value of CUDA_HOME or CUDA_PATH leads to, None where there is no folder."""
+        """The folder that the value of CUDA_HOME or CUDA_PATH leads to, None if it does not exist."""
         homes: dict[str, str | None] = self._found.get("homes", {})
         plain = posixpath.normpath(path)
         if path in homes:
@@ -105,7 +105,7 @@ class Toolchain:
         raise Unavailable(f"{path} was not checked")
 
     def program_at(self, path: str) -> Tool | None:
-        """A program by its path, where its version was asked for."""
+        """A program by its path, if its version was queried."""
         return self._tool(posixpath.basename(path), path) if path in self._told("versions") else None
 
     @property
@@ -134,7 +134,7 @@ class Toolchain:
 
 
 def program_version(text: str) -> Version | None:
-    """The version in what a program prints for --version.
+    """The version in the output of a program for --version.
 
     >>> program_version("Cuda compilation tools, release 12.4, V12.4.131")
     (12, 4, 131)

@@ -6,5 +6,5 @@ from collections.abc import Iterable
 
 
 def dotted(version: Iterable[int]) -> str:
-    """12.8 of (12, 8)."""
+    """12.8 for (12, 8)."""
     return ".".join(map(str, version))

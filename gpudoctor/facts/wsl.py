@@ -1,4 +1,4 @@
-"""The Windows Subsystem for Linux: what Windows lends to it, and what of Linux's own driver gets in the way."""
+"""The Windows Subsystem for Linux: what Windows provides, and parts of a Linux driver that interfere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.facts.libraries import Libraries
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
-# Packages that bring a Linux driver; neither a CUDA toolkit nor the container toolkit does.
+# Packages that install a Linux driver; a CUDA toolkit or the container toolkit does not.
 # https://docs.nvidia.com/cuda/wsl-user-guide/index.html
 DRIVER_PACKAGE = re.compile(
     r"""
@@ -29,11 +29,11 @@ DRIVER_PACKAGE = re.compile(
 )
 NVIDIA_NAMES = ("nv", "libcuda", "libnvidia", "libnv")  # nv_dispi.inf_amd64_..., nvlti...; nvidia-smi
 DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
-OTHERS = {"compat", "stubs", "wheel", "conda", "wsl", "container"}  # who else may bring them
+OTHERS = {"compat", "stubs", "wheel", "conda", "wsl", "container"}  # other sources of these libraries
 
 
 class Wsl:
-    """Facts of WSL; each raises Unavailable (not applicable) on a machine that is none."""
+    """Facts of WSL; each raises Unavailable (not applicable) outside WSL."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
@@ -58,7 +58,7 @@ class Wsl:
 
     @cached_property
     def library_directory(self) -> dict[str, str]:
-        """Name -> "file" or "link" in /usr/lib/wsl/lib; empty where there is no such folder."""
+        """Name -> "file" or "link" in /usr/lib/wsl/lib; empty if the folder does not exist."""
         self._require()
         entries: dict[str, dict[str, Any]] = self._replies.optional("wsl-libraries") or {}
         return {name: entry["kind"] for name, entry in entries.items()}
@@ -72,10 +72,10 @@ class Wsl:
 
     @cached_property
     def has_no_windows_driver(self) -> bool:
-        """Windows lends nothing of NVIDIA's: no library, and of its driver store only folders of other vendors."""
+        """Windows provides nothing from NVIDIA: no library, and in the driver store only folders of other vendors."""
         try:
             lent = (*self.library_directory, *self.driver_store)
-        except Unavailable:  # nothing here says so
+        except Unavailable:  # no evidence for it
             return False
         return bool(self.driver_store) and not any(name.startswith(NVIDIA_NAMES) for name in lent)
 
@@ -87,21 +87,21 @@ class Wsl:
 
     @cached_property
     def kernel_config_dxgkrnl(self) -> bool | None:
-        """Whether the kernel was built with the paravirtual GPU; None where it does not publish its configuration."""
+        """Whether the kernel was built with the paravirtual GPU; None if it does not publish its configuration."""
         self._require()
         lines: str | None = self._replies.optional("kernel-config")
         return None if lines is None else bool(re.search(r"(?m)^CONFIG_DXGKRNL=[ym]", lines))
 
     @cached_property
     def linux_driver_packages(self) -> tuple[str, ...]:
-        """Installed packages of a Linux driver, which must not be in WSL."""
+        """Installed packages of a Linux driver, which do not belong in WSL."""
         self._require()
         names = (package.name for package in Driver(self._replies).packages if package.state == "installed")
         return tuple(sorted({name for name in names if DRIVER_PACKAGE.fullmatch(name)}))
 
     @cached_property
     def linux_libraries(self) -> tuple[str, ...]:
-        """Paths of libcuda and libnvidia-ml that are not Windows' own, and hide those."""
+        """Paths of libcuda and libnvidia-ml that do not come from Windows and hide those that do."""
         self._require()
         libraries = [library for name in DRIVER_LIBRARIES for library in Libraries(self._replies).named(name)]
         paths = {library.path for library in libraries if not OTHERS.intersection((library.via, library.owner))}

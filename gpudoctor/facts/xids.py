@@ -1,4 +1,4 @@
-"""Which GPU reported which errors: the Xids of the kernel log joined with NVML's list of GPUs."""
+"""Which GPU reported which errors: the Xids of the kernel log, matched with NVML's GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FALLEN_OFF = 79
 LINK_ERRORS = (74, *range(144, 151))
 RECOVERY_CHANGED = 154
-# What one bad word or row of memory makes the driver write, the gravest first.
+# What the driver reports for one bad word or row of memory, the most severe first.
 MEMORY_ERRORS = (64, 95, 140, 48, 172, 171, 94, 63)
 LONGEST_TEXT = 160
 _CHANGE = re.compile(r"changed from 0x[0-9a-f]+ \([^)]*\) to (0x[0-9a-f]+)", re.IGNORECASE)
@@ -31,8 +31,8 @@ _CHANGE = re.compile(r"changed from 0x[0-9a-f]+ \([^)]*\) to (0x[0-9a-f]+)", re.
 class GpuXids:
     """The Xids of one GPU in the order of the log.
 
-    gpu: NVML's answers about it, None where NVML does not know it; recovery: the recovery action that NVML asks for now, or the
-    log, None where neither says. earlier: what it reported in each boot before this one.
+    gpu: NVML's answers about it, None if NVML does not know it; recovery: the recovery action that NVML, or else the log,
+    requests now; None if neither reports one. earlier: its Xids in each earlier boot.
     """
 
     pci: str
@@ -43,26 +43,27 @@ class GpuXids:
 
     @cached_property
     def codes(self) -> tuple[int, ...]:
-        """Every code once, in the order in which they first came."""
+        """Every code once, in order of first occurrence."""
         return tuple(dict.fromkeys(xid.code for xid in self.all))
 
     @cached_property
     def faults(self) -> tuple[int, ...]:
-        """The codes without those that only follow from others of this GPU."""
+        """The codes without those that only follow from other Xids of this GPU."""
         alone = all(_follows(code) for code in self.codes)
         return tuple(code for code in self.codes if not _follows(code) or (alone and _follows(code) != "always"))
 
     @property
     def recovered(self) -> bool:
-        """The log shows that the driver asked for a recovery, and it asks for none now."""
+        """The log shows that the driver requested a recovery, and now it requests none."""
         return RECOVERY_CHANGED in self.codes and self.recovery == "none"
 
     def boots_with(self, codes: Collection[int]) -> int:
-        """In how many earlier boots it reported any of these."""
+        """The number of earlier boots in which it reported any of these."""
         return sum(any(xid.code in codes for xid in boot) for boot in self.earlier)
 
     def came_back(self, codes: Collection[int]) -> bool:
-        """Whether it reported one of these again after a reset in this boot: the driver had asked for no recovery any more."""
+        """Whether it reported one of these again in this boot after a reset: the driver no longer requested a recovery in
+        between."""
         seen = False
         healed = False
         for xid in self.all:
@@ -83,7 +84,7 @@ class GpuXids:
         return self.pci if self.gpu is None else f"GPU {self.gpu.index} ({self.pci})"
 
     def words(self, codes: Collection[int]) -> str:
-        """These Xids in a sentence, with the text of the first."""
+        """A phrase with these Xids and the text of the first."""
         found = [xid for xid in self.all if xid.code in codes]
         numbers = ", ".join(str(code) for code in self.codes if code in codes)
         times = f", {len(found)} times" if len(found) > 1 else ""
@@ -112,23 +113,23 @@ class GpuXids:
 
 
 def xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
-    """The GPUs of this machine that reported any Xid; Unavailable where the kernel log may not be read.
+    """The GPUs of this machine that reported any Xid; Unavailable if the kernel log cannot be read.
 
-    A container sees the kernel log of its host: the Xids of GPUs that it was not given are not its own.
+    A container sees the kernel log of its host: Xids of GPUs that it was not given are left out.
     """
     slots = dict.fromkeys(xid.pci for xid in facts.kernel_log.xids)
     return _known(facts, slots)
 
 
 def past_xids_by_gpu(facts: Facts) -> tuple[GpuXids, ...]:
-    """The GPUs that reported any Xid in a boot before the last one, with all of those as theirs."""
+    """The GPUs that reported any Xid before the latest boot, with all of those Xids."""
     slots = dict.fromkeys(xid.pci for boot in facts.kernel_log.earlier_xids for xid in boot)
     past = (replace(gpu, all=tuple(xid for boot in gpu.earlier for xid in boot), recovery=None) for gpu in _known(facts, slots))
     return tuple(past)
 
 
 def is_in_windows(facts: Facts) -> bool:
-    """Whether the driver's messages are in Windows. Where only a log is known, it is one of Linux."""
+    """Whether the driver logs to Windows (WSL). A log without a machine is one of Linux."""
     try:
         return bool(facts.system.wsl)
     except Skip:
@@ -140,18 +141,18 @@ def _known(facts: Facts, slots: Iterable[str]) -> tuple[GpuXids, ...]:
 
 
 def has_all_that_it_was_given(facts: Facts) -> bool:
-    """Whether this is a container, and NVML works with every GPU that has a node in it: another one was not given to it."""
+    """Whether this is a container in which NVML works with every GPU that has a node: any other GPU was not given to it."""
     try:
         gpus = facts.nvml.gpus
         if not (facts.system.is_container and gpus):
             return False
         return {f"/dev/nvidia{gpu.minor_number}" for gpu in gpus if _bus_id(gpu)} >= set(facts.devices.gpu_nodes)
-    except Skip:  # then no GPU is left out
+    except Skip:  # unknown, so no GPU is left out
         return False
 
 
 def needs_recovery(facts: Facts, gpu: Gpu) -> bool:
-    """Whether the driver asks for a recovery of this GPU, or the log has a fatal Xid that no recovery has followed."""
+    """Whether the driver requests a recovery of this GPU, or the log has a fatal Xid without a later recovery."""
     recovery, codes = _recovery(gpu), xid_codes(facts, gpu)
     if recovery not in (None, "none"):
         return True
@@ -159,7 +160,7 @@ def needs_recovery(facts: Facts, gpu: Gpu) -> bool:
 
 
 def xid_codes(facts: Facts, gpu: Gpu) -> frozenset[int]:
-    """The codes that a GPU reported; none where they cannot be known, so that other evidence of the same fault counts."""
+    """The codes that a GPU reported; empty if they are unknown, so that other evidence of the same fault counts."""
     try:
         return frozenset(xid.code for xid in facts.kernel_log.xids if gpu.bus_id.startswith(xid.pci + "."))
     except Skip:
@@ -174,7 +175,7 @@ def log_span(facts: Facts) -> str:
 
 
 def has_lost_link(facts: Facts, gpu: Gpu) -> bool:
-    """Whether the log says that a link of this GPU broke off, and nothing has brought it back since."""
+    """Whether the log reports that a link of this GPU failed, and nothing has restored it since."""
     return needs_recovery(facts, gpu) and not xid_codes(facts, gpu).isdisjoint(LINK_ERRORS)
 
 
@@ -196,13 +197,13 @@ def _of(facts: Facts, slot: str) -> GpuXids:
 
 
 def _asked_in_log(xids: Sequence[Xid]) -> str | None:
-    """The recovery that the driver wanted at last."""
+    """The last recovery that the driver requested."""
     changes = [xid for xid in xids if xid.code == RECOVERY_CHANGED]
     return _asked(changes[-1]) if changes else None
 
 
 def _asked(change: Xid) -> str | None:
-    """As NVML names it: "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"."""
+    """The recovery by NVML's name: "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"."""
     match = _CHANGE.search(change.text)
     return RECOVERY_ACTIONS.get(int(match[1], 16)) if match else None
 
@@ -218,7 +219,7 @@ def _gpu_at(facts: Facts, slot: str) -> Gpu | None:
 def _bus_id(gpu: Gpu) -> str:
     try:
         return gpu.bus_id
-    except Skip:  # a GPU that is lost has none
+    except Skip:  # a lost GPU has no such answer
         return ""
 
 
@@ -227,5 +228,5 @@ def _recovery(gpu: Gpu) -> str | None:
 
 
 def is_row_pending(gpu: Gpu) -> bool:
-    """A bad row of memory waits for a reset to be replaced; False also where NVML does not say."""
+    """Whether a bad memory row will be replaced at the next reset; also False if NVML does not report it."""
     return known(lambda: gpu.remapped_rows.pending, False)
