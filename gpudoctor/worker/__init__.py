@@ -1,6 +1,6 @@
-"""What runs in the examined Python. Everything below this folder travels: standard library only, Python 3.8."""
+"""The code that runs in the examined Python: standard library only, Python 3.8."""
 
 import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-"""Where the package `gpudoctor` lies in the target: another folder in each run."""
+"""The folder of the package `gpudoctor` in the target: a different one in each run."""

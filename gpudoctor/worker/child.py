@@ -1,4 +1,4 @@
-"""A child process: how it is forked, how it talks, how it ends with all that it started, and what it died of."""
+"""A child process: forks it, talks to it, ends it with everything it started, and reports how it died."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-GRACE_SECONDS = 0.3  # how long a killed process may take to go; in a driver call it may never
+GRACE_SECONDS = 0.3  # time for a killed process to exit; in a driver call it may never exit
 POLL_SECONDS = 0.002
 MOST_DESCRIPTORS = 256  # more than a worker ever has open
 STUCK = "it cannot be killed: it is stuck in the kernel (state D)"
@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Channel:
-    """The way out: lines of JSON, each behind the marker, if there is one."""
+    """The sending end: lines of JSON, each after the marker, if there is one."""
 
     def __init__(self, descriptor: int, marker: str = "") -> None:
         self.descriptor = descriptor
@@ -35,7 +35,7 @@ class Channel:
 
 
 class Lines:
-    """The way in: what comes from a channel without a marker. Can be waited for by select."""
+    """The receiving end of a channel without a marker. Works with select."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -46,7 +46,7 @@ class Lines:
         return self.descriptor
 
     def read(self) -> list[dict[str, Any]]:
-        """What has come since the last call; waits where that is nothing, and sets `ended` where nothing can come any more."""
+        """The messages since the last call. Blocks if there are none; sets `ended` when no more can come."""
         data = os.read(self.descriptor, 1 << 16)
         self.ended = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -57,12 +57,13 @@ class Lines:
 
 
 class Child:
-    """A forked process in a session of its own; its number stays its own until `poll` has told how it ended."""
+    """A forked process in its own session. Its pid is not reused until `poll` has reported how it ended."""
 
     def __init__(self, life: Callable[[], None]) -> None:
         self.manner: str | None = None
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # our handlers are not the child's
-        with warnings.catch_warnings():  # a framework that has threads by now is no reason not to fork
+        # our signal handlers are not meant for the child
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        with warnings.catch_warnings():  # a framework may have threads by now; fork anyway
             warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
@@ -70,14 +71,14 @@ class Child:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def poll(self) -> str | None:
-        """How it ended: `killed by SIGSEGV`, `exit code 3`, "" for a clean exit; None as long as it runs."""
+        """How it ended: `killed by SIGSEGV`, `exit code 3`, "" for a clean exit; None while it runs."""
         if self.manner is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            self.kill()  # what it left behind
+            self.kill()  # kills the processes that it left behind
             self.manner = _manner_of_death(os.waitpid(self.pid, 0)[1])
         return self.manner
 
     def wait(self, seconds: float = GRACE_SECONDS) -> str | None:
-        """As poll, after some patience."""
+        """Like poll, but waits up to `seconds`."""
         end = time.monotonic() + seconds
         while self.poll() is None and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
@@ -91,7 +92,7 @@ class Child:
                     kill(self.pid, signal.SIGKILL)
 
     def killed(self) -> str:
-        """Kills it; how it ended, or that it did not."""
+        """Kills it; returns how it ended, or that it did not."""
         self.kill()
         manner = self.wait()
         return STUCK if manner is None else manner
@@ -102,12 +103,12 @@ class Child:
                 os.kill(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Whether somebody stopped it (SIGSTOP)."""
+        """Whether another process stopped it (SIGSTOP)."""
         return _stat(self.pid)[:1] == ["T"]
 
 
 def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[Child, Lines]:
-    """A child with a channel to us. Of the descriptors that are open here it has only this one, `keep` and standard I/O."""
+    """A child with a channel to this process. Of all open file descriptors it keeps only the channel, `keep` and standard I/O."""
     descriptor, outlet = os.pipe()
 
     def lives() -> None:
@@ -122,17 +123,17 @@ def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Has the kernel send this process a signal as soon as its parent is gone; 0: no more."""
+    """Makes the kernel send this process a signal as soon as its parent exits; 0 cancels it."""
     _prctl(PR_SET_PDEATHSIG, number)
 
 
 def adopt_orphans() -> None:
-    """Has every process below this one whose parent dies become a child of this one, whatever its session, for `sweep`."""
+    """Makes this process the parent of every orphaned descendant, whatever its session, so that `sweep` finds it."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def sweep(known: Iterable[int] = ()) -> None:
-    """Kills and reaps all children but the known ones."""
+    """Kills and reaps all children except the known ones."""
     spared = {*known}
     end = time.monotonic() + GRACE_SECONDS
     while (orphans := _children() - spared) and time.monotonic() < end:
@@ -144,7 +145,7 @@ def sweep(known: Iterable[int] = ()) -> None:
 
 
 def _live(life: Callable[[], None], blocked: Iterable[int]) -> NoReturn:
-    """The child's whole life."""
+    """Runs the child from start to exit."""
     code = 1
     try:
         os.setsid()
@@ -178,7 +179,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _children() -> set[int]:
-    """This process's children, also those that have ended but were not waited for."""
+    """This process's children, including those that have exited but were not reaped."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -191,7 +192,7 @@ def _children() -> set[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """State, parent ...: proc(5)."""
+    """State, parent and so on: proc(5)."""
     return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 

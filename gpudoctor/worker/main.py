@@ -1,7 +1,7 @@
-"""Runs in the target: asks every probe in a process of its own, side by side, or measures; streams the replies.
+"""Runs in the target: runs all probes in parallel, each in its own process, or measures; streams the replies.
 
-interpreter.py starts it with a job and reads what comes back: lines of JSON behind a marker on a private descriptor, so that
-nothing a library prints can spoil them. A probe that crashes or hangs takes only its own question with it.
+interpreter.py starts it with a job and reads what comes back: lines of JSON after a marker on a private descriptor, so that
+output of libraries cannot corrupt them. A probe that crashes or hangs loses only its current question.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gpudoctor.worker.probes.machine import Machine
 from gpudoctor.worker.probes.table import PROBES, Probe
 from gpudoctor.worker.reply import Reply
 
-RETRIES = 3  # how often a probe that died is asked again, without the step that killed it
+RETRIES = 3  # how often a probe that died is restarted, without the step that killed it
 
 
 class Asking:
-    """One probe being asked by a child process."""
+    """One probe, run by a child process."""
 
     def __init__(self, probe: Probe, root: str, known: Dict[str, Reply], deadline: float, skip: Tuple[str, ...]) -> None:
         self.probe = probe
         self.skip = skip
         self.started = time.monotonic()
         self.deadline = min(self.started + probe.seconds, deadline)
-        self.note = mmap.mmap(-1, 1024)  # shared with the child: what it is asking just now
+        self.note = mmap.mmap(-1, 1024)  # shared with the child: its current question and step
         machine = Machine(root, known, self._at, skip)
         self.child, self.lines = talking(lambda channel: self._ask(machine, channel))
 
@@ -43,23 +43,23 @@ class Asking:
             channel.send(question=question, reply=vars(reply))
 
     def at(self) -> Tuple[str, str]:
-        """The question, and the step of it, that the child asked last."""
+        """The question and its step that the child started last."""
         text = bytes(self.note).split(b"\n", 1)[0].decode("utf-8", "replace").strip("\0")
         question, _, step = text.partition("\0")
         return question, step
 
     def replies(self) -> List[Tuple[str, Reply]]:
-        """What has come since the last call."""
+        """The replies since the last call."""
         return [(line["question"], Reply(**line["reply"])) for line in self.lines.read()]
 
     def end(self) -> str:
-        """How the child ended, after it has said its last word: by itself, or killed."""
+        """How the child ended after its last message: with an exit, or killed."""
         manner = self.child.wait()
         return self.child.killed() if manner is None else manner
 
 
 class Round:
-    """All probes, side by side, until the last has answered or the time is up."""
+    """All probes in parallel, until the last has answered or the time is up."""
 
     def __init__(self, channel: Channel, root: str, seconds: float, probes: Tuple[Probe, ...]) -> None:
         self.channel = channel
@@ -144,13 +144,14 @@ class Round:
 
 
 def main(job: Dict[str, Any]) -> None:
-    """Does a job {"marker", "seconds", "root", "known"}, or one of measuring/schedule.py, which has "workloads" besides.
+    """Runs a job {"marker", "seconds", "root", "known"}, or a job of measuring/schedule.py, which also has "workloads".
 
-    fd 1 is the way back, and from here on prints go to fd 2.
+    Replies go to the original fd 1; from here on, prints go to fd 2.
     """
     channel = Channel(os.dup(1), job["marker"])
     os.dup2(2, 1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may have it ignored, and so could not be told of any child
+    # if the parent process ignores SIGCHLD, this process would not learn how its children end
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel.send(hello=sys.version_info[:3], folder=job["folder"], pid=os.getpid())
     try:
         if "workloads" in job:

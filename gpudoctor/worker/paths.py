@@ -1,4 +1,4 @@
-"""Paths that say what something is. Pure, so that what judges may use it too."""
+"""Functions on paths. Pure, so that judging can use them too."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def project_folder(prefix: str) -> str:
-    """The folder that holds the environment: of /work/train/.venv and of /work/train/.pixi/envs/default /work/train."""
+    """The folder of the project: /work/train for both /work/train/.venv and /work/train/.pixi/envs/default."""
     return os.path.dirname(prefix.split("/.pixi/envs/")[0] + "/x" if "/.pixi/envs/" in prefix else prefix)

@@ -1,4 +1,4 @@
-"""What one question to the machine gives: an answer, or the reason why there is none."""
+"""The answer to one question, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Skip(Exception):
-    """Raised while judging or measuring: this cannot be judged here, for `reason`, which is of one `kind`."""
+    """Raised while judging or measuring: not possible here because of `reason`, which is of one `kind`."""
 
     NOT_APPLICABLE = "not applicable"
     UNSUPPORTED = "not supported here"
@@ -26,9 +26,9 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """What the machine answered to one question; "missing" means that it looked, and the thing is not there."""
+    """The machine's answer to one question; "missing" means that it was looked for and does not exist."""
 
-    status: str  # ok, missing, denied, timeout, died or error; of a workload also skipped, stopped or cut
+    status: str  # ok, missing, denied, timeout, died or error; for a workload also skipped, stopped or cut
     value: Any = None
     detail: str = ""
     seconds: float = 0.0

@@ -1,1 +1,1 @@
-"""How workloads are run in the target: a process each, forked after one import per framework, watched by a sampler."""
+"""Runs workloads in the target: one process each, forked after a framework was imported once, and watched by a sampler."""

@@ -1,4 +1,4 @@
-"""All-reduces of all ranks, as nccl-tests measures them. Rank 0 times, every rank verifies."""
+"""All-reduces across all ranks, measured like nccl-tests. Rank 0 takes the times, every rank verifies."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpudoctor.worker.measuring.rank import Rank
 
 MIB = 1 << 20
 SIZES = (MIB, 16 * MIB, 256 * MIB, 1024 * MIB)
-SHARE_OF_FREE = 4  # no buffer takes more than a fourth of what is free
+SHARE_OF_FREE = 4  # no buffer uses more than a quarter of the free memory
 SMALL_BYTES = 8
 ROW = 4096  # elements after which the pattern repeats
-LARGEST = 8  # the pattern's numbers are below this, so that sums over 36 ranks are exact in bf16
+LARGEST = 8  # the pattern's numbers are smaller than this, so that sums over 36 ranks are exact in bf16
 WARM_UP = 3
 REPEATS = 5
 BATCH_SECONDS = 0.06  # between two synchronizations
 ITERATIONS = (2, 200)
-PATIENCE_SECONDS = 1.0  # no size is tried of which one all-reduce would take longer
+PATIENCE_SECONDS = 1.0  # sizes whose all-reduce would take longer are skipped
 
 
 def rows(rank: Rank, elements: int, dtype: Any) -> List[Any]:
-    """What each rank puts in: whole numbers that are random, but known to all."""
+    """The input of each rank: random whole numbers that all ranks know."""
     torch = rank.torch
     found = []
     for number in range(rank.ranks):
@@ -34,7 +34,7 @@ def rows(rank: Rank, elements: int, dtype: Any) -> List[Any]:
 
 
 def wrong_elements(rank: Rank, buffer: Any) -> int:
-    """All-reduces a pattern in `buffer`, and counts the elements that are not the exact sum."""
+    """All-reduces a pattern in `buffer` and counts the elements that are not the exact sum."""
     pattern = rows(rank, buffer.numel(), buffer.dtype)
     lines = buffer.view(-1, len(pattern[0]))
     lines.copy_(pattern[rank.number].expand_as(lines))
@@ -43,7 +43,7 @@ def wrong_elements(rank: Rank, buffer: Any) -> int:
 
 
 def seconds_each(rank: Rank, work: Callable[[], Any], iterations: int) -> float:
-    """As nccl-tests: many iterations between two synchronizations, divided by their number."""
+    """As in nccl-tests: many iterations between two synchronizations, divided by their number."""
     rank.barrier()
     start = time.perf_counter()
     for _ in range(iterations):
@@ -64,7 +64,7 @@ def timed(rank: Rank, work: Callable[[], Any]) -> Dict[str, Any]:
 
 
 def latency(rank: Rank) -> None:
-    """Keeps "latency": all-reduces of 8 bytes, one after the other; and the first result that every rank verifies."""
+    """Stores "latency": consecutive all-reduces of 8 bytes; and the first result that every rank verifies."""
     torch = rank.torch
     buffer = torch.zeros(SMALL_BYTES // 4, dtype=torch.float32, device=rank.device)
     with rank.bench.section("latency") as values:
@@ -74,7 +74,7 @@ def latency(rank: Rank) -> None:
 
 
 def bandwidth(rank: Rank) -> None:
-    """Keeps "all-reduce 1 MiB" ...: {"bytes", "microseconds", "spread", "algorithm_gb_per_s", "bus_gb_per_s"}, in bf16, in place.
+    """Stores "all-reduce 1 MiB" ...: {"bytes", "microseconds", "spread", "algorithm_gb_per_s", "bus_gb_per_s"}, bf16, in place.
 
     https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     """

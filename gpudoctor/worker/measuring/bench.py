@@ -1,4 +1,4 @@
-"""What a workload is, and what it gets: its GPUs, and a way to hand over results one by one, so that none is lost."""
+"""A workload and its bench: its GPUs, and a way to store results one by one, so that none is lost."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 EACH, ALONE, ONCE, TOGETHER = "each", "alone", "once", "together"
 POLL_SECONDS = 0.05
-WAITS, GO = ".waits", ".go"  # beside the file of one that starts early: it is prepared, it is its turn
+WAITS, GO = ".waits", ".go"  # suffixes of the file of a workload that starts early: it is prepared; it has its turn
 
 
 class Workload(NamedTuple):
-    """Something to measure. `run` raises model.Skip where it cannot be done here, any other exception if it went wrong.
+    """Something to measure. `run` raises model.Skip if it cannot be done here, any other exception if it failed.
 
-    runtime: the framework that is imported before the fork ("driver" for none). scope: "each" GPU at the same time as the
-    others, each "alone" while nothing else runs, "once" on the first GPU, for what is the same on all, or all "together" in one
-    process, where there are two or more.
+    runtime: the framework that is imported before the fork ("driver" for none). scope: "each" (on each GPU, all GPUs in
+    parallel), "alone" (on each GPU while nothing else runs), "once" (on the first GPU, for results that are the same on all), or
+    "together" (on all GPUs in one process, if there are two or more).
     """
 
     run: Callable[[Bench], None]
     runtime: str = "driver"
     scope: str = EACH
-    seconds: float = 60  # it is killed after these
+    seconds: float = 60  # it is killed after this time
     typical_seconds: float = 1  # for the progress line
-    starts_early: bool = False  # prepares something long without a GPU, then waits for `Bench.turn`
+    starts_early: bool = False  # does long preparations without a GPU, then waits for `Bench.turn`
 
 
 class Bench:
-    """One run of a workload: what it may use, and where its results go.
+    """One run of a workload: what it can use, and where its results go.
 
-    gpus: CUDA's numbers of the GPUs to use. cores: the processor's near the first of them, as far as known.
+    gpus: CUDA's numbers of its GPUs. cores: the CPU cores near the first GPU, if known.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class Bench:
 
     @property
     def gpu(self) -> int:
-        """CUDA's number of the only GPU, or of the first."""
+        """CUDA's number of the only or the first GPU."""
         return self.gpus[0]
 
     def step(self, what: str) -> None:
-        """Says what comes next, so that whoever finds this process dead or stuck knows where."""
+        """Names the next step, so that the report can say where a process died or hung."""
         self._write(step=what)
 
     def keep(self, name: str, **values: Any) -> None:
-        """Hands over a result that is there for good, whatever happens next."""
+        """Stores a result permanently, whatever happens next."""
         self._write(name=name, value=values)
 
     @contextlib.contextmanager
     def section(self, name: str) -> Iterator[Dict[str, Any]]:
-        """A result with the time in which it was measured: what the sampler saw meanwhile is kept with it as "during"."""
+        """A result with the time of its measurement: what the sampler saw meanwhile is stored with it as "during"."""
         self.step(name)
         values: Dict[str, Any] = {}
         began = time.monotonic()
@@ -70,14 +70,15 @@ class Bench:
         self._write(name=name, value=values, began=began, ended=time.monotonic())
 
     def turn(self) -> None:
-        """Waits until the GPUs are this workload's: for one that starts early."""
+        """For a workload that starts early: waits until it has the GPUs."""
         self.step("waiting for its turn")
         touch(self._file + WAITS)
         while not os.path.exists(self._file + GO):
             time.sleep(POLL_SECONDS)
 
     def near(self) -> Optional[bool]:
-        """Moves this process to the processor cores near its GPU; False if it may use none of them, None if they are unknown."""
+        """Moves this process to the CPU cores near its GPU; False if it is not allowed to use any of them, None if they are
+        unknown."""
         allowed = os.sched_getaffinity(0) & set(self.cores)
         if allowed:
             os.sched_setaffinity(0, allowed)
@@ -97,13 +98,13 @@ def touch(path: str) -> None:
 
 
 def workload(name: str) -> Workload:
-    """By its name in a check's `workloads`."""
+    """The workload with this name in a check's `workloads`."""
     found: Workload = importlib.import_module("gpudoctor.worker.workloads." + name.replace("-", "_")).WORKLOAD
     return found
 
 
 class Heard(NamedTuple):
-    """What a workload has written until now."""
+    """What a workload has written so far."""
 
     values: Dict[str, Dict[str, Any]]
     windows: Dict[str, Tuple[float, float]]
@@ -112,7 +113,7 @@ class Heard(NamedTuple):
 
 
 def read(path: str) -> Heard:
-    """Reads a file of `Bench`; a last line that was cut off does not count."""
+    """Reads a file of `Bench`; an incomplete last line does not count."""
     values: Dict[str, Dict[str, Any]] = {}
     windows: Dict[str, Tuple[float, float]] = {}
     step, end = "", None
@@ -139,12 +140,12 @@ def _lines(path: str) -> Iterator[Dict[str, Any]]:
 
 
 def finite(number: float) -> Optional[float]:
-    """None for what is no number, which JSON does not know."""
+    """None for NaN and infinity, which JSON does not support."""
     return number if math.isfinite(number) else None
 
 
 def summary(values: Sequence[float]) -> Dict[str, float]:
-    """Median, and the spread between the tenth and the ninetieth percentile as a share of it."""
+    """Median, and the spread: the range from the 10th to the 90th percentile as a fraction of the median."""
     ordered: List[float] = sorted(values)
     median = statistics.median(ordered)
     tenth = len(ordered) // 10

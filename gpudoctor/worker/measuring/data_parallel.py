@@ -1,4 +1,4 @@
-"""Steps of training by all ranks, with DistributedDataParallel."""
+"""Training steps of all ranks with DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UP = 3
 
 
 class Shape(NamedTuple):
-    """The model that is trained: square linear layers."""
+    """The model to train: square linear layers."""
 
     width: int
     layers: int
@@ -22,12 +22,12 @@ class Shape(NamedTuple):
 
 
 LARGE, SMALL = Shape(2048, 8, 1024, 1e-4), Shape(64, 3, 32, 1e-3)
-ROOMY = 3 << 30  # bytes free for the large one
+ROOMY = 3 << 30  # bytes of free memory needed for the large model
 STEPS = 15
 
 
 def train(rank: Rank) -> None:
-    """Keeps "training": steps of DistributedDataParallel, after each rank has compared its gradients with ones computed alone."""
+    """Stores "training": DistributedDataParallel steps, after each rank compared its gradients with ones computed alone."""
     torch = rank.torch
     rank.bench.step("training: the model")
     shape = LARGE if rank.agreed(rank.free_bytes(), "MIN") >= ROOMY else SMALL
@@ -67,7 +67,7 @@ def built(torch: Any, shape: Shape) -> Any:
 
 
 def batch(rank: Rank, shape: Shape, number: int) -> Any:
-    """The examples of one rank, which every rank can make."""
+    """The examples of one rank; every rank can compute them."""
     torch = rank.torch
     generator = torch.Generator().manual_seed(1000 + number)
     inputs = torch.randn(shape.batch, shape.width, generator=generator).to(rank.device)
@@ -80,7 +80,7 @@ def loss_of(torch: Any, model: Any, examples: Any) -> Any:
 
 
 def gradients_alone(rank: Rank, model: Any, shape: Shape) -> List[Any]:
-    """The gradients over the examples of all ranks, without a word to the others."""
+    """The gradients over the examples of all ranks, without communication."""
     parameters = list(model.parameters())
     found = [rank.torch.zeros_like(parameter) for parameter in parameters]
     for number in range(rank.ranks):
@@ -90,7 +90,8 @@ def gradients_alone(rank: Rank, model: Any, shape: Shape) -> List[Any]:
 
 
 def compared(torch: Any, gradients: List[Any], alone: List[Any]) -> Dict[str, Any]:
-    """{"gradient_checksum", "gradient_error"}: of the very bits, and the relative distance from the ones computed alone."""
+    """{"gradient_checksum", "gradient_error"}: a checksum of the exact bits, and the relative distance from those computed
+    alone."""
     checksum = sum(int(gradient.view(torch.int32).to(torch.int64).sum().item()) for gradient in gradients)
     distance, norm = (
         sum(float(gradient.double().square().sum().item()) for gradient in each)

@@ -1,4 +1,4 @@
-"""One GPU through libcuda alone, by ctypes: memory, kernels from PTX, streams, events and graphs.
+"""One GPU with only libcuda, through ctypes: memory, kernels from PTX, streams, events and graphs.
 
 API: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
@@ -25,16 +25,16 @@ ATTRIBUTES = {
     "memory_pools": 115,
 }
 THREADS = 512
-NON_BLOCKING = 1  # a stream that does not wait for the default one
+NON_BLOCKING = 1  # a stream that does not wait for the default stream
 LOG_BYTES = 8192
-PATTERN = 0x9E3779B97F4A7C15  # odd, so that no two words of a pattern are the same
+PATTERN = 0x9E3779B97F4A7C15  # odd, so that all words of a pattern differ
 JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE = 5, 6
 
 Pointer = ctypes.c_uint64
 
 
 class CudaError(Exception):
-    """A function of libcuda that did not return 0."""
+    """A function of libcuda did not return 0."""
 
     def __init__(self, function: str, code: int, name: str, more: str = "") -> None:
         super().__init__("%s: %s (%d)%s" % (function, name, code, more and ": " + more))
@@ -48,7 +48,7 @@ def kernels() -> str:
 
 
 class Driver:
-    """libcuda with the context of one GPU, current to this thread."""
+    """libcuda with the context of one GPU, current in this thread."""
 
     def __init__(self, ordinal: int) -> None:
         self.library = ctypes.CDLL(LIBRARY)
@@ -60,7 +60,7 @@ class Driver:
         self.use()
 
     def __call__(self, function: str, *arguments: Any) -> None:
-        """Calls a function; CudaError unless it returns 0, Skip if this libcuda has none of that name."""
+        """Calls a function; CudaError if it does not return 0, Skip if this libcuda does not have it."""
         code = self.code(function, *arguments)
         if code != SUCCESS:
             raise CudaError(function, code, self.name(code))
@@ -78,7 +78,7 @@ class Driver:
         return (text.value or b"CUDA error").decode()
 
     def use(self) -> None:
-        """Makes the GPU's context this thread's."""
+        """Makes the GPU's context current in this thread."""
         self("cuCtxSetCurrent", self.context)
 
     def attribute(self, name: str) -> int:
@@ -136,7 +136,7 @@ class Driver:
         self("cuStreamSynchronize", stream)
 
     def milliseconds(self, work: Callable[[], Any], repeats: int, warm_up: int = 2, stream: Any = None) -> List[float]:
-        """How long the GPU took for each of `repeats` calls of `work`, which puts its work on `stream`."""
+        """How long the GPU took for each of `repeats` calls of `work`, which runs on `stream`."""
         for _ in range(warm_up):
             work()
         marks = [self.event() for _ in range(repeats + 1)]
@@ -151,7 +151,8 @@ class Driver:
         return times
 
     def fitting(self, work: Callable[[], Any], milliseconds: float, most: int = 10, stream: Any = None) -> List[float]:
-        """As `milliseconds`, as often as fits into this time; at least three times, so that a slow link is measured too."""
+        """Like `milliseconds`, with as many repeats as fit into this time; at least three, so that a slow link is measured
+        too."""
         first = self.milliseconds(work, 1, 1, stream)[0]
         return self.milliseconds(work, max(3, min(most, int(milliseconds / max(first, 1e-3)))), 0, stream)
 
@@ -161,11 +162,11 @@ class Driver:
         return milliseconds.value
 
     def module(self, image: str = "") -> Module:
-        """Loads PTX, or a path to a cubin or fatbin; by default our own kernels."""
+        """Loads PTX, or a path to a cubin or fatbin; by default gpudoctor's own kernels."""
         return Module(self, image or kernels())
 
     def bus_id(self) -> str:
-        """The PCI address as /sys has it: 0000:1b:00.0."""
+        """The PCI address as in /sys: 0000:1b:00.0."""
         text = ctypes.create_string_buffer(32)
         self("cuDeviceGetPCIBusId", text, len(text), self.device)
         return text.value.decode("ascii").lower()
@@ -179,12 +180,12 @@ class Driver:
         self("cuMemcpyHtoD_v2", pointer, data, ctypes.c_size_t(len(data)))
 
     def blocks(self) -> int:
-        """A grid that fills the GPU with THREADS threads a block."""
+        """A grid that fills the GPU with THREADS threads per block."""
         return self.attribute("multiprocessors") * (2048 // THREADS)
 
 
 def covering(vectors: int) -> int:
-    """A grid with a thread for each vector: 5 % faster on an H100 than one that walks through the buffer."""
+    """A grid with one thread for each vector: 5 % faster on an H100 than a grid-stride loop."""
     return -(-vectors // THREADS)
 
 
@@ -202,7 +203,7 @@ class Module:
             driver("cuModuleLoad", ctypes.byref(self._module), image.encode())
 
     def _load(self, ptx: bytes) -> None:
-        """As cuModuleLoadData, with what the driver's compiler says if it fails."""
+        """Calls cuModuleLoadData; an error includes the message of the driver's compiler."""
         log = ctypes.create_string_buffer(LOG_BYTES)
         options = (ctypes.c_int * 2)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), LOG_BYTES)
@@ -218,7 +219,7 @@ class Module:
         return self._functions[name]
 
     def __call__(self, name: str, *arguments: Any, stream: Any = None, grid: int = 0, threads: int = THREADS) -> None:
-        """Launches a kernel with ctypes values as arguments, on as many blocks as fill the GPU."""
+        """Launches a kernel with ctypes values as arguments; by default with enough blocks to fill the GPU."""
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         size = (grid or self.grid, 1, 1, threads, 1, 1)
         self.driver("cuLaunchKernel", self.function(name), *size, 0, stream, pointers, None)
@@ -234,11 +235,11 @@ def errors_found(driver: Driver, module: Module, kernel: str, *arguments: Any) -
 
 
 def fill(module: Module, pointer: Pointer, size: int, seed: int) -> None:
-    """Writes a pattern of which each word is another one, and with another seed none is the same."""
+    """Writes a pattern whose words all differ from each other and from those of other seeds."""
     module("fill_pattern", pointer, ctypes.c_uint64(size // 8), ctypes.c_uint64(PATTERN), ctypes.c_uint64(seed))
 
 
 def wrong_words(driver: Driver, module: Module, pointer: Pointer, size: int, seed: int) -> int:
-    """How many 8-byte words are not what `fill` writes."""
+    """How many 8-byte words differ from the pattern that `fill` writes."""
     values = ctypes.c_uint64(size // 8), ctypes.c_uint64(PATTERN), ctypes.c_uint64(seed)
     return errors_found(driver, module, "expect_pattern", pointer, *values)[0]

@@ -1,6 +1,6 @@
 """A fork server: imports one framework once, then forks a child for each workload, before any CUDA call.
 
-Requests come in and notices go out as lines of JSON; results go into files, so that a dead child's are not lost.
+Requests and notices are lines of JSON; results go to files, so that those of a dead child are not lost.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gpudoctor.worker.child import Channel, Child, Lines, adopt_orphans, die_wit
 from gpudoctor.worker.measuring.bench import Bench, workload
 from gpudoctor.worker.reply import Skip
 
-STACK_SECONDS = 0.3  # for a stuck process to say where it is, before it is killed
-MOST_BYTES = 2000  # of what a process printed, and of its stack
-MOST_STACK_BYTES = 1 << 14  # of the fault handler, with the calls that are ours
+STACK_SECONDS = 0.3  # time for a stuck process to dump its stack before it is killed
+MOST_BYTES = 2000  # of a process's output, and of its stack
+MOST_STACK_BYTES = 1 << 14  # of the fault handler's dump, including gpudoctor's own calls
 
 
 class Runtime(NamedTuple):
-    """A framework: what is imported, the longest that this may take, and what it usually takes."""
+    """A framework: what to import, the time limit, and the usual time."""
 
     modules: Tuple[str, ...]
     seconds: float
     usual_seconds: float
 
 
-# In the order of their import.
+# In import order.
 OUR_FOLDER = FOLDER + os.sep
 RUNTIMES = {
     "driver": Runtime((), 5, 0),
@@ -46,7 +46,7 @@ RUNTIMES = {
 
 
 class Request(NamedTuple):
-    """A workload to be run: `file` is where its results go."""
+    """A workload to run; `file` receives its results."""
 
     task: str
     workload: str
@@ -72,11 +72,11 @@ class ForkServer:
         self._ask(run=request)
 
     def end(self, task: str, stack: bool = False) -> None:
-        """Has a workload killed, with all that it started. stack: after it was asked where it is."""
+        """Kills a workload with everything it started. stack: lets it dump its stack first."""
         self._ask(end=task, seconds=STACK_SECONDS if stack else 0)
 
     def close(self, stack: bool = False) -> str:
-        """Ends the server with its workloads; how it ended. stack: after it was asked where it is."""
+        """Ends the server with its workloads; returns how it ended. stack: lets it dump its stack first."""
         os.close(self._requests)
         if stack:
             self.child.signal(signal.SIGUSR1)
@@ -88,18 +88,18 @@ class ForkServer:
         return self.child.killed()
 
     def _ask(self, **request: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it died: its notices end, which says so
+        with contextlib.suppress(BrokenPipeError):  # it died: its notices end, which reports that
             Channel(self._requests).send(**request)
 
 
 def _serve(runtime: str, requests: Lines, channel: Channel, file: str) -> None:
-    """The server's whole life."""
+    """Runs the server from start to exit."""
     die_with_parent()
     _redirect(file)
     found = _imported(runtime)
     channel.send(**found)
     if "ready" in found:
-        die_with_parent(0)  # from here on, the end of the requests is the sign
+        die_with_parent(0)  # from here on it ends when the requests end
         adopt_orphans()
         Server(requests, channel).serve()
 
@@ -126,9 +126,9 @@ class Server:
         self.requests = requests
         self.channel = channel
         self.children: Dict[str, Child] = {}
-        self.doomed: Dict[str, float] = {}  # when each is killed
+        self.doomed: Dict[str, float] = {}  # when each is to be killed
         self.stopped: Dict[str, bool] = {}
-        self.wakeup, self._waker = os.pipe()  # written to at the end of a child
+        self.wakeup, self._waker = os.pipe()  # written to when a child ends
         os.set_blocking(self._waker, False)
 
     def serve(self) -> None:
@@ -160,7 +160,7 @@ class Server:
         self.children[request.task] = Child(lambda: self._live(request))
 
     def _live(self, request: Request) -> None:
-        """A child's whole life."""
+        """Runs a child from start to exit."""
         for descriptor in (self.requests.descriptor, self.channel.descriptor, self.wakeup, self._waker):
             os.close(descriptor)
         die_with_parent()
@@ -176,7 +176,7 @@ class Server:
             child.signal(signal.SIGUSR1)
 
     def _reap(self) -> None:
-        """Kills whose time has come, tells of those that have ended, and ends what these left behind."""
+        """Kills the children whose time is up, reports those that have ended, and kills what they left behind."""
         for task, child in list(self.children.items()):
             if task in self.doomed and self.doomed[task] <= time.monotonic():
                 del self.doomed[task]
@@ -202,12 +202,12 @@ def _work(request: Request) -> None:
 
 
 def _redirect(file: str) -> None:
-    """From here on prints go to `file`.err; the stack at a crash, or when somebody asks for it by SIGUSR1, to `file`.stack."""
+    """Redirects prints to `file`.err, and the stack at a crash or on SIGUSR1 to `file`.stack."""
     prints = os.open(file + ".err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(prints, 1)
     os.dup2(prints, 2)
     os.close(prints)
-    for stream in (sys.stdout, sys.stderr):  # else a crash takes along what was printed before
+    for stream in (sys.stdout, sys.stderr):  # otherwise a crash loses what was printed before
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     stack = os.open(file + ".stack", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     faulthandler.enable(stack, all_threads=False)
@@ -215,13 +215,13 @@ def _redirect(file: str) -> None:
 
 
 def last_words(file: str) -> str:
-    """What the process that has redirected itself to `file` printed last, and its stack."""
+    """The last output of the process that redirected itself to `file`, and its stack."""
     words = "\n".join(filter(None, (_tail(file + ".err", MOST_BYTES), _stack(_tail(file + ".stack", MOST_STACK_BYTES)))))
     return words.replace(OUR_FOLDER, "")
 
 
 def _stack(dump: str) -> str:
-    """A dump of the fault handler as Python prints tracebacks, the most recent call last, without the calls that are ours."""
+    """A dump of the fault handler formatted like a Python traceback, most recent call last, without gpudoctor's own calls."""
     calls = [line for line in reversed(dump.splitlines()) if line.startswith("  File ")]
     ours = [number for number, line in enumerate(calls) if __file__ in line]
     own = "\n".join(calls[ours[-1] + 1 if ours else 0 :])[-MOST_BYTES:]

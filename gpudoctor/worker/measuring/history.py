@@ -1,4 +1,4 @@
-"""How clocks, power and heat of a GPU went through a whole run, in about as many points however long it takes."""
+"""Clocks, power and temperature of a GPU over a whole run, in about the same number of points for any duration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ DIGITS = {"sm_mhz": 0, "watts": 1, "celsius": 1}
 
 
 class History:
-    """Means of what was sampled in equal stretches of time, which double as soon as there are more than POINTS."""
+    """Means of the samples in equal time intervals; the interval doubles as soon as there are more than POINTS."""
 
     def __init__(self, began: float) -> None:
-        """began: in seconds of time.monotonic, as all moments."""
+        """began: in seconds of time.monotonic, like all times."""
         self.every = FINEST_SECONDS
         self._began = began
-        self._sums: Dict[str, Dict[int, Tuple[float, int]]] = {name: {} for name in DIGITS}  # by stretch: sum, samples
+        self._sums: Dict[str, Dict[int, Tuple[float, int]]] = {name: {} for name in DIGITS}  # by interval: sum, number of samples
         self._ran: Dict[str, List[float]] = {}
 
     def keep(self, at: float, sample: Dict[str, Any]) -> None:
@@ -33,8 +33,8 @@ class History:
         self._ran[workload] = [round(began - self._began, 2), round(ended - self._began, 2)]
 
     def as_value(self) -> Optional[Dict[str, Any]]:
-        """{"every_seconds", a list for each reading (None where nothing was seen), "workloads": name -> [began, ended]}; None
-        where nobody looked."""
+        """{"every_seconds", a list for each reading (None without samples), "workloads": name -> [began, ended]}; None without
+        any samples."""
         last = max((stretch for sums in self._sums.values() for stretch in sums), default=-1)
         if last < 0:
             return None

@@ -1,4 +1,4 @@
-"""A product of matrices that is right or wrong beyond doubt: whole numbers, small enough to be exact in fp32 and TF32."""
+"""A matrix product that can be verified exactly: whole numbers, small enough to be exact in fp32 and TF32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def whole_numbers(side: int) -> Tuple[Any, Any]:
 
 
 def wrong_rows(one: Any, other: Any, product: Any) -> int:
-    """In how many rows `product` is not one · other: seen by the sum of each row, with random weights, exact in fp64.
+    """In how many rows `product` differs from one · other: compares randomly weighted row sums, exact in fp64.
 
     https://en.wikipedia.org/wiki/Freivalds%27_algorithm
     """

@@ -1,4 +1,4 @@
-"""What NCCL says about itself with NCCL_DEBUG=INFO: its version, how GPUs reach each other, which variables it obeys."""
+"""Reads NCCL's output with NCCL_DEBUG=INFO: version, connections between GPUs, variables that it uses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WARNING = re.compile(r"NCCL WARN (.+)")
 
 
 def parsed(text: str) -> Dict[str, Any]:
-    """{"version", "connections", "channels", "nvls_channels", "settings", "refused"}: what of that was said.
+    """{"version", "connections", "channels", "nvls_channels", "settings", "refused"}, as far as present in the text.
 
-    connections: "P2P/CUMEM", "SHM/direct/direct", "NET/Socket" ... -> how many channels of all ranks take it.
-    settings: variables from the environment or nccl.conf. refused: pairs of GPUs that NCCL says may not reach each other.
+    connections: "P2P/CUMEM", "SHM/direct/direct", "NET/Socket" ... -> number of channels of all ranks that use it. settings:
+    variables from the environment or nccl.conf. refused: pairs of GPUs for which NCCL reports that P2P is disabled.
     """
     found: Dict[str, Any] = {}
     version = VERSION.search(text)
@@ -46,6 +46,6 @@ def _transport(words: str) -> str:
 
 
 def first_warning(text: str) -> str:
-    """What NCCL warned of first, "" if of nothing."""
+    """NCCL's first warning, "" if there is none."""
     match = WARNING.search(text)
     return match[1].strip() if match else ""

@@ -1,4 +1,4 @@
-"""A program with one kernel and no framework, for profilers to look at: `python -m gpudoctor.worker.measuring.one_kernel 0`."""
+"""A program with one kernel and no framework, to be profiled: `python -m gpudoctor.worker.measuring.one_kernel 0`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "ramp"
 
 
 def command(gpu: int) -> List[str]:
-    """The program on one GPU, CUDA's number."""
+    """The command line for one GPU (CUDA's number)."""
     return [sys.executable, "-m", "gpudoctor.worker.measuring.one_kernel", str(gpu)]
 
 

@@ -1,4 +1,4 @@
-"""Runs foreign programs (compilers, profilers) with a time limit, and finds them where they are usually installed."""
+"""Runs other programs (compilers, profilers) with a time limit, and finds them in their usual folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from gpudoctor.worker import FOLDER
 
-KEPT = 6000  # characters of what a program printed
+KEPT = 6000  # characters of a program's output
 TOLD = re.compile(r"error|fatal|cannot|not found|no such|undefined|unsupported|not supported|denied", re.IGNORECASE)
 
 
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
 
 def run(command: List[str], seconds: float, folder: str, **environment: str) -> Ran:
-    """Runs it in `folder`, which is also its place for temporary files, without input and in English."""
+    """Runs a command in `folder`, which is also its TMPDIR, without input and with English messages."""
     environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C", **environment}
     began = time.monotonic()
     with tempfile.TemporaryFile(dir=folder) as output:
@@ -61,7 +61,7 @@ def _parent(pid: str) -> int:
 
 
 class Printed:
-    """What this process, and what it starts, print to stderr from here on, where that is a file."""
+    """Captures what this process and its children print to stderr from here on, if stderr is a file."""
 
     def __init__(self) -> None:
         sys.stderr.flush()
@@ -77,36 +77,36 @@ class Printed:
 
 
 def python_environment() -> Dict[str, str]:
-    """For a program that runs this Python with these files: they are found, and leave nothing beside them."""
+    """The environment for a program that runs this Python with these files: finds them, and writes no bytecode next to them."""
     folders = [FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(folders), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def find(name: str, *patterns: str) -> Optional[str]:
-    """A program on PATH, else the first place that matches, of several versions the newest."""
+    """A program on PATH, else the first file that matches a pattern; of several versions the newest."""
     places = [path for pattern in patterns for path in sorted(glob.glob(pattern), key=numbers, reverse=True)]
     return shutil.which(name) or next((path for path in places if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 def numbers(path: str) -> List[int]:
-    """The numbers in a path, which sort as versions do."""
+    """The numbers in a path; they sort like versions."""
     return [int(number) for number in re.findall(r"\d+", path)]
 
 
 def nvcc() -> Optional[str]:
-    """The one that a build takes, else that of a toolkit or of NVIDIA's wheels."""
+    """The nvcc that a build uses, else one from a toolkit or NVIDIA's wheels."""
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     roots = [*map(glob.escape, homes), "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", *in_wheels("cu[0-9]*", "cuda_nvcc")]
     return find("nvcc", *(os.path.join(root, "bin", "nvcc") for root in roots))
 
 
 def in_wheels(*names: str) -> List[str]:
-    """Patterns of folders that NVIDIA's wheels are unpacked to."""
+    """Patterns for the folders of NVIDIA's wheels."""
     return [os.path.join(glob.escape(site), "nvidia", name) for site in sys.path if os.path.isabs(site) for name in names]
 
 
 def essence(text: str) -> str:
-    """The beginning, the lines that tell of errors, and the end of a long text."""
+    """The beginning, the lines with errors, and the end of a long text."""
     text = text.strip()
     if len(text) <= KEPT:
         return text

@@ -1,14 +1,14 @@
-"""One process of a torchrun session, as the measurements of several GPUs see it."""
+"""One process of a torchrun session, for measurements on several GPUs."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, NamedTuple
 
-PROCESSOR_BYTES = 64 << 20  # taken to be free where the ranks have no GPU
+PROCESSOR_BYTES = 64 << 20  # assumed free if the ranks have no GPU
 
 
 class Rank(NamedTuple):
-    """One process of the session. bench: where results go, of rank 0 alone. own: this rank's results until now."""
+    """One process of the session. bench: where results go, only in rank 0. own: this rank's results so far."""
 
     torch: Any
     number: int
@@ -20,7 +20,7 @@ class Rank(NamedTuple):
     own: Dict[str, Any]
 
     def keep(self, **values: Any) -> None:
-        """Hands over results of this very rank."""
+        """Stores results of this rank only."""
         self.own.update(values)
         self.everybody.keep("rank %d" % self.number, gpu=self.gpu, **self.own)
 
@@ -42,7 +42,7 @@ class Rank(NamedTuple):
         return PROCESSOR_BYTES
 
     def agreed(self, value: int, operation: str) -> int:
-        """The "MIN" or "MAX" of what all ranks say."""
+        """The "MIN" or "MAX" of the values of all ranks."""
         number = self.torch.tensor([value], dtype=self.torch.int64, device=self.device)
         self.torch.distributed.all_reduce(number, op=getattr(self.torch.distributed.ReduceOp, operation))
         return int(number.item())

@@ -1,6 +1,6 @@
-"""What each rank of a torchrun session does: all-reduces, then training steps. workloads/distributed.py has it run as a script.
+"""The work of each rank in a torchrun session: all-reduces, then training steps. workloads/distributed.py runs it as a script.
 
-Rank 0 times, every rank verifies. No rank touches a GPU before the workload has its turn.
+Rank 0 takes the times, every rank verifies. No rank uses a GPU before the workload has its turn.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from gpudoctor.worker.measuring.rank import Rank
 
 POLL_SECONDS = 0.02
-READY = ".rank%d"  # beside the workload's file: this rank has imported all that it needs
-COLLECTIVE_SECONDS = 40  # after which torch gives a collective up
+READY = ".rank%d"  # suffix of the workload's file: this rank has imported everything it needs
+COLLECTIVE_SECONDS = 40  # torch aborts a collective after this time
 FAILURE_CHARACTERS = 500
 
 
 def main(job: Dict[str, Any]) -> None:
-    """job: {"file", "gpus", "level", "backend"}; "file" is the workload's, with ".failures" what ranks died of."""
+    """job: {"file", "gpus", "level", "backend"}; "file" is the workload's; with ".failures" it holds the errors of failed
+    ranks."""
     faulthandler.enable()
     number = int(os.environ["RANK"])
     try:
@@ -48,7 +49,7 @@ def work(job: Dict[str, Any], number: int) -> None:
         with open(job["file"] + ".skip", "w", encoding="utf-8") as file:
             file.write("this build of torch has no NCCL")
         return
-    torch.optim.Adam([torch.zeros(1)])  # imports seconds' worth of modules
+    torch.optim.Adam([torch.zeros(1)])  # imports modules that take seconds to load
     wait_for_turn(job["file"], number)
     rank = joined(torch, job, number, torch.device("cuda", job["gpus"][number]) if cuda else torch.device("cpu"))
     all_reduce.latency(rank)
@@ -64,13 +65,13 @@ def wait_for_turn(file: str, number: int) -> None:
 
     touch(file + READY % number)
     while not os.path.exists(file + GO):
-        if not os.path.isdir(os.path.dirname(file)):  # all is over
+        if not os.path.isdir(os.path.dirname(file)):  # the run has ended
             os._exit(1)
         time.sleep(POLL_SECONDS)
 
 
 def joined(torch: Any, job: Dict[str, Any], number: int, device: Any) -> Rank:
-    """This rank, after it has found the others."""
+    """This rank, connected to the others."""
     from gpudoctor.worker.measuring.bench import Bench
     from gpudoctor.worker.measuring.rank import Rank
 
@@ -88,7 +89,7 @@ def joined(torch: Any, job: Dict[str, Any], number: int, device: Any) -> Rank:
 
 
 def keep_nccl(rank: Rank, file: str) -> None:
-    """Keeps "nccl": what the logs of all ranks say, where NCCL writes them."""
+    """Stores "nccl": the parsed logs of all ranks, if NCCL writes them."""
     from gpudoctor.worker.measuring import nccl_log
 
     rank.barrier()
@@ -99,7 +100,7 @@ def keep_nccl(rank: Rank, file: str) -> None:
 
 
 def logs(file: str) -> str:
-    """All that NCCL wrote: into files of its own, or, where somebody has set NCCL_DEBUG, among the rest."""
+    """All output of NCCL: from its own files, or from the session's log if the user set NCCL_DEBUG."""
     texts = []
     for path in [*sorted(glob.glob(glob.escape(file) + ".nccl.*")), file + ".log"]:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as opened:
@@ -109,10 +110,10 @@ def logs(file: str) -> str:
 
 if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
-    if sys.path[0] == folder:  # as for any script; nothing in there must hide other modules
+    if sys.path[0] == folder:  # set for any script; files in that folder could hide other modules
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(folder))))
     from gpudoctor.worker.child import die_with_parent
 
-    die_with_parent()  # torchrun gives each rank a session of its own, which a kill of the workload's would miss
+    die_with_parent()  # torchrun gives each rank its own session, so killing the workload would miss it
     main(json.loads(sys.argv[1]))

@@ -1,6 +1,6 @@
-"""Watches the GPUs while they work: clocks, power, heat, what holds them back, their PCIe link, and who else is there.
+"""Watches the GPUs during the measurements: clocks, power, temperature, throttling, PCIe link, and other processes.
 
-Runs in a process of its own, so that no workload waits for NVML.
+Runs in a separate process, so that no workload waits for NVML.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpudoctor.worker.child import Channel, die_with_parent, talking
 from gpudoctor.worker.measuring.history import History
 
 INTERVAL_SECONDS = 0.02
-MOST_SAMPLES = 6000  # of a GPU, in memory
+MOST_SAMPLES = 6000  # of one GPU, in memory
 LAST_COUNTERS_SECONDS = 1.0
 PROCESSES_EVERY = 15  # rounds
 COUNTERS = {
@@ -50,7 +50,7 @@ Sample = Dict[str, Any]
 
 
 class Samples:
-    """What was seen of one GPU, in the order of time. The older ones become fewer and fewer, and are gone after some minutes."""
+    """The samples of one GPU in time order. Older samples are thinned out and dropped after some minutes."""
 
     def __init__(self) -> None:
         self._times: List[float] = []
@@ -71,7 +71,7 @@ class Samples:
 
 
 class Sampler:
-    """The parent's side: a process that sends samples until it is stopped. Can be waited for by select."""
+    """The parent's side: a process that sends samples until it is stopped. Works with select."""
 
     def __init__(self, gpus: Sequence[int]) -> None:
         """gpus: NVML's indices."""
@@ -84,7 +84,7 @@ class Sampler:
         self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker))
 
     def take(self) -> None:
-        """Takes what has come since the last call."""
+        """Reads the samples since the last call."""
         for line in self.lines.read():
             if "failure" in line:
                 self.failure = line["failure"]
@@ -98,16 +98,16 @@ class Sampler:
             self.failure = self.failure or "the process that watches NVML: " + manner
 
     def has_seen(self, moment: float) -> bool:
-        """Whether all samples until then have come, or never will."""
+        """Whether all samples until then have arrived, or never will."""
         return self.lines.ended or all(samples.latest >= moment for samples in self.samples.values())
 
     def during(self, gpu: int, began: float, ended: float) -> Optional[Dict[str, Any]]:
-        """What the GPU was like in a stretch of time, in the seconds of time.monotonic; None if nobody looked."""
+        """The state of the GPU in a time window, in seconds of time.monotonic; None without samples."""
         inside = self.samples[gpu].between(began, ended)
         return summed_up(inside) if inside else None
 
     def stop(self) -> None:
-        """Takes the last counters; a sampler that NVML holds is killed."""
+        """Reads the last counters; kills a sampler that is stuck in NVML."""
         self.child.signal(signal.SIGTERM)
         end = time.monotonic() + LAST_COUNTERS_SECONDS
         while not self.lines.ended and (left := end - time.monotonic()) > 0:
@@ -120,7 +120,7 @@ class Sampler:
 
 
 def summed_up(samples: Sequence[Sample]) -> Dict[str, Any]:
-    """Medians of the clocks, the highest of the rest, each throttle reason with the share of samples that had it."""
+    """Medians of the clocks, maxima of the rest, and for each throttle reason the fraction of samples that had it."""
     found: Dict[str, Any] = {"samples": len(samples)}
     for name, summary in SUMMARIES.items():
         known = [sample[name] for sample in samples if name in sample]
@@ -137,7 +137,7 @@ def summed_up(samples: Sequence[Sample]) -> Dict[str, Any]:
 
 
 def _watch(channel: Channel, gpus: Sequence[int], worker: int) -> None:
-    """The sampler's whole life."""
+    """Runs the sampler from start to exit."""
     die_with_parent()
     stopped: List[bool] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(True))
@@ -174,7 +174,7 @@ def _sample(channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, s
 
 
 def _known(nvml: Any, handle: Any, readings: Dict[str, Callable[[Any, Any], Any]]) -> Dict[str, Any]:
-    """What this GPU tells; a getter that fails is left out."""
+    """The readings of this GPU; a getter that fails is left out."""
     found = {}
     for name, read in readings.items():
         with contextlib.suppress(Exception):
@@ -183,7 +183,7 @@ def _known(nvml: Any, handle: Any, readings: Dict[str, Callable[[Any, Any], Any]
 
 
 def _others(nvml: Any, handle: Any, worker: int) -> List[Dict[str, Any]]:
-    """The processes on the GPU that are not this run's."""
+    """The processes on the GPU that do not belong to this run."""
     try:
         entries = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except Exception:
@@ -196,7 +196,7 @@ def _others(nvml: Any, handle: Any, worker: int) -> List[Dict[str, Any]]:
 
 
 def _name(pid: int) -> str:
-    """The command's name; "" for a process that has ended."""
+    """The command's name; "" if the process has ended."""
     try:
         with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
             return file.read().strip()

@@ -1,7 +1,7 @@
-"""Runs the workloads of a job: each as soon as its framework is imported and its GPUs are free, each killed when its time is up.
+"""Runs the workloads of a job: each starts when its framework is imported and its GPUs are free, and is killed on timeout.
 
-Work on one GPU is serial, all GPUs work at the same time. What each run gave is sent at its end, also if that was violent; what
-was still to come when the job was cut off is sent as that.
+Work on one GPU is serial; GPUs work in parallel. The results of each run are sent when it ends, even if it was killed. Runs that
+had not started when the job was stopped are reported as "cut".
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gpudoctor.worker.measuring.task import GRACE_SECONDS, Gpu, Task
 from gpudoctor.worker.reply import Reply, Skip
 
 Send = Callable[..., None]
-SIDE_BY_SIDE = (EACH, ONCE)  # the scopes that let other GPUs work meanwhile
+SIDE_BY_SIDE = (EACH, ONCE)  # the scopes that allow work on other GPUs in parallel
 POLL_SECONDS = 0.1  # how soon a deadline is noticed
-TELL_SECONDS = 0.5  # how often the progress is told
-LAST_SAMPLES_SECONDS = 0.2  # how long a reply waits for them
+TELL_SECONDS = 0.5  # interval of progress messages
+LAST_SAMPLES_SECONDS = 0.2  # how long a reply waits for the last samples
 CUT_OFF = "the run was cut off"
 TIME_OVER = "the time for all measurements (--measure-timeout) was over"
 
 
 def main(job: Dict[str, Any], send: Send) -> None:
-    """Does a job {"workloads", "gpus", "level", "seconds", "folder"}; SIGTERM cuts it off."""
+    """Runs a job {"workloads", "gpus", "level", "seconds", "folder"}; SIGTERM stops it."""
     cut, inlet = os.pipe()
     signal.signal(signal.SIGTERM, lambda number, frame: os.write(inlet, b"\n") and None)
     adopt_orphans()
@@ -41,13 +41,13 @@ def main(job: Dict[str, Any], send: Send) -> None:
     schedule = Schedule(tasks, job["level"], folder, send, Sampler([gpu.index for gpu in gpus]), cut)
     try:
         why = schedule.run(time.monotonic() + job["seconds"])
-    except Exception as bug:  # also where nobody listens any more
+    except Exception as bug:  # also if the receiver is gone
         why = "gpudoctor's own bug: %s: %s" % (type(bug).__name__, bug)
     schedule.end(why)
 
 
 def planned(names: List[str], gpus: List[Gpu], folder: str, send: Send) -> Iterator[Task]:
-    """The tasks of these workloads; of one that can have none the reply is sent."""
+    """The tasks of these workloads. For a workload that cannot have a task, sends the reply instead."""
     for name in names:
         try:
             workload = bench.workload(name)
@@ -69,21 +69,21 @@ class Schedule:
     """All tasks, from the first import to the last reply."""
 
     def __init__(self, tasks: List[Task], level: str, folder: str, send: Send, sampler: Sampler, cut: int) -> None:
-        """cut: a pipe that can be read as soon as the run is to end."""
+        """cut: a pipe that becomes readable when the run has to end."""
         self.pending = tasks
         self.started: Dict[str, Task] = {}
-        self.over: List[Task] = []  # no longer running, but their last samples have not come
+        self.over: List[Task] = []  # ended, but the last samples have not arrived
         self.level = level
         self.folder = folder
         self.send = send
         self.sampler = sampler
         self.cut = cut
         self.hosts: Dict[str, ForkServer] = {}
-        self.lost: Dict[int, str] = {}  # GPU -> what still holds it, and cannot be killed
+        self.lost: Dict[int, str] = {}  # GPU -> the task that still holds it and cannot be killed
         self.told = 0.0
 
     def run(self, deadline: float) -> str:
-        """Until all is done; why, if it ended before."""
+        """Runs everything; returns why it ended early, if it did."""
         while self.pending or self.started or self.over:
             now = time.monotonic()
             if now >= deadline:
@@ -98,7 +98,7 @@ class Schedule:
         return ""
 
     def end(self, why: str) -> None:
-        """Kills what runs; then sends what is known, and that the rest is missing."""
+        """Kills what is running; then sends the known results, and reports the rest as missing."""
         for task in self.started.values():
             task.verdict = task.verdict if task.verdict[0] else ("cut", why)
             self.hosts[task.workload.runtime].end(task.id)
@@ -124,7 +124,7 @@ class Schedule:
             self.send(measured="sampler", reply=vars(Reply("error", None, self.sampler.failure)))
 
     def _import_next(self, now: float) -> None:
-        """One import at a time, so that they do not slow each other down."""
+        """Imports one framework at a time, so that imports do not slow each other down."""
         importing = next((host for host in self.hosts.values() if not host.ready), None)
         wanted = {task.workload.runtime for task in self.pending} - set(self.hosts)
         if importing and now > importing.deadline:
@@ -158,7 +158,7 @@ class Schedule:
         host.run(task.request(self.level))
 
     def _is_free(self, task: Task) -> bool:
-        """Whether it may use its GPUs now."""
+        """Whether the task can use its GPUs now."""
         running = [other for other in self.started.values() if other.has_turn]
         if task.workload.scope not in SIDE_BY_SIDE:
             return not running
@@ -166,7 +166,7 @@ class Schedule:
         return not shared and task.gpus[0] not in [other.gpus[0] for other in running]
 
     def _give_up(self, now: float) -> None:
-        """Has killed what takes too long, and no longer waits for what cannot be killed."""
+        """Kills tasks on timeout, and stops waiting for those that cannot be killed."""
         for task in list(self.started.values()):
             if now < task.deadline or task.waits():
                 continue
@@ -178,7 +178,7 @@ class Schedule:
                 self._finish(task, task.verdict[0], "%s; %s" % (task.verdict[1], STUCK))
 
     def _listen(self) -> bool:
-        """Takes what hosts and the sampler say; whether the run is to be cut off."""
+        """Reads messages of hosts and the sampler; returns whether the run has to stop."""
         hosts = {host.notices: host for host in self.hosts.values()}
         sources: List[Any] = [self.cut, *hosts] + [self.sampler.lines] * (not self.sampler.lines.ended)
         readable = select.select(sources, [], [], POLL_SECONDS)[0]
@@ -219,7 +219,7 @@ class Schedule:
             self._drop(host, "skipped", "%s cannot be imported" % host.runtime)
 
     def _gone(self, host: ForkServer) -> None:
-        """A server that ended unasked takes with it what it runs and what still wants it."""
+        """If a server dies, its running and pending tasks fail."""
         manner = self._close(host) or "it ended"
         if not host.ready:
             self._import_failed(host, "died", manner + " while it was imported")
@@ -229,14 +229,14 @@ class Schedule:
         self._drop(host, "skipped", "the process that imported %s is gone" % host.runtime)
 
     def _close(self, host: ForkServer, stack: bool = False) -> str:
-        """Ends a server with all below it; how it ended."""
+        """Ends a server with all its children; returns how it ended."""
         del self.hosts[host.runtime]
         manner = host.close(stack)
         sweep([self.sampler.child.pid, *(other.child.pid for other in self.hosts.values())])
         return manner
 
     def _drop(self, host: ForkServer, status: str, detail: str) -> None:
-        """What wants this host will never begin."""
+        """Fails the pending tasks of this host."""
         for task in [task for task in self.pending if task.workload.runtime == host.runtime]:
             self._finish(task, status, detail)
 
@@ -251,7 +251,7 @@ class Schedule:
         self.over.append(task)
 
     def _deliver(self, now: float) -> None:
-        """Sends the replies whose last samples have come."""
+        """Sends the replies whose last samples have arrived."""
         for task in list(self.over):
             if self.sampler.has_seen(task.measured_until()) or now > task.ended + LAST_SAMPLES_SECONDS:
                 self.over.remove(task)
@@ -259,7 +259,7 @@ class Schedule:
                 self.send(measured=task.id, reply=vars(task.reply(self.sampler)))
 
     def _remember(self, task: Task) -> None:
-        """For the history of its GPUs: when it measured."""
+        """Adds the time window of the task to the history of its GPUs."""
         began, ended = task.window()
         for gpu in task.gpus if ended else ():
             self.sampler.histories[gpu.index].ran(task.name, began, ended)
@@ -273,7 +273,7 @@ class Schedule:
         self.send(running=names, left=round(self._left(now), 1))
 
     def _left(self, now: float) -> float:
-        """About how many seconds are left: each GPU's own work side by side, the rest one by one."""
+        """The estimated seconds left: each GPU's own work in parallel, the rest one by one."""
         each: Dict[int, float] = {}
         rest = 0.0
         tasks: List[Tuple[Task, float]] = [(task, 0.0) for task in self.pending]

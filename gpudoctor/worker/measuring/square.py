@@ -1,8 +1,8 @@
-"""The square of a float matrix, compiled by each rung of the toolchain: how long that takes, and how fast the kernel is.
+"""The square of a float matrix, compiled by each rung of the toolchain: the compile time and the speed of the kernel.
 
-It is the first kernel of the CUDA-MODE lectures: https://github.com/gpu-mode/lectures/tree/main/lecture_001. Each rung hands
-over "build": {"cold_seconds", "warm_seconds"} until the first result is there, with empty caches and with those that the first
-time filled, and "square": {"gb_per_s", "spread", "wrong_elements"}; or "broken": {"error", "printed"}, if it does not compile.
+It is the first kernel of the CUDA-MODE lectures: https://github.com/gpu-mode/lectures/tree/main/lecture_001. Each rung stores
+"build": {"cold_seconds", "warm_seconds"}, the time to the first result with empty caches and with the caches that the first build
+filled, and "square": {"gb_per_s", "spread", "wrong_elements"}; or "broken": {"error", "printed"}, if it does not compile.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gpudoctor.worker.measuring.bench import Bench, summary
 from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, covering
 from gpudoctor.worker.reply import Skip
 
-BYTES = 1 << 29  # of the matrix, where there is room: far larger than any L2 cache
-SHARE_OF_FREE = 8  # matrix and result, for two processes, with room to spare
+BYTES = 1 << 29  # of the matrix, if it fits: far larger than any L2 cache
+SHARE_OF_FREE = 8  # matrix and result, for two processes, with spare room
 COLUMNS = 1024  # each row is 0, 1 ... 1023, so that every square is exact
 ROW_BYTES = 4 * COLUMNS
 CHUNK_BYTES = 1 << 26
 REPEATS, WARM_UP = 15, 2
 VECTOR = 16
-CAPABILITY = (75, 76)  # the attributes of a device that hold its compute capability
+CAPABILITY = (75, 76)  # the device attributes of the compute capability
 CACHES = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
 OUT_OF_MEMORY = re.compile("out.of.memory", re.IGNORECASE)
 
@@ -49,7 +49,7 @@ Square = Callable[[Any], Any]
 
 
 def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
-    """A rung that gives a module with the kernel `square`, without a framework."""
+    """Measures a rung that builds a module with the kernel `square`, without a framework."""
     prepare(bench)
     bench.step("context")
     driver = Driver(bench.gpu)
@@ -78,7 +78,7 @@ def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
 
 
 def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
-    """A rung that gives a function of a tensor."""
+    """Measures a rung that builds a function of a tensor."""
     prepare(bench)
     torch = cuda_torch()
 
@@ -106,7 +106,8 @@ def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
 
 
 class NextProgram:
-    """What the next program waits that needs the same kernel: a process forked before any CUDA call, which waits for its turn."""
+    """The time to the first result for the next program with the same kernel: a process forked before any CUDA call, which waits
+    for its turn."""
 
     def __init__(self, work: Callable[[], float]) -> None:
         turn, self._turn = os.pipe()
@@ -115,7 +116,7 @@ class NextProgram:
         if self._pid == 0:
             try:
                 os.close(self._turn)
-                if os.read(turn, 1):  # nothing comes if the first build fails
+                if os.read(turn, 1):  # empty if the first build failed
                     os.write(answer, repr(work()).encode())
             except BaseException:
                 traceback.print_exc()
@@ -133,12 +134,13 @@ class NextProgram:
 
 
 def prepare(bench: Bench) -> None:
-    """Empty folders for all that compilers keep, and beside Python the programs that an activated environment has (ninja)."""
+    """Creates empty folders for all compiler caches, and adds the programs next to Python to PATH, as an activated environment
+    does (ninja)."""
     folder = tempfile.mkdtemp(prefix="caches-", dir=bench.folder)
     for name in CACHES:
         os.environ[name] = os.path.join(folder, name.lower())
         os.mkdir(os.environ[name])
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # more are processes of their own, which do not survive a fork
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # more would be separate processes, which do not survive a fork
     beside = os.path.dirname(sys.executable)
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if beside not in folders:
@@ -147,7 +149,7 @@ def prepare(bench: Bench) -> None:
 
 
 def attempt(bench: Bench, first: Callable[[], Any], step: str = "compiling") -> Any:
-    """What `first` gives; None if it fails, which is handed over as "broken" with all that was printed meanwhile."""
+    """The result of `first`; None if it fails, which is stored as "broken" with everything printed meanwhile."""
     bench.step(step)
     printed = programs.Printed()
     try:
@@ -168,7 +170,7 @@ def size_for(free: int) -> int:
 
 
 def speed(milliseconds: List[float], size: int) -> Dict[str, float]:
-    """Of reading and writing `size` bytes."""
+    """The speed of reading and writing `size` bytes."""
     found = summary([2 * size / each / 1e6 for each in milliseconds])
     return {"gb_per_s": found["median"], "spread": found["spread"]}
 
@@ -184,7 +186,7 @@ def architecture(driver: Driver) -> str:
 
 
 def fill(driver: Driver, pointer: Pointer, size: int) -> None:
-    """From the host, so that no other kernel has to be compiled."""
+    """Copies from the host, so that no other kernel has to be compiled."""
     for offset, data in chunks(size, range(COLUMNS)):
         driver.put(Pointer(pointer.value + offset), data)
 

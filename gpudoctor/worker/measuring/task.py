@@ -1,4 +1,4 @@
-"""A workload on the GPUs that it needs: what is asked of a host, and the reply that comes of it."""
+"""A workload on its GPUs: the request to a host, and the reply that results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpudoctor.worker.measuring.fork_server import Request, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
 from gpudoctor.worker.reply import Reply
 
-PREPARING_SECONDS = 120  # for a workload that starts early, until it waits for its turn
-GRACE_SECONDS = 2.0  # how long a killed one may take to go; in a driver call it may never
+PREPARING_SECONDS = 120  # time limit for a workload that starts early, until it waits for its turn
+GRACE_SECONDS = 2.0  # time for a killed workload to exit; in a driver call it may never exit
 WITH_LAST_WORDS = ("died", "error", "timeout", "stopped")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU to measure: as NVML and as CUDA number it, and the processor cores near it."""
+    """A GPU to measure: its numbers in NVML and CUDA, and the nearby CPU cores."""
 
     index: int
     ordinal: int
@@ -40,7 +40,7 @@ class Task:
         self.ended = 0.0
         self.has_turn = False
         self.deadline = float("inf")
-        self.verdict = ("", "")  # status and detail, decided before its process is gone
+        self.verdict = ("", "")  # status and detail, set before the process has ended
         self.status = ""
         self.detail = ""
 
@@ -48,21 +48,21 @@ class Task:
         return Request(self.id, self.name, [gpu.ordinal for gpu in self.gpus], level, self.gpus[0].cores, self.file)
 
     def prepare(self, now: float) -> None:
-        """It starts before its turn."""
+        """The workload starts before its turn."""
         self.started, self.deadline = now, now + PREPARING_SECONDS
 
     def begin(self, now: float) -> None:
-        """Its turn on the GPUs: from here on its own clock runs."""
+        """The workload has its turn on the GPUs; its time limit starts now."""
         self.has_turn = True
         self.started, self.deadline = now, now + self.workload.seconds
         bench.touch(self.file + bench.GO)
 
     def waits(self) -> bool:
-        """Whether it is prepared, and waits for its turn."""
+        """Whether it is prepared and waits for its turn."""
         return not self.has_turn and os.path.exists(self.file + bench.WAITS)
 
     def give_up(self, now: float) -> None:
-        """Its time is over; it is about to be killed."""
+        """The time is up; the workload is about to be killed."""
         self.verdict = ("timeout", "no end after %.0f s%s" % (now - self.started, self._where()))
         self.deadline = now + GRACE_SECONDS
 
@@ -70,7 +70,7 @@ class Task:
         self.status, self.detail, self.ended = status, detail, time.monotonic()
 
     def end_as_told(self, manner: str, stopped: bool) -> None:
-        """Its process is gone. See Host's notices."""
+        """Its process has ended. See the notices of ForkServer."""
         told = bench.read(self.file).end
         status, detail = self.verdict
         if told:
@@ -90,12 +90,12 @@ class Task:
         return self.window()[1]
 
     def window(self) -> Tuple[float, float]:
-        """From its first section to the end of its last; zeros where it came to none."""
+        """From the start of its first section to the end of its last; zeros if there is none."""
         windows = bench.read(self.file).windows.values()
         return min((began for began, _ in windows), default=0.0), max((ended for _, ended in windows), default=0.0)
 
     def reply(self, sampler: Sampler) -> Reply:
-        """All that it handed over, each section with what the sampler saw meanwhile."""
+        """All its results, each section with what the sampler saw meanwhile."""
         heard = bench.read(self.file)
         value: Dict[str, Any] = dict(heard.values)
         for name, (began, ended) in heard.windows.items():
@@ -107,7 +107,7 @@ class Task:
         return Reply(self.status, value or None, self.detail, round(self.ended - self.started, 3) if self.started else 0.0)
 
     def _during(self, sampler: Sampler, began: float, ended: float) -> Optional[Dict[str, Any]]:
-        """Of one GPU what the sampler saw; of several, by index."""
+        """For one GPU, what the sampler saw; for several, by index."""
         seen = {str(gpu.index): sampler.during(gpu.index, began, ended) for gpu in self.gpus}
         known = {index: found for index, found in seen.items() if found}
         return known if self.workload.scope == TOGETHER else next(iter(known.values()), None)

@@ -1,4 +1,4 @@
-"""One GPU through torch: times as triton.testing.do_bench takes them, and how far a result is from the right one."""
+"""One GPU through torch: times measured like triton.testing.do_bench, and the error of a result."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from gpudoctor.worker.measuring.bench import Bench, finite, summary
 from gpudoctor.worker.measuring.square import cuda_torch
 
 WARM_UP_MS, REPEATS_MS = 25.0, 100.0
-FLUSH_BYTES = 256 << 20  # written before each call, so that it finds nothing of its own in the L2 cache
-SHARE_OF_FREE = 8  # less than FLUSH_BYTES where memory is scarce
+FLUSH_BYTES = 256 << 20  # written before each call, so that its data is not in the L2 cache
+SHARE_OF_FREE = 8  # less than FLUSH_BYTES if memory is short
 
 # The largest relative error of one rounding.
 ROUNDING = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
-OUTLIERS = 16  # how many typical roundings the worst of very many elements may be off
+OUTLIERS = 16  # the largest error of very many elements, in typical roundings
 
 
 class Timed(NamedTuple):
-    """The milliseconds of each call, and what the last one gave."""
+    """The milliseconds of each call, and the result of the last one."""
 
     milliseconds: List[float]
     result: Any
 
     def values(self, operations: float = 0) -> Dict[str, float]:
-        """{"milliseconds", "spread"}, and "tflops" of what takes that many floating point operations."""
+        """{"milliseconds", "spread"}, and "tflops" if the number of floating point operations is given."""
         found = summary(self.milliseconds)
         rate = {"tflops": operations / found["median"] / 1e9} if operations and found["median"] else {}
         return {"milliseconds": found["median"], "spread": found["spread"], **rate}
 
 
 def gpu(bench: Bench) -> Any:
-    """The workload's GPU as torch's device, made current; Skip where torch was built without CUDA."""
+    """The workload's GPU as torch's device, made current; Skip if torch was built without CUDA."""
     torch = cuda_torch()
     bench.step("context")
     torch.cuda.set_device(bench.gpu)
@@ -52,7 +52,7 @@ def synchronize() -> None:
 
 
 def free_bytes() -> int:
-    """What torch's allocator keeps for nothing counts as free."""
+    """Memory that torch's allocator holds unused counts as free."""
     import torch
 
     torch.cuda.empty_cache()
@@ -67,7 +67,7 @@ def capability() -> Tuple[int, int]:
 
 
 def timed(work: Callable[[], Any], device: Any, warm_up_ms: float = WARM_UP_MS, repeats_ms: float = REPEATS_MS) -> Timed:
-    """Calls for about that long after a warm-up, each between two events, with an empty L2 cache before each, as do_bench.
+    """Repeats calls for about this long after a warm-up, each between two events and with a flushed L2 cache, as in do_bench.
 
     https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html
     """
@@ -94,7 +94,7 @@ def calls(milliseconds: float, each: float) -> int:
 
 
 def elapsed(work: Callable[[], Any]) -> float:
-    """Milliseconds of the GPU's time."""
+    """Milliseconds of GPU time."""
     before, after = event(), event()
     before.record()
     work()
@@ -104,21 +104,21 @@ def elapsed(work: Callable[[], Any]) -> float:
 
 
 def allowed_error(rounded: str, terms: int, summed: float = ROUNDING["fp32"]) -> float:
-    """Of sums of that many random products, relative to their root mean square: rounded once at the end, and while summed.
+    """For sums of this many random products, relative to their root mean square: rounding while summing, and once at the end.
 
-    The error of a sum grows with the root of its terms: https://en.wikipedia.org/wiki/Pairwise_summation
+    The error of a sum grows with the square root of its terms: https://en.wikipedia.org/wiki/Pairwise_summation
     """
     return OUTLIERS * (ROUNDING[rounded] + math.sqrt(terms) * summed)
 
 
 def verdict(found: Any, exact: Any, allowed: float) -> Dict[str, Any]:
-    """{"relative_error", "allowed_error", "wrong"}; the error is null if the result is no number."""
+    """{"relative_error", "allowed_error", "wrong"}; the error is null if the result is not finite."""
     error = relative_error(found, exact)
     return {"relative_error": error, "allowed_error": allowed, "wrong": error is None or error > allowed}
 
 
 def relative_error(found: Any, exact: Any) -> Optional[float]:
-    """The largest error, relative to the root mean square of its row; None for what is no number."""
+    """The largest error, relative to the root mean square of its row; None if it is not finite."""
     exact = exact.double()
     scale = exact.square().mean(dim=-1, keepdim=True).sqrt()
     error = float(((found.double() - exact).abs() / scale).max().item())
@@ -126,13 +126,13 @@ def relative_error(found: Any, exact: Any) -> Optional[float]:
 
 
 def loaded(name: str) -> List[str]:
-    """The paths of the libraries of that name ("libcudnn") that this process has really loaded, each once."""
+    """The paths of the libraries with this name ("libcudnn") that this process has loaded, each once."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         return libraries(maps.read(), name)
 
 
 def libraries(maps: str, name: str) -> List[str]:
-    """As `loaded`, of the text of a process's maps."""
+    """Like `loaded`, from the text of a process's maps."""
     columns = [line.split(None, 5) for line in maps.splitlines()]
     paths = {parts[5].strip() for parts in columns if len(parts) == 6}
     return sorted(path for path in paths if path.rpartition("/")[2].startswith(name) and ".so" in path)

@@ -1,1 +1,1 @@
-"""What to ask a machine. A probe asks and never interprets; each runs in a process of its own with a time limit."""
+"""The questions to a machine. A probe asks and never interprets; each runs in its own process with a time limit."""

@@ -1,4 +1,4 @@
-"""Asks whether this is a container, and what its engine gave it: capabilities, namespaces, mounts."""
+"""Asks whether this is a container, and what its engine provides: capabilities, namespaces, mounts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARKS = (
     "/var/run/secrets/kubernetes.io",
 )
 MOUNTS = re.compile(r"nvidia|cuda|libnv|/dev/shm$|/dev/dxg$|wsl")
-PRIVATE = re.compile(r"/(home|root|mnt|media)/")  # what people mount there is named after them and their work
+PRIVATE = re.compile(r"/(home|root|mnt|media)/")  # mounts there are usually named after people and projects
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
@@ -37,7 +37,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def _status(machine: Machine) -> str:
-    """Only the lines that matter: the file has much about the process itself."""
+    """Only the relevant lines of the file."""
     lines = machine.read("/proc/self/status").splitlines(True)
     return "".join(line for line in lines if line.startswith(("Cap", "Seccomp", "NoNewPrivs")))
 
@@ -48,7 +48,7 @@ def _marks(machine: Machine) -> Dict[str, bool]:
 
 
 def _is_made_by_enroot(machine: Machine) -> bool:
-    """Enroot leaves no mark but the start script that it writes, whose comments are the image's labels.
+    """Enroot's only mark is the start script that it writes, whose comments are the image's labels.
 
     https://github.com/NVIDIA/enroot/blob/master/src/docker.sh
     """

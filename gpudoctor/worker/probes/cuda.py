@@ -1,6 +1,6 @@
-"""The CUDA driver API, asked with ctypes and no framework: initialisation, devices, and whether each gives a context.
+"""Asks the CUDA driver API with ctypes and no framework: initialisation, devices, and whether each gives a context.
 
-The environment (CUDA_VISIBLE_DEVICES and so on) is left as the user has it.
+The environment (CUDA_VISIBLE_DEVICES and so on) stays as the user set it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 
 LIBRARY = "libcuda.so.1"
 SUCCESS = 0
-LEFT_ALONE = "gpus-left-alone"  # known, with the reason, where no memory of a GPU is to be taken
+LEFT_ALONE = "gpus-left-alone"  # set in `known`, with the reason, if no GPU memory may be used
 MIB = 1 << 20
 ENOUGH_MIB = 1024  # a context takes several hundred MiB of GPU memory
 
@@ -79,7 +79,7 @@ def _load() -> Dict[str, Any]:
 
 
 class Cuda:
-    """The library, asked by name: an answer is a value, {"error": code, "name"}, {"absent": true} or {"died": true}."""
+    """libcuda, called by name: an answer is a value, {"error": code, "name"}, {"absent": true} or {"died": true}."""
 
     def __init__(self, machine: Machine, library: Any) -> None:
         self.machine = machine
@@ -102,13 +102,13 @@ class Cuda:
         return code
 
     def result(self, answer: Any, value: Callable[[], Any]) -> Any:
-        """What a function has written, if it returned 0."""
+        """The value that a function has written, if it returned 0."""
         if isinstance(answer, dict):
             return answer
         return value() if answer == SUCCESS else {"error": answer, "name": self.name(answer)[0]}
 
     def value(self, kind: Any, function: str, *arguments: Any) -> Any:
-        """What a function writes to its first argument."""
+        """The value that a function writes to its first argument."""
         import ctypes
 
         result = kind()
@@ -123,7 +123,7 @@ class Cuda:
         return self.result(code, lambda: buffer.value.decode("utf-8", "replace"))
 
     def start(self) -> Dict[str, Any]:
-        """Initialises CUDA; the version is asked first, since it answers even where initialisation fails."""
+        """Initialises CUDA; asks for the version first, since that works even if initialisation fails."""
         import ctypes
 
         version = self.value(ctypes.c_int, "cuDriverGetVersion")
@@ -144,7 +144,7 @@ class Cuda:
         }
 
     def name(self, code: int) -> List[str]:
-        """A code's name and text, which libcuda knows even before it is initialised."""
+        """A code's name and text, which libcuda knows even before initialisation."""
         return [self._name("cuGetErrorName", code), self._name("cuGetErrorString", code)]
 
     def _name(self, function: str, code: int) -> str:
@@ -178,7 +178,7 @@ class Cuda:
         }
 
     def uuid(self, handle: Any, is_mig: bool) -> Any:
-        """GPU-... or MIG-..., as nvidia-smi -L prints it; only the second version of the function knows MIG."""
+        """GPU-... or MIG-..., as printed by nvidia-smi -L; only the second version of the function knows MIG."""
         import ctypes
 
         raw = ctypes.create_string_buffer(16)
@@ -190,7 +190,7 @@ class Cuda:
         return self.result(answer, lambda: ("MIG-" if is_mig else "GPU-") + _dashed(raw.raw.hex()))
 
     def context(self, ordinal: int, device: Dict[str, Any]) -> Dict[str, Any]:
-        """Whether the device gives a context, unless that could take the last memory from somebody's work."""
+        """Whether the device gives a context; not tried if that could take the last memory from another process."""
         import ctypes
 
         self.question = "cuda:context%d" % ordinal
@@ -225,14 +225,14 @@ def _dashed(digits: str) -> str:
 
 
 def _mapped() -> List[str]:
-    """NVIDIA's libraries in this process, now that CUDA has loaded what it wants."""
+    """NVIDIA libraries in this process, after CUDA has loaded what it needs."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/")}
     return sorted(path for path in paths if MAPPED.search(path))
 
 
 def _busy(machine: Machine, device: Dict[str, Any]) -> str:
-    """Who needs this GPU's memory, going by NVML's answers; "" if nobody, or if there is enough for both."""
+    """Which processes need this GPU's memory, according to NVML; "" if none, or if there is enough for both."""
     gpu = _nvml_answers(machine, device)
     if gpu is None:
         return ""
@@ -253,7 +253,7 @@ def _busy(machine: Machine, device: Dict[str, Any]) -> str:
 
 
 def _nvml_answers(machine: Machine, device: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """What NVML said about the same GPU, found by UUID, or by bus address (a MIG device has a UUID of its own)."""
+    """NVML's answers about the same GPU, found by UUID or bus address (a MIG device has its own UUID)."""
     for question, reply in machine.known.items():
         if not question.startswith("nvml:gpu") or not isinstance(reply.value, dict):
             continue

@@ -1,4 +1,4 @@
-"""The device nodes of the driver and of InfiniBand, and who we are when we open them."""
+"""The device nodes of the driver and of InfiniBand, and the user and groups that open them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATTERNS = (
     "/dev/infiniband/*",
 )
 FOLDERS = ("/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels")
-# Never a GPU's own node: opening that can initialise the GPU.
+# Never a GPU's own node: opening it can initialise the GPU.
 OPENED = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 MAXIMUM_NODES = 256  # for each pattern; a fabric has 2048 channels, all alike
-FIRST_PERSONAL_GROUP = 1000  # groups from here on may carry a user's name
+FIRST_PERSONAL_GROUP = 1000  # groups from here on can have a user's name
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
@@ -62,7 +62,7 @@ def _type(mode: int) -> str:
 
 
 def _open_error(machine: Machine, path: str) -> Optional[str]:
-    """The name of the error that opening the node gives: a device cgroup refuses what the mode bits allow."""
+    """The name of the error when opening the node: a device cgroup can deny what the mode bits allow."""
     machine.at("devices", "open " + path)
     try:
         os.close(os.open(machine.path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -76,7 +76,7 @@ def _name(failure: OSError) -> str:
 
 
 def _identity(machine: Machine, owners: Set[int]) -> Dict[str, Any]:
-    """Our ids, and the names of our groups and of those that own nodes; "" where a name may be a person's."""
+    """The process's ids, and the names of its groups and of those that own nodes; "" if a name may be a person's."""
     names = _group_names(machine)
     own = {os.getegid(), *os.getgroups()}
     return {
@@ -88,7 +88,7 @@ def _identity(machine: Machine, owners: Set[int]) -> Dict[str, Any]:
 
 
 def _group_names(machine: Machine) -> Dict[int, str]:
-    """The system's groups, from the file: a directory service can hang."""
+    """The system's groups, from the file, because a directory service can hang."""
     try:
         entries = [line.split(":") for line in machine.read("/etc/group").splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""HTTP to a Docker daemon, by hand: no package that could is sure to be where a probe runs."""
+"""HTTP to a Docker daemon: no HTTP package is certain to be installed in the target."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def connection_to(machine: Machine, endpoint: str, seconds: float) -> http.clien
 
 
 def get(machine: Machine, endpoint: str, path: str, deadline: float) -> Dict[str, Any]:
-    """The answer's JSON; OSError for any status but 200. deadline: by the monotonic clock."""
+    """The answer's JSON; OSError for any status other than 200. deadline: in seconds of the monotonic clock."""
     connection = connection_to(machine, endpoint, max(0.05, deadline - time.monotonic()))
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        if response.status != 200:  # a proxy in front of the socket may refuse
+        if response.status != 200:  # a proxy in front of the socket can refuse
             number = errno.EACCES if response.status in (401, 403) else errno.EPROTO
             raise OSError(number, f"GET {path}: HTTP {response.status} {response.reason}")
         return dict(json.loads(response.read()))

@@ -1,4 +1,4 @@
-"""The environment variables that change what a GPU program does, and NCCL's configuration files."""
+"""The environment variables that affect GPU programs, and NCCL's configuration files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMES = (
 )
 _SLURM = re.compile(r"SLURM_(JOB_?ID|\w*GPU\w*)")
 _PRESENCE = ("KUBERNETES_SERVICE_HOST", "WSL_DISTRO_NAME")
-# Secrets and addresses. Kubernetes sets NAME_SERVICE_HOST and NAME_PORT for every service, also for one named "triton":
+# Secrets and addresses. Kubernetes sets NAME_SERVICE_HOST and NAME_PORT for every service, including one named "triton":
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 PRIVATE = re.compile(
     r"""
@@ -51,7 +51,7 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`environment`: name -> value of the variables that matter; "present" where only that is asked."""
+    """`environment`: name -> value of the relevant variables; "present" if only that matters."""
     yield "environment", machine.call(lambda: variables(os.environ))
     yield machine.glob("/sys/class/net/*")
     yield machine.file("/etc/nccl.conf")
@@ -61,7 +61,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def variables(every: Mapping[str, str]) -> Dict[str, str]:
-    """Those of an environment that matter to GPU programs, without what is private."""
+    """The relevant variables of an environment, without private values."""
     present = {name: "present" for name in _PRESENCE if name in every}
     values = {name: _USER_IN_URL.sub("", value) for name, value in every.items() if matters(name)}
     return dict(sorted({**values, **present}.items()))

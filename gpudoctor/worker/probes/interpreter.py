@@ -1,4 +1,4 @@
-"""The Python that runs this probe: its version, its folders, its headers, and where it looks for packages."""
+"""The Python that runs this probe: its version, folders and headers, and where it looks for packages."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gpudoctor.worker import FOLDER
 from gpudoctor.worker.paths import project_folder
 from gpudoctor.worker.probes.machine import Answer, Machine
 
-# What the tools that manage an environment for a project keep beside it.
+# Files of the tools that manage an environment for a project, next to it.
 PROJECT_FILES = ("uv.lock", "poetry.lock", "Pipfile", "pdm.lock", "pixi.lock")
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`interpreter`: what this Python says of itself."""
+    """`interpreter`: what this Python reports about itself."""
     yield "interpreter", machine.call(lambda: _interpreter(machine))
 
 
 def import_path() -> List[str]:
-    """The folders of sys.path, each once, without the temporary folder that these files travel in."""
+    """The folders of sys.path, each once, without the temporary folder of the worker's files."""
     carried = os.path.basename(FOLDER) not in ("site-packages", "dist-packages")
-    # By real path: in a venv of Fedora lib64 is a link to lib, and every package would be found on sys.path twice.
+    # By real path: in a venv on Fedora lib64 is a link to lib, and every package would be found twice on sys.path.
     seen = {os.path.realpath(FOLDER)} if carried else set()
     folders = []
     for folder in sys.path:
@@ -38,7 +38,7 @@ def import_path() -> List[str]:
 
 
 def conda_prefix(machine: Machine) -> Optional[str]:
-    """The conda environment that this Python belongs to or, in a venv, was made from."""
+    """The conda environment of this Python or, in a venv, of the Python that made it."""
     for prefix in (sys.prefix, sys.base_prefix):
         if os.path.isdir(machine.path(os.path.join(prefix, "conda-meta"))):
             return prefix
@@ -46,7 +46,7 @@ def conda_prefix(machine: Machine) -> Optional[str]:
 
 
 def _interpreter(machine: Machine) -> Dict[str, Any]:
-    # The scheme that Triton uses; Debian's own would name another folder than the one that python3-dev fills:
+    # The scheme that Triton uses; Debian's default scheme names a different folder from the one that python3-dev fills:
     # https://github.com/triton-lang/triton/blob/main/python/triton/runtime/build.py
     include = sysconfig.get_path("include", "posix_prefix")
     standard_library = sysconfig.get_path("stdlib", "posix_prefix")
@@ -75,7 +75,7 @@ def _interpreter(machine: Machine) -> Dict[str, Any]:
 
 
 def _venv_settings(machine: Machine) -> List[str]:
-    """The names in pyvenv.cfg, among which a tool that made the environment leaves its own."""
+    """The names of the settings in pyvenv.cfg; a tool that made the environment adds its own."""
     try:
         lines = machine.read(os.path.join(sys.prefix, "pyvenv.cfg")).splitlines()
     except OSError:
@@ -88,7 +88,7 @@ def _is_file(machine: Machine, path: str) -> bool:
 
 
 def _libc() -> List[str]:
-    """["glibc", "2.36"], or what `platform` makes of another C library."""
+    """["glibc", "2.36"], or what `platform` reports for another C library."""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
     except (ValueError, OSError):  # not glibc

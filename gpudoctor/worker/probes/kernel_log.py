@@ -1,4 +1,4 @@
-"""The lines of the kernel log that have to do with GPUs, PCIe, modules, memory and sleep."""
+"""The lines of the kernel log that concern GPUs, PCIe, modules, memory and sleep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 
 try:
     import ctypes
-except ImportError:  # python3-minimal has none
+except ImportError:  # python3-minimal does not have it
     ctypes = None  # type: ignore[assignment]
 
 RELEVANT = re.compile(
@@ -37,7 +37,7 @@ RELEVANT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Messages of user space in the audit log (types 1100 to 1199) name users.
+# Audit messages of user space (types 1100 to 1199) contain user names.
 PRIVATE = re.compile(r"audit: type=11\d\d")
 JOURNAL_HOST = re.compile(r"^(\[\s*\d+\.\d+\]) \S+ kernel: ")
 FIRST_SECONDS = re.compile(r"^(?:<\d+>)?\[\s*(\d+)\.\d+\]")
@@ -47,7 +47,7 @@ EARLIER = ("--since=-60d", "--lines=2000", "--grep=Xid [(]")
 EARLIER_SECONDS = 2.0
 EARLIER_BOOTS = 5
 JOURNAL_SECONDS = 3.0
-BOOT_SECONDS = 30  # a log whose first line is older than this reaches back to the boot
+BOOT_SECONDS = 30  # a log whose first line is not later than this starts at the boot
 SYSLOG_ACTION_READ_ALL = 3
 SYSLOG_ACTION_SIZE_BUFFER = 10
 
@@ -55,12 +55,12 @@ SYSLOG_ACTION_SIZE_BUFFER = 10
 def ask(machine: Machine) -> Iterator[Answer]:
     question, reply = machine.ask("kernel-log", lambda: _kernel_log(machine))
     yield question, reply
-    if reply.status == "ok" and any("Xid (" in line for line in reply.value["lines"]):  # does it happen again and again?
+    if reply.status == "ok" and any("Xid (" in line for line in reply.value["lines"]):  # does it recur?
         yield machine.ask("kernel-log-earlier", lambda: _earlier_boots(machine))
 
 
 def _kernel_log(machine: Machine) -> Dict[str, Any]:
-    """The ring buffer; the journal where the ring buffer is closed to us or has already forgotten the boot."""
+    """The ring buffer; or the journal if the ring buffer cannot be read or no longer holds the boot."""
     refused: Optional[OSError] = None
     lines: List[str] = []
     try:
@@ -109,7 +109,7 @@ def _ring_buffer(machine: Machine) -> List[str]:
 
 
 def _system_log() -> str:
-    """What syslog(2) gives: all that is in the ring buffer."""
+    """The ring buffer from syslog(2)."""
     library = ctypes.CDLL(None, use_errno=True)
     size = library.klogctl(SYSLOG_ACTION_SIZE_BUFFER, None, 0)
     if size < 0:
@@ -122,7 +122,7 @@ def _system_log() -> str:
 
 
 def _journal(machine: Machine) -> List[str]:
-    """This boot's kernel messages in the journal, without the host's name; none where we may not read it."""
+    """This boot's kernel messages in the journal, without the host name; empty if it cannot be read."""
     if machine.root != "/":
         return []
     lines = str(MAXIMUM_JOURNAL_LINES)
@@ -141,11 +141,11 @@ def _journal(machine: Machine) -> List[str]:
 
 
 def _earlier_boots(machine: Machine) -> List[List[str]]:
-    """The Xids of the boots before this one that the journal still has, the oldest boot first."""
+    """The Xids of earlier boots in the journal, the oldest boot first."""
     current = machine.read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
     argv = ("journalctl", "_TRANSPORT=kernel", *EARLIER, "--no-pager", "--quiet", "--output=json", "--output-fields=MESSAGE")
     done = machine.run(argv, EARLIER_SECONDS)
-    if done["code"] not in (0, 1):  # 1: nothing matched
+    if done["code"] not in (0, 1):  # 1: no match
         raise OSError(done["err"].strip() or "journalctl gave no reason")
     boots: Dict[str, List[str]] = {}
     for entry in map(json.loads, done["out"].splitlines()):

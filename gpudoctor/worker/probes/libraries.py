@@ -1,4 +1,4 @@
-"""The CUDA libraries in the places where a loader or a framework would look, and which package owns them."""
+"""The CUDA libraries in the places where a loader or framework looks, and the packages that own them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CACHED = re.compile(r"=> (/\S.*)$", re.MULTILINE)
 _DPKG = ("dpkg-query", "-S")
 _RPM = ("rpm", "-qf", "--queryformat", "%{NAME}\\n")
 
-# What the loader itself searches last: ld.so(8), and per distribution the folders that its C library was built with.
+# The loader's default folders: ld.so(8), and for each distribution the folders built into its C library.
 _DEFAULT = (
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -42,7 +42,7 @@ _DEFAULT = (
     "/lib",
     "/usr/lib",
 )
-# Where else drivers and toolkits are put; patterns.
+# Other folders of drivers and toolkits; patterns.
 _ELSEWHERE = (
     ("wsl", "/usr/lib/wsl/lib"),
     ("driver", "/usr/local/nvidia/lib*"),
@@ -61,7 +61,7 @@ _ELSEWHERE = (
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`libraries`: one record per path, in search order; `library-owners`: what the package manager says of them."""
+    """`libraries`: one record per path, in search order; `library-owners`: the packages that own them."""
     cache = _cache(machine)
     yield "command:ldconfig -p", cache
     yield machine.file("/etc/ld.so.preload")
@@ -73,14 +73,14 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def real_path(machine: Machine, path: str) -> str:
-    """Where a path leads, as the machine names it."""
+    """The real path, as seen on the machine."""
     root = os.path.realpath(machine.root).rstrip("/")
     real = os.path.realpath(machine.path(path))
     return real[len(root) :] if real.startswith(root + "/") else real
 
 
 def wheel_folders(machine: Machine, *patterns: str) -> List[str]:
-    """The folders in the target's sites that match: NVIDIA's wheels are unpacked to nvidia/<library> or nvidia/cu13."""
+    """The matching folders in the target's sites: NVIDIA's wheels are unpacked to nvidia/<library> or nvidia/cu13."""
     return [
         folder
         for site in import_path()
@@ -91,7 +91,7 @@ def wheel_folders(machine: Machine, *patterns: str) -> List[str]:
 
 def _cache(machine: Machine) -> Reply:
     _, reply = machine.command("ldconfig", "-p")
-    if reply.status == "missing":  # /sbin is not on everybody's PATH
+    if reply.status == "missing":  # /sbin is not on every user's PATH
         _, reply = machine.command("/sbin/ldconfig", "-p")
     return reply
 
@@ -111,7 +111,7 @@ def _libraries(machine: Machine, cache: Reply) -> List[Dict[str, Any]]:
 
 
 def _folders(machine: Machine) -> Iterator[Tuple[str, Optional[int], str]]:
-    """(how it is found, which entry of LD_LIBRARY_PATH, the folder), in the order in which a loader would look."""
+    """(how it is found, which entry of LD_LIBRARY_PATH, the folder), in a loader's search order."""
     entries = re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", ""))
     for index, entry in enumerate(filter(None, entries)):
         yield "LD_LIBRARY_PATH", index, os.path.abspath(entry)
@@ -132,13 +132,13 @@ def _paths_in(machine: Machine, folder: str) -> List[str]:
     try:
         with os.scandir(machine.path(folder)) as entries:
             paths = sorted(os.path.join(folder, entry.name) for entry in entries if _LIBRARY.fullmatch(entry.name))
-    except OSError:  # not there, or closed to this user's loader too
+    except OSError:  # does not exist, or the loader cannot read it either
         return []
     return [path for path in paths if folder not in ("/lib", "/usr/lib") or not _is_32_bit(machine, path)]
 
 
 def _is_32_bit(machine: Machine, path: str) -> bool:
-    """On Fedora and RHEL the libraries of 32-bit programs are in /usr/lib; on Arch it has the 64-bit ones."""
+    """Fedora and RHEL have 32-bit libraries in /usr/lib; Arch has its 64-bit ones there."""
     try:
         with open(machine.path(path), "rb") as file:
             return file.read(5) == b"\x7fELF\x01"
@@ -155,14 +155,14 @@ def _library(machine: Machine, path: str, via: str, index: Optional[int], mounts
     real = real_path(machine, path)
     try:
         size = os.stat(machine.path(path)).st_size
-    except OSError:  # a link to nowhere
+    except OSError:  # a dangling link
         size = None
     mounted = real in mounts or os.path.dirname(real) in mounts
     return {"path": path, "real_path": real, "size": size, "via": via, "index": index, "mounted": mounted}
 
 
 def _mount_points(machine: Machine) -> Set[str]:
-    """A container engine injects the driver's libraries by mounting each, or their folder."""
+    """Container engines mount each of the driver's libraries, or their folder."""
     try:
         return {line.split()[4] for line in machine.read("/proc/self/mountinfo").splitlines()}
     except (OSError, IndexError):
@@ -170,7 +170,7 @@ def _mount_points(machine: Machine) -> Set[str]:
 
 
 def _owners(machine: Machine, libraries: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """{"manager", "paths" that were asked, "code", "out"} of one call of the package manager that is here."""
+    """{"manager", "paths" that were queried, "code", "out"} of one call of the installed package manager."""
     owned = (library for library in libraries if library["real_path"].startswith(("/usr/lib", "/lib", "/opt")))
     paths = sorted({library["real_path"] for library in owned if library["size"] is not None})
     if not paths:

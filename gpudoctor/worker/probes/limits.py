@@ -1,4 +1,4 @@
-"""Asks what the kernel allows this process: resource limits, shared and temporary space, CPUs, its cgroups' limits."""
+"""Asks for the limits of this process: resource limits, shared and temporary space, CPUs, limits of its cgroups."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def _ask_kernel(machine: Machine) -> Iterator[Answer]:
-    """What only the running kernel can say, and no file of another root."""
+    """Questions that only the running kernel can answer, not the files of another root."""
     yield machine.ask("limits", lambda: {name: _limit(number) for name, number in RESOURCES.items()})
     yield machine.ask("cpus", lambda: {"affinity": sorted(os.sched_getaffinity(0)), "count": os.cpu_count()})
     yield machine.ask("shm", lambda: _space("/dev/shm"))
-    # Last: a dead network file system never answers.
+    # Last, because a dead network file system never answers.
     yield machine.ask("tmp", lambda: _space(os.environ.get("TMPDIR") or "/tmp"))
 
 
 def _limit(number: int) -> Tuple[Optional[int], ...]:
-    """Soft and hard, None where unlimited."""
+    """Soft and hard limit, None if unlimited."""
     return tuple(None if value == resource.RLIM_INFINITY else value for value in resource.getrlimit(number))
 
 
@@ -54,18 +54,18 @@ def _space(path: str) -> Dict[str, Any]:
 
 
 def _nccl_segments(machine: Machine) -> List[Dict[str, Any]]:
-    """NCCL's shared-memory files; whether a process still uses them cannot be seen cheaply."""
+    """NCCL's shared-memory files; finding out whether a process still uses them would be slow."""
     segments = []
     for path in machine.matching("/dev/shm/nccl-*"):
         about = machine.call(partial(os.lstat, machine.path(path))).value
-        if about:  # else it has gone meanwhile
+        if about:  # otherwise it was removed meanwhile
             age = round(time.time() - about.st_mtime)
             segments.append({"name": path, "age_seconds": age, "bytes": about.st_size, "uid": about.st_uid})
     return segments
 
 
 def _cgroup_limits(machine: Machine) -> Dict[str, List[str]]:
-    """The limits of this process's cgroup and of every cgroup above it, each of which binds."""
+    """The limits of this process's cgroup and of every cgroup above it, all of which apply."""
     own = {}  # controller -> its cgroup; version 2 has one for all, named ""
     for line in machine.read("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -80,7 +80,7 @@ def _cgroup_limits(machine: Machine) -> Dict[str, List[str]]:
 
 
 def _limits_upwards(machine: Machine, root: str, folder: str, files: Tuple[str, ...]) -> List[str]:
-    """The text of the files, joined, in every folder from `folder` up to `root`; a container sees only some of them."""
+    """The joined text of the files in every folder from `folder` up to `root`; a container sees only some of them."""
     found = []
     parts = [part for part in folder.split("/") if part]
     for depth in range(len(parts), -1, -1):

@@ -1,4 +1,4 @@
-"""How to ask a machine: files, listings and commands, each answer kept apart from "missing", "denied" and "no answer"."""
+"""Reads files, listings and commands of a machine, distinguishing "missing", "denied" and "no answer"."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAXIMUM_BYTES = 1 << 20
 
 
 class Machine:
-    """A machine seen from `root`: "/" is this one, any other folder a fake one, where no command is run.
+    """A machine as seen from `root`: "/" is this one, any other folder a simulated one, where no command is run.
 
-    known: the replies of earlier phases. at: called with the question and the step that come next, so that whoever
-    kills a hanging probe can say where it hung. skip: steps that killed this probe before and must not be repeated.
+    known: the replies of earlier phases. at: called with each question and step before it starts, so that the process that kills
+    a hanging probe can report where it hung. skip: steps that killed this probe before and are not repeated.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Machine:
         self.skip = skip
 
     def path(self, path: str) -> str:
-        """Where `path` of the machine lies for us."""
+        """The local path of the machine's `path`."""
         return os.path.join(self.root, path.lstrip("/"))
 
     def file(self, path: str, maximum: int = MAXIMUM_BYTES) -> Answer:
-        """`file:PATH`: the text of a file, its last `maximum` bytes."""
+        """`file:PATH`: the text of a file, at most its last `maximum` bytes."""
         return self.ask("file:" + path, lambda: self.read(path, maximum))
 
     def files(self, pattern: str) -> Iterator[Answer]:
@@ -51,15 +51,15 @@ class Machine:
             yield self.file(path)
 
     def glob(self, pattern: str) -> Answer:
-        """`glob:PATTERN`: the sorted paths that match; an empty list where none does."""
+        """`glob:PATTERN`: the sorted paths that match; an empty list if none does."""
         return self.ask("glob:" + pattern, lambda: self.matching(pattern))
 
     def command(self, *argv: str, timeout: float = 4.0) -> Answer:
-        """`command:ARGV`: {"code", "out", "err"} of a command run with LC_ALL=C; missing where there is no such program."""
+        """`command:ARGV`: {"code", "out", "err"} of a command run with LC_ALL=C; missing if it is not installed."""
         return self.ask("command:" + " ".join(argv), lambda: self.run(argv, timeout))
 
     def ask(self, question: str, answer: Callable[[], Any]) -> Answer:
-        """Any question that a function answers."""
+        """A question that a function answers."""
         self.at(question, "")
         return question, self.call(answer)
 
@@ -75,7 +75,7 @@ class Machine:
     def run(self, argv: Tuple[str, ...], timeout: float) -> Dict[str, Any]:
         if self.root != "/":
             raise FileNotFoundError("commands are not run under another root")
-        if not shutil.which(argv[0]):  # a closed folder on PATH would make it "denied"
+        if not shutil.which(argv[0]):  # an unreadable folder on PATH would make it "denied"
             raise FileNotFoundError("no such program")
         done = subprocess.run(
             argv,
@@ -89,7 +89,7 @@ class Machine:
 
     @staticmethod
     def call(ask: Callable[[], Any]) -> Reply:
-        """The reply of any function: its value, or in which way there was none."""
+        """The reply of any function: its value, or why there is none."""
         start = time.monotonic()
 
         def reply(status: str, value: Any = None, detail: str = "") -> Reply:
@@ -101,7 +101,7 @@ class Machine:
             return reply("timeout", detail=f"no answer in {expired.timeout:g} s")
         except OSError as failure:
             return reply(_kind(failure), detail=failure.strerror or str(failure))
-        except Exception as failure:  # a probe's bug must not take the other answers with it
+        except Exception as failure:  # a bug in a probe should not lose the other answers
             return reply("error", detail=f"{type(failure).__name__}: {failure}")
 
 

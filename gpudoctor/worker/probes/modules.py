@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 MODULES = "/lib/modules"
-# Where distributions, DKMS, akmods and the .run installer put the driver.
+# Where distributions, DKMS, akmods and the .run installer install the driver.
 MODULE_FOLDERS = ("updates", "extra", "extramodules", "weak-updates", "misc", "video", "kernel/drivers/video")
 MODULE_FOLDER_PATTERN = "kernel/nvidia*"
 MODULE_FILE = re.compile(r"nvidia(?!fb)[\w.-]*\.ko(\.\w+)?")  # nvidiafb is the kernel's own frame buffer driver
@@ -49,7 +49,7 @@ RPM_SECONDS = 3.0
 RUNFILE_TRACES = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/var/lib/nvidia")
 MAKE_LOGS = "/var/lib/dkms/nvidia*/*/build/make.log"
 MAKE_LOG_BYTES = 64 << 10
-ADMINISTRATOR_FOLDERS = ("/usr/sbin", "/sbin")  # not on everybody's PATH
+ADMINISTRATOR_FOLDERS = ("/usr/sbin", "/sbin")  # not on every user's PATH
 WSL_FOLDERS = ("/usr/lib/wsl/lib",)
 NVIDIA_SMI_SECONDS = 6.0
 
@@ -74,7 +74,7 @@ def _command(machine: Machine, folders: Tuple[str, ...], argv: Tuple[str, ...], 
 
 
 def _program(name: str, folders: Tuple[str, ...]) -> str:
-    """Searched here: exec says "permission denied", not "missing", where a folder on PATH is closed to us."""
+    """Searched here because exec reports "permission denied" instead of "missing" if a folder on PATH is unreadable."""
     path = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *folders)))
     if path is None:
         raise FileNotFoundError(name + " is not there")
@@ -94,7 +94,7 @@ def _kernel_modules(machine: Machine) -> Dict[str, Any]:
 
 
 def _resolves(machine: Machine, path: str) -> bool:
-    """Whether a link leads somewhere on the machine, which an absolute one under another root does not by itself."""
+    """Whether a link exists on the machine; an absolute link under another root has to be resolved there."""
     real = machine.path(path)
     if os.path.islink(real) and os.path.isabs(os.readlink(real)):
         real = machine.path(os.readlink(real))
@@ -117,7 +117,7 @@ def _walk(machine: Machine, top: str) -> Iterator[str]:
 
 
 def _matching(machine: Machine, folders: Tuple[str, ...], pattern: str, wanted: "re.Pattern[str]") -> Dict[str, str]:
-    """Path -> text of the files that have to do with the driver; a folder with two names counts once."""
+    """Path -> text of the files that concern the driver; a folder with two names counts once."""
     texts, seen = {}, set()
     for folder in folders:
         real = os.path.realpath(machine.path(folder))
@@ -139,7 +139,7 @@ def _make_logs(machine: Machine) -> Iterator[Answer]:
 
 
 def _packages(machine: Machine) -> List[Dict[str, str]]:
-    """The packages of interest, from the database of whichever package manager is here."""
+    """The packages of interest, from the database of the installed package manager."""
     if os.path.exists(machine.path(DPKG)):
         return _dpkg(machine)
     if os.path.isdir(machine.path(PACMAN)):
@@ -148,7 +148,7 @@ def _packages(machine: Machine) -> List[Dict[str, str]]:
 
 
 def _dpkg(machine: Machine) -> List[Dict[str, str]]:
-    """Parsed here: dpkg-query takes several times as long. "deinstall ok config-files" is not installed."""
+    """Parses the file, because dpkg-query takes several times as long. "deinstall ok config-files" is not installed."""
     packages = []
     with open(machine.path(DPKG), encoding="utf-8", errors="replace") as file:
         for block in file.read().split("\n\n"):

@@ -1,7 +1,7 @@
-"""NVML, asked through nvidia-ml-py one getter at a time: one that fails or crashes takes only its own answer with it.
+"""Asks NVML through nvidia-ml-py, one getter at a time: one that fails or crashes loses only its own answer.
 
-An answer is the value, or {"error": NVML code}, {"absent": true} (not in this nvidia-ml-py), {"raised": text} or
-{"died": true} (it killed this probe before).
+An answer is the value, or {"error": NVML code}, {"absent": true} (not in this nvidia-ml-py), {"raised": text} or {"died": true}
+(it killed this probe before).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAXIMUM_PEERS = 16
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`nvml`, then `nvml:gpuN` for every GPU, then `nvml:peers` where there are 2 to 16."""
+    """`nvml`, then `nvml:gpuN` for every GPU, then `nvml:peers` if there are 2 to 16."""
     machine.at("nvml", "dlopen " + LIBRARY)
     library = machine.call(_load)
     if library.status != "ok" or library.value["library"] is None:
@@ -53,7 +53,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def _load() -> Dict[str, Any]:
-    """The library and the path that the loader took it from: without it, nothing more is imported."""
+    """The library and the path that the loader took it from; if it fails, nothing else is imported."""
     import ctypes
 
     try:
@@ -72,7 +72,7 @@ def _binding() -> Any:
 
 
 class Nvml:
-    """The library, asked by name; `question` is the one that the answers belong to."""
+    """NVML, called by name; `question` is the one that the answers belong to."""
 
     def __init__(self, machine: Machine, binding: Any) -> None:
         self.machine = machine
@@ -80,7 +80,7 @@ class Nvml:
         self.question = "nvml"
 
     def __call__(self, function: str, *arguments: Any) -> Any:
-        """The answer of one function as plain JSON; a device handle stays what it is."""
+        """The answer of one function as plain JSON; a device handle is returned unchanged."""
         if function in self.machine.skip:
             return {"died": True}
         found = getattr(self.binding, function, None)
@@ -92,12 +92,12 @@ class Nvml:
         except self.binding.NVMLError as failure:
             return {"error": failure.value}
         except Exception as failure:
-            if type(failure).__name__ == "NVMLLibraryMismatchError":  # the binding's word for an unversioned function
+            if type(failure).__name__ == "NVMLLibraryMismatchError":  # the binding's error for an unversioned function
                 return {"error": FUNCTION_NOT_FOUND}
             return {"raised": "%s: %s" % (type(failure).__name__, failure)}
 
     def start(self) -> Dict[str, Any]:
-        """Initialises NVML, and what it says about the system."""
+        """Initialises NVML; returns what it reports about the system."""
         start = time.monotonic()
         answer = self("nvmlInit")
         seconds = round(time.monotonic() - start, 4)
@@ -135,12 +135,12 @@ class Nvml:
         return answers
 
     def memory(self, handle: Any) -> Any:
-        """The second version tells what the driver reserves from what is used."""
+        """The second version separates the driver's reserve from used memory."""
         version = getattr(self.binding, "nvmlMemory_v2", None)
         return self("nvmlDeviceGetMemoryInfo", handle, version) if version else {"absent": True}
 
     def structure(self, name: str, handle: Any, structure: str) -> Any:
-        """A getter that fills a versioned structure of the caller's."""
+        """A getter that fills a versioned structure of the caller."""
         import ctypes
 
         make = getattr(self.binding, structure, None)
@@ -161,7 +161,7 @@ class Nvml:
         return answer
 
     def fields(self, handle: Any, names: Sequence[str], scope: int = 0) -> Dict[str, Any]:
-        """Field -> value. Asked one by one: a long list comes back with some fields untouched (580.159.04, H200)."""
+        """Field -> value. Asked one by one: in a long list some fields come back unset (580.159.04, H200)."""
         return {name: self.field(handle, getattr(self.binding, "NVML_FI_DEV_" + name, None), scope) for name in names}
 
     def field(self, handle: Any, number: Any, scope: int) -> Any:
@@ -176,7 +176,7 @@ class Nvml:
         return value[VALUE_TYPES[kind]] if kind in VALUE_TYPES else {"error": NO_DATA}
 
     def links(self, handle: Any) -> Any:
-        """Link -> its answers; {"error": code} where no link has a state."""
+        """Link -> its answers; {"error": code} if no link has a state."""
         links: Dict[str, Any] = {}
         error: Any = {"error": INVALID_ARGUMENT}
         for link in range(MAXIMUM_LINKS):
@@ -193,7 +193,7 @@ class Nvml:
         names = ("Version", "RemoteDeviceType", "RemotePciInfo")
         answers = {name: self("nvmlDeviceGetNvLink" + name, handle, link) for name in names}
         answers["FieldValues"] = self.fields(handle, LINK_FIELDS, link)
-        if failed(answers["FieldValues"]["NVLINK_ERROR_DL_CRC"]):  # older drivers; newer ones take 1 ms for each of these
+        if failed(answers["FieldValues"]["NVLINK_ERROR_DL_CRC"]):  # older drivers; on newer ones each of these takes 1 ms
             answers["ErrorCounter"] = {
                 name: self("nvmlDeviceGetNvLinkErrorCounter", handle, link, counter) for name, counter in LINK_ERRORS.items()
             }
@@ -215,14 +215,14 @@ class Nvml:
         return answer if failed(answer) else [self.process(entry) for entry in answer]
 
     def process(self, entry: Dict[str, Any]) -> Dict[str, Any]:
-        """With the command's name (no arguments), and whether it belongs to this user."""
+        """The entry with the command's name (no arguments), and whether it belongs to this user."""
         folder = "/proc/%d" % entry["pid"]
         name = self.machine.call(lambda: self.machine.read(folder + "/comm").strip())
         ours = self.machine.call(lambda: os.stat(self.machine.path(folder)).st_uid == os.getuid())
         return dict(entry, name=name.value, ours=ours.value)
 
     def peers(self, handles: Dict[int, Any]) -> Dict[str, Any]:
-        """What each GPU can read of each other, and what lies between them: "0,1" -> code."""
+        """Whether each GPU can read each other one, and what lies between them: "0,1" -> code."""
         pairs = [(one, other) for one in handles for other in handles if one != other]
         return {
             "p2p": {"%d,%d" % pair: self("nvmlDeviceGetP2PStatus", *(handles[i] for i in pair), 0) for pair in pairs},

@@ -1,4 +1,4 @@
-"""What NVML is asked: the table behind nvml.py. A getter that a driver, a GPU or nvidia-ml-py lacks does no harm."""
+"""The table of NVML queries for nvml.py. Getters missing from a driver, GPU or nvidia-ml-py do no harm."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GETTERS = """
 """.split()  # noqa: SIM905
 
 CLOCKS: Dict[str, Tuple[int, ...]] = {"graphics": (0,), "sm": (1,), "memory": (2,), "video": (3,)}
-AFFINITY_WORDS = 16  # of 64 processors each
+AFFINITY_WORDS = 16  # of 64 CPUs each
 
-# Asked once for each row of further arguments: getter -> label -> arguments.
+# Called once for each row of further arguments: getter -> label -> arguments.
 FAMILIES: Dict[str, Dict[str, Tuple[int, ...]]] = {
     "Temperature": {"gpu": (0,)},
     "TemperatureV": {"gpu": (0,)},
@@ -47,7 +47,7 @@ FAMILIES: Dict[str, Dict[str, Tuple[int, ...]]] = {
 
 PROCESSES = ("ComputeRunningProcesses", "GraphicsRunningProcesses", "MPSComputeRunningProcesses")
 
-# Without "NVML_FI_DEV_"; the second list is asked for each NVLink.
+# Without "NVML_FI_DEV_"; the second list is queried for each NVLink.
 FIELDS = """
     MEMORY_TEMP GET_GPU_RECOVERY_ACTION POWER_INSTANT POWER_AVERAGE
     TEMPERATURE_SHUTDOWN_TLIMIT TEMPERATURE_SLOWDOWN_TLIMIT TEMPERATURE_MEM_MAX_TLIMIT TEMPERATURE_GPU_MAX_TLIMIT
@@ -65,8 +65,8 @@ LINK_FIELDS = """
     NVLINK_COUNT_EFFECTIVE_ERRORS
 """.split()  # noqa: SIM905
 
-# Member of the union by value type. Not 0, double: no field here is one, and an untouched field says 0.
+# Member of the union by value type. Not 0, double: no field here is one, and an unset field reports 0.
 VALUE_TYPES = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 
-# Not 3 and 4: since NVLink 4 they count what error correction has corrected, as it does on healthy links.
+# Not 3 and 4: since NVLink 4 they count errors that were corrected, which also occur on healthy links.
 LINK_ERRORS = {"replay": 0, "recovery": 1, "crc_flit": 2}

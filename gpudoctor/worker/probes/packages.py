@@ -12,7 +12,7 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 
 # "torch-2.8.0+cu128.dist-info", "apex-0.1-py3.10-linux-x86_64.egg", "project.egg-info"
 _METADATA_FOLDER = re.compile(r"(.+?)(?:-(v?\d[^-]*))?(?:-py\d.*)?\.(?:dist-info|egg-info|egg)")
-# The packages of which requirements, installer and build are read too, by normalised name.
+# Normalised names of the packages whose requirements, installer and build are read too.
 _RELEVANT = re.compile(
     r"""
     (
@@ -36,7 +36,7 @@ _CHANNEL = re.compile(r'"channel"\s*:\s*"([^"]*)"')
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`packages`: a list in the order of sys.path, duplicates kept; then what some packages say of their build."""
+    """`packages`: a list in the order of sys.path, with duplicates; then build facts from files of some packages."""
     sites = import_path()
     yield "packages", machine.call(lambda: [package for site in sites for package in _packages(machine, site)])
     yield "torch", machine.call(lambda: _torch(machine, sites))
@@ -65,7 +65,7 @@ def _package(machine: Machine, site: str, folder: str, name: str, version: Optio
     metadata = os.path.join(site, folder, "EGG-INFO" if folder.endswith(".egg") else "")
     relevant = _RELEVANT.fullmatch(re.sub(r"[-_.]+", "-", name).lower())
     details = _details(machine, metadata) if relevant else {}
-    if version is None:  # the egg-info of a project that was installed with "setup.py develop"
+    if version is None:  # the egg-info of a project installed with "setup.py develop"
         version = "".join(_fields(_text(machine, metadata, "PKG-INFO"), "Version")[:1])
     return {"name": name, "version": version, "location": site, **details}
 
@@ -96,12 +96,12 @@ def _fields(text: str, name: str) -> List[str]:
 
 
 def _egg_requires(text: str) -> List[str]:
-    """The lines of requires.txt before its first [section] of optional ones."""
+    """The lines of requires.txt before its first [section], which are not optional."""
     return [line.strip() for line in text.split("\n[", 1)[0].splitlines() if line.strip() and not line.startswith("[")]
 
 
 def _direct_url(text: str) -> Optional[Dict[str, Any]]:
-    """What a package that is not from an index was installed from: the last part only, the rest may name a person."""
+    """The source of a package that is not from an index: only its last part, because the rest can name a person."""
     if not text:
         return None
     try:
@@ -113,7 +113,7 @@ def _direct_url(text: str) -> Optional[Dict[str, Any]]:
 
 
 def _folder(machine: Machine, sites: List[str], file: str) -> str:
-    """The folder of the first package that has this file."""
+    """The folder of the first package that contains this file."""
     for site in sites:
         if os.path.isfile(machine.path(os.path.join(site, file))):
             return os.path.join(site, os.path.dirname(file))
@@ -164,8 +164,8 @@ def _conda_package(machine: Machine, folder: str, file: str) -> Dict[str, Any]:
 
 
 def _channel(machine: Machine, folder: str, file: str) -> Optional[str]:
-    """The channel's name only, since its address may have a token in it."""
-    try:  # the list of files, which can take megabytes, comes later
+    """The channel's name only, since its address can contain a token."""
+    try:  # reads only the start: the list of files, which can take megabytes, comes later
         with open(machine.path(os.path.join(folder, file + ".json")), encoding="utf-8", errors="replace") as metadata:
             match = _CHANNEL.search(metadata.read(1 << 16))
     except OSError:

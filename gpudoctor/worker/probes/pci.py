@@ -1,4 +1,4 @@
-"""NVIDIA's PCI functions and the bridges above them, as the kernel shows them in /sys: numbers and texts, not judged."""
+"""NVIDIA's PCI functions and the bridges above them, as the kernel shows them in /sys: raw numbers and texts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _common(machine: Machine, address: str) -> Dict[str, Any]:
 
 
 def _link(machine: Machine, address: str, name: str) -> Optional[str]:
-    """The name of what a link points to; None where there is no link."""
+    """The name of a link's target; None if there is no link."""
     try:
         return os.path.basename(os.readlink(machine.path(os.path.join(DEVICES, address, name))))
     except OSError:
@@ -81,7 +81,7 @@ def _parents(machine: Machine, address: str) -> List[str]:
 
 
 def _text(machine: Machine, address: str, name: str) -> Optional[str]:
-    """The text of an attribute; None where the kernel or the device has none."""
+    """The text of an attribute; None if the kernel or the device does not have it."""
     try:
         return machine.read(os.path.join(DEVICES, address, name)).strip()
     except OSError:
@@ -94,7 +94,7 @@ def _number(machine: Machine, address: str, name: str) -> Optional[int]:
 
 
 def _config(machine: Machine, address: str) -> Optional[bytes]:
-    """The configuration space: 4096 bytes for root, the first 64 for others."""
+    """The configuration space: 4096 bytes for root, the first 64 for other users."""
     try:
         with open(machine.path(os.path.join(DEVICES, address, "config")), "rb") as file:
             return file.read()
@@ -103,7 +103,7 @@ def _config(machine: Machine, address: str) -> Optional[bytes]:
 
 
 def _acs(config: Optional[bytes]) -> Union[int, str, None]:
-    """The ACS control register of a bridge; None where it has no such capability, "denied" where we may not look."""
+    """The ACS control register of a bridge; None without this capability, "denied" without permission."""
     if config is None or len(config) <= 64:
         return "denied"
     for offset, capability in _extended_capabilities(config):
@@ -113,7 +113,7 @@ def _acs(config: Optional[bytes]) -> Union[int, str, None]:
 
 
 def _extended_capabilities(config: bytes) -> Iterator[Tuple[int, int]]:
-    """(offset, capability id) of each; a device that answers with rubbish ends the walk, never loops it."""
+    """(offset, capability id) of each; stops at invalid data instead of looping."""
     offset, seen = EXTENDED_CAPABILITIES, set()
     while offset >= EXTENDED_CAPABILITIES and offset + 8 <= len(config) and offset not in seen:
         seen.add(offset)

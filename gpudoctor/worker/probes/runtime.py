@@ -1,4 +1,4 @@
-"""Asks which container engines this machine has, how they are configured, and what the Docker daemon says of itself."""
+"""Asks which container engines this machine has, how they are configured, and what the Docker daemon reports."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ INFO_KEYS = (
     "Warnings",
 )
 VERSION_KEYS = ("Version", "ApiVersion", "MinAPIVersion")
-# Registries, proxies and addresses name people and networks. Only what is between quotes goes: what is wrong with a
-# file must stay wrong.
+# Registries, proxies and addresses name people and networks. Only quoted text is replaced, so that errors in a file remain.
 PRIVATE_SETTING = re.compile(
     r"""
     (?<![\w-])(
@@ -100,7 +99,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
 
 
 def _variable(machine: Machine, name: str) -> str:
-    """An environment variable of this machine; a fake one has none."""
+    """An environment variable of this machine; a simulated machine has no variables."""
     return os.environ.get(name, "") if machine.root == "/" else ""
 
 
@@ -118,7 +117,7 @@ def _configuration(machine: Machine, path: str) -> str:
 
 
 def _blanked(match: re.Match[str]) -> str:
-    """A private setting with its strings replaced, but for keys and for what every machine may say."""
+    """A private setting with its strings replaced, except keys and standard values."""
     return match[1] + STRING.sub(lambda text: text[0] if text[2] or text[1] in ("", "default") else '"removed"', match[2])
 
 
@@ -127,13 +126,13 @@ def _configurations(machine: Machine) -> List[str]:
 
 
 def _times(machine: Machine) -> Dict[str, float]:
-    """When each configuration was last written, which may be after its daemon had started."""
+    """When each configuration was last written, which can be after its daemon's start."""
     paths = [(path, machine.path(_expanded(machine, path))) for path in _configurations(machine)]
     return {path: os.stat(real).st_mtime for path, real in paths if os.path.exists(real)}
 
 
 def _cdi(machine: Machine) -> List[Dict[str, Any]]:
-    """The device specifications that engines read: CDI_BYTES of each, from the start."""
+    """The device specifications that engines read: the first CDI_BYTES of each."""
     specifications = []
     for path in machine.matching("/etc/cdi/*") + machine.matching("/var/run/cdi/*"):
         if path.endswith((".yaml", ".yml", ".json")):
@@ -144,9 +143,9 @@ def _cdi(machine: Machine) -> List[Dict[str, Any]]:
 
 
 def _context(machine: Machine) -> Dict[str, Any]:
-    """Which daemon the docker command talks to by default; the rest of its files is nobody's business.
+    """The daemon that the docker command uses by default; its other files are not read.
 
-    "endpoint": where the context that is in force leads to, None where there is no such context.
+    "endpoint": the address of the active context, None if there is no such context.
     """
     named = _variable(machine, "DOCKER_CONTEXT")
     try:
@@ -167,7 +166,7 @@ def _docker_file(machine: Machine, *names: str) -> str:
 
 
 def _host_of(machine: Machine, context: str) -> Optional[str]:
-    """The address of a context's daemon; None where there is no such context."""
+    """The address of a context's daemon; None if there is no such context."""
     folder = hashlib.sha256(context.encode()).hexdigest()
     try:
         about = json.loads(machine.read(_docker_file(machine, "contexts", "meta", folder, "meta.json")))
@@ -177,7 +176,7 @@ def _host_of(machine: Machine, context: str) -> Optional[str]:
 
 
 def _shown(endpoint: str) -> str:
-    """An address without names: of another machine only how it is reached."""
+    """An address without names; for another machine only the protocol."""
     scheme = endpoint.partition("://")[0]
     if scheme == "unix":
         return _without_home(endpoint)
@@ -196,7 +195,7 @@ def _programs(machine: Machine) -> Dict[str, Dict[str, Any]]:
 
 
 def _program(machine: Machine, path: str) -> Dict[str, Any]:
-    """Where it is. "changed" is when it was put there: packages keep the date of the build as "mtime"."""
+    """The program's path. "changed" is when it was installed: packages keep the build date as "mtime"."""
     real = _real(machine, path)
     about = machine.call(lambda: os.lstat(machine.path(real))).value
     dates = {"mtime": about.st_mtime, "changed": about.st_ctime} if about else {}
@@ -213,13 +212,13 @@ def _real(machine: Machine, path: str) -> str:
 
 
 def _daemons(machine: Machine) -> Dict[str, Any]:
-    """When the daemons that look for the toolkit at their start were started, in the kernel's own units."""
+    """The start times of the daemons that look for the toolkit at their start, in the kernel's units."""
     boot = re.search(r"(?m)^btime (\d+)", machine.read("/proc/stat"))
     started: Dict[str, int] = {}
     for path in machine.matching("/proc/[0-9]*/stat"):
         text = str(machine.call(partial(machine.read, path)).value)  # it may have ended meanwhile
         name, _, rest = text.partition(" (")[2].rpartition(") ")
-        if name in DAEMONS:  # k3s runs a containerd of its own: of several the last counts
+        if name in DAEMONS:  # k3s runs its own containerd: of several, the last one counts
             started[name] = max(int(rest.split()[19]), started.get(name, 0))
     return {"boot": int(boot[1]) if boot else None, "ticks_per_second": os.sysconf("SC_CLK_TCK"), "started": started}
 
@@ -233,12 +232,12 @@ def _docker(machine: Machine) -> Dict[str, Any]:
         info = docker_http.get(machine, endpoint, "/info", deadline)
         version = docker_http.get(machine, endpoint, "/version", deadline)
     except socket.timeout:
-        raise subprocess.TimeoutExpired("GET", DOCKER_SECONDS) from None  # what Machine.call knows as a timeout
+        raise subprocess.TimeoutExpired("GET", DOCKER_SECONDS) from None  # Machine.call reports this as a timeout
     return {"endpoint": _shown(endpoint), "info": _reduced_info(info), "version": _reduced_version(version)}
 
 
 def _endpoint(machine: Machine) -> str:
-    """DOCKER_HOST, else the context's, else the rootless daemon's socket where there is no other, else the usual one."""
+    """DOCKER_HOST, else the context's address, else the rootless daemon's socket if it is the only one, else the default one."""
     host, folder = _variable(machine, "DOCKER_HOST"), _variable(machine, "XDG_RUNTIME_DIR")
     if host:
         return host if "://" in host else "tcp://" + host
@@ -251,13 +250,13 @@ def _endpoint(machine: Machine) -> str:
 
 
 def _has_key(machine: Machine, scheme: str) -> bool:
-    """Whether only the docker command can speak to this daemon, with keys that are not ours."""
+    """Whether only the docker command can talk to this daemon, with keys that this probe does not have."""
     keys = _variable(machine, "DOCKER_TLS_VERIFY") or machine.matching(_docker_file(machine, "contexts", "tls", "*"))
     return scheme == "ssh" or (scheme == "tcp" and bool(keys))
 
 
 def _reduced_info(info: Dict[str, Any]) -> Dict[str, Any]:
-    """What says how containers get a GPU; no names, labels, registries or proxies."""
+    """The parts that show how containers get a GPU; no names, labels, registries or proxies."""
     return dict(
         {key: info[key] for key in INFO_KEYS if key in info},
         DockerRootDir=_without_home(info.get("DockerRootDir") or ""),

@@ -1,4 +1,4 @@
-"""Asks which services of the driver, of its containers and of its users run, and what Fabric Manager wrote."""
+"""Asks which services of the driver and of containers run, and which of their users; reads Fabric Manager's log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROCESSES = (
     "gnome-shell",
     "nvidia-smi",
 )
-TWINS = "nvidia-cuda-mps"  # the first 15 characters, which is all the kernel keeps, of two names
+TWINS = "nvidia-cuda-mps"  # both names share their first 15 characters, which is all the kernel keeps
 NAMES = dict({name[:15]: name for name in PROCESSES}, **{TWINS: TWINS})
 LOG_BYTES = 64 << 10
 PRIVATE_SETTING = re.compile(r"(?im)^(\s*\w*(?:address|user|password|credential)\w*\s*=\s*).+")
@@ -60,21 +60,21 @@ def _exist(machine: Machine, paths: Any) -> Dict[str, bool]:
 
 
 def _modes(machine: Machine, pattern: str) -> List[Dict[str, Any]]:
-    """Name and permissions: a token that its service may not read is one cause of an unlicensed vGPU."""
+    """Name and permissions: a token that its service cannot read is one cause of an unlicensed vGPU."""
     modes = [(path, stat.S_IMODE(os.stat(machine.path(path)).st_mode)) for path in machine.matching(pattern)]
     return [{"name": os.path.basename(path), "mode": mode} for path, mode in modes]
 
 
 def _licence_configuration(machine: Machine) -> str:
-    """The settings of the vGPU licence; servers, users and passwords are named but not told."""
+    """The settings of the vGPU licence; servers, users and passwords without their values."""
     return PRIVATE_SETTING.sub(r"\1removed", machine.read("/etc/nvidia/gridd.conf"))
 
 
 def _processes(machine: Machine) -> List[Dict[str, Any]]:
-    """The processes of interest, and whatever of NVIDIA's hangs in the kernel."""
-    machine.read("/proc/1/stat")  # fails where the processes of others are hidden (hidepid): none is then not none
+    """The processes of interest, and NVIDIA's processes that hang in the kernel."""
+    machine.read("/proc/1/stat")  # fails if the processes of other users are hidden (hidepid): an empty list then means nothing
     texts = [_text(machine, path) for path in machine.matching("/proc/[0-9]*/stat")]
-    processes = [_process(text) for text in texts if text]  # the empty ones have ended meanwhile
+    processes = [_process(text) for text in texts if text]  # empty: ended meanwhile
     return [dict(process, name=_full_name(machine, process)) for process in processes if _matters(process)]
 
 
@@ -87,7 +87,7 @@ def _matters(process: Dict[str, Any]) -> bool:
 
 
 def _process(text: str) -> Dict[str, Any]:
-    """The start of /proc/PID/stat: `PID (NAME) STATE …`, where the name may hold spaces and brackets."""
+    """The start of /proc/PID/stat: `PID (NAME) STATE …`; the name can contain spaces and brackets."""
     pid, _, rest = text.partition(" (")
     name, _, rest = rest.rpartition(") ")
     return {"name": name, "pid": int(pid), "state": rest[:1]}
@@ -95,7 +95,7 @@ def _process(text: str) -> Dict[str, Any]:
 
 def _full_name(machine: Machine, process: Dict[str, Any]) -> str:
     name = str(process["name"])
-    if name != TWINS or process["state"] == "D":  # the command line of a stuck process may hang its reader
+    if name != TWINS or process["state"] == "D":  # reading the command line of a stuck process can hang
         return NAMES.get(name, name)
     command = _text(machine, "/proc/%d/cmdline" % process["pid"]).split("\0")[0].split(" ")[0]
     return os.path.basename(command) or name

@@ -27,7 +27,7 @@ FILES = (
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
 )
-# Reading these takes locks of a driver, which a wedged one never gives back.
+# Reading these takes driver locks, which a hung driver never releases.
 DRIVER_FILES = (
     "/sys/class/infiniband/*/ports/*/state",
     "/sys/class/infiniband/*/ports/*/phys_state",
@@ -65,7 +65,7 @@ def _uname(machine: Machine) -> Dict[str, str]:
 
 
 def _secure_boot(machine: Machine) -> int:
-    """The last byte of the EFI variable SecureBoot: 1 where it is on; the four before it are attributes."""
+    """The last byte of the EFI variable SecureBoot: 1 if it is on; the four bytes before it are attributes."""
     paths = machine.matching(SECURE_BOOT_VARIABLES)
     if not paths:
         raise FileNotFoundError("there is no EFI variable SecureBoot")

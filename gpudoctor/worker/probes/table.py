@@ -1,4 +1,4 @@
-"""All probes, and how long each may take."""
+"""All probes, with their time limits."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Probe(NamedTuple):
     name: str
     ask: Callable[[Machine], Iterable[Answer]]
     seconds: float
-    after: str = ""  # the probe whose answers it wants to know
+    after: str = ""  # the probe whose answers it needs
 
 
-# The long ones first. CUDA waits for NVML: it takes memory on a GPU, and must know whether somebody needs that.
+# The long ones first. CUDA waits for NVML, because it uses GPU memory and has to know whether other processes need it.
 PROBES: Tuple[Probe, ...] = (
     Probe("nvml", nvml.ask, 8),
     Probe("libraries", libraries.ask, 5),

@@ -1,4 +1,4 @@
-"""The compilers, profilers and CUDA toolkits of a machine: where they are and what they say of their version."""
+"""The compilers, profilers and CUDA toolkits of a machine: their paths and versions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CUDA_VERSION = re.compile(r"^#define CUDA_VERSION .*$", re.MULTILINE)
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`toolchain`: programs, versions, toolkits, and what compilers of device code need."""
+    """`toolchain`: programs, versions, toolkits, and files that device compilers need."""
     yield "toolchain", machine.call(lambda: _toolchain(machine))
 
 
@@ -66,7 +66,7 @@ def _toolchain(machine: Machine) -> Dict[str, Any]:
 
 
 def _path_folders(machine: Machine) -> List[str]:
-    """The folders of PATH, each once: /bin is mostly a link to /usr/bin."""
+    """The folders of PATH, each once: /bin is usually a link to /usr/bin."""
     folders: Dict[str, str] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(folder):
@@ -83,7 +83,7 @@ def _is_program(machine: Machine, path: str) -> bool:
 
 
 def _toolkits(machine: Machine) -> List[str]:
-    """The folders of toolkits, by their real names, the ones that variables name first."""
+    """The folders of toolkits by their real names, starting with those that variables name."""
     named = [os.path.abspath(path) for path in _named(_TOOLKIT_VARIABLES)]
     found = [path for pattern in _TOOLKITS for path in machine.matching(pattern)]
     real = dict.fromkeys(real_path(machine, path) for path in named + found)
@@ -95,7 +95,7 @@ def _named(variables: Iterable[str]) -> List[str]:
 
 
 def _folder(machine: Machine, path: str) -> Optional[str]:
-    """Where a path leads, if that is a folder."""
+    """The real path, if it is a folder."""
     real = real_path(machine, os.path.abspath(path))
     return real if os.path.isdir(machine.path(real)) else None
 
@@ -134,7 +134,7 @@ def _compilers(machine: Machine, programs: Dict[str, List[str]], roots: List[str
 
 
 def _versions(machine: Machine, paths: List[str]) -> Dict[str, Optional[str]]:
-    """What each prints for --version; None where it gives no answer in time."""
+    """The output of each for --version; None if it timed out."""
     machine.at("toolchain", "--version of " + ", ".join(paths))
     with ThreadPoolExecutor(8) as pool:
         versions = pool.map(lambda path: (path, _version(machine, path)), paths)

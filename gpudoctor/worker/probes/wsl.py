@@ -1,4 +1,4 @@
-"""Asks what the Windows Subsystem for Linux gave to this machine; nothing on a machine that is none."""
+"""Asks what the Windows Subsystem for Linux provides; nothing on other machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.worker.probes.machine import Answer, Machine
 
 LIBRARIES = "/usr/lib/wsl/lib"
 MARKS = ("/dev/dxg", "/run/WSL")
-# What names the user, the machine or their commands.
+# Settings that name the user, the machine or their commands.
 PRIVATE = re.compile(r"(?m)^(\s*(?:default|hostname|command)\s*=).*")
 
 
@@ -32,7 +32,7 @@ def _marks(machine: Machine) -> Dict[str, bool]:
 
 
 def _listing(machine: Machine) -> Dict[str, Dict[str, Any]]:
-    """Name -> kind and size of the folder that Windows mounts."""
+    """Name -> kind and size, for the folder that Windows mounts."""
     folder = machine.path(LIBRARIES)
     return {name: _entry(os.lstat(os.path.join(folder, name))) for name in sorted(os.listdir(folder))}
 
@@ -42,6 +42,6 @@ def _entry(about: os.stat_result) -> Dict[str, Any]:
 
 
 def _kernel_config(machine: Machine) -> str:
-    """The lines of the kernel's configuration about the paravirtual GPU; empty where it does not know of one."""
+    """The kernel configuration's lines about the paravirtual GPU; empty if there are none."""
     with gzip.open(machine.path("/proc/config.gz"), "rt") as lines:
         return "".join(line for line in lines if "CONFIG_DXGKRNL" in line)

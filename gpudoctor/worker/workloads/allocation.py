@@ -1,6 +1,6 @@
-"""What it costs to get GPU memory and give it back: by cuMemAlloc, and from a stream-ordered pool.
+"""The cost of allocating and freeing GPU memory: with cuMemAlloc, and from a stream-ordered pool.
 
-The pool is this program's own and keeps what it gets back, as those of frameworks do.
+The pool is created here and keeps freed memory, like the pools of frameworks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Give = Callable[[Pointer], None]
 
 
 class PoolProperties(ctypes.Structure):
-    """CUmemPoolProps: memory of one GPU, for this process alone."""
+    """CUmemPoolProps: memory of one GPU, for this process only."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -36,12 +36,12 @@ class PoolProperties(ctypes.Structure):
     )
 
 
-PINNED, DEVICE = 1, 1  # its memory does not move, and is a GPU's
+PINNED, DEVICE = 1, 1  # memory that does not move, on a device
 
 
 def run(bench: Bench) -> None:
-    """cuMemAlloc and pool, of each size: {"microseconds" for getting and giving back, "spread", "wrong_bytes"};
-    pool: {"skipped": why} where there is none."""
+    """cuMemAlloc and pool, for each size: {"microseconds" to allocate and free, "spread", "wrong_bytes"}; pool: {"skipped": why}
+    if there is none."""
     bench.near()
     bench.step("context")
     driver = Driver(bench.gpu)
@@ -72,7 +72,7 @@ def measured(driver: Driver, get: Get, give: Give, size: int) -> Dict[str, float
 
 
 def wrong_bytes(driver: Driver, get: Get, give: Give, size: int) -> int:
-    """Writes all of such memory and reads its end: how many bytes are not what was written."""
+    """Writes the whole allocation and reads its end: how many bytes are not what was written."""
     pointer = get(size)
     driver.synchronize()
     driver("cuMemsetD32_v2", pointer, ctypes.c_uint(VALUE), ctypes.c_size_t(size // 4))

@@ -1,4 +1,4 @@
-"""torch's scaled_dot_product_attention, causal: what it chooses, and each of its implementations alone, verified in fp64."""
+"""torch's scaled_dot_product_attention, causal: the default choice and each implementation alone, verified in fp64."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IMPLEMENTATIONS = {
 }
 DEFAULT = "default"
 AMPERE = (8, 0)
-# Scores, probabilities and the result are each rounded: the worst of many elements, as a share of the rms of its row.
+# Scores, probabilities and the result are each rounded: the largest error of many elements, as a fraction of its row's rms.
 ROUNDINGS = 48
 MOST_WORDS = 400
 
 
 class Shape(NamedTuple):
-    """Of queries, keys and values."""
+    """The shape of queries, keys and values."""
 
     batch: int
     heads: int
@@ -33,12 +33,12 @@ class Shape(NamedTuple):
 
     @property
     def operations(self) -> float:
-        """Two products, of which the mask leaves half."""
+        """Two products, half of which the mask leaves out."""
         return 2.0 * self.batch * self.heads * self.length**2 * self.width
 
     @property
     def bytes_of_math(self) -> float:
-        """What the implementation needs that keeps all scores: several times, in fp32."""
+        """The memory of the implementation that stores all scores: several times, in fp32."""
         return 16.0 * self.batch * self.heads * self.length**2
 
 
@@ -80,7 +80,7 @@ def measure(bench: Bench, device: Any, dtype: str, shape: Shape) -> None:
 
 
 def alone(name: str, attend: Callable[[], Any]) -> Optional[Callable[[], Any]]:
-    """Attention by one implementation and no other; None if this torch does not know it."""
+    """Attention with only this implementation; None if this torch does not have it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     backend = getattr(SDPBackend, IMPLEMENTATIONS[name], None)
@@ -110,7 +110,7 @@ def why_not(name: str, work: Callable[[], Any]) -> str:
 
 
 def chosen(query: Any, key: Any, value: Any) -> str:
-    """The implementation that torch takes by itself; "" where it does not tell."""
+    """The implementation that torch selects by default; "" if unknown."""
     import torch
     from torch.nn.attention import SDPBackend
 
@@ -123,7 +123,7 @@ def chosen(query: Any, key: Any, value: Any) -> str:
 
 
 def expected(query: Any, key: Any, value: Any) -> Any:
-    """The definition, in fp64."""
+    """The definition, computed in fp64."""
     import torch
 
     query, key, value = query.double(), key.double(), value.double()

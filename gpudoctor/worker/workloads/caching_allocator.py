@@ -1,4 +1,4 @@
-"""torch's caching allocator: what it keeps when blocks are freed here and there, what it gives back, what it saves."""
+"""torch's caching allocator: memory kept when blocks are freed here and there, memory returned, time saved."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def run(bench: Bench) -> None:
     with bench.section("allocation") as values:
         values.update(allocation(torch, bench, device))
     bench.step("an allocation that is too large")
-    if found["expandable_segments"]:  # it would take all that is free, piece by piece, before it fails
+    if found["expandable_segments"]:  # it would take all free memory, piece by piece, before it fails
         bench.keep("too large", outcome="not tried: expandable segments")
     else:
         bench.keep("too large", **too_large(torch, device))
 
 
 def settings(environment: Any) -> Dict[str, Any]:
-    """What the environment asks of the allocator."""
+    """The allocator settings in the environment."""
     text = environment.get(NEW_SETTINGS) or environment.get(SETTINGS) or ""
     options = dict(option.partition(":")[::2] for option in text.replace(" ", "").split(",") if option)
     return {
@@ -50,9 +50,9 @@ def settings(environment: Any) -> Dict[str, Any]:
 
 
 def fragmentation(torch: Any, device: Any) -> Dict[str, Any]:
-    """Bytes: with all blocks "full_*"; with every second one freed "half_*"; and after empty_cache, with none, "empty_*".
+    """Bytes: with all blocks "full_*"; with every second one freed "half_*"; and after empty_cache without blocks "empty_*".
 
-    driver_*: what the driver says that is in use, since the beginning. wrong_blocks: those that did not keep what was written.
+    driver_*: increase of memory in use, according to the driver. wrong_blocks: blocks that did not keep what was written.
     """
     torch.cuda.empty_cache()
     before = torch_gpu.free_bytes()
@@ -80,7 +80,7 @@ def in_use(torch: Any, when: str, free_before: int) -> Dict[str, int]:
 
 
 def allocation(torch: Any, bench: Bench, device: Any) -> Dict[str, float]:
-    """{"cached_microseconds", "driver_microseconds"}: to get and give back a block, from torch and from the driver itself."""
+    """{"cached_microseconds", "driver_microseconds"}: to allocate and free a block, with torch and with the driver."""
     driver = Driver(bench.gpu)
     torch.empty(BLOCK_BYTES, dtype=torch.uint8, device=device)
     return {
@@ -90,7 +90,7 @@ def allocation(torch: Any, bench: Bench, device: Any) -> Dict[str, float]:
 
 
 def microseconds(work: Callable[[], Any], count: int) -> float:
-    """What one of `count` calls takes, the median of some rounds."""
+    """The time of one of `count` calls, the median of some rounds."""
     rounds = []
     for _ in range(ROUNDS):
         began = clock.now()
@@ -101,7 +101,7 @@ def microseconds(work: Callable[[], Any], count: int) -> float:
 
 
 def too_large(torch: Any, device: Any) -> Dict[str, Any]:
-    """{"outcome", "message", "works_after"}: twice the GPU's memory at once; "outcome" names the exception."""
+    """{"outcome", "message", "works_after"}: allocates twice the GPU's memory at once; "outcome" names the exception."""
     size = 2 * torch.cuda.get_device_properties(device).total_memory
     try:
         torch.empty(size, dtype=torch.uint8, device=device)

@@ -1,4 +1,4 @@
-"""A convolution of a ResNet through cuDNN, with the algorithm of its heuristics and of its autotuning, verified without cuDNN."""
+"""A convolution of a ResNet through cuDNN, with heuristics and with autotuning, verified without cuDNN."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpudoctor.worker.reply import Skip
 
 LEAST_CAPABILITY = {"fp16": (5, 3), "fp32": (0, 0)}
 DTYPES = {"fp16": "float16", "fp32": "float32"}
-# Of random numbers, as the largest error of many. Winograd's algorithm and TF32, which is on by default for cuDNN, cost more
-# than the roundings of a plain sum: https://arxiv.org/abs/1803.10986
+# For random numbers, as the largest error of many. Winograd's algorithm and TF32, which cuDNN enables by default, cost more than
+# the roundings of a plain sum: https://arxiv.org/abs/1803.10986
 ALLOWED_ERROR = 64 * ROUNDING["tf32"]
-SMALL = 2 << 30  # bytes free below which the batch is smaller
+SMALL = 2 << 30  # with fewer bytes free the batch is smaller
 
 
 class Shape(NamedTuple):
-    """Of a square convolution with stride 1: images, channels in and out, and their side."""
+    """A square convolution with stride 1: number of images, input and output channels, and side length."""
 
     images: int
     channels: int
@@ -37,7 +37,7 @@ SHAPE = Shape(images=64, channels=256, side=28)
 def run(bench: Bench) -> None:
     """fp16, fp32, and "... autotuned": {"milliseconds", "tflops", "spread", "first_seconds", "relative_error", ..., "wrong"}.
 
-    cudnn: its versions, and the libraries that were really loaded.
+    cudnn: its versions, and the loaded libraries.
     """
     device = torch_gpu.gpu(bench)
     bench.step("loading cuDNN")
@@ -49,7 +49,7 @@ def run(bench: Bench) -> None:
 
 
 def require_cudnn() -> None:
-    """Raises what torch says if the cuDNN that is loaded does not fit."""
+    """Raises torch's message if the loaded cuDNN is incompatible."""
     import torch
 
     if not torch.backends.cudnn.is_available() or not torch.backends.cudnn.version():
@@ -76,7 +76,7 @@ def measure(bench: Bench, device: Any, shape: Shape) -> None:
 
 
 def operands(dtype: Any, shape: Shape, device: Any) -> Tuple[Any, Any]:
-    """Images and weights with the channels last, as tensor cores want them."""
+    """Images and weights in channels-last format, which tensor cores need."""
     import torch
 
     images = torch.randn(shape.images, shape.channels, shape.side, shape.side, device=device, dtype=dtype)
@@ -86,7 +86,7 @@ def operands(dtype: Any, shape: Shape, device: Any) -> Tuple[Any, Any]:
 
 
 def in_a_thread(work: Callable[[], Any], device: Any) -> Any:
-    """torch keeps the algorithm that it once chose for a shape, for each thread: in a new one it chooses anew."""
+    """torch caches the algorithm chosen for a shape per thread: in a new thread it chooses again."""
     import concurrent.futures
 
     import torch
@@ -117,7 +117,7 @@ def algorithm(work: Callable[[], Any], device: Any, autotuned: bool) -> Tuple[to
 
 
 def convolved(images: Any, weights: Any, shape: Shape) -> Any:
-    """The same in fp64, as a product of matrices: (image, channel, pixel)."""
+    """The same in fp64, as a matrix product: (image, channel, pixel)."""
     import torch
 
     columns = torch.nn.functional.unfold(images.double().contiguous(), shape.kernel, padding=shape.kernel // 2)

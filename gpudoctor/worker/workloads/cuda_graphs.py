@@ -1,4 +1,4 @@
-"""Small kernels of torch, one by one and replayed as one CUDA graph: what each costs, and that the results are the same."""
+"""Small torch kernels, one by one and replayed as one CUDA graph: the cost of each, and that the results are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALLOWED_ERROR = 1e-4  # a product may be summed in another order
 def run(bench: Bench) -> None:
     """eager, graph: {"microseconds_per_kernel", "spread"}. capture: {"kernels", "milliseconds"}.
 
-    result: {"relative_error", "allowed_error", "wrong"}, of a replay on new numbers against the same kernels one by one.
+    result: {"relative_error", "allowed_error", "wrong"}, of a replay on new numbers compared with the same kernels one by one.
     """
     device = torch_gpu.gpu(bench)
     import torch
@@ -42,7 +42,7 @@ def run(bench: Bench) -> None:
     torch.cuda.synchronize()
     bench.keep("capture", kernels=KERNELS, milliseconds=(clock.now() - began) * 1e3)
     compare(bench, lambda: layers(inputs, weights), graph.replay)
-    inputs.copy_(torch.randn_like(inputs))  # a graph reads what is there when it is replayed
+    inputs.copy_(torch.randn_like(inputs))  # a graph reads its inputs when it is replayed
     graph.replay()
     bench.keep("result", **torch_gpu.verdict(result, layers(inputs, weights), ALLOWED_ERROR))
 

@@ -1,4 +1,4 @@
-"""CuPy: a matrix product (cuBLAS), a kernel of one's own and an expression (both NVRTC), a Fourier transform (cuFFT)."""
+"""CuPy: a matrix product (cuBLAS), a raw kernel and an expression (both NVRTC), a Fourier transform (cuFFT)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpudoctor.worker.measuring.bench import Bench, Workload, finite, summary
 
 REPEATS, WARM_UP = 10, 2
 SIDE, SMALL_SIDE = 4096, 1024
-ROOMY = 1 << 30  # bytes free for the larger matrices
-ELEMENTS = 1 << 26  # of each vector, where there is room
+ROOMY = 1 << 30  # bytes of free memory needed for the larger matrices
+ELEMENTS = 1 << 26  # of each vector, if it fits
 SHARE_OF_FREE = 16
 POINTS = 1 << 20
 THREADS = 256
@@ -27,8 +27,9 @@ extern "C" __global__ void saxpy(float *y, const float *x, float a, unsigned lon
 
 
 def run(bench: Bench) -> None:
-    """See the functions below; "cold_seconds" is the first call, with all that is loaded and compiled for it."""
-    os.environ["CUPY_CACHE_DIR"] = os.path.join(bench.folder, "cupy-%d" % bench.gpu)  # compiles, and leaves nothing behind
+    """See the functions below; "cold_seconds" is the first call, including loading and compiling."""
+    # forces compiling, and leaves nothing behind
+    os.environ["CUPY_CACHE_DIR"] = os.path.join(bench.folder, "cupy-%d" % bench.gpu)
     import cupy
 
     bench.step("context")
@@ -52,7 +53,7 @@ def dot(cupy: Any, free: int) -> Dict[str, Any]:
 
 
 def raw_kernel(cupy: Any, free: int) -> Dict[str, Any]:
-    """{"gb_per_s", "spread", "cold_seconds", "wrong_elements"}: y = 2 x + y, again and again, on whole numbers."""
+    """{"gb_per_s", "spread", "cold_seconds", "wrong_elements"}: y = 2 x + y, repeatedly, on whole numbers."""
     import numpy
 
     elements = min(ELEMENTS, free // SHARE_OF_FREE)
@@ -72,7 +73,7 @@ def raw_kernel(cupy: Any, free: int) -> Dict[str, Any]:
 
 
 def expression(cupy: Any, free: int) -> Dict[str, Any]:
-    """{"cold_seconds", "milliseconds", "wrong_elements"}: x * x + 1, for which CuPy compiles with CUDA's headers."""
+    """{"cold_seconds", "milliseconds", "wrong_elements"}: x * x + 1, which CuPy compiles with CUDA's headers."""
     import numpy
 
     numbers = (numpy.arange(POINTS) % 1024).astype(numpy.float32)
@@ -85,7 +86,7 @@ def expression(cupy: Any, free: int) -> Dict[str, Any]:
 def fft(cupy: Any, free: int) -> Dict[str, Any]:
     """{"milliseconds", "gflops", "spread", "cold_seconds", "error", "round_trip_error"}, in single precision.
 
-    The errors are relative: the transform's to NumPy's in double precision, and that of the way there and back to the start.
+    The errors are relative: the transform's compared with NumPy's in double precision, and the round trip's with the input.
     """
     import numpy
 
@@ -99,7 +100,7 @@ def fft(cupy: Any, free: int) -> Dict[str, Any]:
 
 
 def relative(found: Any, expected: Any) -> Any:
-    """The distance from the expected, as a share of it; None for what is no number."""
+    """The relative distance from the expected value; None if it is not finite."""
     import numpy
 
     error = float(numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected))

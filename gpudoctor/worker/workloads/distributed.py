@@ -1,6 +1,6 @@
-"""All GPUs as one job: a torchrun session of one rank per GPU all-reduces over NCCL, then trains with DistributedDataParallel.
+"""All GPUs as one job: a torchrun session with one rank per GPU runs all-reduces over NCCL, then DistributedDataParallel.
 
-What the ranks do is in measuring/all_reduce.py and measuring/data_parallel.py, which measuring/ranks.py calls.
+The ranks run measuring/all_reduce.py and measuring/data_parallel.py, called by measuring/ranks.py.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gpudoctor.worker.measuring.bench import TOGETHER, Bench, Workload
 from gpudoctor.worker.reply import Skip
 
 LAST_LINES = 3
-# "failed (exitcode: -11) local_rank: 1 (pid: 123) of binary": what torchrun says of the rank that failed first
+# "failed (exitcode: -11) local_rank: 1 (pid: 123) of binary": torchrun's message about the rank that failed first
 EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 TIMEOUT = re.compile(r"Watchdog caught collective operation timeout: .{1,300}")
 NO_IMPORT = re.compile(r"^(?:ImportError|ModuleNotFoundError|OSError): .*", re.M)
 
 
 def run(bench: Bench) -> None:
-    """See measuring/all_reduce.py and measuring/data_parallel.py for what each result holds."""
+    """See measuring/all_reduce.py and measuring/data_parallel.py for the results."""
     session(bench, "nccl")
 
 
 def session(bench: Bench, backend: str) -> None:
-    """A torchrun session; an exception that names what NCCL and the first failing rank said if it does not end well."""
+    """A torchrun session; on failure, an exception with the messages of NCCL and of the first failing rank."""
     if len(bench.gpus) < 2:
         raise Skip("one GPU has no other to talk to")
     if importlib.util.find_spec("torch") is None:
@@ -45,7 +45,7 @@ def session(bench: Bench, backend: str) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            cwd=bench.folder,  # a file there must not hide a module
+            cwd=bench.folder,  # a file there could hide a module otherwise
             env={**files_of_torch(file), **os.environ, **debugging(file)},
             preexec_fn=die_with_parent,
         )
@@ -58,7 +58,7 @@ def session(bench: Bench, backend: str) -> None:
     if code:
         sys.stderr.write(text_of(file + ".log"))
         refused = NO_IMPORT.findall(text_of(file + ".log"))
-        if refused and not EXIT.search(text_of(file + ".log")):  # not even torchrun began
+        if refused and not EXIT.search(text_of(file + ".log")):  # torchrun itself did not start
             raise Skip("torch cannot be imported: " + refused[-1], Skip.NO_ANSWER)
         raise RuntimeError("torchrun: %s" % cause(file, code))
     if os.path.exists(file + ".skip"):
@@ -72,19 +72,19 @@ def command(bench: Bench, backend: str) -> List[str]:
 
 
 def debugging(file: str) -> Dict[str, str]:
-    """Has NCCL write what it does into files, unless somebody has asked it for something else."""
+    """Makes NCCL log to files, unless the user has set NCCL_DEBUG."""
     if "NCCL_DEBUG" in os.environ:
         return {}
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH", "NCCL_DEBUG_FILE": file + ".nccl.%p"}
 
 
 def files_of_torch(file: str) -> Dict[str, str]:
-    """Where torch leaves its records of a collective that hung."""
+    """Where torch writes its records of a collective that hung."""
     return dict.fromkeys(("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"), file + ".trace.")
 
 
 def cause(file: str, code: int) -> str:
-    """Why a session failed, the most telling words first: NCCL's, of the rank that failed first, else the last lines."""
+    """Why a session failed, the most useful message first: NCCL's, that of the rank that failed first, else the last lines."""
     log = text_of(file + ".log")
     warning = nccl_log.first_warning(ranks.logs(file))
     words = ["NCCL WARN " + warning] if warning else []

@@ -1,4 +1,4 @@
-"""Matrix products through torch (cuBLAS) in each precision that the GPU has, verified against a higher one."""
+"""Matrix products through torch (cuBLAS) in each precision of the GPU, verified in a higher one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gpudoctor.worker.measuring import torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload
 
 SIZES = (8192, 4096, 2048, 1024)
-PROBE = 2048  # the size whose time says how large a product may be
+PROBE = 2048  # its time determines how large a product can be
 MOST_MS = 40.0  # of one product
-STEADY_MS = 500  # of warm-up and of repeats: at their power limit, GPUs are faster at first than they stay
+STEADY_MS = 500  # for warm-up and repeats: at their power limit, GPUs start faster than they can sustain
 BYTES_OF_SIZE = 40  # for each element of a matrix: three of eight bytes, copies for the verification, the cache's flush
-ROWS = 64  # of which the result is verified, one in each stripe of tiles
-FP8_SUMS = 2.0**-14  # Hopper's tensor cores keep 14 bits while they sum e4m3: https://arxiv.org/abs/2412.19437, 3.3.2
+ROWS = 64  # rows of the result that are verified, one in each stripe of tiles
+FP8_SUMS = 2.0**-14  # Hopper's tensor cores keep 14 bits when summing e4m3: https://arxiv.org/abs/2412.19437, 3.3.2
 SETTINGS = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_CUBLASLT")
 
 
 class Precision(NamedTuple):
-    """dtype: torch's. rounded: as what the result, or what goes in, is rounded. summed: the error of one addition."""
+    """dtype: torch's. rounded: how the result, or the input, is rounded. summed: the error of one addition."""
 
     dtype: str
     rounded: str
@@ -43,7 +43,7 @@ PRECISIONS = {
 def run(bench: Bench) -> None:
     """For each precision: {"tflops", "milliseconds", "spread", "size", "relative_error", "allowed_error", "wrong"}.
 
-    torch: what it is and how it was set. libraries: which were loaded.
+    torch: its version and settings. libraries: the loaded libraries.
     """
     measure(bench, torch_gpu.gpu(bench))
 
@@ -67,7 +67,7 @@ def measure(bench: Bench, device: Any) -> None:
 
 
 def settings(torch: Any) -> Dict[str, Any]:
-    """torch as its user finds it."""
+    """torch's settings as the user has them."""
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
@@ -79,7 +79,7 @@ def settings(torch: Any) -> Dict[str, Any]:
 
 @contextlib.contextmanager
 def tf32(torch: Any, on: bool) -> Iterator[None]:
-    """Whether products in fp32 may be rounded to TF32 meanwhile."""
+    """Sets whether fp32 products may be rounded to TF32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if on else "highest")
     try:
@@ -89,7 +89,7 @@ def tf32(torch: Any, on: bool) -> Iterator[None]:
 
 
 def size_for(torch: Any, precision: Precision, device: Any) -> int:
-    """The largest size of which one product is fast enough, and for which there is room."""
+    """The largest size that fits in memory and whose product is fast enough."""
     room = torch_gpu.free_bytes()
     one, other = operands(torch, precision, min(PROBE, largest(room)), device)
     product(torch, one, other)  # loads the library
@@ -98,13 +98,13 @@ def size_for(torch: Any, precision: Precision, device: Any) -> int:
 
 
 def largest(room: int, milliseconds_of_cube: float = 0.0) -> int:
-    """milliseconds_of_cube: what a product takes, divided by the third power of its size."""
+    """milliseconds_of_cube: the time of a product divided by the third power of its size."""
     fitting = [size for size in SIZES if BYTES_OF_SIZE * size * size <= room and milliseconds_of_cube * size**3 <= MOST_MS]
     return fitting[0] if fitting else SIZES[-1]
 
 
 def operands(torch: Any, precision: Precision, size: int, device: Any) -> Tuple[Any, Any]:
-    """Two square matrices of random normal numbers; the second of fp8 by columns, as the library wants it."""
+    """Two square matrices of random normal numbers; for fp8 the second is column-major, as the library requires."""
     dtype = getattr(torch, precision.dtype)
     if precision.dtype.startswith("float8"):
         one, other = (torch.randn(size, size, device=device, dtype=torch.bfloat16).to(dtype) for _ in range(2))
@@ -119,11 +119,11 @@ def product(torch: Any, one: Any, other: Any) -> Any:
     scale = torch.ones((), device=one.device)
     settings = {"scale_a": scale, "scale_b": scale, "out_dtype": torch.bfloat16, "use_fast_accum": True}
     found = torch._scaled_mm(one, other, **settings)
-    return found[0] if isinstance(found, tuple) else found  # torch 2.4 gives the largest number besides
+    return found[0] if isinstance(found, tuple) else found  # torch 2.4 also returns the largest number
 
 
 def checked(torch: Any, precision: Precision, one: Any, other: Any, found: Any) -> Dict[str, Any]:
-    """A sample of rows against a product in fp64; of a product in fp64 a few elements, summed exactly."""
+    """Compares a sample of rows with a product in fp64; for a product in fp64 a few elements, summed exactly."""
     step = one.shape[0] // ROWS + 1
     allowed = torch_gpu.allowed_error(precision.rounded, one.shape[1], precision.summed)
     if precision.rounded != "fp64":
@@ -136,7 +136,7 @@ def checked(torch: Any, precision: Precision, one: Any, other: Any, found: Any) 
 
 
 def exactly(matrix: Any) -> Any:
-    """In fp64; from fp8 by way of fp32, since few conversions are made for it."""
+    """Converts to fp64; from fp8 through fp32, since it supports few conversions."""
     return (matrix.float() if matrix.element_size() == 1 else matrix).double()
 
 

@@ -1,6 +1,6 @@
-"""Transfers between the host's memory and one GPU: page-locked each way and both ways at once, pageable, and small ones.
+"""Transfers between host memory and one GPU: page-locked in each and both directions, pageable, and small ones.
 
-Every byte that was brought to the GPU and back is verified.
+Every byte that was copied to the GPU and back is verified.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import ALONE, Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, fill, wrong_words
 
-BYTES = 256 << 20  # page-locked; to lock more takes too long
+BYTES = 256 << 20  # page-locked; locking more takes too long
 PAGEABLE_BYTES = 64 << 20
 SHARE_OF_FREE = 8  # of the GPU's and the host's free memory
 MILLISECONDS = 40  # for each direction
@@ -23,7 +23,7 @@ FIRST, SECOND, OLD = 1, 2, 3  # seeds of patterns
 
 
 class Ends(NamedTuple):
-    """Memory of `size` bytes on the host and on the GPU, and the work that copies from one to the other."""
+    """Memory of `size` bytes on the host and on the GPU, and the functions that copy between them."""
 
     driver: Driver
     module: Module
@@ -48,12 +48,12 @@ class Ends(NamedTuple):
         self.driver.synchronize()
 
     def wrong_words(self, seed: int) -> int:
-        """How many 8-byte words on the GPU are not the pattern's."""
+        """How many 8-byte words on the GPU differ from the pattern."""
         return wrong_words(self.driver, self.module, self.gpu, self.size, seed)
 
 
 def run(bench: Bench) -> None:
-    """For each large transfer {"gb_per_s", "spread"}, with "wrong_words" once the data is back on the GPU; of small ones the
+    """For each large transfer {"gb_per_s", "spread"}, with "wrong_words" once the data is back on the GPU; for small ones the
     {"microseconds"} until one has arrived."""
     near = bench.near()
     bench.step("context")
@@ -78,14 +78,14 @@ def run(bench: Bench) -> None:
 
 
 def available() -> int:
-    """Bytes of the host's memory that programs may still have."""
+    """Bytes of host memory that are available to programs."""
     with open("/proc/meminfo", encoding="ascii") as file:
         fields = dict(line.split(":") for line in file)
     return int(fields["MemAvailable"].split()[0]) << 10
 
 
 def one_way(bench: Bench, ends: Ends, kind: str, timed: Callable[[Callable[[], None]], List[float]]) -> None:
-    """A pattern from the GPU, and then the same one back to it."""
+    """Copies a pattern from the GPU, then back to it."""
     ends.fill(FIRST)
     with bench.section(kind + " from GPU") as values:
         values.update(speed(ends, timed(ends.from_gpu)))
@@ -101,7 +101,7 @@ def speed(ends: Ends, times: Sequence[float]) -> Dict[str, float]:
 
 
 def both_ways(ends: Ends) -> Dict[str, Any]:
-    """GB/s of each direction while both are at work: the host's first half to the GPU, the GPU's second half to the host."""
+    """GB/s of each direction when both run: the host's first half to the GPU, the GPU's second half to the host."""
     driver, there, back = ends.driver, ends.half(0), ends.half(1)
     there.fill(OLD)
     back.fill(SECOND)
@@ -118,7 +118,7 @@ def both_ways(ends: Ends) -> Dict[str, Any]:
 
 
 def at_once(driver: Driver, one: Callable[[Any], None], other: Callable[[Any], None], repeats: int) -> List[List[float]]:
-    """Of two kinds of work on two streams, how many milliseconds after the common start each repeat had ended."""
+    """For two kinds of work on two streams: when each repeat had ended, in milliseconds after the common start."""
     start = driver.event()
     sides: List[Tuple[Callable[[Any], None], Any, List[Any]]] = [(work, driver.stream(), []) for work in (one, other)]
     driver("cuEventRecord", start, sides[0][1])
@@ -133,7 +133,7 @@ def at_once(driver: Driver, one: Callable[[Any], None], other: Callable[[Any], N
 
 
 def moved(ended: Sequence[float], until: float) -> float:
-    """How many copies were done by then, the last one in part."""
+    """How many copies were done by then, including a fraction of the last one."""
     done = [end for end in ended if end <= until]
     if len(done) == len(ended):
         return float(len(ended))
@@ -154,7 +154,7 @@ def latency(ends: Ends, work: Callable[[Any], None]) -> Dict[str, float]:
 
 
 def pageable(bench: Bench, driver: Driver, module: Module, size: int) -> None:
-    """Ordinary memory: the driver copies it piece by piece through its own page-locked memory, so the host's clock counts."""
+    """Ordinary memory: the driver copies it in pieces through its own page-locked memory, so the host's clock is used."""
     with driver.buffer(size) as gpu:
         memory = (ctypes.c_char * size).from_buffer(mmap.mmap(-1, size))
         ends = Ends(driver, module, ctypes.c_void_p(ctypes.addressof(memory)), gpu, size)
@@ -162,7 +162,7 @@ def pageable(bench: Bench, driver: Driver, module: Module, size: int) -> None:
 
 
 def host_milliseconds(driver: Driver, work: Callable[[], None]) -> List[float]:
-    """The first time does not count: it touches the memory."""
+    """The first call is not counted, because it touches the memory."""
     times: List[float] = []
     while len(times) < 4 or (sum(times) < MILLISECONDS and len(times) < 10):
         began = clock.now()

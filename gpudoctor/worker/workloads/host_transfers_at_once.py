@@ -1,6 +1,6 @@
-"""Transfers between the host's page-locked memory and all GPUs at once: where GPUs share a path, each gets a part of it.
+"""Transfers between page-locked host memory and all GPUs at once: GPUs that share a path each get a part of its bandwidth.
 
-One process does it, so that all really work at the same time.
+One process does it, so that all GPUs really work at the same time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(bench: Bench) -> None:
 
 
 def cores_near(bus_id: str) -> Set[int]:
-    """The processor cores near a PCI device; none where /sys does not say."""
+    """The CPU cores near a PCI device; empty if /sys does not show them."""
     try:
         with open("/sys/bus/pci/devices/%s/local_cpulist" % bus_id, encoding="ascii") as file:
             ranges = [part.split("-") for part in file.read().strip().split(",") if part]
@@ -60,7 +60,7 @@ def wrong(ends: Ends, seed: int) -> int:
 
 
 def measure(all_ends: Dict[int, Ends], work: Work) -> Dict[str, Any]:
-    """GB/s of each GPU while all copy as much, and of all until the last one is done."""
+    """GB/s of each GPU while all copy the same amount, and of all until the last one is done."""
     slowest = max(rounds(all_ends, work, 3).values()) / 3
     count = max(3, min(200, int(MILLISECONDS / slowest)))
     times = rounds(all_ends, work, count)
@@ -70,7 +70,7 @@ def measure(all_ends: Dict[int, Ends], work: Work) -> Dict[str, Any]:
 
 
 def rounds(all_ends: Dict[int, Ends], work: Work, count: int) -> Dict[int, float]:
-    """Milliseconds that each GPU took for so many copies."""
+    """Milliseconds that each GPU took for this many copies."""
     marks: Dict[int, List[Any]] = {}
     for gpu, ends in all_ends.items():
         ends.driver.use()

@@ -17,13 +17,13 @@ PLUGIN = ("jax-cuda", "jax-rocm")
 
 
 def run(bench: Bench) -> None:
-    """Keeps "backend": {"version", "platform", "devices", "refusal"}, and where there is a GPU
-    "matmul": {"tflops", "spread", "milliseconds", "cold_seconds" (compiled and run), "wrong_rows", "on"}."""
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # else it takes three quarters of the memory
-    os.environ["CUDA_VISIBLE_DEVICES"] = visible(bench.gpu)  # JAX takes every GPU that it sees
+    """Stores "backend": {"version", "platform", "devices", "refusal"}, and if there is a GPU "matmul": {"tflops", "spread",
+    "milliseconds", "cold_seconds" (compiled and run), "wrong_rows", "on"}."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # otherwise it takes three quarters of the memory
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible(bench.gpu)  # JAX uses every GPU that it sees
     import jax
 
-    with contextlib.suppress(AttributeError):  # an older JAX
+    with contextlib.suppress(AttributeError):  # older versions of JAX
         jax.config.update("jax_enable_compilation_cache", False)
     bench.step("starting the backend")
     try:
@@ -47,13 +47,13 @@ def run(bench: Bench) -> None:
 
 
 def visible(ordinal: int) -> str:
-    """What CUDA_VISIBLE_DEVICES has to be for this GPU alone."""
+    """The value of CUDA_VISIBLE_DEVICES for this GPU alone."""
     listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return listed[ordinal] if ordinal < len(listed) else str(ordinal)
 
 
 def why_not(jax: Any) -> None:
-    """Raises Skip where JAX is not meant to use a GPU."""
+    """Raises Skip if JAX is not meant to use a GPU."""
     wanted = jax.config.jax_platforms or ""
     if wanted and not {"cuda", "gpu", "rocm"} & set(wanted.split(",")):
         raise Skip("JAX_PLATFORMS=%s leaves the GPU out" % wanted, Skip.UNSUPPORTED)
@@ -63,7 +63,7 @@ def why_not(jax: Any) -> None:
 
 
 def seconds_each(multiply: Any, left: Any, right: Any) -> List[float]:
-    """Of one product: many between two synchronizations, several times."""
+    """For one product: many between two synchronizations, several times."""
     seconds = []
     for _ in range(REPEATS + 1):
         start = clock.now()

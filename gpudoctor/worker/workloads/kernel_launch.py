@@ -1,6 +1,6 @@
-"""What it costs to launch a kernel that does nothing: one by one, back to back, and as a CUDA graph.
+"""The cost of launching a kernel that does nothing: one by one, back to back, and as a CUDA graph.
 
-The times hold a microsecond or two of Python's own.
+The times include a microsecond or two of Python.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gpudoctor.worker.reply import Skip
 SINGLE_REPEATS = 200
 LAUNCHES = 1000  # back to back, and in a graph
 ROUNDS = 5
-WARM_UP_MILLISECONDS = 20  # until the clocks are up
+WARM_UP_MILLISECONDS = 20  # time for the clocks to ramp up
 CAPTURE_MODE_THREAD_LOCAL = 1
 CAPTURE_ERRORS = range(900, 909)
 Launch = Callable[[], int]
 
 
 def run(bench: Bench) -> None:
-    """{"microseconds", "spread"} of each launch; graph: {"skipped": why} where this driver has none."""
+    """{"microseconds", "spread"} of each launch; graph: {"skipped": why} if this driver does not support it."""
     bench.near()
     bench.step("context")
     driver = Driver(bench.gpu)
@@ -52,7 +52,7 @@ def run(bench: Bench) -> None:
 
 
 def launcher(driver: Driver, module: Module, stream: Any) -> Launch:
-    """A launch with as little of Python's own time as possible."""
+    """A launch with as little Python overhead as possible."""
     launch, function = driver.library.cuLaunchKernel, module.function("nothing")
     return lambda: int(launch(function, 1, 1, 1, 1, 1, 1, 0, stream, None, None))
 
@@ -64,7 +64,7 @@ def launched(codes: Sequence[int]) -> None:
 
 
 def each(driver: Driver, stream: Any, work: Callable[[], None], repeats: int) -> List[float]:
-    """Microseconds of each repeat until the GPU is done; the first ones do not count."""
+    """Microseconds of each repeat until the GPU is done; the first ones are not counted."""
     times = []
     for _ in range(repeats + 2):
         began = clock.now()
@@ -80,7 +80,7 @@ def in_words(times: Sequence[float], launches: int = 1) -> Dict[str, float]:
 
 
 def captured(driver: Driver, stream: Any, work: Callable[[], None]) -> ctypes.c_void_p:
-    """What `work` puts on the stream, as a graph that can be launched."""
+    """The work that `work` puts on the stream, as a graph that can be launched."""
     graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
     driver("cuStreamBeginCapture_v2", stream, CAPTURE_MODE_THREAD_LOCAL)
     work()

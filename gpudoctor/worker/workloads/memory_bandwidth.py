@@ -1,4 +1,4 @@
-"""GPU memory: saxpy, triad, read, write and two ways to copy, over buffers far larger than the L2 cache, each result verified."""
+"""GPU memory: saxpy, triad, read, write and two kinds of copy, over buffers far larger than the L2 cache, all verified."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Callable, Dict, NamedTuple
 from gpudoctor.worker.measuring.bench import Bench, Workload, summary
 from gpudoctor.worker.measuring.driver import THREADS, Driver, Module, Pointer, covering, errors_found
 
-BYTES = 1 << 30  # of each of the three buffers, where there is room
-SHARE_OF_FREE = 5  # no buffer takes more than a fifth of what is free
+BYTES = 1 << 30  # of each of the three buffers, if they fit
+SHARE_OF_FREE = 5  # no buffer uses more than a fifth of the free memory
 REPEATS = 15
 FLOAT, VECTOR = 4, 16
 A = 2.0
 
 
 class Buffers(NamedTuple):
-    """Three buffers of `size` bytes: x and y hold the ramp 0 … 1023, to takes results."""
+    """Three buffers of `size` bytes: x and y hold the ramp 0 … 1023, `to` receives results."""
 
     x: Pointer
     y: Pointer
@@ -55,7 +55,7 @@ def run(bench: Bench) -> None:
 
 
 def saxpy(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
-    """y = 2 x + y, again and again: whole numbers, so that the sum of all rounds is exact."""
+    """y = 2 x + y, repeatedly, on whole numbers, so that the sum of all rounds is exact."""
     rounds = [0]
 
     def work() -> None:
@@ -68,7 +68,7 @@ def saxpy(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
 
 
 def triad(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
-    """to = x + 2 y, from two buffers: what is read twice comes from the cache."""
+    """to = x + 2 y, from two buffers: repeated reads come from the cache."""
     module("ramp", buffers.y, buffers.floats)
 
     def work() -> None:
@@ -84,7 +84,7 @@ def copy(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
 
 
 def memcpy(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
-    """The driver's own copy, as programs ask for it."""
+    """The driver's copy function."""
     size = ctypes.c_size_t(buffers.size)
     module("write", buffers.to, buffers.vectors, ctypes.c_float(7))
     speed = timed(driver, lambda: driver("cuMemcpyDtoDAsync_v2", buffers.to, buffers.x, size, None), 2 * buffers.size)
@@ -98,7 +98,7 @@ def write(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
 
 
 def read(driver: Driver, module: Module, buffers: Buffers) -> Dict[str, Any]:
-    """Each thread's sum is exact, and all sums together must be the ramp's."""
+    """Each thread's sum is exact, and all sums together have to equal the ramp's."""
     threads = module.grid * THREADS
     with driver.buffer(threads * FLOAT) as sums:
         speed = timed(driver, lambda: module("read", buffers.x, sums, buffers.vectors), buffers.size)

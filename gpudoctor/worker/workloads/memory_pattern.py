@@ -1,4 +1,4 @@
-"""GPU memory holds what is written to it: nearly all that is free is filled with several patterns and read back."""
+"""Tests that GPU memory keeps its contents: fills nearly all free memory with several patterns and reads them back."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gpudoctor.worker.measuring import clock
 from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.driver import OUT_OF_MEMORY, CudaError, Driver, Module, Pointer, errors_found
 
-CHUNKS = (1 << 30, 1 << 26)  # bytes: as many large ones as there is room for, then small ones
-LEFT_FREE = 32  # of the total, this part is left to others
+CHUNKS = (1 << 30, 1 << 26)  # bytes: as many large ones as fit, then small ones
+LEFT_FREE = 32  # this fraction of the total stays free
 LEAST_LEFT = 1 << 28
 WORD = 8
 WORDS = 1 << 64
-SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two words of a chunk are the same: 2^64 divided by the golden ratio
+SPREAD = 0x9E3779B97F4A7C15  # odd, so that all words of a chunk differ: 2^64 divided by the golden ratio
 SEEDS = 8
 UNCORRECTABLE = (214, 721)  # CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_CONTAINED
 LONGEST_LIST = 16
 
 
 class Chunk(NamedTuple):
-    """A part of the memory: `first` is the number of its first word among all that are tested."""
+    """A part of the memory: `first` is the number of its first word among all tested words."""
 
     pointer: Pointer
     size: int
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Word i of a chunk is (i * factor) ^ mask; of a pattern that counts, the mask says which chunk it is."""
+    """Word i of a chunk is (i * factor) ^ mask; if the pattern counts, the mask includes the position of the chunk."""
 
     name: str
     factor: int
@@ -59,8 +59,8 @@ PATTERNS = (
 
 
 def run(bench: Bench) -> None:
-    """tested: {"bytes", "free_bytes", "total_bytes", "stopped"}; each pattern: {"wrong_words", "gb_per_s", "wrong"};
-    complete: {"patterns"} at the very end; uncorrectable: {"pattern", "error"} if ECC found what it cannot correct."""
+    """tested: {"bytes", "free_bytes", "total_bytes", "stopped"}; each pattern: {"wrong_words", "gb_per_s", "wrong"}; complete:
+    {"patterns"} at the very end; uncorrectable: {"pattern", "error"} if ECC found an uncorrectable error."""
     bench.step("context")
     driver = Driver(bench.gpu)
     module = driver.module()
@@ -80,7 +80,7 @@ def run(bench: Bench) -> None:
 
 
 def taken(bench: Bench, driver: Driver) -> List[Chunk]:
-    """As much memory as can be had; the end of this process gives it back."""
+    """Allocates as much memory as possible; it is freed when this process ends."""
     free, total = driver.memory()
     room = free - max(total // LEFT_FREE, LEAST_LEFT)
     chunks: List[Chunk] = []
@@ -102,7 +102,7 @@ def taken(bench: Bench, driver: Driver) -> List[Chunk]:
 
 
 def tested(driver: Driver, module: Module, pattern: Pattern, chunks: List[Chunk]) -> Dict[str, Any]:
-    """Writes all chunks before it reads the first, so that a write to the wrong place is seen too."""
+    """Writes all chunks before reading the first, so that a write to the wrong address is detected too."""
     began = clock.now()
     for chunk in chunks:
         module("fill_pattern", chunk.pointer, chunk.words, *pattern.parameters(chunk))
@@ -119,7 +119,7 @@ def tested(driver: Driver, module: Module, pattern: Pattern, chunks: List[Chunk]
 
 
 def described(driver: Driver, pattern: Pattern, chunk: Chunk, index: int, count: int) -> Dict[str, Any]:
-    """The first wrong word of a chunk, as it is when read once more, which may be right now."""
+    """The first wrong word of a chunk, and its value when read again, which may be correct then."""
     expected = pattern.word(chunk, index)
     actual = int.from_bytes(driver.bytes_from(chunk.pointer, WORD, index * WORD), "little")
     return {

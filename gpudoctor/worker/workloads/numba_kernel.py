@@ -14,11 +14,11 @@ BLOCKS_PER_MULTIPROCESSOR = 32
 REPEATS, LAUNCHES = 5, 10
 A = 2
 
-cuda: Any = None  # numba.cuda: the simulator looks for it among the kernel's globals
+cuda: Any = None  # numba.cuda: the simulator looks for it in the kernel's globals
 
 
 def run(bench: Bench) -> None:
-    """Keeps "saxpy": {"gb_per_s", "spread", "milliseconds", "cold_seconds" (compiled and run), "wrong_elements"}."""
+    """Stores "saxpy": {"gb_per_s", "spread", "milliseconds", "cold_seconds" (compiled and run), "wrong_elements"}."""
     global cuda
     import numba
     import numba.cuda
@@ -56,7 +56,7 @@ def saxpy(y: Any, x: Any, a: Any) -> None:
 
 
 def timed(work: Any) -> Any:
-    """Seconds of the first call, and of one of many, several times."""
+    """Seconds of the first call, and of one of many calls, several times."""
     start = clock.now()
     work()
     cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Copies from each GPU to each other one: whether they reach each other's memory, how fast, how soon, and whether data arrives.
+"""Copies from each GPU to each other one: peer access, bandwidth, latency, and whether the data is correct.
 
 GPUs are named by CUDA's numbers: "0>1" is from GPU 0 to GPU 1.
 """
@@ -17,7 +17,7 @@ from gpudoctor.worker.workloads.host_transfers import at_once, moved
 BYTES = 256 << 20
 SHARE_OF_FREE = 8
 MILLISECONDS = 20  # for the copies of one pair
-SLOW_GB_PER_S, SLOW_SHARE = 60, 4  # a slow way gets a quarter of the bytes
+SLOW_GB_PER_S, SLOW_SHARE = 60, 4  # a slow path gets a quarter of the bytes
 REACHED_BYTES = 8 << 20  # that kernels read and write directly
 SMALL_BYTES, SMALL_REPEATS = 4, 40
 ALREADY_ENABLED = 704
@@ -25,7 +25,7 @@ OLD = 1 << 40  # a seed that no GPU's pattern has
 
 
 class Peer(NamedTuple):
-    """One GPU with two buffers of `size` bytes: `own` holds its pattern, `other` takes what comes."""
+    """One GPU with two buffers of `size` bytes: `own` holds its pattern, `other` receives data."""
 
     gpu: int
     driver: Driver
@@ -44,7 +44,7 @@ class Peer(NamedTuple):
         self.driver("cuMemcpyPeerAsync", *ways, ctypes.c_size_t(size), stream)
 
     def forget(self) -> None:
-        """Overwrites what came, so that nothing old can pass for it."""
+        """Overwrites received data, so that old data cannot pass as new."""
         self.driver.use()
         fill(self.module, self.other, self.size, OLD)
         self.driver.synchronize()
@@ -55,7 +55,7 @@ class Peer(NamedTuple):
 
 
 def run(bench: Bench) -> None:
-    """Each pair: {"refused": why they do not reach each other's memory, "gb_per_s", "spread", "microseconds", "wrong_words",
+    """Each pair: {"refused": why there is no peer access, "gb_per_s", "spread", "microseconds", "wrong_words",
     "wrong_words_by_kernels"}; "0<>1": {"gb_per_s" of both directions at once, "wrong_words"}."""
     if len(bench.gpus) < 2:
         raise Skip("one GPU has no peer")
@@ -86,7 +86,7 @@ def prepared(bench: Bench, gpu: int) -> Peer:
 
 
 def refusal(one: Peer, other: Peer) -> str:
-    """Lets `one` reach the memory of `other`; why that cannot be, or ""."""
+    """Enables access from `one` to the memory of `other`; returns why it failed, or ""."""
     can = ctypes.c_int()
     one.driver("cuDeviceCanAccessPeer", ctypes.byref(can), one.driver.device, other.driver.device)
     if not can.value:
@@ -97,7 +97,7 @@ def refusal(one: Peer, other: Peer) -> str:
 
 
 def bytes_for(one: Peer, other: Peer) -> int:
-    """How much to send, by how long a small part of it takes."""
+    """How many bytes to send, depending on the time for a small part."""
     size = min(one.size, other.size)
     part = size // 16
     one.driver.use()
@@ -132,7 +132,7 @@ def latency(one: Peer, work: Callable[[], None], stream: Any) -> float:
 
 
 def by_kernels(one: Peer, other: Peer) -> int:
-    """Kernels of `one` read the memory of `other` and write to it, as NCCL's do: how many words are wrong."""
+    """Kernels of `one` read and write the memory of `other`, as NCCL's do: how many words are wrong."""
     size = min(REACHED_BYTES, one.size, other.size)
     one.driver.use()
     read = wrong_words(one.driver, one.module, other.own, size, other.seed)

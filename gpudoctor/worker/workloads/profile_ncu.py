@@ -24,7 +24,7 @@ def run(bench: Bench) -> None:
     if path is None:
         raise Skip("ncu is not installed: neither on PATH nor in a toolkit nor in /opt/nvidia", Skip.NOT_INSTALLED)
     bench.step("ncu")
-    # ncu leaves section files in HOME, and in TMPDIR a lock that keeps other users out.
+    # ncu writes section files to HOME, and to TMPDIR a lock that blocks other users.
     folder = tempfile.mkdtemp(prefix="ncu-", dir=bench.folder)
     command = [path, *OPTIONS, "--metrics", "%s,%s" % (TIME, INSTRUCTIONS), *one_kernel.command(bench.gpu)]
     ran = programs.run(command, SECONDS, folder, HOME=folder, **programs.python_environment())
@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
 
 
 def the_row(output: str) -> Dict[str, Any]:
-    """The row of the kernel; empty if there is none, or not both counters."""
+    """The row of the kernel; empty if there is none, or if a counter is missing."""
     found: Dict[str, Any] = {}
     for row in csv.DictReader(line for line in output.splitlines() if line.startswith('"')):
         value = number(row.get("Metric Value"))

@@ -47,7 +47,7 @@ def run(bench: Bench) -> None:
 
 
 def first_row(output: str) -> Dict[str, Any]:
-    """The first row of the table of kernels; empty where there is none."""
+    """The first row of the table of kernels; empty if there is none."""
     lines = output.splitlines()
     header = next((number for number, line in enumerate(lines) if line.startswith("Time") and line.endswith("Name")), None)
     for row in csv.DictReader(lines[header:] if header is not None else []):

@@ -1,4 +1,4 @@
-"""PyTorch's profiler sees a kernel: it asks CUPTI, which comes with PyTorch and works with the driver."""
+"""PyTorch's profiler records a kernel: it uses CUPTI, which comes with PyTorch and needs a matching driver."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TRIES = 2  # the first kernels after CUPTI's start are sometimes lost
 
 
 def run(bench: Bench) -> None:
-    """row: {"built_with_cupti", "rows", "kernel", "microseconds", "event_microseconds", "printed"};
-    or "broken", as square.py has it."""
+    """row: {"built_with_cupti", "rows", "kernel", "microseconds", "event_microseconds", "printed"}; or "broken", as in
+    square.py."""
     torch = square.cuda_torch()
     bench.step("context")
     torch.cuda.set_device(bench.gpu)
@@ -46,7 +46,7 @@ def run(bench: Bench) -> None:
 
 
 def by_events(torch: Any, matrix: Any) -> float:
-    """How long the kernel takes, by CUDA's events."""
+    """The kernel's time, measured with CUDA events."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     matrix * matrix
     before.record()

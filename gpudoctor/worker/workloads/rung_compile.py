@@ -1,4 +1,4 @@
-"""Last rung of the toolchain: torch.compile makes a Triton kernel of a PyTorch function."""
+"""Last rung of the toolchain: torch.compile turns a PyTorch function into a Triton kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpudoctor.worker.workloads.rung_triton import OLDEST, need
 
 
 class NothingCompiled(Exception):
-    """torch.compile gave a result without a kernel of its own."""
+    """torch.compile returned a result without generating a kernel."""
 
 
 def run(bench: Bench) -> None:

@@ -27,7 +27,7 @@ def run(bench: Bench) -> None:
 
 
 def build(torch: Any) -> square.Square:
-    # For this GPU alone: what else a user's TORCH_CUDA_ARCH_LIST names would take minutes.
+    # For this GPU only: other entries of a user's TORCH_CUDA_ARCH_LIST would take minutes.
     os.environ["TORCH_CUDA_ARCH_LIST"] = "%d.%d" % torch.cuda.get_device_capability()
     from torch.utils.cpp_extension import load_inline
 

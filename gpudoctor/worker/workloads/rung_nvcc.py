@@ -1,4 +1,4 @@
-"""Third rung of the toolchain: nvcc with its host compiler makes machine code of CUDA C++."""
+"""Third rung of the toolchain: nvcc and its host compiler compile CUDA C++ to machine code."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SECONDS = 60
 
 
 class CompilerError(Exception):
-    """A compiler that did not end well, in its own words."""
+    """A compiler failed; the message is its output."""
 
 
 def run(bench: Bench) -> None:
-    """Besides what square.py says: compiler {"path"}."""
+    """In addition to the results in square.py: compiler {"path"}."""
     nvcc = programs.nvcc()
     if nvcc is None:
         raise Skip("there is no nvcc: not on PATH, in no toolkit and no wheel", Skip.NOT_INSTALLED)
@@ -26,7 +26,7 @@ def run(bench: Bench) -> None:
 
 
 def cubin(nvcc: str, architecture: str, folder: str) -> str:
-    """Compiles the kernel: the path of its machine code."""
+    """Compiles the kernel; returns the path of its machine code."""
     folder = tempfile.mkdtemp(prefix="nvcc-", dir=folder)
     source, result = os.path.join(folder, "square.cu"), os.path.join(folder, "square.cubin")
     with open(source, "w") as file:

@@ -1,4 +1,4 @@
-"""Second rung of the toolchain: NVRTC, the compiler in a library that PyTorch, CuPy and others carry, makes PTX of CUDA C++.
+"""Second rung of the toolchain: NVRTC, a compiler library that PyTorch, CuPy and others ship, compiles CUDA C++ to PTX.
 
 API: https://docs.nvidia.com/cuda/nvrtc/
 """
@@ -22,11 +22,11 @@ TOOLKITS = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda")
 
 
 class NvrtcError(Exception):
-    """A function of NVRTC that did not return 0."""
+    """A function of NVRTC did not return 0."""
 
 
 def run(bench: Bench) -> None:
-    """Besides what square.py says: compiler {"path", "version"}."""
+    """In addition to the results in square.py: compiler {"path", "version"}."""
     path = find()
     if path is None:
         raise Skip(
@@ -45,12 +45,12 @@ def run(bench: Bench) -> None:
 
 
 def find() -> Optional[str]:
-    """The library that a program of this Python is most likely to get: a path, or the loader's name for it."""
+    """The library that a program of this Python most likely uses: a path, or the loader's name for it."""
     return next(places(), None)
 
 
 def places() -> Iterator[str]:
-    """NVIDIA's wheels, the toolkits that variables name, those in the usual folders, conda, the loader's own folders."""
+    """NVIDIA's wheels, the toolkits that variables name, those in the usual folders, conda, the loader's folders."""
     homes = [glob.escape(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     patterns = [os.path.join(folder, "lib") for folder in programs.in_wheels("cuda_nvrtc", "cu[0-9]*")]
     patterns += [os.path.join(root, folder) for root in [*homes, *TOOLKITS] for folder in ("lib64", "targets/*/lib")]
@@ -63,7 +63,7 @@ def places() -> Iterator[str]:
 
 
 class Nvrtc:
-    """The library."""
+    """The NVRTC library."""
 
     def __init__(self, path: str) -> None:
         self.library = ctypes.CDLL(path)

@@ -1,4 +1,4 @@
-"""First rung of the toolchain: the driver's own compiler makes machine code of PTX."""
+"""First rung of the toolchain: the driver's compiler turns PTX into machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fifth rung of the toolchain: Triton compiles a kernel that is written in Python."""
+"""Fifth rung of the toolchain: Triton compiles a kernel written in Python."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpudoctor.worker.reply import Skip
 
 BLOCK = 1024
 OLDEST = (7, 0)  # compute capability
-tl: Any = None  # Triton's compiler looks for its language among the globals of a kernel's file
+tl: Any = None  # Triton's compiler looks for its language in the globals of the kernel's file
 
 
 def run(bench: Bench) -> None:
-    """Besides what square.py says: compiler {"version"}."""
+    """In addition to the results in square.py: compiler {"version"}."""
     if importlib.util.find_spec("triton") is None:
         raise Skip("Triton is not installed, and torch.compile needs it too", Skip.NOT_INSTALLED)
 

@@ -1,4 +1,4 @@
-"""PyTorch's own ways to square a matrix: torch.square(a), a * a and a ** 2."""
+"""PyTorch's ways to square a matrix: torch.square(a), a * a and a ** 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on two streams at once: a copy hidden behind a computation, and small kernels side by side."""
+"""Work on two streams at once: a copy overlapped with a computation, and small kernels in parallel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.driver import Driver, Module
 from gpudoctor.worker.workloads.host_transfers import FIRST, OLD, Ends
 
-BYTES = 8 << 20  # of one copy; as many as take as long as the computation
+BYTES = 8 << 20  # of one copy; together the copies take as long as the computation
 MILLISECONDS = 10  # of the computation
 REPEATS = 3
 KERNELS, KERNEL_MILLISECONDS = 8, 2
@@ -21,7 +21,7 @@ WARP = 32
 
 
 def run(bench: Bench) -> None:
-    """Each direction: {"hidden": share of the shorter that the other hides, "copy_milliseconds", "compute_milliseconds",
+    """Each direction: {"hidden": fraction of the shorter one that overlaps, "copy_milliseconds", "compute_milliseconds",
     "both_milliseconds", "timeline", "wrong_words"}; "concurrent kernels": {"kernels", "one_milliseconds", "all_milliseconds"}."""
     bench.near()
     bench.step("context")
@@ -57,7 +57,7 @@ def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict
 
     copy_time = duration(driver, copy_all)
     compute_time = duration(driver, compute)
-    both = duration(driver, compute, copy_all)  # the kernel first: a launch that blocks must not look like overlap
+    both = duration(driver, compute, copy_all)  # the kernel first: a blocking launch would otherwise look like overlap
     hidden = (copy_time + compute_time - both) / min(copy_time, compute_time)
     times = {"copy_milliseconds": copy_time, "compute_milliseconds": compute_time, "both_milliseconds": both}
     lanes = {"compute": (computing, [compute]), "copy": (copies, in_pieces(lambda: copy(copies), count))}
@@ -65,7 +65,7 @@ def overlap(driver: Driver, module: Module, copy: Callable[[Any], None]) -> Dict
 
 
 def in_pieces(work: Callable[[], None], count: int) -> List[Callable[[], None]]:
-    """`count` times the same work as a few pieces, each about as long."""
+    """`count` times the same work in a few pieces of about equal duration."""
 
     def piece(number: int) -> None:
         for _ in range(number):
@@ -76,7 +76,7 @@ def in_pieces(work: Callable[[], None], count: int) -> List[Callable[[], None]]:
 
 
 def timeline(driver: Driver, lanes: Dict[str, Tuple[Any, List[Callable[[], None]]]]) -> Dict[str, List[List[float]]]:
-    """When each piece of work ran beside the others, in milliseconds: name -> [[began, ended], ...]. lanes: stream and works."""
+    """When each piece of work ran, in milliseconds: name -> [[began, ended], ...]. lanes: stream and works."""
     marks = {name: marked(driver, stream, works) for name, (stream, works) in lanes.items()}
     driver.synchronize()
     first = next(iter(marks.values()))[0]
@@ -110,17 +110,17 @@ def side_by_side(driver: Driver, module: Module) -> Dict[str, Any]:
 
 
 def cycles_of(driver: Driver, milliseconds: int) -> ctypes.c_longlong:
-    """At the GPU's highest clock, which takes the driver half a millisecond to tell."""
+    """At the GPU's highest clock, which the driver takes half a millisecond to report."""
     return ctypes.c_longlong(driver.attribute("clock_khz") * milliseconds)
 
 
 def spin(module: Module, cycles: ctypes.c_longlong, blocks: int, stream: Any) -> None:
-    """Keeps so many multiprocessors busy for a while."""
+    """Keeps this many multiprocessors busy for a while."""
     module("spin", cycles, stream=stream, grid=blocks, threads=WARP)
 
 
 def duration(driver: Driver, *works: Callable[[], None]) -> float:
-    """Milliseconds from the first call until all is done: the median, without the first time."""
+    """Milliseconds from the first call until all work is done: the median, without the first run."""
     times: List[float] = []
     for _ in range(REPEATS + 1):
         began = clock.now()

@@ -1,4 +1,4 @@
-"""A transformer block learns by heart: mixed precision in fp16 (autocast) with a GradScaler, the first loss verified in fp32."""
+"""Overfits a transformer block: fp16 mixed precision (autocast) with a GradScaler, the first loss verified in fp32."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from gpudoctor.worker.measuring import clock, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, Workload, finite
 
 STEPS = 40
-WARM_UP = 5  # steps whose time does not count
+WARM_UP = 5  # steps that are not timed
 LEARNING_RATE = 1e-3
-# Of the loss, which is a mean over very many elements: single roundings of fp16 nearly cancel out.
+# For the loss, a mean over very many elements: single fp16 roundings nearly cancel out.
 ALLOWED_ERROR = 16 * torch_gpu.ROUNDING["fp16"]
 SEED = 0
-SMALL = 1 << 30  # bytes free below which the model is smaller
+SMALL = 1 << 30  # with fewer bytes free the model is smaller
 
 
 class Shape(NamedTuple):
-    """Of the block and its examples."""
+    """The shape of the block and its examples."""
 
     width: int
     heads: int
@@ -33,7 +33,8 @@ TINY = Shape(width=64, heads=4, batch=4, length=16)
 def run(bench: Bench) -> None:
     """training: {"steps_per_second"}. scaler: {"first_scale", "scale", "skipped_steps"}.
 
-    loss: {"first", "first_fp32", "last", "finite", "relative_error", "allowed_error", "wrong"}; what is no number is null.
+    loss: {"first", "first_fp32", "last", "finite", "relative_error", "allowed_error", "wrong"}; values that are not finite are
+    null.
     """
     device = torch_gpu.gpu(bench)
     measure(bench, device, SHAPE if torch_gpu.free_bytes() > SMALL else TINY)
@@ -51,7 +52,7 @@ def measure(bench: Bench, device: Any, shape: Shape) -> None:
         return torch.nn.functional.mse_loss(model(inputs).float(), targets)
 
     with torch.no_grad():
-        model.train()  # in evaluation another, fused implementation takes over
+        model.train()  # evaluation mode uses a different, fused implementation
         first_fp32 = float(loss().item())
     scaler = torch.amp.GradScaler(device.type)
     first_scale = scaler.get_scale()
@@ -69,7 +70,7 @@ def measure(bench: Bench, device: Any, shape: Shape) -> None:
 
 
 def stepping(loss: Callable[[], Any], optimizer: Any, scaler: Any, device_type: str) -> Callable[[], Any]:
-    """One step as the documentation of torch.amp has it; gives the loss before it."""
+    """One step as in the documentation of torch.amp; returns the loss before it."""
     import torch
 
     def step() -> Any:
@@ -85,7 +86,7 @@ def stepping(loss: Callable[[], Any], optimizer: Any, scaler: Any, device_type: 
 
 
 def judged(losses: List[float], first_fp32: float) -> Dict[str, Any]:
-    """Whether the losses are numbers, and the first one is what fp32 gives."""
+    """Whether the losses are finite, and whether the first one matches fp32."""
     error = abs(losses[0] - first_fp32) / first_fp32
     return {
         "first": finite(losses[0]),
@@ -99,7 +100,7 @@ def judged(losses: List[float], first_fp32: float) -> Dict[str, Any]:
 
 
 def skipped(first_scale: float, scaler: Any) -> int:
-    """How many steps the scaler left out because gradients were too large for fp16: each halves its scale."""
+    """How many steps the scaler skipped because gradients were too large for fp16: each halves its scale."""
     scale = scaler.get_scale()
     return round(math.log(first_scale / scale, 1 / scaler.get_backoff_factor())) if 0 < scale < first_scale else 0
 
