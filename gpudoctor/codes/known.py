@@ -27,7 +27,7 @@ Named = TypeVar("Named")
 
 
 class Coded(Protocol):
-    """A row that has a number."""
+    """A row with a number."""
 
     @property
     def code(self) -> int: ...
@@ -44,7 +44,7 @@ def title(code: Code, row: errors.Error) -> str:
 
 
 def shown(code: Code) -> str:
-    """ "CUDA error 802", as it is typed."""
+    """The form that a user types: "CUDA error 802"."""
     return f"{NAMES[code.kind]} {code.number}"
 
 

@@ -1,4 +1,5 @@
-"""Two machines, or one on two days: what differs, the likeliest to explain the worse verdict first."""
+"""Compares two machines, or two days of one: the differences, starting with the one that most likely explains the worse
+verdict."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from gpudoctor.model import Check, Diagnosis, Figure, Opened, Reply, Report, Sna
 
 _WORST = (Status.PASS, Status.WARN, Status.FAIL)
 ABSENT = "absent"
-NOTICEABLE = 0.05  # of a measured figure: what two runs of one machine do not reach
+NOTICEABLE = 0.05  # relative difference of a figure that two runs of one machine do not reach
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that the two have differently. decides: problems that would be gone if the worse had it as the better has.
+    """One thing that differs. decides: problems that would be gone if the worse machine had the better one's value.
 
-    read: whether the check of such a problem looked at it. is_noise: it differs between any two machines.
+    read: whether the check of such a problem read it. is_noise: it differs between any two machines.
     """
 
     question: str
@@ -34,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of both; `ratio` is the second by the first."""
+    """A figure on both sides; `ratio` is the second divided by the first."""
 
     one: Figure
     other: Figure
@@ -43,7 +44,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """verdicts: skip where nothing could be looked at. worse: 0 or 1, which of the two is worse; None where both are alike."""
+    """verdicts: skip if nothing could be examined. worse: 0 or 1, which of the two is worse; None if they are equal."""
 
     verdicts: tuple[Status, Status]
     worse: int | None
@@ -60,7 +61,7 @@ class Comparison:
 
 
 def compare(one: Opened, other: Opened) -> Comparison:
-    """Of two snapshots each answer is compared, of what was measured the figures; where one is a report, what reports hold."""
+    """Compares the answers and figures of two snapshots; if one side is a report, what both reports contain."""
     only = (_missing(one.report, other.report), _missing(other.report, one.report))
     both = tuple(entry for entry in one.report.diagnosis if name_of(entry) in set(map(name_of, other.report.diagnosis)))
     worse = _worse(one.report, other.report, only)
@@ -73,7 +74,7 @@ def compare(one: Opened, other: Opened) -> Comparison:
 
 
 def _missing(report: Report, other: Report) -> tuple[Diagnosis, ...]:
-    """What the other does not have."""
+    """The problems that the other report does not have."""
     theirs = set(map(name_of, other.diagnosis))
     return tuple(entry for entry in report.diagnosis if name_of(entry) not in theirs)
 
@@ -118,7 +119,7 @@ def _ranked(
 
 
 def _read_for(entry: Diagnosis, check: Check, taken: Snapshot) -> set[str]:
-    """The questions that the check of a problem looked at, on the side where that is."""
+    """The questions that the check of a problem read, on the side where the problem is."""
     if not entry.on_host:
         return deciding.read_by(check, taken)
     return {HOST + question for question in deciding.read_by(check, replace(taken, replies=taken.host))}
@@ -140,7 +141,7 @@ def _changes(one: Snapshot, other: Snapshot) -> Iterator[Change]:
 
 
 def _of_question(question: str, first: Reply, second: Reply) -> Iterator[Change]:
-    """Where one was not asked, by an older gpudoctor or in a container, it tells of what was asked and not of the machine."""
+    """If one side was not asked (an older gpudoctor, or a container), the difference does not describe the machine."""
     statuses = {first.status, second.status}
     if statuses == {parts.UNASKED, parts.MISSING}:
         return
@@ -182,7 +183,7 @@ def _flat(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(one: Report, other: Report) -> Iterator[Measured]:
-    """Those that differ by more than two runs of one machine do, the largest difference first."""
+    """The figures that differ by more than two runs of one machine do, the largest difference first."""
     theirs = {_of(figure): figure for each in one.measured.figures.values() for figure in each}
     found = []
     for figure in (figure for each in other.measured.figures.values() for figure in each):
@@ -193,7 +194,7 @@ def _figures(one: Report, other: Report) -> Iterator[Measured]:
 
 
 def _distance(ratio: float) -> float:
-    """Half as fast is as far from the same as twice as fast."""
+    """Half as fast and twice as fast are equally distant."""
     return abs(math.log(ratio)) if ratio > 0 else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Which difference decides: with the other machine's answer in its place, is the problem gone?
+"""Finds the differences that decide: with the other machine's answer, is the problem gone?
 
 Judging is pure, so this can be tried instead of guessed.
 """
@@ -13,14 +13,14 @@ from gpudoctor.comparing import parts
 from gpudoctor.facts import Facts
 from gpudoctor.model import Check, Diagnosis, Reply, Snapshot, Status
 
-HOST = "host:"  # before a question that the host of a container was asked
+HOST = "host:"  # prefix of a question to the host of a container
 MOST_PLACES, MOST_PROBLEMS = 500, 8
 _JUDGED = (Status.PASS, Status.WARN, Status.FAIL)
-Place = tuple[str, str]  # a question, and a part of its reply
+Place = tuple[str, str]  # a question and a part of its reply
 
 
 class _Listening(dict[str, Reply]):
-    """Replies that remember which of them were read."""
+    """Replies that record which of them were read."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
         super().__init__(replies)
@@ -32,13 +32,13 @@ class _Listening(dict[str, Reply]):
 
 
 def read_by(check: Check, taken: Snapshot) -> set[str]:
-    """The questions whose replies this check looked at."""
+    """The questions whose replies this check read."""
     replies = _Listening(taken.replies)
     facts = Facts(replace(taken, replies=replies))
     try:
         for _ in check.judge(facts):
             pass
-    except Exception:  # a fact that it misses, or a bug, of which the report tells: what it read until then counts
+    except Exception:  # a missing fact, or a bug, which the report shows: what was read before counts
         pass
     return replies.read
 
@@ -46,7 +46,7 @@ def read_by(check: Check, taken: Snapshot) -> set[str]:
 def decided(worse: Snapshot, better: Snapshot, places: list[Place], problems: list[Diagnosis]) -> dict[Place, tuple[str, ...]]:
     """Place -> the problems that it decides: the fewest places at which the better machine's answers make a problem go away.
 
-    places: where the two differ, the likeliest first; of several that would do, the first is told.
+    places: where the two differ, the likeliest first; if several would suffice, the first is used.
     """
     found: dict[Place, tuple[str, ...]] = {}
     for entry in problems[:MOST_PROBLEMS]:
@@ -61,7 +61,7 @@ def decided(worse: Snapshot, better: Snapshot, places: list[Place], problems: li
 
 
 def _fewest(places: list[Place], is_enough: Callable[[list[Place]], bool]) -> list[Place]:
-    """Delta debugging: leaves out ever smaller runs of places, the unlikeliest first, as long as the rest is enough."""
+    """Delta debugging: removes ever smaller runs of places, the unlikeliest first, while the rest still suffices."""
     if not places or not is_enough(places):
         return []
     size = len(places)
@@ -98,10 +98,10 @@ def _exchanged(worse: Mapping[str, Reply], better: Mapping[str, Reply], chosen: 
 
 
 def _is_gone(mixed: Snapshot, entry: Diagnosis, checks: dict[str, Check]) -> bool:
-    """Only where its check could still look: a mixture may make no sense."""
+    """True only if the check could still judge: a mixture can be inconsistent."""
     try:
         report = doctor.judge(mixed, checks)
-    except Exception:  # no machine answers like that
+    except Exception:  # no real machine answers like that
         return False
     results = report.host if entry.on_host else report.checks
     judged = {result.id for result in results if result.status in _JUDGED}
@@ -109,5 +109,5 @@ def _is_gone(mixed: Snapshot, entry: Diagnosis, checks: dict[str, Check]) -> boo
 
 
 def name_of(entry: Diagnosis) -> tuple[str, int | None, bool]:
-    """What makes two findings the same one."""
+    """The identity of a finding."""
     return entry.problem, entry.gpu, entry.on_host

@@ -1,4 +1,4 @@
-"""What differs between any two machines, or two minutes of one, and so explains nothing by itself."""
+"""Differences between any two machines, or two minutes of one, which explain nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_noise(question: str, part: str) -> bool:
     return bool(_QUESTIONS.fullmatch(question) or _PARTS.fullmatch(part))
 
 
-# Whose parts gpudoctor chooses: one that an answer has not was not asked; what a GPU cannot say has an error in its place.
+# Answers whose parts gpudoctor chooses: a missing part was not asked; a part that a GPU does not support has an error.
 _OF_FIELDS = re.compile(
     r"""
     nvml(:gpu\d+)? | cuda | interpreter | limits | cgroup-limits | uname | torch | toolchain | wsl | container-start | processor

@@ -1,4 +1,4 @@
-"""A reply in parts that can be compared, and exchanged, one by one: variables, packages, fields, lines."""
+"""Splits a reply into parts that can be compared and exchanged one by one: variables, packages, fields, lines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpudoctor.model import Reply
 
 WHOLE = ""
 STATUS = "status"
-MISSING, UNASKED = "missing", "not asked"  # statuses: it was looked for and is not there; nobody looked
+MISSING, UNASKED = "missing", "not asked"  # statuses: it does not exist; it was not asked
 Parts = dict[str, Any]
-_MOST_LINES = 400  # of a text that is taken apart
+_MOST_LINES = 400  # of a text that is split into lines
 _NAMED = ("name", "path")
 
 
@@ -24,7 +24,7 @@ def of(reply: Reply) -> Parts:
 
 
 def exchanged(reply: Reply, name: str, other: Reply) -> Reply:
-    """The reply with this part as the other has it, or without it where the other has none."""
+    """The reply with the other reply's value of this part, or without the part if the other does not have it."""
     if reply.status != "ok" or other.status != "ok" or name in (WHOLE, STATUS):
         return other
     parts, others = _of(reply.value), _of(other.value)
@@ -61,7 +61,7 @@ def _joined(value: Any, parts: Parts) -> Any:
 
 
 def _key(items: list[Any]) -> str | None:
-    """The field by which all items have names of their own."""
+    """The field that gives each item a unique name."""
     if not all(isinstance(item, Mapping) for item in items):
         return None
     for key in _NAMED:
@@ -72,7 +72,7 @@ def _key(items: list[Any]) -> str | None:
 
 
 def _lines(text: str) -> Parts:
-    """A text by the first word of its lines, such as MemTotal, ID or a module's name; a single line is whole."""
+    """A text by the first word of each line, such as MemTotal, ID or a module's name; a single line stays whole."""
     lines = text.splitlines()
     if len(lines) < 2 or len(lines) > _MOST_LINES:
         return {WHOLE: text}

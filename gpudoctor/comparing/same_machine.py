@@ -1,4 +1,4 @@
-"""Whether two reports are of one machine: what one said of itself before a repair, and what it says after it."""
+"""Whether two reports are of the same machine, before and after a repair."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpudoctor.redaction.tokens import PRESENT
 
 
 def difference(one: Report, other: Report) -> str:
-    """What no repair changes and the two have differently, in words; "" where they may be of one machine.
+    """A difference that no repair causes, in words; "" if both can be the same machine.
 
-    A kernel, a driver, the number of GPUs may change. GPUs that cannot be seen tell nothing, nor do tokens of a redaction.
+    A kernel, a driver or the number of GPUs can change. GPUs that are not visible, and tokens of a redaction, prove nothing.
     """
     for name in ("architecture", "distribution", "wsl"):
         first, second = (_word(report.target.get(name)) for report in (one, other))
@@ -34,7 +34,7 @@ def difference(one: Report, other: Report) -> str:
 
 
 def _word(value: Any) -> Any:
-    """Of a distribution its name: it may have been upgraded."""
+    """Only the name of a distribution: its version may have been upgraded."""
     return value.partition(" ")[0] if isinstance(value, str) else value
 
 

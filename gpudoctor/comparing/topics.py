@@ -1,4 +1,4 @@
-"""What a difference is of, and so how much it may tell where nothing proves it."""
+"""The topics of differences, and so how much they matter if nothing proves it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from gpudoctor.comparing.deciding import HOST
 
 _DRIVER_FILES = "file:/(proc/driver|sys/module)/nvidia"
-# Of a question and a part of its answer, with a space between: the driver, GPUs, libraries, variables, the system.
+# Matched with a question and a part of its answer, joined by a space: driver, GPUs, libraries, variables, the system.
 _TOPICS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -22,6 +22,6 @@ REST = len(_TOPICS)
 
 
 def topic(question: str, part: str) -> int:
-    """The likelier to matter, the smaller; REST where it may be anything."""
+    """The smaller, the more likely to matter; REST if it can be anything."""
     said = f"{question.removeprefix(HOST)} {part}"
     return next((number for number, pattern in enumerate(_TOPICS) if pattern.match(said)), REST)

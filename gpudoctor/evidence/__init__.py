@@ -1,4 +1,4 @@
-"""Evidence that somebody has, such as logs, tracebacks and what other tools printed, as replies of a snapshot."""
+"""Evidence from users, such as logs, tracebacks and the output of other tools, as replies of a snapshot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
 TEXT = "text:"
-"""A reply with this prefix and a name holds what was kept of a text."""
+"""A reply with this prefix and a name holds the kept part of a text."""
 
 
-# A text that does not say so is not from WSL.
+# A text that does not mention WSL does not come from WSL.
 ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not contain the kernel version")}
 
 PACKAGES = ("packages", "conda", "os-packages")
@@ -27,23 +27,23 @@ PACKAGES = ("packages", "conda", "os-packages")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What texts said. replies: facts that they prove, and the texts themselves. snapshot: one that was given with them."""
+    """The content of texts. replies: facts that they prove, and the texts themselves. snapshot: a snapshot given with them."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     snapshot: Snapshot | None = None
 
     def with_text(self, name: str, beginning: bytes, rest: Iterator[bytes]) -> Evidence:
-        """With what one more text says; a later one knows better."""
+        """This evidence with one more text; a later text overrides earlier ones."""
         return replace(self, replies=_together(self.replies, _of(name, scan(beginning, rest, READERS))))
 
 
 def of_text(text: str, name: str = "the given text") -> Evidence:
-    """What a pasted message says."""
+    """The evidence in a pasted message."""
     return Evidence().with_text(name, text.encode("utf-8", "replace"), iter(()))
 
 
 def snapshot_of(evidence: Evidence) -> Snapshot:
-    """A snapshot that knows the evidence only, or the one that was given with the rest of the evidence added."""
+    """A snapshot with only the evidence, or the given snapshot with the rest of the evidence added."""
     if evidence.snapshot:
         return added(evidence.snapshot, evidence)
     replies = {**ASSUMED, **evidence.replies}
@@ -52,7 +52,7 @@ def snapshot_of(evidence: Evidence) -> Snapshot:
 
 
 def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
-    """A machine's snapshot with evidence beside it. What the machine itself answered counts more than what a text says of it."""
+    """A machine's snapshot with evidence added. The machine's own answers take precedence over texts."""
     texts = {name: reply for name, reply in evidence.replies.items() if name.startswith(TEXT)}
     unasked = {name: reply for name, reply in evidence.replies.items() if name not in taken.replies}
     replies = {**taken.replies, **unasked, **texts}
@@ -80,7 +80,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
 
 
 def _together(known: Mapping[str, Reply], more: Mapping[str, Reply]) -> dict[str, Reply]:
-    """A later text knows better; kernel logs, tables and lists of packages of several texts are joined."""
+    """A later text overrides; kernel logs, tables and package lists of several texts are joined."""
     merged = {**known, **more}
     for question in known.keys() & more.keys():
         merged[question] = _joined(question, known[question], more[question])
@@ -100,7 +100,7 @@ def _joined(question: str, known: Reply, more: Reply) -> Reply:
 
 
 def _merged(known: Any, more: Any) -> Any:
-    """Tables key by key; of anything else the later, unless that is nothing."""
+    """Tables are merged key by key; otherwise the later value wins, unless it is empty."""
     if more is None:
         return known
     if not (isinstance(known, dict) and isinstance(more, dict)) or "error" in {*known, *more}:

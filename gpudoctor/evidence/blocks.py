@@ -1,4 +1,4 @@
-"""The blocks of a text that a reader knows, such as one output of `nvidia-smi -q`, while the text streams by."""
+"""Collects the blocks that a reader understands, such as one output of `nvidia-smi -q`, from a stream of text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from gpudoctor.evidence.lines import clean, end_of
 from gpudoctor.evidence.reader import Reader
 
-FIRST, LAST = 4, 4  # blocks of one reader that are kept
+FIRST, LAST = 4, 4  # blocks to keep for each reader
 
 
 @dataclass(frozen=True)
 class Block:
-    """A text that a reader knows, from line `first`."""
+    """A text that a reader understands, starting at line `first`."""
 
     reader: Reader
     first: int
@@ -23,7 +23,7 @@ class Block:
 
 @dataclass
 class _Open:
-    """A block whose end has not come."""
+    """A block whose end has not been reached."""
 
     first: int
     lines: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class _Open:
 
 
 class Blocks:
-    """Those of one reader. One that is too long ends there."""
+    """The blocks of one reader. A block that is too long is cut off."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -44,7 +44,7 @@ class Blocks:
         return self.reader.once and bool(self.firsts)
 
     def take(self, chunk: bytes, first: int, hits: Iterable[tuple[int, int]]) -> None:
-        """A chunk of whole lines, of which the first has this number; hits: (number, start) of lines in which one may begin."""
+        """Adds a chunk of whole lines starting at line number `first`. hits: (number, start) of lines where a block can begin."""
         read_to = self._continue(chunk, 0, first) if self.open else first
         for number, start in hits:
             if self.is_done:
@@ -55,7 +55,7 @@ class Blocks:
                 read_to = self._continue(chunk, start, number)
 
     def _continue(self, chunk: bytes, start: int, number: int) -> int:
-        """The number of the first line that does not belong to the open block."""
+        """Extends the open block; returns the number of the first line that does not belong to it."""
         block = self.open
         while block and start < len(chunk):
             end = end_of(chunk, start)
@@ -80,7 +80,7 @@ class Blocks:
         self.open = None
 
     def all(self) -> list[Block]:
-        """After the last chunk."""
+        """All blocks, after the last chunk."""
         if self.open:
             self._close(self.open)
         return [*self.firsts, *self.latest]

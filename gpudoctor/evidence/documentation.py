@@ -1,4 +1,4 @@
-"""Whether a text is documentation, a list of changes or a page: it quotes messages that nobody had just now."""
+"""Whether a text is documentation, a changelog or a web page: it quotes messages that did not just occur."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LOGGED = re.compile(
     """,
     re.VERBOSE,
 )
-# The forms that people fill in when they report a fault.
+# Headings in the forms for bug reports.
 _HEADING = r"^\s*(?: \#+\ * | \*\* )\S{0,4}\ ?"
 _REPORT = re.compile(
     _HEADING
@@ -89,7 +89,7 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
 
 def is_documentation(lines: Sequence[str]) -> bool:
-    """By the form of its lines, without those of code blocks. A report of a fault is none, however well it is written."""
+    """Decided by the form of its lines outside of code blocks. A bug report is not documentation, however well formatted."""
     prose = list(_outside(lines))
     marks = sum(bool(_MARK.search(line)) for line in prose) + sum(map(_is_heading, prose, prose[1:]))
     if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < LEAST_SHARE * len(prose) or _is_report("\n".join(prose)):
@@ -100,7 +100,7 @@ def is_documentation(lines: Sequence[str]) -> bool:
 
 
 def _is_heading(line: str, rule: str) -> bool:
-    """A line that is underlined from end to end."""
+    """A line underlined from end to end."""
     return bool(_RULE.match(rule)) and abs(len(rule.rstrip()) - len(line.rstrip())) <= 1
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a text."""
+"""The kept part of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.evidence.blocks import Block
 
 @dataclass
 class Excerpt:
-    """What was kept of a text: lines by number (the first is 1), blocks; its size; how many hits, at least, were left out."""
+    """The kept part of a text: lines by number (starting at 1) and blocks; its size; how many hits, at least, were left out."""
 
     lines: dict[int, str] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
@@ -19,6 +19,6 @@ class Excerpt:
     left_out: int = 0
 
     def value(self) -> dict[str, Any]:
-        """As it is kept in a snapshot."""
+        """The form stored in a snapshot."""
         lines = [[number, text] for number, text in sorted(self.lines.items())]
         return {"bytes": self.bytes, "total_lines": self.total_lines, "left_out": self.left_out, "lines": lines}

@@ -1,4 +1,4 @@
-"""The kernel's messages among the lines of a text, as the probe `kernel-log` would have answered."""
+"""The kernel messages in a text, in the form of the probe `kernel-log`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.facts.kernel_log import boots_of, log_line
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes.kernel_log import PRIVATE, RELEVANT
 
-# Literal parts of what the probe keeps.
+# Literal parts of the messages that the probe keeps.
 ANCHORS = (
     *("NVRM", "nvidia", "nouveau", "nova_core", "Xid", "vfio-pci", "nvswitch", "Linux version", "-- Boot ", "-- Reboot --"),
     *(
@@ -60,11 +60,11 @@ _BY_KERNEL = re.compile(
 )
 _REBOOT = "-- Reboot --"
 _BOOT = re.compile(r"Linux version \d|-- (?:Boot (?:[0-9a-f]{32}|serial-\d+)|Reboot) --")
-_OTHER_FILE = re.compile(r"Linux version ")  # as /proc/version begins: no line of a log
+_OTHER_FILE = re.compile(r"Linux version ")  # the start of /proc/version: not a log line
 
 
 def reply(excerpt: Excerpt) -> Reply | None:
-    """None where no line was written by a kernel."""
+    """None if there is no kernel message."""
     by_kernel = [text for _, text in sorted(excerpt.lines.items()) if _is_of_log(text)]
     lines = [text for text in by_kernel if (RELEVANT.search(text) and not PRIVATE.search(text)) or _BOOT.search(text)]
     if not any(RELEVANT.search(line) for line in lines):
@@ -78,7 +78,7 @@ def _is_of_log(text: str) -> bool:
 
 
 def joined(known: Reply | None, more: Reply) -> Reply:
-    """Two logs that were given, the older one first: a line that both have counts once, but for what separates boots."""
+    """Joins two given logs, the older one first: a line in both counts once, except lines that separate boots."""
     if known is None or known.status != "ok":
         return more
     told = set(known.value["lines"])
@@ -88,7 +88,7 @@ def joined(known: Reply | None, more: Reply) -> Reply:
 
 
 def beside(live: Reply | None, given: Reply) -> Reply:
-    """A machine's own log with one that was given: its last boot counts as this one, those before it are history."""
+    """Joins a machine's own log with a given one, whose last boot counts as the current boot; earlier ones are history."""
     if live is None or live.status != "ok":
         return given
     boots = boots_of(map(log_line, given.value["lines"]))

@@ -1,4 +1,4 @@
-"""Lines of a text: how they are cut from its bytes and shown, and which are kept around those that matter."""
+"""Lines of a text: cuts them from bytes, formats them, and keeps those around relevant lines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 CHUNK_BYTES = 4 << 20
-BEFORE, AFTER = 2, 8  # lines that are kept around one that matters
-LINE_CHARACTERS = 2000  # of either end of a very long line, and on either side of what matters in it
+BEFORE, AFTER = 2, 8  # lines to keep around a relevant line
+LINE_CHARACTERS = 2000  # kept at each end of a very long line, and on each side of its relevant part
 KEPT_BYTES = 32 << 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces, however long, as chunks of whole lines of some MB; a line that is longer is cut."""
+    """Turns pieces of any size into chunks of whole lines of some MB; a longer line is cut."""
     kept = b""
     for block in _blocks(pieces):
         chunk = kept + block
@@ -31,7 +31,7 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """All of one size, so that nothing depends on how the text came."""
+    """Blocks of equal size, so that the result does not depend on how the text arrived."""
     gathered: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -52,7 +52,7 @@ def end_of(chunk: bytes, start: int) -> int:
 
 
 def clean(line: bytes) -> str:
-    """Without colours and NULs; of what a progress bar overwrote the last; of a very long line the two ends."""
+    """Without colours and NULs; only the last text of a progress bar; only the two ends of a very long line."""
     text = _COLOURS.sub("", line.decode("utf-8", "replace")).rstrip("\r\n").replace("\0", "")
     if "\r" in text:
         text = text.rsplit("\r", 1)[-1]
@@ -62,7 +62,7 @@ def clean(line: bytes) -> str:
 
 
 def around(line: bytes, position: int) -> bytes:
-    """What matters of a line, which stands at a position: between two carriage returns, and of a long line its neighbourhood."""
+    """The part of a line around a position: between two carriage returns, and in a long line at most LINE_CHARACTERS away."""
     first, last = max(position - LINE_CHARACTERS, 0), position + LINE_CHARACTERS
     start = line.rfind(b"\r", first, position) + 1 or first
     end = line.find(b"\r", position, last)
@@ -70,7 +70,7 @@ def around(line: bytes, position: int) -> bytes:
 
 
 class Kept:
-    """The first and the last lines with each anchor, with those around them. limits: how many of each anchor, at either end."""
+    """The first and last lines with each anchor, with the lines around them. limits: lines per anchor, at each end."""
 
     def __init__(self, limits: Sequence[int]) -> None:
         self.limits = list(limits)
@@ -78,11 +78,11 @@ class Kept:
         self.latest: list[deque[int]] = [deque(maxlen=limit) for limit in limits]
         self.stored: dict[int, str] = {}
         self.size = 0
-        self.owed = 0  # lines up to this number are wanted, which the next chunk has
-        self.before: list[tuple[int, bytes]] = []  # the end of the chunk before
+        self.owed = 0  # lines up to this number, in the next chunk, are wanted
+        self.before: list[tuple[int, bytes]] = []  # the end of the previous chunk
 
     def take(self, chunk: bytes, first: int, hits: Iterable[tuple[int, int, int, int]]) -> None:
-        """A chunk of whole lines, of which the first has this number, and what was found in it, in its order."""
+        """Adds a chunk of whole lines starting at line number `first`, with the hits in it, in order."""
         at, number = self._store(chunk, 0, first, self.owed)
         whole, whole_at = b"", -1
         for line, start, position, anchor in hits:
@@ -102,7 +102,7 @@ class Kept:
             self._prune()
 
     def room(self, anchor: int) -> int:
-        """How many of its lines are still to be kept as first ones."""
+        """How many more of its lines can be kept as first lines."""
         return max(self.limits[anchor] - len(self.firsts[anchor]), 0)
 
     def _note(self, anchor: int, line: int) -> None:
@@ -113,7 +113,7 @@ class Kept:
             self.latest[anchor].append(line)
 
     def _store(self, chunk: bytes, at: int, number: int, last: int) -> tuple[int, int]:
-        """Lines from `number`, which starts at `at`, to `last`; the place and the number of the next."""
+        """Stores the lines from `number`, which starts at `at`, to `last`; returns start and number of the next line."""
         while number <= last and at < len(chunk):
             end = end_of(chunk, at)
             self._keep(number, chunk[at:end])
@@ -127,7 +127,7 @@ class Kept:
             self.size += len(self.stored[number])
 
     def _point_at(self, line: bytes, number: int, position: int) -> None:
-        """Of a long line, or one that a progress bar wrote, what matters is kept beside its ends."""
+        """In a long line or a progress bar's line, keeps the part around the hit in addition to the ends."""
         if len(line) <= 2 * LINE_CHARACTERS and b"\r" not in line[:-1]:
             return
         part, known = clean(around(line, position)), self.stored[number]
@@ -136,7 +136,7 @@ class Kept:
             self.size += len(part)
 
     def _prune(self) -> None:
-        """Drops lines around what is no longer among the last; where that does not help, fewer are kept from now on."""
+        """Drops lines around hits that are no longer among the last; if that is not enough, fewer are kept from now on."""
         wanted = self.wanted()
         self.stored = {number: line for number, line in self.stored.items() if number in wanted or number > self.owed - AFTER}
         self.size = sum(map(len, self.stored.values()))
@@ -150,7 +150,7 @@ class Kept:
         return {number for hit in hits for number in range(hit - BEFORE, hit + AFTER + 1)}
 
     def kept(self) -> int:
-        """How many hits."""
+        """The number of kept hits."""
         return sum(map(len, self.firsts)) + sum(map(len, self.latest))
 
     def shown(self) -> dict[int, str]:
@@ -159,7 +159,7 @@ class Kept:
 
 
 def _back(chunk: bytes, start: int, number: int) -> tuple[int, int]:
-    """The line BEFORE lines above, or the first of the chunk."""
+    """The start and number of the line BEFORE lines above, or of the first line of the chunk."""
     for _ in range(BEFORE):
         if start == 0:
             break

@@ -1,4 +1,4 @@
-"""A structured kind of text: where it begins and ends, and what it proves."""
+"""A structured text format: where it begins and ends, and what it proves."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpudoctor.model import Reply
 
 @dataclass(frozen=True)
 class Reader:
-    """One kind of text, such as the output of `nvidia-smi -q -x`.
+    """A text format, such as the output of `nvidia-smi -q -x`.
 
-    kind: what people call it. anchors: literal words, of which one is in its first line. begins: its first line. ends: the first
-    line that no longer belongs to it. read: a block's text -> the replies that it proves, None where it is no such text.
-    once: the first block is enough.
+    kind: the usual name. anchors: literals, one of which is in its first line. begins: matches its first line. ends: matches the
+    first line that does not belong to it. read: a block's text -> the replies that it proves, None if it is a different format.
+    once: only the first block is used.
     """
 
     kind: str

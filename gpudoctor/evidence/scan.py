@@ -1,7 +1,7 @@
-"""Reads a text of any size once, and keeps the lines that matter and the blocks that a reader knows.
+"""Reads a text of any size once, and keeps the relevant lines and the blocks that a reader understands.
 
-A line matters if a literal part of a message's pattern, or of a reader's first line, is in it. A small text is kept whole. What
-is kept does not depend on the pieces in which the text came.
+A line is relevant if it contains a literal part of a message's pattern or of a reader's first line. A small text is kept whole.
+The result does not depend on the pieces in which the text arrived.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gpudoctor.evidence.search import Search
 from gpudoctor.knowledge import messages
 
 WHOLE_BYTES = 1 << 18
-MOST = 200  # of the lines with one anchor, at the beginning and again at the end
-OF_KERNEL = 10  # times as many, of those that a kernel log is made of
-OF_READERS = 1000  # lines of one chunk in which a block may begin, at either end
+MOST = 200  # lines with the same anchor, at the beginning and again at the end
+OF_KERNEL = 10  # times as many for lines of a kernel log
+OF_READERS = 1000  # lines of one chunk where a block can begin, at each end
 
 
 class _Anchor(NamedTuple):
-    """A literal, and the readers whose text may begin with it. most: how many of its lines are kept, at either end."""
+    """A literal, and the readers whose text can begin with it. most: how many of its lines are kept, at each end."""
 
     text: str
     readers: tuple[int, ...]
@@ -34,7 +34,7 @@ class _Anchor(NamedTuple):
 
 
 def scan(beginning: bytes, rest: Iterable[bytes], readers: Sequence[Reader]) -> Excerpt:
-    """The text in pieces -> what matters of it, in memory that does not grow with the text."""
+    """Extracts the relevant parts of a text that arrives in pieces; memory use does not depend on its size."""
     return _Scanner(tuple(readers)).run(chain((beginning,), rest))
 
 
@@ -46,7 +46,7 @@ class _Scanner:
         self.of_readers = _of_readers(readers)
         self.kept = Kept([anchor.most for anchor in self.anchors])
         self.waiting: tuple[bytes, int, list[list[int]]] | None = (
-            None  # a chunk whose lines are kept when it is known what follows
+            None  # a chunk whose lines are selected when the next one is known
         )
         self.lines = self.bytes = self.hits = 0
 
@@ -80,7 +80,7 @@ class _Scanner:
         self.lines += chunk.count(b"\n")
 
     def _keep(self, following: Sequence[int]) -> None:
-        """Keeps lines of the chunk that waits: of an anchor that stands in thousands of lines the first and the last."""
+        """Keeps lines of the waiting chunk: for an anchor in thousands of lines, the first and the last."""
         if self.waiting is None:
             return
         chunk, first, places = self.waiting
@@ -94,7 +94,7 @@ class _Scanner:
 
 
 def _starts(chunk: bytes, places: list[int]) -> Iterator[int]:
-    """The lines of a chunk in which a block may begin."""
+    """The start of each line of a chunk where a block can begin."""
     for place in places if len(places) <= 2 * OF_READERS else places[:OF_READERS] + places[-OF_READERS:]:
         yield chunk.rfind(b"\n", 0, place) + 1
 
@@ -108,7 +108,7 @@ def _numbered(chunk: bytes, number: int, starts: Iterable[int]) -> Iterator[tupl
 
 
 def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
-    """Of each (place, anchor): the number of its line, where that starts, the place, and the anchor."""
+    """For each (place, anchor): the number of its line, the line's start, the place, and the anchor."""
     at = 0
     for place, index in chosen:
         start = chunk.rfind(b"\n", at, place) + 1 or at
@@ -119,7 +119,7 @@ def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Itera
 
 @cache
 def _of_readers(readers: tuple[Reader, ...]) -> tuple[tuple[int, ...], ...]:
-    """Of each reader its anchors."""
+    """The anchors of each reader."""
     anchors = _anchors(readers)
     return tuple(tuple(index for index, anchor in enumerate(anchors) if place in anchor.readers) for place in range(len(readers)))
 

@@ -1,4 +1,4 @@
-"""Where many literals stand in a text that streams by, all of them looked for at once (Aho-Corasick)."""
+"""Finds many literals at once in a stream of text (Aho-Corasick)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import cache
 
 import ahocorasick_rs
 
-FREQUENT = 4000  # in one chunk: of such a literal only the last places are looked for from then on
+FREQUENT = 4000  # hits in one chunk: from then on only the last places of such a literal are searched
 
 
 class Search:
-    """A log may have the same word in all of its millions of lines, which must not make it slow.
+    """Stays fast even if a word occurs in each of a log's millions of lines.
 
-    most: of how many places the caller wants the last, by literal; no more than FREQUENT.
+    most: how many of the last places the caller wants, by literal; at most FREQUENT.
     """
 
     def __init__(self, literals: Sequence[str], most: Sequence[int]) -> None:
@@ -23,7 +23,7 @@ class Search:
         self.frequent: tuple[int, ...] = ()
 
     def find(self, chunk: bytes) -> list[list[int]]:
-        """The places of each literal in a chunk, in order; of a frequent one the last `most`."""
+        """The places of each literal in a chunk, in order; for a frequent literal the last `most`."""
         places: list[list[int]] = [[] for _ in self.literals]
         machine = _machine(tuple(self.literals[index] for index in self.sought))
         for number, start, _ in machine.find_matches_as_indexes(chunk, overlapping=True):

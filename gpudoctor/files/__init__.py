@@ -1,1 +1,1 @@
-"""The files that gpudoctor writes and reads again: snapshots, reports, bundles, baselines."""
+"""The files that gpudoctor writes and reads: snapshots, reports, bundles, baselines."""

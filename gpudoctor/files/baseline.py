@@ -1,4 +1,4 @@
-"""What the GPUs of this machine reached when all was well: a file that later runs are compared with."""
+"""The baseline: figures of this machine's healthy GPUs, in a file that later runs are compared with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def default_path() -> Path:
 
 
 def load(path: Path | None = None) -> Values:
-    """UUID -> figure -> value; empty where none was saved. UserError for a file that was named and cannot be read."""
+    """UUID -> figure -> value; empty if none was saved. UserError if a given file cannot be read."""
     return {uuid: saved.figures for uuid, saved in read(path).gpus.items()}
 
 
@@ -57,7 +57,7 @@ def read(path: Path | None = None) -> Baseline:
 
 
 def kept(path: Path) -> Baseline:
-    """What a file holds that is about to be replaced; nothing where it is no baseline."""
+    """The content of a file that is about to be replaced; empty if it is not a baseline."""
     try:
         if path.is_file():
             return read(path)
@@ -67,7 +67,7 @@ def kept(path: Path) -> Baseline:
 
 
 def of(taken: Snapshot, report: Report) -> Baseline:
-    """The figures of one report, by GPU. UserError where nothing was measured."""
+    """The figures of one report, by GPU. UserError if nothing was measured."""
     facts = Facts(taken)
     gpus = {}
     for index, figures in _by_gpu(report.measured.figures).items():
@@ -93,12 +93,12 @@ def _by_gpu(figures: Mapping[str, Sequence[Figure]]) -> dict[int, list[Figure]]:
 
 
 def of_gpus(new: Baseline, name: Callable[[str], str]) -> Baseline:
-    """With other UUIDs: those of this machine where the snapshot was redacted."""
+    """The baseline with other UUIDs: those of this machine if the snapshot was redacted."""
     return Baseline(schema=SCHEMA, gpus={name(uuid): saved for uuid, saved in new.gpus.items()})
 
 
 def merged(old: Baseline, new: Baseline) -> Baseline:
-    """GPUs that were not measured this time keep what they had."""
+    """GPUs that were not measured this time keep their old values."""
     return Baseline(schema=SCHEMA, gpus={**old.gpus, **new.gpus})
 
 
@@ -107,7 +107,7 @@ def dump(baseline: Baseline) -> bytes:
 
 
 def as_text(baseline: Baseline) -> str:
-    """One line per figure, for people and for grep."""
+    """One line per figure, readable and easy to grep."""
     rows: list[str] = []
     for uuid, saved in baseline.gpus.items():
         rows.append(f"{saved.name}  {uuid}  measured {saved.taken}")

@@ -1,6 +1,6 @@
-"""The snapshot in a bundle (report/bundle.py writes them), read without unpacking anything to a folder.
+"""Reads the snapshot in a bundle (written by report/bundle.py) without unpacking anything to a folder.
 
-One member is read, in bounded memory, whatever else is in it.
+Only one member is read, in bounded memory, whatever else is in it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAGIC, _MAGIC_AT = b"ustar", 257
 
 
 def is_bundle(beginning: bytes) -> bool:
-    """Whether a file that begins so is a tar archive."""
+    """Whether a file with this beginning is a tar archive."""
     return beginning[_MAGIC_AT:].startswith(_MAGIC)
 
 
 def snapshot_in(pieces: Iterator[bytes], name: str) -> bytes:
-    """The snapshot of a bundle that anybody may have made; UserError where it holds none, is broken or too large."""
+    """The snapshot of an untrusted bundle; UserError if it has none, is broken or is too large."""
     try:
         with tarfile.open(fileobj=_Bounded(pieces, name), mode="r|") as archive:
             return _snapshot_of(archive, name)
@@ -43,7 +43,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
     for count, member in enumerate(archive):
         if count >= MOST_MEMBERS:
             raise UserError(f"{name} contains more than {MOST_MEMBERS} files: not a bundle from gpudoctor")
-        # A sparse file of a few bytes says that it has any number of zeros.
+        # A sparse file of a few bytes can claim any number of zeros.
         if not member.isreg() or member.issparse() or member.name not in (f"{FOLDER}/{MANIFEST}", f"{FOLDER}/{SNAPSHOT}"):
             continue
         if member.size > MOST_SNAPSHOT_BYTES:
@@ -51,7 +51,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
                 f"{name} holds a {member.name} of more than {MOST_SNAPSHOT_BYTES >> 20} MiB: that is none of gpudoctor"
             )
         file = archive.extractfile(member)
-        assert file  # it is a regular one
+        assert file  # it is a regular file
         content = file.read()
         if member.name.endswith(MANIFEST):
             expected = _sum_of_snapshot(content)
@@ -65,7 +65,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _sum_of_snapshot(manifest: bytes) -> str:
-    """ "" where it says none."""
+    """Returns "" if there is none."""
     try:
         rows = msgspec.json.decode(manifest, type=_Manifest).files
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -83,7 +83,7 @@ class _Manifest(msgspec.Struct):
 
 
 class _Bounded(io.RawIOBase):
-    """Reads no more than MOST_UNPACKED_BYTES of what comes in pieces."""
+    """Reads at most MOST_UNPACKED_BYTES from the pieces."""
 
     def __init__(self, pieces: Iterator[bytes], name: str) -> None:
         super().__init__()

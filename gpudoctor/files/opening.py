@@ -1,4 +1,4 @@
-"""What gpudoctor wrote, opened again: a snapshot, a report as JSON or HTML, a bundle; also from an older gpudoctor."""
+"""Opens what gpudoctor wrote, including older versions: a snapshot, a report as JSON or HTML, a bundle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpudoctor.protocol import MOST_LEVELS, unkept
 MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
 READABLE = "expected a snapshot, a JSON or HTML report, or a bundle"
 _LONGEST_REASON = 300
-_REPORT = "report"  # the question that a report without a snapshot answers
+_REPORT = "report"  # the question answered by a report without a snapshot
 _OURS = re.compile(
     rb"""\s* \{ \s* "schema": \s* "gpudoctor\.                             # a snapshot or a report
     | gpudoctor-report/                                                     # a bundle
@@ -32,7 +32,7 @@ Read = TypeVar("Read")
 
 
 class _Facts(msgspec.Struct):
-    """The facts into which reports look; of the others they only show what is there."""
+    """The facts that reports read; of the others they only show what is present."""
 
     driver_is_open: bool | None = None
     gpus: list[dict[str, str | float | None]] = []
@@ -42,7 +42,7 @@ class _Facts(msgspec.Struct):
 
 
 def read(path: str) -> Report | Snapshot:
-    """What is in the file ("-": standard input). Raises UserError where the file is nothing of these, or is broken."""
+    """The content of the file ("-": standard input). UserError if it is none of these formats, or is broken."""
     chunks = source.chunks(path)
     data = _data(path, next(chunks, b""), chunks)
     if data.lstrip()[:1] == b"{" and _safely(_schema, data, path).startswith("gpudoctor.report/"):
@@ -51,23 +51,23 @@ def read(path: str) -> Report | Snapshot:
 
 
 def taken_in(path: str) -> Snapshot:
-    """The snapshot in a file; UserError where there is none in it."""
+    """The snapshot in a file; UserError if there is none."""
     chunks = source.chunks(path)
     return snapshot_from(path, next(chunks, b""), chunks)
 
 
 def snapshot_from(path: str, beginning: bytes, rest: Iterator[bytes]) -> Snapshot:
-    """As `taken_in`, of a file that was begun to be read."""
+    """Like `taken_in`, for a file whose beginning was already read."""
     return _safely(_snapshot, _data(path, beginning, rest), path)
 
 
 def is_ours(beginning: bytes) -> bool:
-    """Whether a file that begins so was written by gpudoctor: a snapshot, a report, a page or a bundle."""
+    """Whether a file with this beginning was written by gpudoctor: a snapshot, a report, a page or a bundle."""
     return bool(_OURS.match(beginning))
 
 
 def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
-    """Whatever is in the file, the reason why it is refused is one short line that commands no terminal."""
+    """Whatever the file contains, the error is one short line without control characters."""
     try:
         return read(data, path)
     except UserError as failure:
@@ -80,7 +80,7 @@ def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
 
 
 def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
-    """The JSON or the page in a file; of a bundle the snapshot in it."""
+    """The JSON or the page in a file; for a bundle, the snapshot in it."""
     if bundle.is_bundle(beginning):
         return bundle.snapshot_in(chain((beginning,), rest), path)
     data = b""
@@ -114,7 +114,7 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
 
 
 def _must_be_shallow(values: list[Any]) -> None:
-    """RecursionError where they are not, as of deeper ones."""
+    """RecursionError if they are nested too deeply."""
     if unkept(values):
         raise RecursionError
 
@@ -154,12 +154,12 @@ def _report(data: bytes, path: str) -> Report:
 
 
 def as_answers(report: Report) -> Snapshot:
-    """A report of which no snapshot was kept, in the form in which it can be redacted."""
+    """A report without a snapshot, in a form that can be redacted."""
     packages = [{"name": name, "version": version} for name, version in report.facts.get("packages", {}).items()]
     plain = {
         _REPORT: Reply("ok", msgspec.to_builtins(report)),
         "packages": Reply("ok", packages),
-    }  # whose versions are no addresses
+    }  # dotted versions in these are not addresses
     return Snapshot(SNAPSHOT_SCHEMA, report.version, str(report.target.get("taken", "")), plain)
 
 
@@ -168,7 +168,7 @@ def of_answers(redacted: Snapshot) -> Report:
 
 
 def at(taken: Snapshot, level: str | None) -> Snapshot:
-    """To be judged at another level than that at which it was taken, also by whoever gets it next."""
+    """The snapshot with another level, which also applies when it is saved and judged again."""
     return replace(taken, level=level) if level else taken
 
 

@@ -1,4 +1,4 @@
-"""The snapshot inside a page: packed into a script element that no browser runs, and read back from it."""
+"""The snapshot inside an HTML page: packed into a script element that browsers do not run, and read back from it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def packed(taken: Snapshot) -> str:
-    """The same snapshot gives the same text."""
+    """Deterministic: the same snapshot gives the same text."""
     return base64.b64encode(gzip.compress(snapshot.dump(taken), 9, mtime=0)).decode("ascii")
 
 
 def embedded(html: str) -> bytes:
-    """The snapshot in a page, as bytes of JSON; b"" where there is none, UserError where it cannot be read."""
+    """The snapshot in a page, as bytes of JSON; b"" if there is none, UserError if it cannot be read."""
     found = _ELEMENT.search(html)
     return _unpacked(found[1]) if found else b""
 

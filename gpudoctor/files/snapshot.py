@@ -1,4 +1,4 @@
-"""The snapshot as a file: what a machine answered, to be judged again anywhere."""
+"""The snapshot as a file: a machine's answers, to be judged again anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 
 
 def dump(snapshot: Snapshot) -> bytes:
-    """JSON, one question a line; fields of a reply that say nothing are left out."""
+    """JSON, one question per line; empty fields of a reply are left out."""
     plain = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
     for replies in ("replies", "host"):
         plain[replies] = {question: _short(reply) for question, reply in sorted(plain[replies].items())}
@@ -25,7 +25,7 @@ def _short(reply: Reply) -> dict[str, Any]:
 
 
 def load(path: str) -> Snapshot:
-    """Reads a snapshot; UserError says in one line what is wrong with the file."""
+    """Reads a snapshot; UserError with one line about what is wrong with the file."""
     try:
         data = Path(path).read_bytes()
     except OSError as failure:
@@ -34,7 +34,7 @@ def load(path: str) -> Snapshot:
 
 
 def parse(data: bytes, name: str) -> Snapshot:
-    """Decodes a snapshot's bytes; `name` is what messages call them."""
+    """Decodes a snapshot's bytes; `name` is their name in messages."""
     try:
         schema = msgspec.json.decode(data, type=dict[str, Any]).get("schema")
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:

@@ -1,4 +1,4 @@
-"""Files: each is complete or as it was before."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_folder(path: Path) -> None:
 
 
 def must_be_writable(path: Path) -> None:
-    """Says before the work, not after it, that its result would have no place."""
+    """Reports before the work, not after it, that its result cannot be written."""
     try:
         obstacle = _obstacle(path)
     except OSError as failure:
@@ -42,7 +42,7 @@ def _obstacle(path: Path) -> str | None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replaces the file as a whole; on a full disk it stays as it was."""
+    """Replaces the file as a whole; if the disk is full, it stays unchanged."""
     try:
         if _replaceable(path):
             _replace(Path(os.path.realpath(path)), data)
@@ -53,14 +53,14 @@ def write(path: Path, data: bytes) -> None:
 
 
 def _replaceable(path: Path) -> bool:
-    """A device or a pipe, such as /dev/null, is written to: a file must not take its place."""
+    """A device or a pipe, such as /dev/null, is written to and not replaced by a file."""
     return not path.exists() or stat.S_ISREG(path.stat().st_mode)
 
 
 def _replace(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".gpudoctor-{secrets.token_hex(4)}")
     try:
-        # Not tempfile: its files are 0600, a report has the mode that the umask or the old file gives.
+        # Not tempfile: its files are 0600, but a report needs the mode from the umask or the old file.
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()

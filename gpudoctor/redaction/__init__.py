@@ -1,6 +1,6 @@
-"""Redaction: a snapshot without what names its owner, with stable tokens in the place of names, addresses and ids.
+"""Redaction: replaces names, addresses and ids in a snapshot by stable tokens.
 
-It works on the snapshot, before that is judged, so that every report of it is redacted alike, and the verdict is the same.
+It changes the snapshot before it is judged, so that every report of it is redacted alike and the verdict stays the same.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NO_TEXT = re.compile(r"(<(?:script|style)\b.*?</(?:script|style)>|data:[\w/+.-]
 
 @dataclass(frozen=True)
 class Redacted:
-    """A redacted snapshot, and what was learnt while it was made."""
+    """A redacted snapshot, with the tokens and names found during redaction."""
 
     snapshot: Snapshot
     tokens: Tokens
     _texts: Texts
 
     def sweep(self, text: str) -> str:
-        """A rendered text, looked through once more; scripts and packed data in a page stay, or they would be broken."""
+        """Redacts a rendered text once more, except for scripts and packed data in a page, which would break."""
         if text.startswith("{"):
             plain = changed(msgspec.json.decode(text), self._texts.again)
             return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
@@ -55,7 +55,7 @@ class Redacted:
 
 
 def was_redacted(snapshot: Snapshot) -> bool:
-    """Compared with one that was not, the names of one machine would differ from their tokens, which says nothing of it."""
+    """Whether the snapshot is redacted. A redacted and an unredacted one differ in names and tokens without meaning."""
     return any(map(PRESENT.search, strings(snapshot)))
 
 
@@ -66,10 +66,10 @@ def redacted(
     tokens: Mapping[str, Mapping[str, str]] | None = None,
     beside: str = "",
 ) -> Redacted:
-    """UserError for words that cannot be told apart from gpudoctor's own, and for kinds that there are not.
+    """UserError for words that gpudoctor itself uses, and for unknown kinds.
 
-    keep: kinds (KEPT_ON_REQUEST) that stay. words: more that must go. tokens: of an earlier report, from the private map.
-    beside: what will be shown with it, whose tokens must not be given to other values.
+    keep: kinds (KEPT_ON_REQUEST) that are not redacted. words: further words to redact. tokens: from an earlier report, read from
+    the private map. beside: text shown together with it, whose tokens are not given to other values.
     """
     own_words.refuse(words)
     for kind in keep:

@@ -1,6 +1,6 @@
-"""Addresses of networks: IPv4 and IPv6, and those of network hardware. A version number is not an address.
+"""Network addresses: IPv4, IPv6 and hardware addresses. A version number is not an address.
 
-A token says whether an address was private and which others are of its subnet: ip-private-1.2 is the second of the first.
+A token shows whether an address was private and which others are in its subnet: ip-private-1.2 is the second of the first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LID = re.compile(
 )
 _NO_ADDRESS = re.compile(r"0|127|255")
 
-# What stands before a version, and what before an address.
+# Words before a version, and before an address.
 _VERSION = re.compile(
     r"""
     (?:
@@ -78,7 +78,7 @@ _VERSION = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Whose versions have four parts: such a name a few words before.
+# Libraries whose versions have four parts, if named a few words before.
 _LIBRARY = re.compile(
     r"(?: curand | cublas | cufft | cusolver | cusparse | cudnn | tensorrt | \btrt )[\w-]*\W+(?:[\w.]+\W+){0,3}$",
     re.IGNORECASE | re.VERBOSE,
@@ -107,9 +107,9 @@ _ADDRESS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_OF_REQUEST = re.compile(r" - \S+ \[\d|\s+\| (?:GET|HEAD|POST|PUT|DELETE)\b| port \d")  # an access log; an address and its port
+_OF_REQUEST = re.compile(r" - \S+ \[\d|\s+\| (?:GET|HEAD|POST|PUT|DELETE)\b| port \d")  # an access log; an address with its port
 _PORT_OR_PREFIX = re.compile(r":\d{2,5}(?!\d)|/\d{1,2}(?![\d.])|<\d+>|\]:\d")
-# `pip list`, `dpkg -l`: a name, and its version.
+# `pip list`, `dpkg -l`: a name and its version.
 _LISTED = re.compile(r"^\s*(?:ii\s+[A-Za-z][\w.+:-]*\s+|[A-Za-z][\w.+-]*[A-Za-z.+-]\s{2,})$")
 _NEVER_A_VERSION = re.compile(
     r"""
@@ -122,7 +122,7 @@ _NEVER_A_VERSION = re.compile(
 )
 _LARGEST_MAJOR_VERSION = 20
 _AFTER = 24
-_BEFORE = 40  # characters in which an address or a version announces itself
+_BEFORE = 40  # characters to search for words that announce an address or a version
 
 
 class Addresses:
@@ -164,7 +164,7 @@ class Addresses:
 
     def _bytes(self, found: re.Match[str]) -> str:
         digits = _digits(found[0])
-        if len(digits) == 14 and digits.startswith("01"):  # BOOTIF of PXE: the kind of hardware, and its address
+        if len(digits) == 14 and digits.startswith("01"):  # BOOTIF of PXE: the hardware type and its address
             return found[0][:3] + self._tokens.instead("mac", found[0][3:], digits[2:])
         if len(digits) // 2 not in _BYTE_LENGTHS or not digits.strip("0") or not digits.strip("f"):
             return found[0]
@@ -200,7 +200,7 @@ class Addresses:
         return self._tokens.give("ip", value, known[value])
 
     def _subnet(self, address: Address) -> str:
-        """`ip-private-1.`, where others of the same /24 (of IPv6: /64) have been given."""
+        """`ip-private-1.`, if other addresses of the same /24 (for IPv6: /64) have tokens."""
         of = str(ipaddress.ip_network((address, 24 if address.version == 4 else 64), strict=False))
         number = self._tokens.subnet(of)
         scope = "link" if address.is_link_local else "private" if address.is_private else "public"
@@ -216,7 +216,7 @@ def _is_network(address: Address) -> bool:
 
 
 def _is_address(dotted: str, before: str, after: str, versions: Container[str]) -> bool:
-    """Whether four numbers are an address: by what they are, and by what stands beside them."""
+    """Whether four numbers are an address, decided by their values and the text around them."""
     parts = dotted.split(".")
     if any((len(part) > 1 and part.startswith("0")) or int(part) > 255 for part in parts) or _NO_ADDRESS.fullmatch(parts[0]):
         return False

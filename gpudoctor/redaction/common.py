@@ -1,4 +1,4 @@
-"""Names that are words, too: replaced only where it is plain that a name is meant, not wherever the word stands."""
+"""Names that are also words: replaced only if it is clear that a name is meant, not wherever the word occurs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpudoctor.redaction.vocabulary import PATH_WORDS
 
 SHORTEST = 3
-_SIGNS = re.compile(r"\\[A-Za-z]|\[[A-Z]?([a-z])\]|\(\?[a-zA-Z:!<=]+")  # of a pattern; [Dd]etected is detected
+_SIGNS = re.compile(r"\\[A-Za-z]|\[[A-Z]?([a-z])\]|\(\?[a-zA-Z:!<=]+")  # metacharacters of a pattern; [Dd]etected is detected
 _FORMS = re.compile(
     r"""
     \d+(?:[-_.]\d+)?
@@ -41,7 +41,7 @@ SYSTEM_GROUPS = frozenset(_SYSTEM_GROUPS_TEXT.split())
 
 
 def is_common(name: str, words: Iterable[str] = ()) -> bool:
-    """words: others that have a meaning on this machine, such as the names of its packages."""
+    """words: further words with a meaning on this machine, such as the names of its packages."""
     plain = name.lower()
     if (
         len(plain) < (SHORTEST if plain.isascii() else SHORTEST - 1)
@@ -56,7 +56,7 @@ def is_common(name: str, words: Iterable[str] = ()) -> bool:
 
 
 def _said() -> frozenset[str]:
-    """Every word that gpudoctor itself says about any check or problem, and by which it knows a message or a GPU."""
+    """Every word in gpudoctor's checks and problems, and in the patterns of messages and the names of GPUs."""
     from gpudoctor import catalog
 
     return _words_of(tuple(catalog.problems()))

@@ -1,4 +1,4 @@
-"""Secrets in texts. They are dropped: no token, and nothing of them in the private map."""
+"""Secrets in texts. They are removed: without a token or an entry in the private map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.redaction.tokens import Tokens
 
 
 class Credentials:
-    """Drops secrets from texts."""
+    """Removes secrets from texts."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -39,7 +39,7 @@ class Credentials:
         return before + quote + self._tokens("secret", value.strip("\"'\\")) + quote + after
 
     def without_blocks(self, lines: Iterable[str]) -> list[str]:
-        """Lines of a text, without those of private keys, and of secrets that stand below their names."""
+        """The lines without private keys and without secrets on the lines below their names."""
         return list(self._without_values(self._without_keys(lines)))
 
     def _without_keys(self, lines: Iterable[str]) -> Iterator[str]:

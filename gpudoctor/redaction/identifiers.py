@@ -1,4 +1,4 @@
-"""Ids that name one thing of one machine: UUIDs of GPUs and disks, serial numbers, ids of containers and machines."""
+"""Ids of one thing on one machine: UUIDs of GPUs and disks, serial numbers, ids of containers and machines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SERIAL = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _BARE_SERIAL = re.compile(r"((?:\b|_)[Ss]erial[ #]|\bS/N )(?=[A-Z]*\d)([A-Z0-9]{8,})(?![\w-])")
-# Of disks, of instances in clouds (where an account is in the name, too), of file systems of Windows.
+# Of disks, of cloud instances (whose names include the account), of Windows file systems.
 _NAMED = re.compile(
     r"""
     (?<![\w-])(
@@ -70,7 +70,7 @@ _NO_SERIAL = re.compile(r"(?i)n/?a|none|unknown|\[?not.*|default.*|to be.*|0+|co
 _KEY = re.compile(r"(?m)^(sig_key:\s+)(\S+)$")
 _SIGNATURE = re.compile(r"(?m)^(signature:\s+)((?:[0-9A-F:]+\s*)+)$")
 
-# The constants of EFI, GPT and Windows name no machine.
+# Constants of EFI, GPT and Windows that do not identify a machine.
 _KNOWN = frozenset({"8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"})
 
 
@@ -79,10 +79,10 @@ class Identifiers:
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        self._kept: set[str] = set()  # UUIDs of GPUs that are to stay
+        self._kept: set[str] = set()  # UUIDs of GPUs that are not redacted
 
     def learn(self, text: str) -> None:
-        """The UUIDs of GPUs, in the order in which they come: a part of one can then be told from another's."""
+        """Collects the UUIDs of GPUs in order of occurrence, so that a shortened UUID can be matched to its GPU."""
         for found in _GPU.finditer(text):
             self._of_gpu(found[2])
 
@@ -115,15 +115,15 @@ class Identifiers:
         return text
 
     def chosen(self, text: str) -> str:
-        """As CUDA_VISIBLE_DEVICES names GPUs: by as much of a UUID as somebody found enough."""
+        """GPUs as in CUDA_VISIBLE_DEVICES: by any unambiguous prefix of a UUID."""
         return _ANY_PART.sub(self._part, _GPU.sub(lambda found: f"{found[1]}-{self._of_gpu(found[2])}", text))
 
     def of_container(self, id: str) -> str:
-        """A container's id, or its first twelve digits, which most tools show."""
+        """A container's full id, or its first twelve digits, which most tools show."""
         return self._tokens.instead("container", id, id[:12])
 
     def _of_gpu(self, uuid: str) -> str:
-        """What still looks like a UUID, since programs read it as one; its first eight digits tell GPUs apart."""
+        """A token in the form of a UUID, since programs parse it; its first eight digits distinguish GPUs."""
         value, known = uuid.lower(), self._tokens.known("gpu")
         if self._tokens.keeps("gpu") or is_token(value):
             self._kept.add(value)
@@ -132,7 +132,7 @@ class Identifiers:
         return self._tokens.give("gpu", value, f"{number}-0000-4000-8000-0000{number}")
 
     def _part(self, found: re.Match[str]) -> str:
-        """The same part of the token; of several GPUs, where it does not tell which, what their tokens share."""
+        """The same part of the token; if several GPUs match, the common prefix of their tokens."""
         part = found[2].lower()
         if self._tokens.keeps("gpu") or is_token(part) or re.fullmatch(r"0000\d{0,4}(-0{0,4})*", part):
             return found[0]

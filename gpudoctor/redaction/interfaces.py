@@ -1,4 +1,4 @@
-"""Names of network interfaces: those that kernels give tell nothing, a bond that is called after a site does."""
+"""Names of network interfaces: names given by the kernel stay; a bond named after a site is replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_usual(name: str) -> bool:
 
 
 def replaced(tokens: Tokens, name: str) -> str:
-    """Names that begin alike still do: site0 and site1 are iface-1.0 and iface-1.1."""
+    """Keeps common prefixes: site0 and site1 become iface-1.0 and iface-1.1."""
     number = _NUMBER.search(name)
     stem, rest = (name[: number.start()], number[0]) if number else (name, "")
     if tokens.keeps("iface") or is_usual(name) or not stem:

@@ -1,4 +1,4 @@
-"""The kinds of values that are replaced: what --keep calls them, and how a summary counts them."""
+"""The kinds of values that are replaced: their names for --keep, and in a summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """words: the tokens of this kind: "user" makes user-1, user-2 …"""
+    """words: the token prefixes of this kind: "user" makes user-1, user-2 …"""
 
     one: str
     many: str
@@ -34,7 +34,7 @@ KINDS = {
 }
 KIND_OF = {word: name for name, kind in KINDS.items() for word in kind.words}
 KEPT_ON_REQUEST = tuple(name for name in KINDS if name not in ("secrets", "words"))
-DROPPED = ("secret", "environment", "arguments")  # nothing of these is worth telling apart
+DROPPED = ("secret", "environment", "arguments")  # removed without a token
 
 
 def counted(name: str, count: int) -> str:

@@ -1,4 +1,4 @@
-"""Names that a text gives away by what stands beside them: hosts, users, pods, jobs, containers, arguments of processes."""
+"""Names revealed by the text next to them: hosts, users, pods, jobs, containers, arguments of processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NO_NAMES_TEXT = """
     set unset required optional peer existing cluster server
 """
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
-_LISTED = re.compile(r"(?<![^, \t])[A-Za-z0-9][\w.-]*")  # nodes of a list, with or without :ranks
-# What Kubernetes, its networks and NVIDIA's operator are made of: everybody's cluster has them.
+_LISTED = re.compile(r"(?<![^, \t])[A-Za-z0-9][\w.-]*")  # nodes in a list, with or without :ranks
+# Pods of Kubernetes, its networks and NVIDIA's operator: every cluster has them.
 _PUBLIC_PODS = re.compile(
     r"""
     (?:
@@ -36,7 +36,7 @@ _PUBLIC_PODS = re.compile(
 
 
 class Names:
-    """Replaces names that stand in such a place."""
+    """Replaces names in such a position."""
 
     def __init__(self, tokens: Tokens, places: Places) -> None:
         self._tokens = tokens
@@ -84,7 +84,7 @@ class Names:
 
 
 def is_name(name: str, word: str) -> bool:
-    """Whether somebody can have given it: no number, no token, none of the words that stand in such places."""
+    """Whether a user can have chosen it: not a number, a token or a word that is usual in this position."""
     if name.lower() in _NO_NAMES or (word == "group" and name in SYSTEM_GROUPS) or any(map(is_token, (name, *name.split(".")))):
         return False
     if word in ("pod", "namespace") and _PUBLIC_PODS.fullmatch(name):

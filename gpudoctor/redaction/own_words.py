@@ -1,4 +1,4 @@
-"""Words that somebody wants to be redacted, and that gpudoctor itself uses: they cannot be told apart from its own."""
+"""Words that a user wants to redact but that gpudoctor itself uses: replacing them would change its own text."""
 
 from __future__ import annotations
 

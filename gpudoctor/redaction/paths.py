@@ -1,4 +1,4 @@
-"""Paths: the folders of a system stay, the names that people gave become tokens, part by part.
+"""Paths: system folders stay; names chosen by users become tokens, part by part.
 
 So a path below another one stays below it, and a library keeps its name.
 """
@@ -30,7 +30,7 @@ HOMES = re.compile(
     re.VERBOSE,
 )
 _ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d+))+$")
-_SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # whoever built the program left them
+_SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # paths left by whoever built the program
 NO_USERS = frozenset({"root", "kubernetes", "linuxbrew", "conda", "conda-bld", "*", "default", "All", "Public"})
 
 
@@ -41,11 +41,11 @@ class Paths:
         self._tokens = tokens
 
     def users(self, path: str) -> list[str]:
-        """Whose home folders a path names."""
+        """The users whose home folders occur in a path."""
         return [name for name in HOMES.findall(path) if is_user(name) and not is_token(name)]
 
     def replaced(self, path: str) -> str:
-        """An absolute path, or one that begins with ~, with / between its parts."""
+        """Replaces the parts of an absolute path, or one that begins with ~, with / as separator."""
         if self._tokens.keeps("user") and self._tokens.keeps("dir"):
             return path
         path = HOMES.sub(self._home, path)
@@ -70,7 +70,7 @@ class Paths:
         return "/".join(self.part(part, place == last) for place, part in enumerate(parts))
 
     def part(self, part: str, is_last: bool = False) -> str:
-        """One part of a path; of the last the ending stays: file-1.py."""
+        """One part of a path; the last part keeps its suffix: file-1.py."""
         name = part.strip()
         if len(name) < 2 or says_nothing(name):
             return part
@@ -84,12 +84,12 @@ class Paths:
 
 
 def is_user(name: str) -> bool:
-    """Whether a folder of /home is somebody's: where /home is a home itself, there are .cache and .local."""
+    """Whether a folder of /home belongs to a user: if /home is itself a home, it contains .cache and .local."""
     return name not in NO_USERS and not name.startswith(".")
 
 
 def says_nothing(name: str) -> bool:
-    """Whether all words of a name are usual ones, numbers or tokens."""
+    """Whether all words of a name are common words, numbers or tokens."""
     if MADE_BY_TOOLS.fullmatch(name):
         return True
     words = SPLIT_WORDS.split(PRESENT.sub(" ", name.replace("poduuid-", "uuid-")))

@@ -1,4 +1,4 @@
-"""Where things are, in texts: URLs, paths of Unix and Windows, user@host, names of domains, images of registries."""
+"""Locations in texts: URLs, paths of Unix and Windows, user@host, domain names, images of registries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.redaction.vocabulary import DOMAINS, IMAGES, NAMESPACES
 
 _END = r"\s\"'`<>|;,(){}\\"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-# Last labels that are hardly ever the end of a name in a program; the others can be.
+# Top-level domains that are rarely the end of a name in a program; others can be.
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
 _UNSURE_TEXT = """
     local lan internal corp intranet home localdomain private cluster hpc lab net io ai dev cloud tech at be it no gr hu il us
@@ -76,8 +76,8 @@ _BUILDERS_TEXT = """
     buildd mockbuild dvs-builder debian-kernel linux-kernel builder oe-user geeko sha256 Microsoft USER
 """
 _BUILDERS = frozenset(_BUILDERS_TEXT.split())
-_ENDS = ".,!?#$%…"  # of a sentence, or of a prompt
-# What stands behind an @ where no host does: a unit, a version, a symbol's library, a variable, a branch.
+_ENDS = ".,!?#$%…"  # end of a sentence or of a prompt
+# What can follow an @ that is not before a host: a unit, a version, a symbol's library, a variable, a branch.
 _UNITS = re.compile(
     r"""
     .*\.(?: service | slice | scope | socket | target | timer | mount )     # a unit
@@ -97,13 +97,13 @@ _HERE = re.compile(
     """,
     re.VERBOSE,
 )
-_OF_ACCOUNTS = ("wandb.ai", "app.wandb.ai")  # whose paths name people and projects
+_OF_ACCOUNTS = ("wandb.ai", "app.wandb.ai")  # their paths name people and projects
 _COUNTRY = re.compile(r"(?:co|ac|com|edu|gov|go|or|ne|org|net)\.[a-z]{2}$")
 _INTERNAL = re.compile(r"(?:local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab)$")
 
 
 class Places:
-    """Replaces places in texts."""
+    """Replaces locations in texts."""
 
     def __init__(self, tokens: Tokens, paths: Paths) -> None:
         self._tokens = tokens
@@ -141,14 +141,14 @@ class Places:
         return self._paths.replaced(path)
 
     def _cut(self, path: str) -> str:
-        """A path without its beginning, as in a table with no room: ...me/user-1/train.py."""
+        """A path without its beginning, as in a narrow table: ...me/user-1/train.py."""
         first, _, rest = path.partition("/")
         if first and "/home".endswith(first):
             return first + self._paths.replaced(f"/home/{rest}").removeprefix("/home")
         return self._paths.replaced(f"/{path}").removeprefix("/")
 
     def _windows(self, path: str) -> str:
-        """As a path with /, which Windows takes as well; its separators come back afterwards."""
+        """Processed with /, which Windows accepts too; the separators are restored afterwards."""
         separator = "\\\\" if "\\\\" in path[2:] else "\\" if "\\" in path else "/"
         start = re.match(r"[A-Za-z]:|\\{2,4}[\w$.-]+", path)
         head = start[0] if start else ""
@@ -184,7 +184,7 @@ class Places:
         return f"{user if user == 'root' else self._tokens('user', user)}@{self.host(host)}"
 
     def host(self, name: str) -> str:
-        """A host by its name, with its domain if that is told: host-1.domain-1. One that is an address is left to others."""
+        """A host by name, with its domain if given: host-1.domain-1. Addresses are handled elsewhere."""
         plain = name.strip("[]").rstrip(".")
         if not plain or ":" in plain or _HERE.fullmatch(plain) or is_public(plain) or is_token(plain):
             return name
@@ -195,7 +195,7 @@ class Places:
         return self.domain(plain)
 
     def domain(self, name: str) -> str:
-        """host-1.domain-1, or domain-1 where nothing stands before what somebody registered."""
+        """host-1.domain-1, or domain-1 if there is nothing before the registered domain."""
         if all(map(is_token, name.split("."))):
             return name
         labels = name.lower().split(".")
@@ -212,7 +212,7 @@ class Places:
         return self.domain(name) if not is_unsure or re.search(r"[\d-]", name) else self._tokens("domain", name.lower())
 
     def image(self, reference: str) -> str:
-        """An image: one of a public publisher stays; of any other the tag does."""
+        """An image: one of a public publisher is kept; otherwise only the tag is kept."""
         if self._tokens.keeps("image"):
             return reference
         name, tag = _untagged(reference)
@@ -234,7 +234,7 @@ def _untagged(reference: str) -> tuple[str, str]:
 
 
 def is_public_image(host: str, repository: str) -> bool:
-    """Whether everybody knows who publishes it. A public path of some website is taken as such, too."""
+    """Whether the publisher is well known. A public path of some website counts as such, too."""
     if host and not is_public(host):
         return False
     namespace, slash, _ = repository.partition("/")
@@ -244,7 +244,7 @@ def is_public_image(host: str, repository: str) -> bool:
 
 
 def _is_host(name: str) -> bool:
-    """Whether a name is none of a program: gpu.site.ai is a host, self.encoder.net and threading.local are not."""
+    """Whether a name does not come from a program: gpu.site.ai is a host, self.encoder.net and threading.local are not."""
     *labels, ending = name.lower().split(".")
     if any(label.isdigit() for label in labels):
         return False
@@ -255,6 +255,6 @@ def _is_host(name: str) -> bool:
 
 
 def is_public(domain: str) -> bool:
-    """A well-known one, or below one."""
+    """A well-known domain, or one below it."""
     labels = domain.lower().split(".")
     return any(".".join(labels[place:]) in DOMAINS for place in range(len(labels) - 1))

@@ -1,6 +1,6 @@
-"""The private map: which token stands for what, of the last reports. A file of its owner alone, and in no output.
+"""The private map: what each token replaces, for the last reports. Only its owner can read the file, and no output has it.
 
-With it the owner can tell what "host-2" is that somebody asks about, and a fleet gets the same tokens in all its reports.
+With it the owner can look up what "host-2" means, and a fleet gets the same tokens in all its reports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Map(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotAMap(UserError):
-    """What stands there was written by something else, or by a newer gpudoctor."""
+    """The file was written by another program, or by a newer gpudoctor."""
 
 
 def default_path() -> Path:
@@ -41,7 +41,7 @@ def default_path() -> Path:
 
 
 def read(path: Path) -> Map:
-    """Empty where there is none; UserError where it cannot be read."""
+    """Empty if there is no file; UserError if it cannot be read."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Map)
     except FileNotFoundError:
@@ -60,9 +60,9 @@ def latest(found: Map) -> Words:
 
 
 def added(found: Map, taken: str, words: Mapping[str, Mapping[str, str]]) -> Map:
-    """With the tokens of one more report, beside those of its earlier redactions, and of another of the same second.
+    """Adds the tokens of a report to those of its earlier redactions, or of another report from the same second.
 
-    A token that stands for one thing in one of them and for another in the other tells nothing any more.
+    A token with different values in the two is dropped as ambiguous.
     """
     words = _together(found.reports.get(taken, {}), words)
     if not any(words.values()):
@@ -82,7 +82,7 @@ def _together(known: Words, words: Mapping[str, Mapping[str, str]]) -> Words:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """For one at a time to add a report. OSError where the folder cannot be written."""
+    """Locks the map, so that one process at a time adds a report. OSError if the folder is not writable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -90,7 +90,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, new: Map) -> None:
-    """OSError where it cannot be written. No moment in which others can read it."""
+    """Writes the map, at no time readable by other users. OSError if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""What the tokens of a report that leaves this machine stand for: kept in the private map of its owner, and read there again."""
+"""Stores what the tokens of a report replace in the owner's private map, and looks them up there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def remember(taken: str, done: Redacted) -> str:
-    """Writes the private map; taken: when the report was. A map that cannot be written costs nothing but what it would have told.
+    """Writes the private map; taken: the time of the report. If it cannot be written, only the look-up is lost.
 
-    One that this version does not read, as a newer one wrote it, is put aside. Returns what is to be said of that, or "".
+    A map that this version cannot read, such as one of a newer version, is renamed. Returns a message about problems, or "".
     """
     from gpudoctor.redaction import private_map
 
@@ -35,7 +35,7 @@ def remember(taken: str, done: Redacted) -> str:
 
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
-    """What the tokens of a report stand for that was redacted here; taken: when that report was."""
+    """Token -> value for a report that was redacted here; taken: the time of the report."""
     from gpudoctor.redaction import private_map, tokens
 
     if not tokens.PRESENT.search(text):
@@ -44,7 +44,7 @@ def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def recognised(text: str, taken: str) -> str:
-    """With what its tokens stand for, where it is of a report that was redacted here; taken: when that report was."""
+    """Replaces tokens by their values if the report was redacted here; taken: the time of the report."""
     from gpudoctor.redaction import tokens
 
     values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}

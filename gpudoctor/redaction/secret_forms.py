@@ -1,10 +1,10 @@
-"""What secrets look like, and what stands beside them: in variables, options, URLs, files of settings, code, tables."""
+"""The forms of secrets and of the text next to them: in variables, options, URLs, settings, code, tables."""
 
 from __future__ import annotations
 
 import re
 
-# Forms that tell by themselves, by who gives them out.
+# Secrets recognisable by their prefixes, which their issuers define.
 FORMS = re.compile(
     r"""
     \b(?:
@@ -46,7 +46,7 @@ OF_LETTERS = "|".join(
         *("gsk_", "rpa_", "lin_api_", "api_org_", "_live_", "_test_"),
     )
 )
-"""Of those that may have no digit and no sign."""
+"""Prefixes of secrets that may contain no digit and no special character."""
 IN_URL = re.compile(
     r"""
     (?<=://)[^/@\s:]*:[^/@\s]+(?=@)
@@ -96,7 +96,7 @@ _BESIDE = (
     r"""(?i)
     ( \b(?:set-)?cookie:[ ]* )( [^\s"'][^\n"']{3,} )
     """,
-    # Variables. A line of nothing else is one to its end, whatever signs are in it.
+    # Variables. If a line has nothing else, the secret goes to its end, with any characters.
     rf"""(?i)
     ( \bname["']?\s?[:=>]\s?["']?{_VARIABLE}(?: ["'] | </name> )?\W{{1,4}}value["']?\s?[:=>]\s?["']? )( {_VALUE} )
     """,
@@ -169,7 +169,7 @@ _BESIDE = (
     """,
 )
 BESIDE = tuple(re.compile(pattern, re.VERBOSE) for pattern in _BESIDE)
-"""What stands before a secret, and the secret."""
+"""The text before a secret, and the secret."""
 SIGNS = re.compile(
     r"""
     pass | secret | token | key | auth | credential | bearer | basic[ ] | login | _pat= | sig= | code= | cookie | pwd | psk
@@ -208,7 +208,7 @@ BLOCK = re.compile(
     re.VERBOSE,
 )
 OPENED = re.compile(rf"(?:-\ )?[\"']?{_NAME}[\"']?:\s*[|>][-+]?\s*$", re.IGNORECASE | re.VERBOSE)
-"""In YAML: what is further to the right on the lines below is the secret."""
+"""In YAML: the more indented lines below are the secret."""
 NAMED = re.compile(rf"(?:-\ )?name:\s*[\"']?{_VARIABLE}[\"']?\s*$", re.VERBOSE)
 VALUE = re.compile(r"(value:\s*)(\S.*)")
 """In Kubernetes' manifests: the line below a name."""

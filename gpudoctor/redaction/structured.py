@@ -1,4 +1,4 @@
-"""Replies of which it is known what stands where: variables, the kernel's command line, interfaces, how a container started."""
+"""Replies of known structure: variables, the kernel's command line, interfaces, the start of a container."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def versions_of(snapshot: Snapshot) -> frozenset[str]:
 
 
 def words_of(snapshot: Snapshot) -> frozenset[str]:
-    """Names of packages, in which a person's name may be a word."""
+    """Names of packages, which can include a word that is also a person's name."""
     found: set[str] = set()
     for replies in (snapshot.replies, snapshot.host):
         for question in ("packages", "os-packages", "conda"):
@@ -90,13 +90,13 @@ def _records(reply: Reply | None) -> Iterator[Mapping[str, Any]]:
 
 
 def structured(snapshot: Snapshot, texts: Texts) -> Snapshot:
-    """What is known by its place, replaced; the rest is as it was."""
+    """Replaces values at known positions; the rest stays."""
     rules = _Rules(texts)
     return replace(snapshot, replies=rules.all(snapshot.replies), host=rules.all(snapshot.host))
 
 
 class _Rules:
-    """Question -> what is done with its reply."""
+    """Question -> the function that redacts its reply."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -118,7 +118,7 @@ class _Rules:
         return {self._question(question): self._one(question, reply) for question, reply in replies.items()}
 
     def _question(self, question: str) -> str:
-        """A text is named after its file."""
+        """The name of a text is its file's name."""
         kind, colon, name = question.partition(":")
         return kind + colon + self._file(name) if kind == "text" else question
 
@@ -128,7 +128,7 @@ class _Rules:
         return self._texts.paths.replaced(name) if name.startswith(("/", "~")) else self._texts.paths.replaced(f"/{name}")[1:]
 
     def _report(self, value: Any) -> Any:
-        """A report of which no snapshot was kept names the files that it was given."""
+        """A report without a snapshot names the files that it was given."""
         return {**value, "evidence": [{**text, "name": self._file(text["name"])} for text in value["evidence"]]}
 
     def _one(self, question: str, reply: Reply) -> Reply:
@@ -143,11 +143,11 @@ class _Rules:
             return reply
         try:
             return replace(reply, value=rule(reply.value))
-        except (AttributeError, KeyError, TypeError, ValueError):  # a form that no gpudoctor writes: its texts are gone through
+        except (AttributeError, KeyError, TypeError, ValueError):  # a form that gpudoctor does not write: redacted as text
             return reply
 
     def _interfaces_of(self, replies: Mapping[str, Reply]) -> dict[str, str]:
-        """The interfaces that tell something -> their tokens: a bond named after a site."""
+        """Interfaces with meaningful names, such as a bond named after a site -> their tokens."""
         reply = replies.get(f"glob:{_INTERFACE}*")
         paths = reply.value if reply and isinstance(reply.value, list) else []
         names = (str(path).rpartition("/")[2] for path in paths)
@@ -181,7 +181,7 @@ class _Rules:
         return value
 
     def _named_interfaces(self, value: str) -> str:
-        """`^docker,lo`, `=eth0`: names, or what names begin with."""
+        """`^docker,lo`, `=eth0`: names or prefixes."""
         return re.sub(r"[^\s,^=:]+", lambda found: self._beginning(found[0]), value)
 
     def _beginning(self, name: str) -> str:
@@ -241,7 +241,8 @@ class _Rules:
         return changed
 
     def _gpu(self, value: Any) -> Any:
-        """Of the processes the program's name, without its folder and arguments; serial numbers, should any be there."""
+        """Keeps only the program's name of each process, without folder and arguments; replaces serial numbers, if there are
+        any."""
         if not isinstance(value, dict):
             return value
         changed = {key: self._serial(key, held) for key, held in value.items()}

@@ -1,4 +1,4 @@
-"""One text, redacted: what its forms give away first, then every name that was learnt anywhere in the snapshot."""
+"""Redacts one text: first by its forms, then every name found anywhere in the snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudoctor.redaction.places import Places
 from gpudoctor.redaction.secret_forms import OF_LETTERS
 from gpudoctor.redaction.tokens import Tokens, is_token
 
-# A name of one of these is replaced wherever it stands as a word, unless it is a common one.
+# A name of one of these kinds is replaced wherever it occurs as a word, unless it is a common word.
 SWEPT = (
     "word",
     "user",
@@ -46,7 +46,7 @@ _NUMBER_IN_JSON = re.compile(
 
 
 class Texts:
-    """Redacts texts, each once. versions: dotted numbers that are versions. words: of which none is a name."""
+    """Redacts texts, each once. versions: dotted numbers that are versions. words: words that are not names."""
 
     def __init__(self, tokens: Tokens, versions: Collection[str] = (), words: Collection[str] = ()) -> None:
         self.tokens = tokens
@@ -65,7 +65,7 @@ class Texts:
         self._token_of: dict[str, str] = {}
 
     def learn(self, texts: Iterable[str]) -> None:
-        """All names that any text gives away, before the first is changed: first those of home folders and GPUs."""
+        """Collects all names in the texts before any text is changed; home folders and GPUs first."""
         for text in texts:
             if "GPU-" in text or "MIG-" in text:
                 self.identifiers.learn(text)
@@ -76,14 +76,14 @@ class Texts:
             self._by_sign(text)
 
     def by_form(self, text: str) -> str:
-        """Without what its forms give away."""
+        """The text without values recognised by their form."""
         if text not in self._done:
             known = self._by_sign(text)
             self._done[text] = self.addresses.replaced(self.places.replaced(known)) if known else text
         return self._done[text]
 
     def _by_sign(self, text: str) -> str:
-        """Without secrets, ids, and names beside which stands what they are; "" where nothing at all can be in it."""
+        """The text without secrets, ids, and names next to a word that reveals them; "" if it cannot contain any."""
         if text not in self._known_by_sign:
             plain = _NOTHING_IN_IT.fullmatch(text)
             told = "" if plain else self._names.replaced(self.identifiers.replaced(self.credentials.dropped(text)))
@@ -91,7 +91,7 @@ class Texts:
         return self._known_by_sign[text]
 
     def by_name(self, text: str) -> str:
-        """Without the names that were learnt."""
+        """The text without the names that were collected."""
         pattern = self._pattern()
         return pattern.sub(self._token_at, text) if pattern else text
 
@@ -104,7 +104,7 @@ class Texts:
         return self._token_of.get(name) or self.places.domain(name)
 
     def again(self, line: str) -> str:
-        """Of a report: what a word says that stands beside a name is then gpudoctor's own, as in {"container": "void"}."""
+        """For a report: words next to a name are gpudoctor's own here, as in {"container": "void"}, and reveal nothing."""
         if line not in self._again:
             self._again[line] = line if _NUMBER_IN_JSON.fullmatch(line) else self._swept_once_more(line)
         return self._again[line]
@@ -117,7 +117,7 @@ class Texts:
         return self.by_name(self.by_form(text))
 
     def _pattern(self) -> re.Pattern[str] | None:
-        """All names that are to be replaced as words, the longest first."""
+        """All names to be replaced as words, the longest first."""
         size = self.tokens.given
         if size != self._swept[0]:
             self._token_of = {name.lower(): token for word in reversed(SWEPT) for name, token in self._names_of(word)}

@@ -1,4 +1,4 @@
-"""Tokens: what stands in the place of a value. The same value gets the same token everywhere."""
+"""Tokens, which replace values. The same value gets the same token everywhere."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def is_token(value: str) -> bool:
 
 
 class Tokens:
-    """Value -> token, by kind. keep: kinds that stay as they are. used: the values that were replaced, by kind.
+    """Value -> token, by kind. keep: kinds that are not replaced. used: the values that were replaced, by kind.
 
-    `given` is what a private map holds: word -> token -> value. Secrets are in no map.
+    `given` is the content of a private map: word -> token -> value. Secrets are in no map.
     """
 
     def __init__(self, keep: Container[str] = (), given: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.keep = keep
         self.used: dict[str, set[str]] = {}
-        self.given = 0  # how many so far
+        self.given = 0  # number of tokens so far
         self._of: dict[str, dict[str, str]] = {}
         self._last: dict[str, int] = {}
         for word, values in (given or {}).items():
@@ -50,7 +50,7 @@ class Tokens:
         return KIND_OF[word] in self.keep
 
     def reserve(self, text: str) -> None:
-        """Tokens that a text already has, since it was redacted before, are given to nothing else."""
+        """Tokens in a text that was already redacted are not given to other values."""
         if "-" not in text:
             return
         for found in PRESENT.finditer(text):
@@ -69,7 +69,7 @@ class Tokens:
         return self._last[word]
 
     def __call__(self, word: str, value: str) -> str:
-        """The token of a value: user-1. One that is a token, or of a kind that is kept, stays."""
+        """The token of a value: user-1. A value that is a token, or of a kind that is kept, is returned unchanged."""
         if self.keeps(word) or is_token(value) or not value:
             return value
         self.used.setdefault(KIND_OF[word], set()).add(value)
@@ -78,13 +78,13 @@ class Tokens:
         return self.known(word).get(value) or self.give(word, value, f"{word}-{self.next(word)}")
 
     def expect(self, word: str, value: str) -> None:
-        """Has a token ready for a value that may come."""
+        """Prepares a token for a value that may occur."""
         if not is_token(value) and value not in self.known(word):
             self._of.setdefault(word, {})[value] = f"{word}-{self.next(word)}"
             self.given += 1
 
     def instead(self, word: str, shown: str, value: str) -> str:
-        """Of a value that can be written in several ways; `shown` is how it stands here."""
+        """For a value with several spellings; `shown` is the spelling used here."""
         return shown if self.keeps(word) else self(word, value)
 
     def give(self, word: str, value: str, token: str) -> str:
@@ -98,16 +98,16 @@ class Tokens:
         return self._of.get(word, {})
 
     def subnet(self, network: str) -> int:
-        """The number of a network, of which several addresses may have tokens."""
+        """The number of a network in which several addresses can have tokens."""
         numbers = self._of.setdefault(_SUBNET, {})
         if network not in numbers:
             numbers[network] = f"{_SUBNET}-{self.next(_SUBNET)}"
         return int(numbers[network].rpartition("-")[2])
 
     def counts(self) -> dict[str, int]:
-        """How many values of each kind were replaced."""
+        """The number of replaced values of each kind."""
         return {name: len(values) for name, values in self.used.items() if values}
 
     def private(self) -> dict[str, dict[str, str]]:
-        """Word -> token -> value: what only the owner of the machine may see."""
+        """Word -> token -> value: for the machine's owner only."""
         return {word: {token: value for value, token in values.items()} for word, values in self._of.items() if values}

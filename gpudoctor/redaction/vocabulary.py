@@ -1,4 +1,4 @@
-"""Words that tell nothing of anybody: parts of paths, public domains, usual names of interfaces."""
+"""Words that identify no one: parts of paths, public domains, usual names of interfaces."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _ROOTS = r"""
     | usr/local/(?: cuda | nvidia | lib | lib64 | bin | sbin | include | share | mpi | ucx )
 """
 KNOWN_ROOTS = re.compile(rf"/(?: {_ROOTS} )(?![\w.])", re.VERBOSE)
-"""Folders of the system, of a distribution or a public image: what lies below says nothing of its owner."""
+"""Folders of the system, of a distribution or a public image: their content does not identify the owner."""
 KNOWN_VERSIONED_ROOTS = re.compile(r"/(?:usr/local|opt)/(?:cuda|nvidia)-[\w.]+")
 RELATIVE_ROOTS = frozenset({"third_party", "aten", "c10", "torch", "csrc", "vllm", "src", "gpudoctor", "transport", "nvidia"})
 NAMED_AFTER = re.compile(r"/(?:envs|volumes|machines|venvs|virtualenvs|worktrees)/([^/]+)")
@@ -145,4 +145,4 @@ INTERFACES = re.compile(
     """,
     re.VERBOSE,
 )
-"""What kernels, drivers and engines call interfaces. Any other name somebody gave: a bond of a site."""
+"""Interface names given by kernels, drivers and engines. A user chose any other name, such as a site's bond."""

@@ -1,4 +1,4 @@
-"""All texts of a snapshot, wherever they are: questions, replies and their details, keys of tables, baselines."""
+"""Visits all texts of a snapshot: questions, replies and their details, keys of tables, baselines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = ("replies", "measured", "host", "baseline")
 
 
 def strings(snapshot: Snapshot) -> list[str]:
-    """Each once, in the order in which they come."""
+    """Each text once, in order of occurrence."""
     found: dict[str, None] = {}
     for part in PARTS:
         _gather(getattr(snapshot, part), found)
@@ -39,7 +39,7 @@ def _gather(value: Any, found: dict[str, None]) -> None:
 
 
 def walked(snapshot: Snapshot, change: Callable[[str], str]) -> Snapshot:
-    """Every text changed; two keys that become one keep both values, as the second is numbered."""
+    """Changes every text; if two keys become equal, both values are kept and the second key gets a number."""
     done = _Changed(change)
     return replace(snapshot, **{part: _walked(getattr(snapshot, part), done) for part in PARTS})
 
@@ -50,7 +50,7 @@ def changed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 class _Changed(dict[str, str]):
-    """Text -> what it is changed to."""
+    """Text -> changed text."""
 
     def __init__(self, change: Callable[[str], str]) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def _walked(value: Any, done: _Changed) -> Any:
 
 
 def _table(table: dict[str, Any], done: _Changed) -> dict[str, Any]:
-    """Most of a snapshot is small tables of numbers: these are gone through here."""
+    """Fast path: most of a snapshot is small tables of numbers."""
     new: dict[str, Any] = {}
     for key, value in table.items():
         kind = type(value)

@@ -1,4 +1,4 @@
-"""The structured kinds of text that are understood, one module each."""
+"""The supported structured text formats, one module each."""
 
 from __future__ import annotations
 

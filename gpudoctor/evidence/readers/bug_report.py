@@ -1,6 +1,6 @@
-"""nvidia-bug-report.log: files and commands of a host, in sections. Its kernel log and its nvidia-smi are read by others.
+"""nvidia-bug-report.log: files and commands of a host, in sections. Other readers read its kernel log and nvidia-smi output.
 
-root on the host makes it, never a container: the script wants the kernel's log and the driver's own folders.
+It is made by root on a host, never in a container: the script needs the kernel log and the driver's folders.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ GLOBS = {
     "glob:/proc/driver/nvidia/gpus/*/information": _INFORMATION,
     "glob:/var/lib/dkms/nvidia*/*/build/make.log": _MAKE_LOG,
 }
-# Older scripts print no os-release.
+# Older scripts do not print os-release.
 ISSUES = ("/etc/redhat-release", "/etc/fedora-release", "/etc/issue")
-# What a host has not; a bug report is of a host.
+# Things that a host does not have; a bug report comes from a host.
 ON_A_HOST = {
     "container-marks": Reply("ok", {}),
     "file:/run/systemd/container": Reply("missing"),
@@ -73,7 +73,7 @@ def _distribution(issue: Reply | None) -> str | None:
 
 
 def _pci(parts: Iterable[str]) -> dict[str, Reply]:
-    """-nn lists all devices with their ids, -v -xxx tells the driver of NVIDIA's and whether they answer."""
+    """-nn lists all devices with their ids; -v -xxx shows the driver of NVIDIA devices and whether they respond."""
     listings = {match[1][:3].strip(): part for part in parts if (match := _LSPCI.match(part))}
     found = lspci.read(listings.get("-nn", ""))
     functions: dict[str, Any] = found["pci"].value["functions"] if found else {}
@@ -84,7 +84,7 @@ def _pci(parts: Iterable[str]) -> dict[str, Reply]:
 
 
 def _all_ones(details: Iterable[str]) -> bool | None:
-    """Whether the first 64 bytes of the configuration space read as nothing; None where they are not shown."""
+    """Whether the first 64 bytes of the configuration space read as all ones; None if they are not shown."""
     rows = [match[2].split() for match in map(_HEX.match, details) if match]
     return all(byte == "ff" for row in rows[:4] for byte in row) if rows else None
 

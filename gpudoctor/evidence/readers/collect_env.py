@@ -1,4 +1,4 @@
-"""What programs print about their environment for bug reports.
+"""The environment reports that programs print for bug reports.
 
 torch's and vLLM's collect_env, `transformers-cli env`, `python -m xformers.info`, `python -m bitsandbytes`,
 jax.print_environment_info() and cupy.show_config().
@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"^([A-Z][A-Z0-9_]{2,})=(.*)$")
 _PLATFORM = re.compile(r"(?:Linux-(\S+?)-(x86_64|aarch64|ppc64le))(?:-with-glibc(\d+\.\d+))?")
 _UNAME = re.compile(r"uname_result\(system='Linux',.*?release='([^']+)',.*machine='([^']+)'")
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*[\w.+]*")
-# Of a package: what the reports call its version.
+# Package -> the labels of its version in the reports.
 _PACKAGES = {
     "vllmversion": "vllm",
     "jax": "jax",
@@ -53,7 +53,7 @@ def read(text: str) -> dict[str, Reply] | None:
 
 
 def _said(lines: Sequence[str]) -> dict[str, str]:
-    """The first that was said of each thing."""
+    """The first value of each label."""
     said: dict[str, str] = {}
     for match in filter(None, map(_FIELD.match, lines)):
         text = match[2].strip()
@@ -89,7 +89,7 @@ def _packages(libraries: Sequence[Installed], said: Said) -> dict[str, Reply]:
 
 
 def _built_with(said: Said) -> str | None:
-    """torch's CUDA, None in a build without, "" where it is not told."""
+    """torch's CUDA version, None for a build without CUDA, "" if unknown."""
     told = said.get("cudausedtobuildpytorch", said.get("cuda", ""))
     match = re.match(r"\d+\.\d+", told)
     return match[0] if match else None if told == "None" else ""
@@ -124,7 +124,7 @@ def _interpreter(said: Said, platform: re.Match[str] | None) -> dict[str, Any]:
 
 
 def _driver(lines: Sequence[str], said: Said) -> dict[str, Reply]:
-    """The driver and the GPUs as torch's collect_env asked nvidia-smi for them."""
+    """The driver and the GPUs, which torch's collect_env reads from nvidia-smi."""
     release = said.get("nvidiadriverversion", "")
     if not re.fullmatch(r"\d+\.\d+(?:\.\d+)*", release):
         return {}
@@ -136,7 +136,7 @@ def _driver(lines: Sequence[str], said: Said) -> dict[str, Reply]:
 
 
 def _cuda(release: str, said: Said) -> dict[str, Any] | None:
-    """Of libcuda: the CUDA of its branch, unless what works would need a newer one (forward compatibility is at work then)."""
+    """libcuda: the CUDA version of its branch, unless something that works needs a newer one (forward compatibility)."""
     known = knowledge.cuda_of_branch(int(release.split(".")[0]))
     is_available = said.get("iscudaavailable") == "True"
     built_with = re.match(r"\d+", _built_with(said) or "")

@@ -1,4 +1,4 @@
-"""`ls -l /dev/nvidia*`: the nodes, their modes and their owners."""
+"""`ls -l /dev/nvidia*`: the nodes with their modes and owners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(text: str) -> dict[str, Reply] | None:
 
 
 def _node(match: re.Match[str]) -> tuple[str, dict[str, Any]]:
-    """Whether it can be opened is not told, only whether everybody may."""
+    """It does not show whether this user can open the node, only whether everyone can."""
     kind, letters, user, group, major, minor, path = match.groups()
     mode = sum(bit for bit, letter in zip(_BITS, letters, strict=True) if letter not in "-ST")
     return path if path.startswith("/") else f"/dev/{path}", {

@@ -1,4 +1,4 @@
-"""What DKMS, modinfo and NVIDIA's installer print of the kernel module."""
+"""The output of DKMS, modinfo and NVIDIA's installer about the kernel module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _make_log(text: str) -> dict[str, Reply] | None:
 
 
 def _modinfo(text: str) -> dict[str, Reply] | None:
-    """Of the module nvidia itself: the others have names of their own."""
+    """Only for the module nvidia itself; the others have different names."""
     return {"command:modinfo nvidia": _answer(text)} if re.search(r"(?m)^filename:\s+\S*/nvidia(?:-current)?\.ko", text) else None
 
 

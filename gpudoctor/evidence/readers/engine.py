@@ -1,4 +1,4 @@
-"""What Docker, Podman, containerd and NVIDIA's toolkit say when a container does not start."""
+"""Messages of Docker, Podman, containerd and NVIDIA's toolkit when a container does not start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = re.compile(
     """,
     re.VERBOSE,
 )
-# Only a container that does not start is told so.
+# Messages that occur only when a container does not start.
 SURE = "|".join(
     (
         r"docker(?:-current)?: Error response from daemon: ",
@@ -35,7 +35,7 @@ SURE = "|".join(
         r"failed to start container \"?[0-9a-z-]+\"?: ",
     )
 )
-# What follows "Error: " where it is an engine's.
+# The text after "Error: " if the error comes from an engine.
 OF_ENGINES = "|".join(
     (
         *("daemon", "docker", r"nvidia\.com/", "crun", "runc", "OCI", "CDI", "image not known", "container storage"),
@@ -43,7 +43,7 @@ OF_ENGINES = "|".join(
         *("mount program", "writing blob", "declared as external", "unable to start container", "is not an absolute path"),
     )
 )
-# Which engines say of other things, too: what stands behind them decides.
+# Engines also use these prefixes for other errors: the text after them decides.
 OTHERS = "|".join(
     (
         rf"(?:Error|ERROR|error|docker)(?: \w+)?: (?=.*(?:{OF_ENGINES}))",
@@ -77,7 +77,7 @@ ENDS = re.compile(
             r"^(?:\(\S+\) )?(?:[\w.-]+@[\w.-]+[ :~]|\S{0,80}[$#❯](?:\s|$)|\[[^\]]{1,80}\][$#] )",
             r"^PS [A-Z]:",
             r"^[➜❯] ",
-            # other texts that may follow
+            # other texts that can follow
             r"^Traceback ",
             r"^```",
             r"^\s+(?:Normal|Warning) +[A-Z]\w+ ",
@@ -89,7 +89,7 @@ ENDS = re.compile(
         )
     )
 )
-# What Podman says only, also where its command is called docker.
+# Messages that only Podman prints, even if its command is called docker.
 OF_PODMAN = re.compile(
     "|".join(
         (
@@ -100,8 +100,8 @@ OF_PODMAN = re.compile(
         )
     )
 )
-MOST_LINES, MOST_SAID = 40, 15  # of a block, and of the message in it
-# Options of `run` that take a value as the next word, so that it is not the image.
+MOST_LINES, MOST_SAID = 40, 15  # lines of a block, and of the message in it
+# Options of `run` that take a value as the next word, which is therefore not the image.
 LONG_OPTIONS = (
     *("gpus", "device", "runtime", "env", "env-file", "volume", "mount", "name", "network", "net", "ipc", "pid", "shm-size"),
     *("ulimit", "user", "workdir", "entrypoint", "publish", "memory", "cpus", "security-opt", "hostname", "label", "restart"),
@@ -112,7 +112,7 @@ TAKE_A_VALUE = re.compile(rf"-(?:[evpwuhlmc]|it?[evpwuh])|--(?:{'|'.join(LONG_OP
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    """The first error of the block, with the command before it; None where nothing failed, or not for want of a container."""
+    """The first error of the block, with the command before it; None if nothing failed, or if no container was involved."""
     lines = text.splitlines()
     found = [(place, match) for place, line in enumerate(lines) if (match := _error(line))]
     if not found:
@@ -138,7 +138,7 @@ def _is_known(value: dict[str, Any]) -> bool:
 
 
 def _joined(lines: list[str]) -> str:
-    """The command in one line; a backslash or a backtick at a line's end continues it."""
+    """The command in one line; a backslash or a backtick at the end of a line continues it."""
     command = re.sub(r"[\\`]\s*\n", " ", "\n".join(lines))
     return next((line for line in command.splitlines() if COMMAND.search(line)), "")
 
@@ -167,7 +167,7 @@ def _value(command: str, message: str, *, is_podman: bool) -> dict[str, Any]:
 
 
 def _is_podman(asked: re.Match[str] | None, message: str) -> bool:
-    """Podman begins with "Error: " where Docker has "docker: " or names its daemon."""
+    """Podman begins with "Error: ", while Docker begins with "docker: " or names its daemon."""
     if asked:
         return asked["engine"] == "podman"
     return bool(re.match(r"Error: (?!.*(?:daemon|containerd|kubelet))", message)) and "containerd" not in message
@@ -181,7 +181,7 @@ def _words(text: str) -> list[str]:
 
 
 def _of_gpus(words: list[str]) -> list[str]:
-    """What asked for a GPU."""
+    """The options that request a GPU."""
     found: list[str] = []
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""`lspci`, with -nn and -k or -v: NVIDIA's functions on the bus."""
+"""`lspci`, with -nn and -k or -v: NVIDIA's PCI functions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _DETAIL = re.compile(
 _LINK = re.compile(r"Speed ([\d.]+) ?GT/s.*?Width x(\d+)")
 _CLASSES = {"VGA compatible controller": 0x030000, "3D controller": 0x030200, "Display controller": 0x038000}
 _OTHERS = {"Audio device": 0x040300, "Bridge": 0x068000, "USB controller": 0x0C0330, "Serial bus controller": 0x0C8000}
-# Every whole listing has one of these; one that grep made has none.
+# Every complete listing has one of these; output of grep has none.
 _WHOLE = re.compile(r" (?:Host bridge|ISA bridge|PCI bridge)\b")
 
 Function = dict[str, Any]
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    """Nothing where the listing is a part and has no NVIDIA function in it."""
+    """None if the listing is incomplete and contains no NVIDIA function."""
     lines = text.splitlines()
     functions: dict[str, Function | None] = {}
     others = []
@@ -44,7 +44,7 @@ def read(text: str) -> dict[str, Reply] | None:
         elif match and match[2] in _CLASSES and ids:
             others.append(f"{ids[1]}:{ids[2]}")
     if any(function is None for function in functions.values()):
-        return None  # without -nn a listing does not tell which devices these are
+        return None  # without -nn a listing does not identify these devices
     if not functions and not any(_WHOLE.search(line) for line in lines):
         return None
     return {"pci": Reply("ok", {"functions": functions, "bridges": {}, "other_display": others})}
@@ -59,7 +59,7 @@ def details(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def told(below: Sequence[str]) -> Function:
-    """What -k, -v or -vv says of a function."""
+    """The details of a function from -k, -v or -vv."""
     said = {found[1]: found[2] for found in map(_DETAIL.match, below) if found}
     subsystem = _IDS.search(said.get("Subsystem", ""))
     now, most = (_LINK.search(said.get(name, "")) for name in ("LnkSta", "LnkCap"))

@@ -1,4 +1,4 @@
-"""What NCCL says of itself with NCCL_DEBUG=INFO, in the log of a job."""
+"""NCCL's output with NCCL_DEBUG=INFO, in the log of a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS = ("NCCL INFO Channel ", "NCCL INFO Using network", "NCCL INFO NET/", "NC
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    """`nccl-log`, and which CUDA the driver runs. None where it is not NCCL that speaks."""
+    """`nccl-log`, and the CUDA version that the driver supports. None if the text does not come from NCCL."""
     if not BY_NCCL.search(text):
         return None
     found = {"nccl-log": Reply("ok", value(text))}
@@ -32,9 +32,9 @@ def read(text: str) -> dict[str, Reply] | None:
 
 
 def value(text: str) -> dict[str, Any]:
-    """As measuring/nccl_log.py tells it, with "ranks" and "nodes" of the largest group, "network", "interfaces", "adapters".
+    """As in measuring/nccl_log.py, with "ranks" and "nodes" of the largest group, "network", "interfaces", "adapters".
 
-    without_infiniband: NCCL says that it found no adapter, or no library for it. completed: some group could start.
+    without_infiniband: NCCL reports no adapter, or no library for it. completed: at least one group started.
     """
     found = nccl_log.parsed(text)
     groups = [(int(match[1]), int(match[2])) for match in COMMUNICATOR.finditer(text)]

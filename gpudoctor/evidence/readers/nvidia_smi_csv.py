@@ -1,4 +1,4 @@
-"""`nvidia-smi --query-gpu=... --format=csv`, with its line of names."""
+"""`nvidia-smi --query-gpu=... --format=csv`, with its header line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _rows(names: Sequence[str], lines: Sequence[str]) -> Iterator[dict[str, str]
 
 
 def _gpus(told: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Each GPU's latest row in the order of their indices; none where it is not clear which row is whose."""
+    """Each GPU's latest row in the order of their indices; empty if it is not clear which row belongs to which GPU."""
     who = next((name for name in _WHO if told and name in told[0]), None)
     if who is None:
         return [] if told and "timestamp" in told[0] else list(told)

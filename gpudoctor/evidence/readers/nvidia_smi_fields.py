@@ -1,4 +1,4 @@
-"""The names of nvidia-smi's fields in its three forms, and the NVML getters that they come from.
+"""The names of nvidia-smi's fields in its three formats, with the NVML getters that they come from.
 
 https://docs.nvidia.com/deploy/nvidia-smi/index.html
 """
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from gpudoctor.facts.nvml_values import ARCHITECTURES, BRANDS, COMPUTE_MODES, MIB, RECOVERY_ACTIONS, VIRTUALIZATION
 
-# Getter, kind of value, then the names in -q | in -q -x (nothing: the same) | in --query-gpu. A name is a path in which only
-# letters and digits count; "," separates names of several driver releases, "+" what has to be added.
+# Getter, kind of value, then the names in -q | in -q -x (empty: the same) | in --query-gpu. A name is a path in which only
+# letters and digits count; "," separates the names of several driver releases, "+" joins values to be added.
 _TABLE = """
 Name                        text       productname | | name, gpu_name
 UUID                        text       gpuuuid | uuid | uuid, gpu_uuid
@@ -160,11 +160,11 @@ DefaultApplicationsClock.graphics number defaultapplicationsclocks/graphics | de
 DefaultApplicationsClock.memory number defaultapplicationsclocks/memory | defaultapplicationsclocks/memclock \
 | clocks.default_applications.mem, clocks.default_applications.memory
 """
-# Answers that make sense only as a whole.
+# Answers that are only meaningful as a whole.
 WHOLE = ("MigMode", "EccMode", "RemappedRows", "RepairStatus", "PowerManagementLimitConstraints", "SramEccErrorStatus")
 FORMS = ("q", "x", "csv")
 _OPEN, _CLOSED = ("enabled", "yes", "active", "on", "true"), ("disabled", "no", "notactive", "off", "false")
-# What nvidia-smi prints instead of a value -> NVML's code.
+# Text printed by nvidia-smi instead of a value -> NVML's code.
 _REFUSALS = {
     "na": 3,
     "notsupported": 3,
@@ -179,7 +179,7 @@ _REFUSALS = {
 
 
 class Row(NamedTuple):
-    """getter: dotted path of NVML's answer. names: alternatives, each the names of which the values are added."""
+    """getter: dotted path in NVML's answer. names: alternatives, each a list of names whose values are added."""
 
     getter: str
     parse: Callable[[str], Any]
@@ -192,7 +192,7 @@ def plain(name: str) -> str:
 
 
 def refusal(text: str) -> dict[str, int] | None:
-    """NVML's error that stands behind words such as N/A; None for a value."""
+    """NVML's error for texts such as N/A; None for a value."""
     word = plain(text)
     code = _REFUSALS.get(word) or (15 if word.startswith("gpuislost") else None)
     return {"error": code} if code else None
@@ -200,7 +200,7 @@ def refusal(text: str) -> dict[str, int] | None:
 
 @cache
 def rows(form: str) -> tuple[Row, ...]:
-    """The fields as one form of nvidia-smi's output calls them."""
+    """The fields as named in one format of nvidia-smi's output."""
     column = FORMS.index(form)
     return tuple(row for line in _TABLE.strip().splitlines() if (row := _row(line, column)).names)
 
@@ -214,7 +214,7 @@ def _row(line: str, column: int) -> Row:
 
 
 def values(form: str, said: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Getter -> value, or NVML's error, of everything that was said of one GPU."""
+    """Getter -> value, or NVML's error, for every field of one GPU."""
     for row in rows(form):
         found = [answer for names in row.names if (answer := _answer(row, names, said)) is not None]
         if found:
@@ -233,7 +233,7 @@ def _answer(row: Row, names: tuple[str, ...], said: Mapping[str, str]) -> Any:
 
 
 def _said(path: str, said: Mapping[str, str]) -> str | None:
-    """What stands at a path, or the N/A of the section that it would be in."""
+    """The text at a path, or the N/A of its section."""
     while path not in said and "/" in path:
         path = path.rpartition("/")[0]
         if path in said and not refusal(said[path]):
@@ -275,7 +275,7 @@ def _pair(text: str) -> list[int] | None:
 
 
 def _pages(text: str) -> list[None] | None:
-    """As many as there are; their addresses are not told."""
+    """As many entries as there are pages; their addresses are not shown."""
     count = _number(text)
     return None if count is None else [None] * count
 

@@ -1,4 +1,4 @@
-"""What `nvidia-smi -L` and `nvidia-smi nvlink -s` or `-e` list under each GPU."""
+"""The lists under each GPU of `nvidia-smi -L` and `nvidia-smi nvlink -s` or `-e`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def read(text: str) -> dict[str, Reply] | None:
             current = gpus.setdefault(int(match[1]), {"Name": match[2], "UUID": match[3]})
         else:
             _add(current, line)
-    if sorted(gpus) != list(range(len(gpus))) or not gpus:  # with -i: which GPU is which is not told
+    if sorted(gpus) != list(range(len(gpus))) or not gpus:  # with -i it is unclear which GPU is which
         return None
-    for gpu in gpus.values():  # -e counts the errors of links, and does not tell whether they are up
+    for gpu in gpus.values():  # -e counts the errors of links, and does not show whether they are up
         links = {link: answers for link, answers in gpu.pop("NvLinks", {}).items() if "State" in answers}
         gpu |= {"NvLinks": links} if links else {}
     listing = [line for line in text.splitlines() if _GPU.match(line) or _MIG.match(line)]

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q`, whole or with -d: fields under headings by indentation."""
+"""`nvidia-smi -q`, complete or with -d: fields under headings, by indentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GPU = re.compile(r"^(\s*)GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[
 _FIELD = re.compile(r"^(\s*)(\S.*?)\s*(?:: ?(.*?))?\s*$")
 # From R610 on: KMD (kernel-mode driver) and CUDA UMD (user-mode driver).
 _TOP = ("driverversion", "kmdversion", "cudaversion", "cudaumdversion", "attachedgpus")
-# A line that is none of nvidia-smi's: a prompt, a rule, a table, prose of more than a name.
+# A line that is not from nvidia-smi: a prompt, a rule, a table, prose longer than a name.
 _ELSE = re.compile(r"^(?:[+|=_`~#>-]{3,}|```|[\w.@-]+[:@~][^:]*[$#] |\*\*\* )|^\S.*[.!?]$")
 
 
@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    latest = text[max(text.rfind("==NVSMI LOG=="), 0) :]  # of several in a row, as -l prints them
+    latest = text[max(text.rfind("==NVSMI LOG=="), 0) :]  # the last of several, as printed with -l
     parts = list(_parts(latest.splitlines()))
     top = {field.path: field.text for field in _fields(parts[0][1]) if field.path in _TOP}
     gpus = [_gpu(address, lines) for address, lines in parts[1:]]
@@ -67,7 +67,7 @@ def _gpu(address: str, lines: Sequence[str]) -> nvml_answers.Answers:
 
 
 def _fields(lines: Sequence[str]) -> Iterator[Field]:
-    """Every line with the path that its indentation gives it; a heading has no text."""
+    """Every line with the path that results from its indentation; a heading has no text."""
     above: list[tuple[int, str]] = []
     for line in lines:
         match = _FIELD.match(line.expandtabs(4))
@@ -97,7 +97,7 @@ def _processes(fields: Sequence[Field]) -> list[dict[str, str]]:
 
 
 def _mig_devices(fields: Sequence[Field]) -> Iterator[nvml_answers.Answers]:
-    """Without name and UUID, which only -L tells."""
+    """MIG devices without name and UUID, which only -L shows."""
     found: list[dict[str, str]] = []
     for path, text in fields:
         heading, _, name = path.partition("/")

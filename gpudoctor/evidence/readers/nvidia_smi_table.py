@@ -1,4 +1,4 @@
-"""The table that `nvidia-smi` prints by itself."""
+"""The table that `nvidia-smi` prints without options."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _GETTERS = {
 def read(text: str) -> dict[str, Reply] | None:
     lines = text.splitlines()
     starts = [place for place, line in enumerate(lines) if _HEAD.search(line)]
-    lines = lines[starts[-1] :] if starts else lines  # of several in a row, as -l prints them
+    lines = lines[starts[-1] :] if starts else lines  # the last of several, as printed with -l
     head = _HEAD.search(lines[0]) if starts else None
     system = nvml_answers.system(head["driver"], head["cuda"]) if head else {}
     branch = int(system.get("DriverVersion", "0").split(".")[0])
@@ -108,7 +108,7 @@ def _gpus(lines: Sequence[str], branch: int) -> Iterator[nvml_answers.Answers]:
 
 
 def _told(cells: dict[str, str], branch: int) -> Iterator[tuple[str, Any]]:
-    if not cells["name"].endswith("..."):  # cut off to fit
+    if not cells["name"].endswith("..."):  # shortened to fit
         yield "Name", cells["name"]
     for cell, (getter, parse) in _GETTERS.items():
         yield from ((getter, answer) for answer in _answer(cells.get(cell), parse))
@@ -126,14 +126,14 @@ def _told(cells: dict[str, str], branch: int) -> Iterator[tuple[str, Any]]:
 
 
 def _answer(text: str | None, parse: Any) -> Iterator[Any]:
-    """One value or error, or none at all."""
+    """One value or error, or nothing."""
     answer = None if text is None else refusal(text) or parse(text)
     if answer is not None:
         yield answer
 
 
 def _instances(lines: Sequence[str], gpus: Sequence[nvml_answers.Answers]) -> dict[int, list[nvml_answers.Answers]]:
-    """GPU in MIG mode -> its instances; nothing where the table does not list them."""
+    """GPU in MIG mode -> its instances; empty if the table does not list them."""
     rows = [match for line in lines if (match := _MIG.search(line))]
     if not rows and not any(_NO_MIG in line for line in lines):
         return {}
@@ -146,7 +146,7 @@ def _instances(lines: Sequence[str], gpus: Sequence[nvml_answers.Answers]) -> di
 
 
 def _running(lines: Sequence[str]) -> dict[int, list[dict[str, str]]] | None:
-    """GPU -> its processes; None where the table does not tell."""
+    """GPU -> its processes; None if the table does not show them."""
     found: dict[int, list[dict[str, str]]] = {}
     for match in filter(None, map(_PROCESS.search, lines)):
         found.setdefault(int(match["gpu"]), []).append(match.groupdict())

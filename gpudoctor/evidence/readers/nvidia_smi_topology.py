@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
-# https://docs.nvidia.com/deploy/nvidia-smi/index.html: what a path goes through, and why there is no peer access
+# https://docs.nvidia.com/deploy/nvidia-smi/index.html: what a path crosses, and why there is no peer access
 TOPOLOGY = {"PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
 P2P = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5, "U": 6}
 _HEAD = re.compile(r"^\s*GPU0\s+(?:GPU1\b|NIC\d|mlx|CPU Affinity)")
@@ -23,12 +23,12 @@ def read(text: str) -> dict[str, Reply] | None:
     cells = {pair: word for row in rows for pair, word in _cells(row, count)}
     topology = {pair: TOPOLOGY[word] for pair, word in cells.items() if word in TOPOLOGY and _is_upper(pair)}
     access = {pair: P2P[word] for pair, word in cells.items() if word in P2P}
-    # A pair with NVLink (NV18) does not say what lies on the PCIe path between them.
+    # A pair with NVLink (NV18) does not show the PCIe path between the two.
     known = {name: pairs for name, pairs in (("topology", topology), ("p2p", access)) if len(pairs) == len(cells) / _PARTS[name]}
     return {"nvml:peers": Reply("ok", known)} if cells and known else None
 
 
-_PARTS = {"topology": 2, "p2p": 1}  # a pair's path is told twice
+_PARTS = {"topology": 2, "p2p": 1}  # the matrix lists each pair twice
 
 
 def _cells(row: str, count: int) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x`; of one that was cut off, what there is."""
+"""`nvidia-smi -q -x`; if it is truncated, the readable part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(text: str) -> dict[str, Reply] | None:
 
 
 def _root(text: str) -> ElementTree.Element | None:
-    """Without the declaration of the document's type, which names a file of NVIDIA's, or whatever its author wrote there."""
+    """Parsed without the document type declaration, which names a file of NVIDIA's, or anything its author wrote there."""
     start = text.find("<nvidia_smi_log>")
     builder = ElementTree.TreeBuilder()
     parser = ElementTree.XMLParser(target=builder)

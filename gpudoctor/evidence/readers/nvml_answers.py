@@ -1,4 +1,4 @@
-"""What nvidia-smi printed of a GPU, in whatever form, as NVML's answers (probes/nvml.py)."""
+"""nvidia-smi's output about a GPU, in any format, as NVML's answers (probes/nvml.py)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpudoctor.evidence.readers.nvidia_smi_fields import WHOLE, plain, refusal, 
 from gpudoctor.facts.nvml_values import ERRORS, FABRIC_STATES, FABRIC_SUMMARIES
 from gpudoctor.model import Reply
 
-LIBRARY = "libnvidia-ml.so.1"  # without it nvidia-smi would have nothing to print
+LIBRARY = "libnvidia-ml.so.1"  # nvidia-smi cannot print anything without it
 GPU_IS_LOST, NOT_SUPPORTED, LIBRARY_NOT_FOUND = 15, 3, 12
-# The bits of CurrentClocksEventReasons by what follows "clocks event reason" in XML, and by the text's words.
+# The bits of CurrentClocksEventReasons by the name after "clocks event reason" in XML, and by the words in the text format.
 REASONS = {
     "gpuidle": 0x1,
     "idle": 0x1,
@@ -41,7 +41,7 @@ Answers = dict[str, Any]
 
 
 def replies(system: Mapping[str, Any], gpus: Iterable[Mapping[str, Any]] | None) -> dict[str, Reply]:
-    """`nvml` and `nvml:gpuN`; None where no GPU was told of."""
+    """`nvml` and `nvml:gpuN`; None if there is no information about any GPU."""
     listed = None if gpus is None else list(gpus)
     start = {"library": LIBRARY, "load_error": "", "init": 0, "system": dict(system)}
     counted = {} if listed is None else {"count": len(listed)}
@@ -53,7 +53,7 @@ def replies(system: Mapping[str, Any], gpus: Iterable[Mapping[str, Any]] | None)
 
 
 def system(driver: str | None, cuda: str | None) -> Answers:
-    """NVML's answers about the driver, from the two versions that nvidia-smi prints at its top."""
+    """NVML's answers about the driver, from the two versions at the top of nvidia-smi's output."""
     found: Answers = {}
     release = re.match(r"\d+\.\d+(?:\.\d+)*", driver or "")
     if release:
@@ -67,7 +67,7 @@ def system(driver: str | None, cuda: str | None) -> Answers:
 
 
 def answers(form: str, said: Mapping[str, str]) -> Answers:
-    """One GPU. said: path of a field -> its text, as the form of output has it."""
+    """The answers of one GPU. said: path of a field -> its text, named as in this output format."""
     if (refusal(said.get("uuid" if form == "x" else "gpuuuid", "")) or {}).get("error") == GPU_IS_LOST:
         return {"handle_error": GPU_IS_LOST}
     found = tidy(values(form, said))
@@ -80,7 +80,7 @@ def answers(form: str, said: Mapping[str, str]) -> Answers:
 
 
 def tidy(pairs: Iterable[tuple[str, Any]]) -> Answers:
-    """Dotted getters as the tree that NVML's binding gives; of one that stands for a whole all parts or none."""
+    """Turns dotted getters into the tree of NVML's binding; answers that are a whole need all parts, or are dropped."""
     found: Answers = {}
     for getter, value in pairs:
         name, _, part = getter.partition(".")
@@ -108,7 +108,7 @@ def _whole(name: str, parts: dict[str, Any]) -> Any:
 
 
 def _completed(found: Answers) -> Answers:
-    """With what follows from the rest: the parts of the address, the reserve, the compute capability of a known board."""
+    """Adds what follows from the rest: parts of the address, the reserve, the compute capability of a known board."""
     pci = found.get("PciInfo", {})
     match = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.[0-9a-f]", str(pci.get("busId", "")).lower())
     if match:
@@ -137,7 +137,7 @@ def _reasons(said: Mapping[str, str]) -> Any:
 
 
 def _add_reset_status(found: Answers, said: Mapping[str, str]) -> None:
-    """Before R570 two lines said what the recovery action says now."""
+    """Before R570, two lines had the information of today's recovery action."""
     asked = [yes(said.get(f"gpuresetstatus/{name}", "")) for name in ("resetrequired", "drainandresetrecommended")]
     if None not in asked:
         found.setdefault("FieldValues", {})["GET_GPU_RECOVERY_ACTION"] = 1 if asked[0] else 4 if asked[1] else 0
@@ -166,7 +166,7 @@ def _status(text: str) -> int:
 
 
 def _health(said: Mapping[str, str]) -> int:
-    """Each part of the mask is 1 for what is wrong, 2 for what is well."""
+    """Each part of the mask is 1 if faulty, 2 if healthy."""
     mask = 0
     for name, shift in _HEALTH:
         word = plain(said.get(f"fabric/health/{name}", ""))
@@ -195,7 +195,7 @@ _LISTS: tuple[tuple[Callable[[str], bool], str], ...] = (
 
 
 def mig_device(gpu_instance: str, compute_instance: str, size: str) -> Answers:
-    """A MIG device as far as -q tells it."""
+    """A MIG device with the values that -q shows."""
     memory = re.match(r"(\d+) ?MiB", size)
     found: Answers = {"MemoryInfo": {"total": int(memory[1]) << 20}} if memory else {}
     instances = {"GpuInstanceId": gpu_instance, "ComputeInstanceId": compute_instance}

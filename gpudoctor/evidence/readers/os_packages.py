@@ -1,4 +1,4 @@
-"""`dpkg -l` and `rpm -qa`, often with grep: packages of the driver, CUDA and containers."""
+"""`dpkg -l` and `rpm -qa`, often filtered by grep: packages of the driver, CUDA and containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RPM = r"""
     \.(?:x86_64|aarch64|noarch|i686)\s*$
 """
 _STATES = {"i": "installed", "F": "half-configured", "U": "unpacked", "H": "half-installed"}
-# In these the package is not there, or only its settings are.
+# In these states the package is not installed, or only its configuration is left.
 _GONE = "nc"
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's version and the GPU, as programs print them in one line: ComfyUI, web UIs, `pip show`, a line of python -c."""
+"""One-line output with PyTorch's version or the GPU: ComfyUI, web UIs, `pip show`, a line of python -c."""
 
 from __future__ import annotations
 

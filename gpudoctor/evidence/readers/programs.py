@@ -1,4 +1,4 @@
-"""Texts of programs that prove nothing by themselves, and are known all the same: logs of training, of installers, of servers."""
+"""Output of programs that is recognised but proves nothing: logs of training, installers and servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
 _NUMBER = r"[=: |]+[\d.]+(?:e[+-]?\d+)?"
-# Kind, literals of which one is in its line, that line.
+# The kind, literals one of which is in its line, and the pattern of that line.
 _KINDS = (
     ("Python traceback", ("Traceback (most recent call last)",), r"Traceback \(most recent call last\)"),
     ("Python warnings", ("Warning: ",), r":\d+: \w*Warning: "),
@@ -78,7 +78,7 @@ _KINDS = (
 
 
 def read(text: str) -> dict[str, Reply]:
-    """Nothing that a check could judge."""
+    """No replies: there is nothing for a check to judge."""
     return {}
 
 

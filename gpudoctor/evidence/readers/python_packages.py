@@ -1,4 +1,4 @@
-"""`pip list`, `pip freeze`, `uv pip list` and `conda list`: what is installed in a Python."""
+"""`pip list`, `pip freeze`, `uv pip list` and `conda list`: the packages installed in a Python."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _COLUMNS = re.compile(r"^\s*([A-Za-z][\w.-]*)\s+(v?\d\S*)(?:\s+(\S+))?(?:\s+(\S+
 _CUDA_TAG = re.compile(r"\+cu(\d+)(\d)\b")
 _CONDA_BUILD = re.compile(r"cuda_?(\d+)\.(\d+)|cuda(\d{2})(\d)")
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
-FEWEST = 3  # one pinned line is a wish, not a list of what is there
+FEWEST = 3  # a single pinned line is a requirement, not a list of installed packages
 
 
 class Installed(NamedTuple):
-    """One line of a list; build and channel are conda's."""
+    """One line of a list; build and channel are from conda."""
 
     name: str
     version: str
@@ -46,17 +46,17 @@ def installed(lines: Iterable[str], is_conda: bool = False) -> Iterator[Installe
 
 
 def _version_in(url: str) -> str:
-    """Of a wheel's file name: torch @ https://…/torch-2.8.0%2Bcu128-cp312-….whl"""
+    """The version in a wheel's file name: torch @ https://…/torch-2.8.0%2Bcu128-cp312-….whl"""
     match = re.search(r"/[\w.]+-(\d[^/-]*)-[^/]*\.whl", url)
     return match[1].replace("%2B", "+") if match else ""
 
 
 def replies(listed: Iterable[Installed], cuda: str | None = "") -> dict[str, Reply]:
-    """cuda: what torch was built with, "" where nobody said, None of a build for the CPU."""
+    """cuda: the version that torch was built with, "" if unknown, None for a CPU build."""
     every = list(listed)
     of_pip: dict[str, Installed] = {canonicalize_name(one.name): one for one in every if one.channel in ("", "pypi")}
     of_conda = [one for one in every if one.channel not in ("", "pypi")]
-    for one in of_conda:  # conda's packages of Python are in its site-packages, too
+    for one in of_conda:  # Python packages from conda are also in its site-packages
         name = {"pytorch": "torch"}.get(one.name, canonicalize_name(one.name))
         of_pip.setdefault(name, one._replace(name=name))
     records = [{"name": one.name, "version": one.version, "location": ""} for one in of_pip.values()]
@@ -72,7 +72,7 @@ def replies(listed: Iterable[Installed], cuda: str | None = "") -> dict[str, Rep
 
 
 def torch(version: str, cuda: str | None) -> Reply:
-    """The part of torch/version.py that is known; cuda is "" where it is not."""
+    """The known part of torch/version.py; cuda is "" if unknown."""
     tag = _CUDA_TAG.search(version)
     if cuda == "" and tag:
         cuda = f"{tag[1]}.{tag[2]}"
@@ -83,7 +83,7 @@ def torch(version: str, cuda: str | None) -> Reply:
 
 
 def _built_with(of_pip: dict[str, Installed], of_conda: Iterable[Installed]) -> str | None:
-    """CUDA of torch, from conda's build or from the wheel of the runtime that a build of PyPI asks for."""
+    """torch's CUDA version, from conda's build or from the runtime wheel that a PyPI build requires."""
     for one in of_conda:
         if one.name == "pytorch":
             match = _CONDA_BUILD.search(one.build)

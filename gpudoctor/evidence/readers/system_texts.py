@@ -9,7 +9,7 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes import environment
 
-# How a distribution's pretty name begins -> ID, ID_LIKE
+# The start of a distribution's pretty name -> ID, ID_LIKE
 _DISTRIBUTIONS = {
     "Ubuntu": ("ubuntu", "debian"),
     "Debian": ("debian", ""),
@@ -34,7 +34,7 @@ _UNAME = re.compile(r"^\s*Linux \S+ (\d+\.\d+\S*) #.*?\b(x86_64|aarch64|ppc64le)
 
 
 def os_release(name: str) -> str | None:
-    """What /etc/os-release would say of a distribution by its pretty name; None for one that is not known."""
+    """The text of /etc/os-release for a distribution's pretty name; None if it is unknown."""
     known = next((ids for begin, ids in _DISTRIBUTIONS.items() if name.startswith(begin)), None)
     if known is None:
         return None
@@ -55,12 +55,12 @@ def _file(path: str) -> Callable[[str], dict[str, Reply]]:
 
 
 def _modules(text: str) -> dict[str, Reply] | None:
-    """lsmod has a heading that /proc/modules lacks."""
+    """lsmod has a header that /proc/modules lacks."""
     lines = [line for line in text.splitlines()[1:] if re.match(r"^\w+\s+\d+\s+\d+", line)]
     return {"file:/proc/modules": Reply("ok", "".join(f"{line}\n" for line in lines))} if len(lines) >= _FEWEST_MODULES else None
 
 
-_FEWEST_MODULES = 30  # fewer are what grep left of it
+_FEWEST_MODULES = 30  # with fewer it is the output of grep
 
 
 def _environment(text: str) -> dict[str, Reply] | None:
@@ -70,7 +70,7 @@ def _environment(text: str) -> dict[str, Reply] | None:
 
 
 def _of_ollama(text: str) -> dict[str, Reply] | None:
-    """What Ollama was started with; a variable without a value may be unset, and -1 may be meant."""
+    """Ollama's settings at its start; a variable without a value may be unset, and -1 may be its default."""
     found = _OLLAMA.search(text)
     return {"environment": Reply("ok", {"CUDA_VISIBLE_DEVICES": found[1]})} if found else None
 
@@ -102,7 +102,7 @@ _NIXOS = re.compile(
 
 
 def _nvcc(text: str) -> dict[str, Reply] | None:
-    """The compiler that a shell finds; where it lies is not told."""
+    """The compiler on a shell's PATH; its path is unknown."""
     if not re.search(r"release \d+\.\d+, V\d", text):
         return None
     return {"toolchain": Reply("ok", {"programs": {"nvcc": ["nvcc"]}, "versions": {"nvcc": text}})}

@@ -1,6 +1,6 @@
-"""What stands beside a name and so gives it away: in logs, tables and command lines, of hosts, users, jobs, pods, containers.
+"""Text that reveals that a name is next to it: of hosts, users, jobs, pods, containers; in logs, tables and command lines.
 
-A pattern has the word of the token; in lower case what a text must have; and an expression, of which one group is the name.
+A pattern has the word of the token; lower-case text that has to occur; and an expression, one group of which is the name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpudoctor.redaction.beside.users import USERS
 
 BESIDE = tuple((word, sign, re.compile(pattern, re.MULTILINE)) for word, sign, pattern in (*HOSTS, *USERS, *CLUSTERS))
 ARGUMENTS = (
-    # ps -ef, ps aux, nvidia-smi -q and -x, what calls it so.
+    # ps -ef, ps aux, and the lines of nvidia-smi -q and -x that name a process.
     re.compile(r"(?m)^(\S+\s+\d+\s+\d+\s+\d+\s+\S+\s+\S+\s+\d\d:\d\d:\d\d\s+\S+)([ \t]+\S.*)$"),
     re.compile(
         r"""

@@ -1,4 +1,4 @@
-"""What Kubernetes, Slurm and the engines of containers name."""
+"""Names in Kubernetes, Slurm and container engines."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Forms of names, and of what stands beside one."""
+"""The forms of names, and of the text next to a name."""
 
 from __future__ import annotations
 
 HOST = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)"
 NAME = r"([A-Za-z0-9_][\w.-]*\w)"
 OBJECT = r"([a-z0-9][\w.-]*\w)"
-QUOTE = r"\\{0,3}[\"']"  # also in JSON that is in JSON
+QUOTE = r"\\{0,3}[\"']"  # also in JSON inside JSON
 SET = rf"(?:{QUOTE})?\s*[:=]\s*(?:{QUOTE})?"
-# After "user: " mostly comes a sentence; after "user=" a name.
+# After "user: " usually comes a sentence; after "user=" a name.
 _ALONE = "|".join(
     (
         rf"(?:{QUOTE})?=(?:{QUOTE})?",
