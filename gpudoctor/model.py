@@ -260,7 +260,7 @@ class Cause:
 
 
 def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iterator[Finding]:
-    """The first cause with evidence; if there is none, `otherwise`, with what was ruled out and what could not be read."""
+    """The first cause with evidence; without one, `otherwise`, with what was ruled out and what could not be read."""
     ruled_out, unread = [], {}
     for cause in causes:
         try:
@@ -398,7 +398,7 @@ class Recognised:
 class Model:
     """A language model of one size and precision: how many GPUs of this machine it needs, None if it does not fit.
 
-    least_milliseconds: per token, the time in which these GPUs read all weights once from memory.
+    least_milliseconds: per token, the time in which these GPUs read all weights once from GPU memory.
     """
 
     size: str

@@ -121,7 +121,7 @@ def test_device_that_fails_takes_only_its_own_answers(library: Path) -> None:
     stub = {**STUB_NAMES, "STUB_VALUES": "cuDeviceGetCount=2", "STUB_CODES": "cuDeviceGet@1=101"}
     healthy, broken = facts(ask("cuda", library, stub)).devices
     assert healthy.context_code == 0
-    assert broken.context_skipped == "cuDeviceGet gave no device"
+    assert broken.context_skipped == "cuDeviceGet returned no device"
     with pytest.raises(Unavailable, match=r"CUDA device 1: name: CUDA_ERROR_INVALID_DEVICE \(101\)"):
         broken.name  # noqa: B018
 
@@ -164,8 +164,11 @@ UUID = "GPU-00000000-0000-4000-8000-000000000000"
 @pytest.mark.parametrize(
     ("answers", "skipped"),
     [
-        (gpu(uuid=UUID, free_mib=200, processes=(TRAINING,)), "busy: 4242 python holds 81000 MiB, 200 MiB free"),
-        (gpu(bus="00000000:00:06.0", free_mib=200, processes=(TRAINING,)), "busy: 4242 python holds 81000 MiB, 200 MiB free"),
+        (gpu(uuid=UUID, free_mib=200, processes=(TRAINING,)), "busy: process 4242 (python) holds 81000 MiB, 200 MiB free"),
+        (
+            gpu(bus="00000000:00:06.0", free_mib=200, processes=(TRAINING,)),
+            "busy: process 4242 (python) holds 81000 MiB, 200 MiB free",
+        ),
         (gpu(bus="00000000:00:07.0", free_mib=200, processes=(TRAINING,)), None),
         (gpu(uuid=UUID, free_mib=4096, processes=(TRAINING,)), None),
         (gpu(uuid=UUID, free_mib=200), None),
@@ -184,7 +187,7 @@ def test_no_context_where_it_could_take_the_last_memory(library: Path, answers: 
 def test_process_of_unknown_size_and_name(library: Path) -> None:
     known = {"nvml:gpu0": gpu(uuid=UUID, free_mib=5, processes=({"pid": 7, "name": None, "usedGpuMemory": None},))}
     (device,) = facts(ask("cuda", library, known=known)).devices
-    assert device.context_skipped == "busy: 7 of another container holds ? MiB, 5 MiB free"
+    assert device.context_skipped == "busy: process 7 (in another container) holds ? MiB, 5 MiB free"
 
 
 def test_a_gpu_that_is_left_to_a_container(library: Path) -> None:

@@ -200,7 +200,7 @@ def test_jax_without_a_gpu(tmp_path: Path) -> None:
 
 def test_jax_that_is_not_meant_to_use_a_gpu(tmp_path: Path) -> None:
     values = ran(tmp_path, "jax", "jax_matmul", SKIPPED, JAX_PLATFORMS="cpu")
-    assert values["skip"]["reason"] == "JAX_PLATFORMS=cpu leaves the GPU out"
+    assert values["skip"]["reason"] == "JAX_PLATFORMS=cpu excludes the GPU"
 
 
 # How they are judged.

@@ -126,7 +126,7 @@ def test_peers_that_damage_data(run: Run) -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ({"WORKING_NO_PEERS": "1"}, "the driver says that they cannot"),
+        ({"WORKING_NO_PEERS": "1"}, "the driver reports no peer access"),
         ({"WORKING_CODES": "cuCtxEnablePeerAccess=711"}, "CUDA_ERROR_TEST"),
     ],
 )
@@ -369,7 +369,7 @@ def test_slow_peers() -> None:
 
 
 def test_peers_that_nvlink_joins_and_cuda_does_not() -> None:
-    change = {"0>1": {"refused": "the driver says that they cannot", "gb_per_s": 30.0}}
+    change = {"0>1": {"refused": "the driver reports no peer access", "gb_per_s": 30.0}}
     assert problems("peer-transfers", "peer-transfers", change) == [
         ("nvlink-peer-access-refused", "nvlink-peers-without-p2p"),
     ]

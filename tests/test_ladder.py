@@ -187,7 +187,7 @@ def test_a_compiler_that_hangs_is_killed_with_what_it_started(gpu: Gpu, tmp_path
     nvcc = program(tmp_path / "bin", "nvcc", f"echo at work; sleep {length} & wait")
     monkeypatch.setenv("PATH", f"{nvcc.parent}:/usr/bin:/bin")
     monkeypatch.setattr(rung_nvcc, "SECONDS", 0.3)
-    assert "came to no end" in results(tmp_path, rung_nvcc.run)["broken"]["error"]
+    assert "did not finish within" in results(tmp_path, rung_nvcc.run)["broken"]["error"]
     assert until(lambda: not command_lines(of=f"sleep {length}"))
 
 

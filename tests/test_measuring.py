@@ -118,7 +118,7 @@ def test_what_misbehaves_takes_only_itself(python: str) -> None:
     assert "segfaults" in replies["segfaults"].value["prints"]
     assert replies["raises"].detail == "RuntimeError: the result is wrong in work"
     assert replies["raises"].value["prints"].endswith("RuntimeError: the result is wrong")
-    assert re.fullmatch("no end after [0-9]+ s in second step", replies["hangs"].detail)
+    assert re.fullmatch("not finished after [0-9]+ s in second step", replies["hangs"].detail)
     assert replies["hangs"].value["prints"].splitlines()[-1].endswith("in stuck_here")
     assert replies["hangs"].value["prints"].startswith(("noise", "oise", "ise", "se", "e", " noise"))
     assert "host.py" not in replies["hangs"].value["prints"]
@@ -199,7 +199,7 @@ def test_what_starts_early_has_no_endless_time_to_prepare_itself() -> None:
         patched(made, "measuring/task.py", "PREPARING_SECONDS = 120", f"PREPARING_SECONDS = {until_stuck('early')}")
     )
     assert replies["early-but-stuck:gpu0"].status == "timeout"
-    assert re.fullmatch("no end after [0-9]+ s in preparing", replies["early-but-stuck:gpu0"].detail)
+    assert re.fullmatch("not finished after [0-9]+ s in preparing", replies["early-but-stuck:gpu0"].detail)
     assert replies["each:gpu0"].status == replies["early:gpu0"].status == "ok"
 
 
@@ -372,7 +372,7 @@ def test_the_time_is_kept() -> None:
     )
     assert replies["noisy:gpu0"].status == "ok"
     assert replies["endless:gpu0"].value["round 3"] == {"number": 3}
-    over = "the time for all measurements (--measure-timeout) was over"
+    over = "the time limit for all measurements (--measure-timeout) was reached"
     assert (replies["endless:gpu0"].status, replies["endless:gpu0"].detail) == ("cut", over)
     assert (replies["each:gpu0"].status, replies["each:gpu0"].detail) == ("cut", over + " before this began")
 
@@ -399,7 +399,7 @@ def test_a_killed_fork_server_takes_only_its_own_workloads_along() -> None:
     run.end()
     assert run.replies["endless:gpu0"].detail == "the process that forked it died: killed by SIGKILL"
     assert run.replies["endless:gpu0"].value["round 3"] == {"number": 3}
-    assert run.replies["each:gpu0"].detail == "the process that imported driver is gone"
+    assert run.replies["each:gpu0"].detail == "the process that imported driver has ended"
     assert run.replies["torch:gpu0"].status == "ok"
 
 

@@ -319,7 +319,7 @@ def test_where_a_context_leads(write: Write, host: str, shown: str, elsewhere: b
 
 def test_the_daemon_of_the_context_is_the_one_that_is_asked(write: Write) -> None:
     reply = docker_reply(write(context("lab", "ssh://jane@gpubox")))
-    assert reply.value == {"endpoint": "ssh://", "not_asked": "a Docker daemon behind ssh:// with a key is not asked"}
+    assert reply.value == {"endpoint": "ssh://", "not_asked": "a Docker daemon at ssh:// that requires a key is not queried"}
 
 
 def test_a_context_that_does_not_exist(write: Write) -> None:

@@ -64,7 +64,7 @@ _OTHER_FILE = re.compile(r"Linux version ")  # the start of /proc/version: not a
 
 
 def reply(excerpt: Excerpt) -> Reply | None:
-    """None if there is no kernel message."""
+    """None without kernel messages."""
     by_kernel = [text for _, text in sorted(excerpt.lines.items()) if _is_of_log(text)]
     lines = [text for text in by_kernel if (RELEVANT.search(text) and not PRIVATE.search(text)) or _BOOT.search(text)]
     if not any(RELEVANT.search(line) for line in lines):

@@ -18,7 +18,7 @@ class Cuda(DriverLibrary):
 
     @property
     def library_version(self) -> str | None:
-        """The driver release in the file name of libcuda; None if the name has none, as under WSL."""
+        """The driver release in the file name of libcuda; None if it has no release, as under WSL."""
         return release_of(self.library or "")
 
     @property

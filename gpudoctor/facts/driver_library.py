@@ -38,7 +38,7 @@ class DriverLibrary:
 
     @cached_property
     def library(self) -> str | None:
-        """The file that the loader used; None if there is none."""
+        """The file that the loader used; None if not found."""
         path: str | None = self._start["library"]
         return path
 

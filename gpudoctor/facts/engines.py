@@ -130,7 +130,7 @@ class Engines:
 
     @cached_property
     def start(self) -> Start | None:
-        """How the container to be examined was started; None if there was none."""
+        """How the examined container was started; None without a container."""
         reply = self._replies.starting_with("container-start").get("container-start")
         return start_of(reply.value) if reply else None
 

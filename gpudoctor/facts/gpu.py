@@ -212,7 +212,7 @@ class Gpu:
         return {reason: nanoseconds[name] / 1e9 for reason, name in names.items() if name in nanoseconds}
 
     def _known(self, getter: str, names: tuple[str, ...] = ()) -> dict[str, int]:
-        """The available parts of an answer; Unavailable if there are none."""
+        """The available parts of an answer; Unavailable if all are missing."""
         parts = self.get(getter)
         names = names or tuple(parts)
         known = {name: parts[name] for name in names if answered(parts.get(name, {"absent": True}))}
@@ -240,7 +240,7 @@ class Gpu:
 
     @cached_property
     def nvlinks(self) -> tuple[NvLink, ...]:
-        """The links of this GPU, in use or not; Unavailable if it has none that this machine can see."""
+        """The links of this GPU, in use or not; Unavailable if this machine can see no links of it."""
         return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
 
     @property

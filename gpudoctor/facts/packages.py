@@ -35,7 +35,7 @@ class Package:
         return self.stated_requires
 
     def requirement(self, beginning: str) -> Requirement | None:
-        """The first requirement on a package whose name begins like this, from any extra; None if there is none."""
+        """The first requirement on a package whose name begins like this, from any extra; None if not found."""
         wanted = (parsed for line in self.requires if (parsed := requirement(line)))
         return next((parsed for parsed in wanted if canonicalize_name(parsed.name).startswith(beginning)), None)
 

@@ -30,7 +30,7 @@ def is_bundle(beginning: bytes) -> bool:
 
 
 def snapshot_in(pieces: Iterator[bytes], name: str) -> bytes:
-    """The snapshot of an untrusted bundle; UserError if it has none, is broken or is too large."""
+    """The snapshot of an untrusted bundle; UserError if the snapshot is missing, broken or too large."""
     try:
         with tarfile.open(fileobj=_Bounded(pieces, name), mode="r|") as archive:
             return _snapshot_of(archive, name)
@@ -65,7 +65,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _sum_of_snapshot(manifest: bytes) -> str:
-    """Returns "" if there is none."""
+    """Returns "" if it is missing."""
     try:
         rows = msgspec.json.decode(manifest, type=_Manifest).files
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -51,7 +51,7 @@ def read(path: str) -> Report | Snapshot:
 
 
 def taken_in(path: str) -> Snapshot:
-    """The snapshot in a file; UserError if there is none."""
+    """The snapshot in a file; UserError if it has no snapshot."""
     chunks = source.chunks(path)
     return snapshot_from(path, next(chunks, b""), chunks)
 

@@ -24,7 +24,7 @@ def packed(taken: Snapshot) -> str:
 
 
 def embedded(html: str) -> bytes:
-    """The snapshot in a page, as bytes of JSON; b"" if there is none, UserError if it cannot be read."""
+    """The snapshot in a page, as bytes of JSON; b"" without a snapshot, UserError if it cannot be read."""
     found = _ELEMENT.search(html)
     return _unpacked(found[1]) if found else b""
 

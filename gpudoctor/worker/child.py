@@ -46,7 +46,7 @@ class Lines:
         return self.descriptor
 
     def read(self) -> list[dict[str, Any]]:
-        """The messages since the last call. Blocks if there are none; sets `ended` when no more can come."""
+        """The messages since the last call. Blocks until one arrives; sets `ended` when no more can come."""
         data = os.read(self.descriptor, 1 << 16)
         self.ended = not data
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -1,4 +1,4 @@
-"""The answer to one question, or the reason why there is none."""
+"""The answer to one question, or the reason why it is missing."""
 
 from __future__ import annotations
 

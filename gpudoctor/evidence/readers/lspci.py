@@ -25,7 +25,7 @@ _DETAIL = re.compile(
 _LINK = re.compile(r"Speed ([\d.]+) ?GT/s.*?Width x(\d+)")
 _CLASSES = {"VGA compatible controller": 0x030000, "3D controller": 0x030200, "Display controller": 0x038000}
 _OTHERS = {"Audio device": 0x040300, "Bridge": 0x068000, "USB controller": 0x0C0330, "Serial bus controller": 0x0C8000}
-# Every complete listing has one of these; output of grep has none.
+# Every complete listing has one of these; output of grep does not.
 _WHOLE = re.compile(r" (?:Host bridge|ISA bridge|PCI bridge)\b")
 
 Function = dict[str, Any]

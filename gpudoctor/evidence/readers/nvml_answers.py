@@ -41,7 +41,7 @@ Answers = dict[str, Any]
 
 
 def replies(system: Mapping[str, Any], gpus: Iterable[Mapping[str, Any]] | None) -> dict[str, Reply]:
-    """`nvml` and `nvml:gpuN`; None if there is no information about any GPU."""
+    """`nvml` and `nvml:gpuN`; None without information about any GPU."""
     listed = None if gpus is None else list(gpus)
     start = {"library": LIBRARY, "load_error": "", "init": 0, "system": dict(system)}
     counted = {} if listed is None else {"count": len(listed)}

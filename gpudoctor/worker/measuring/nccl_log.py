@@ -46,6 +46,6 @@ def _transport(words: str) -> str:
 
 
 def first_warning(text: str) -> str:
-    """NCCL's first warning, "" if there is none."""
+    """NCCL's first warning, "" without warnings."""
     match = WARNING.search(text)
     return match[1].strip() if match else ""

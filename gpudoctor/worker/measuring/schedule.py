@@ -26,7 +26,7 @@ POLL_SECONDS = 0.1  # how soon a deadline is noticed
 TELL_SECONDS = 0.5  # interval of progress messages
 LAST_SAMPLES_SECONDS = 0.2  # how long a reply waits for the last samples
 CUT_OFF = "the run was cut off"
-TIME_OVER = "the time for all measurements (--measure-timeout) was over"
+TIME_OVER = "the time limit for all measurements (--measure-timeout) was reached"
 
 
 def main(job: Dict[str, Any], send: Send) -> None:
@@ -128,7 +128,7 @@ class Schedule:
         importing = next((host for host in self.hosts.values() if not host.ready), None)
         wanted = {task.workload.runtime for task in self.pending} - set(self.hosts)
         if importing and now > importing.deadline:
-            detail = "its import did not end in %.0f s" % RUNTIMES[importing.runtime].seconds
+            detail = "its import did not finish within %.0f s" % RUNTIMES[importing.runtime].seconds
             self._close(importing, stack=True)
             self._import_failed(importing, "timeout", detail)
         elif wanted and not importing:
@@ -226,7 +226,7 @@ class Schedule:
             return
         for task in [task for task in self.started.values() if task.workload.runtime == host.runtime]:
             self._finish(task, "died", "the process that forked it died: " + manner)
-        self._drop(host, "skipped", "the process that imported %s is gone" % host.runtime)
+        self._drop(host, "skipped", "the process that imported %s has ended" % host.runtime)
 
     def _close(self, host: ForkServer, stack: bool = False) -> str:
         """Ends a server with all its children; returns how it ended."""

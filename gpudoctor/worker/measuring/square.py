@@ -202,7 +202,7 @@ def wrong(driver: Driver, pointer: Pointer, size: int) -> int:
 
 
 def chunks(size: int, row: Any) -> Iterator[Tuple[int, bytes]]:
-    """(offset, bytes) of a matrix whose rows are all the same."""
+    """(offset, bytes) of a matrix whose rows are equal."""
     data = array("f", row).tobytes() * (CHUNK_BYTES // ROW_BYTES)
     for offset in range(0, size, CHUNK_BYTES):
         yield offset, data[: size - offset]

@@ -63,7 +63,7 @@ class Task:
 
     def give_up(self, now: float) -> None:
         """The time is up; the workload is about to be killed."""
-        self.verdict = ("timeout", "no end after %.0f s%s" % (now - self.started, self._where()))
+        self.verdict = ("timeout", "not finished after %.0f s%s" % (now - self.started, self._where()))
         self.deadline = now + GRACE_SECONDS
 
     def end(self, status: str, detail: str) -> None:
@@ -90,7 +90,7 @@ class Task:
         return self.window()[1]
 
     def window(self) -> Tuple[float, float]:
-        """From the start of its first section to the end of its last; zeros if there is none."""
+        """From the start of its first section to the end of its last; zeros without sections."""
         windows = bench.read(self.file).windows.values()
         return min((began for began, _ in windows), default=0.0), max((ended for _, ended in windows), default=0.0)
 

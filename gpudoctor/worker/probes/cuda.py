@@ -196,7 +196,7 @@ class Cuda:
         self.question = "cuda:context%d" % ordinal
         handle = device.get("handle")
         if not isinstance(handle, int):
-            return {"skipped": "cuDeviceGet gave no device"}
+            return {"skipped": "cuDeviceGet returned no device"}
         alone = self.machine.known.get(LEFT_ALONE)
         busy = alone.value if alone else _busy(self.machine, device)
         if busy:
@@ -244,9 +244,9 @@ def _busy(machine: Machine, device: Dict[str, Any]) -> str:
         return ""
     largest = max(processes, key=lambda process: process.get("usedGpuMemory") or 0)
     held = largest.get("usedGpuMemory")
-    return "busy: %d %s holds %s MiB, %d MiB free" % (
+    return "busy: process %d (%s) holds %s MiB, %d MiB free" % (
         largest["pid"],
-        largest.get("name") or "of another container",
+        largest.get("name") or "in another container",
         "?" if held is None else held // MIB,
         free // MIB,
     )

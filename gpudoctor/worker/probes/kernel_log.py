@@ -104,7 +104,7 @@ def _ring_buffer(machine: Machine) -> List[str]:
         return _system_log().splitlines()
     done = machine.run(("dmesg",), 2.0)
     if done["code"]:
-        raise PermissionError(1, done["err"].strip() or "dmesg gave no reason")
+        raise PermissionError(1, done["err"].strip() or "dmesg failed without a message")
     return str(done["out"]).splitlines()
 
 
@@ -146,7 +146,7 @@ def _earlier_boots(machine: Machine) -> List[List[str]]:
     argv = ("journalctl", "_TRANSPORT=kernel", *EARLIER, "--no-pager", "--quiet", "--output=json", "--output-fields=MESSAGE")
     done = machine.run(argv, EARLIER_SECONDS)
     if done["code"] not in (0, 1):  # 1: no match
-        raise OSError(done["err"].strip() or "journalctl gave no reason")
+        raise OSError(done["err"].strip() or "journalctl failed without a message")
     boots: Dict[str, List[str]] = {}
     for entry in map(json.loads, done["out"].splitlines()):
         if entry.get("_BOOT_ID") != current and isinstance(entry.get("MESSAGE"), str):

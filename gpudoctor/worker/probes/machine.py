@@ -74,7 +74,7 @@ class Machine:
 
     def run(self, argv: Tuple[str, ...], timeout: float) -> Dict[str, Any]:
         if self.root != "/":
-            raise FileNotFoundError("commands are not run under another root")
+            raise FileNotFoundError("commands are only run under the root /")
         if not shutil.which(argv[0]):  # an unreadable folder on PATH would make it "denied"
             raise FileNotFoundError("no such program")
         done = subprocess.run(
@@ -89,7 +89,7 @@ class Machine:
 
     @staticmethod
     def call(ask: Callable[[], Any]) -> Reply:
-        """The reply of any function: its value, or why there is none."""
+        """The reply of any function: its value, or why it is missing."""
         start = time.monotonic()
 
         def reply(status: str, value: Any = None, detail: str = "") -> Reply:

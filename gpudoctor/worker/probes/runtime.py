@@ -227,7 +227,7 @@ def _docker(machine: Machine) -> Dict[str, Any]:
     endpoint, deadline = _endpoint(machine), time.monotonic() + DOCKER_SECONDS
     scheme = endpoint.partition("://")[0]
     if _has_key(machine, scheme):
-        return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon behind {scheme}:// with a key is not asked"}
+        return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon at {scheme}:// that requires a key is not queried"}
     try:
         info = docker_http.get(machine, endpoint, "/info", deadline)
         version = docker_http.get(machine, endpoint, "/version", deadline)

@@ -68,6 +68,6 @@ def _secure_boot(machine: Machine) -> int:
     """The last byte of the EFI variable SecureBoot: 1 if it is on; the four bytes before it are attributes."""
     paths = machine.matching(SECURE_BOOT_VARIABLES)
     if not paths:
-        raise FileNotFoundError("there is no EFI variable SecureBoot")
+        raise FileNotFoundError("the EFI variable SecureBoot does not exist")
     with open(machine.path(paths[0]), "rb") as file:
         return file.read()[-1]

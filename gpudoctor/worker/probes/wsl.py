@@ -42,6 +42,6 @@ def _entry(about: os.stat_result) -> Dict[str, Any]:
 
 
 def _kernel_config(machine: Machine) -> str:
-    """The kernel configuration's lines about the paravirtual GPU; empty if there are none."""
+    """The kernel configuration's lines about the paravirtual GPU; empty if it has no such lines."""
     with gzip.open(machine.path("/proc/config.gz"), "rt") as lines:
         return "".join(line for line in lines if "CONFIG_DXGKRNL" in line)

@@ -41,7 +41,7 @@ PINNED, DEVICE = 1, 1  # memory that does not move, on a device
 
 def run(bench: Bench) -> None:
     """cuMemAlloc and pool, for each size: {"microseconds" to allocate and free, "spread", "wrong_bytes"}; pool: {"skipped": why}
-    if there is none."""
+    without pool support."""
     bench.near()
     bench.step("context")
     driver = Driver(bench.gpu)

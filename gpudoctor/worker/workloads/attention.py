@@ -68,7 +68,7 @@ def measure(bench: Bench, device: Any, dtype: str, shape: Shape) -> None:
     for name in (DEFAULT, *IMPLEMENTATIONS):
         bench.step(name)
         work = attend if name == DEFAULT else alone(name, attend)
-        unavailable = "this torch has none of that name" if work is None else why_not(name, work)
+        unavailable = "this version of torch does not have it" if work is None else why_not(name, work)
         if work is None or unavailable:
             bench.keep(name, unavailable=unavailable)
             continue

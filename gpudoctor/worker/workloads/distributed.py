@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
 def session(bench: Bench, backend: str) -> None:
     """A torchrun session; on failure, an exception with the messages of NCCL and of the first failing rank."""
     if len(bench.gpus) < 2:
-        raise Skip("one GPU has no other to talk to")
+        raise Skip("there is only one GPU, so there is nothing to communicate with")
     if importlib.util.find_spec("torch") is None:
         raise Skip("torch is not installed", Skip.NOT_INSTALLED)
     file = bench._file

@@ -22,7 +22,7 @@ Work = Callable[[Ends], None]
 def run(bench: Bench) -> None:
     """{"gb_per_s": of all together, "each": CUDA's number of a GPU -> GB/s, "wrong_words": CUDA's number of a GPU -> count}."""
     if len(bench.gpus) < 2:
-        raise Skip("one GPU shares its path with no other")
+        raise Skip("there is only one GPU, so it shares its path with no other")
     allowed = os.sched_getaffinity(0)
     size = min(BYTES, available() // SHARE_OF_FREE // len(bench.gpus)) >> 20 << 20
     with contextlib.ExitStack() as stack:

@@ -56,7 +56,7 @@ def why_not(jax: Any) -> None:
     """Raises Skip if JAX is not meant to use a GPU."""
     wanted = jax.config.jax_platforms or ""
     if wanted and not {"cuda", "gpu", "rocm"} & set(wanted.split(",")):
-        raise Skip("JAX_PLATFORMS=%s leaves the GPU out" % wanted, Skip.UNSUPPORTED)
+        raise Skip("JAX_PLATFORMS=%s excludes the GPU" % wanted, Skip.UNSUPPORTED)
     names = [(distribution.metadata["Name"] or "").lower() for distribution in importlib.metadata.distributions()]
     if not any(name.startswith(PLUGIN) for name in names):
         raise Skip("JAX is installed without its CUDA plugin", Skip.NOT_INSTALLED)

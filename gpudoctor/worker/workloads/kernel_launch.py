@@ -48,7 +48,7 @@ def run(bench: Bench) -> None:
     except CudaError as error:
         if error.code not in CAPTURE_ERRORS or os.environ.get("CUDA_LAUNCH_BLOCKING", "0") == "0":
             raise
-        bench.keep("graph", skipped="with CUDA_LAUNCH_BLOCKING nothing can be captured: %s" % error)
+        bench.keep("graph", skipped="graph capture does not work with CUDA_LAUNCH_BLOCKING: %s" % error)
 
 
 def launcher(driver: Driver, module: Module, stream: Any) -> Launch:

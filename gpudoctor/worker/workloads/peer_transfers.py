@@ -58,7 +58,7 @@ def run(bench: Bench) -> None:
     """Each pair: {"refused": why there is no peer access, "gb_per_s", "spread", "microseconds", "wrong_words",
     "wrong_words_by_kernels"}; "0<>1": {"gb_per_s" of both directions at once, "wrong_words"}."""
     if len(bench.gpus) < 2:
-        raise Skip("one GPU has no peer")
+        raise Skip("there is only one GPU, so it has no peer")
     peers = [prepared(bench, gpu) for gpu in bench.gpus]
     bench.step("peer access")
     pairs = [(one, other, refusal(one, other)) for one in peers for other in peers if one is not other]
@@ -90,7 +90,7 @@ def refusal(one: Peer, other: Peer) -> str:
     can = ctypes.c_int()
     one.driver("cuDeviceCanAccessPeer", ctypes.byref(can), one.driver.device, other.driver.device)
     if not can.value:
-        return "the driver says that they cannot"
+        return "the driver reports no peer access"
     one.driver.use()
     code = one.driver.code("cuCtxEnablePeerAccess", other.driver.context, 0)
     return "" if code in (SUCCESS, ALREADY_ENABLED) else one.driver.name(code)

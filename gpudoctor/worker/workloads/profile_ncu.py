@@ -22,7 +22,7 @@ def run(bench: Bench) -> None:
     """ncu: {"path", "code", "seconds", "printed"}; row: {"kernel", "microseconds", "instructions"}, if there is a row."""
     path = programs.find("ncu", *PLACES)
     if path is None:
-        raise Skip("ncu is not installed: neither on PATH nor in a toolkit nor in /opt/nvidia", Skip.NOT_INSTALLED)
+        raise Skip("ncu is not installed: not found on PATH, in a toolkit or in /opt/nvidia", Skip.NOT_INSTALLED)
     bench.step("ncu")
     # ncu writes section files to HOME, and to TMPDIR a lock that blocks other users.
     folder = tempfile.mkdtemp(prefix="ncu-", dir=bench.folder)
@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
 
 
 def the_row(output: str) -> Dict[str, Any]:
-    """The row of the kernel; empty if there is none, or if a counter is missing."""
+    """The row of the kernel; empty if the row or a counter is missing."""
     found: Dict[str, Any] = {}
     for row in csv.DictReader(line for line in output.splitlines() if line.startswith('"')):
         value = number(row.get("Metric Value"))

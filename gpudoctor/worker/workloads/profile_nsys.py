@@ -26,7 +26,7 @@ def run(bench: Bench) -> None:
     """nsys: {"path", "code", "seconds", "printed"}; row: {"kernel", "microseconds"}, if there is a row."""
     path = programs.find("nsys", *PLACES)
     if path is None:
-        raise Skip("nsys is not installed: neither on PATH nor in a toolkit nor in /opt/nvidia", Skip.NOT_INSTALLED)
+        raise Skip("nsys is not installed: not found on PATH, in a toolkit or in /opt/nvidia", Skip.NOT_INSTALLED)
     bench.step("nsys profile")
     folder = tempfile.mkdtemp(prefix="nsys-", dir=bench.folder)
     environment = {"HOME": folder, **programs.python_environment()}
@@ -47,7 +47,7 @@ def run(bench: Bench) -> None:
 
 
 def first_row(output: str) -> Dict[str, Any]:
-    """The first row of the table of kernels; empty if there is none."""
+    """The first row of the table of kernels; empty if it has no rows."""
     lines = output.splitlines()
     header = next((number for number, line in enumerate(lines) if line.startswith("Time") and line.endswith("Name")), None)
     for row in csv.DictReader(lines[header:] if header is not None else []):

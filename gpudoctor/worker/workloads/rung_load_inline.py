@@ -22,7 +22,7 @@ torch::Tensor squared(torch::Tensor from) {
 
 def run(bench: Bench) -> None:
     if programs.nvcc() is None:
-        raise Skip("there is no nvcc: PyTorch's extensions are built with it", Skip.NOT_INSTALLED)
+        raise Skip("nvcc is not installed, which PyTorch needs to build extensions", Skip.NOT_INSTALLED)
     square.by_torch(bench, build)
 
 

@@ -20,7 +20,7 @@ def run(bench: Bench) -> None:
     """In addition to the results in square.py: compiler {"path"}."""
     nvcc = programs.nvcc()
     if nvcc is None:
-        raise Skip("there is no nvcc: not on PATH, in no toolkit and no wheel", Skip.NOT_INSTALLED)
+        raise Skip("nvcc is not installed: not found on PATH, in a toolkit or in a wheel", Skip.NOT_INSTALLED)
     bench.keep("compiler", path=nvcc)
     square.by_driver(bench, lambda driver: driver.module(cubin(nvcc, square.architecture(driver), bench.folder)))
 
@@ -33,7 +33,7 @@ def cubin(nvcc: str, architecture: str, folder: str) -> str:
         file.write(square.SOURCE)
     ran = programs.run([nvcc, "-cubin", "-arch=sm_" + architecture, "-o", result, source], SECONDS, folder)
     if ran.code is None:
-        raise CompilerError("nvcc came to no end in %d s: %s" % (SECONDS, ran.output))
+        raise CompilerError("nvcc did not finish within %d s: %s" % (SECONDS, ran.output))
     if ran.code:
         raise CompilerError("nvcc ended with %d: %s" % (ran.code, ran.output))
     return result

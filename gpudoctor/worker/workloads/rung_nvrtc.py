@@ -30,7 +30,7 @@ def run(bench: Bench) -> None:
     path = find()
     if path is None:
         raise Skip(
-            "there is no libnvrtc (pip install nvidia-cuda-nvrtc): looked into site-packages/nvidia, CUDA toolkits and the "
+            "libnvrtc is not installed (pip install nvidia-cuda-nvrtc): not found in site-packages/nvidia, CUDA toolkits or the "
             "loader's folders",
             Skip.NOT_INSTALLED,
         )
