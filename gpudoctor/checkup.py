@@ -196,7 +196,7 @@ def redacted(
 ) -> Checkup:
     """The checkup redacted. The private map remembers what its tokens replace; `warn` is called if it could not be written.
 
-    tokens: from an earlier report, to use again. beside: redacted text that is shown together with this checkup.
+    tokens: from an earlier report, to use again. `beside`: redacted text that is shown together with this checkup.
     """
     from gpudoctor import redaction
     from gpudoctor.files import opening

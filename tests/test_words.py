@@ -115,7 +115,8 @@ def prose_in(path: Path) -> Iterator[str]:
     """The strings of a module that are sentences, docstrings included; not patterns, names and commands."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-        if " " in text.strip() and not re.search(r"\\[a-z]|\(\?|\.\*|[|]", text):
+        is_list_of_names = len(text) > 200 and not re.search(r"[.,:;](?:\s|$)", text)
+        if " " in text.strip() and not is_list_of_names and not re.search(r"\\[a-z]|\(\?|\.\*|[|]", text):
             yield text
 
 

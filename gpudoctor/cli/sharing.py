@@ -49,7 +49,7 @@ def leaving(
     beside: str = "",
     tokens: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Checkup:
-    """The checkup as it may leave this machine; stderr lists what was replaced (in `name`). beside, tokens: as for redacted."""
+    """The checkup as it may leave this machine; stderr lists what was replaced (in `name`). `beside`, tokens: as for redacted."""
     if how.no_redact or to_terminal:
         return found
     from gpudoctor import checkup

@@ -115,7 +115,7 @@ class Container:
 
     @cached_property
     def user_namespace(self) -> bool:
-        """User ids in the container differ from those of the host, so the host's device nodes belong to the user nobody."""
+        """User ids in the container differ from those of the host, so the host's device nodes belong to the user `nobody`."""
         text = self._replies.file("/proc/self/uid_map")
         return text is not None and text.split() != ["0", "0", "4294967295"]
 

@@ -60,7 +60,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
         else:
             raise UserError(f"{name} was modified: the sha256 of {SNAPSHOT} differs from {MANIFEST}")
     raise UserError(
-        f"{name} holds no {FOLDER}/{SNAPSHOT}: it is no bundle of gpudoctor, or one of a report alone; pass that report"
+        f"{name} holds no {FOLDER}/{SNAPSHOT}: it is not a gpudoctor bundle, or a bundle without a snapshot; pass its report instead"
     )
 
 

@@ -47,7 +47,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reports success, with this pattern's groups as <name>. unless: a pattern that makes the message harmless, anywhere in the
     text. anchor: a literal that replaces those of the pattern.
     For engines: causes are links of the chain, in the order in which they are ruled out; with unknown confidence only the host
-    can distinguish them; mostly: the likeliest one from a text alone.
+    can distinguish them; `mostly`: the likeliest one from a text alone.
     For compilers: because_of: the cause at a rung of the ladder, if it is not the first of `causes`.
     """
 
@@ -70,7 +70,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     over: str = ""
     unless: str = ""
     anchor: str = ""
-    mostly: str = ""
+    `mostly`: str = ""
     because_of: Mapping[str, str] = {}
 
     @property

@@ -29,9 +29,9 @@ def remember(taken: str, done: Redacted) -> str:
         with private_map.locked(path):
             return _added(path, taken, words)
     except OSError as failure:
-        return f"{path} cannot be written ({failure.strerror}): nobody can tell later what a token stands for."
+        return f"{path} cannot be written ({failure.strerror}): you will not be able to look up what a token stands for."
     except UserError as failure:
-        return f"{failure}: nobody can tell later what a token stands for."
+        return f"{failure}: you will not be able to look up what a token stands for."
 
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 from gpudoctor.model import REPORT_SCHEMA, Report
 from gpudoctor.report.json import CHOICE, INTERNAL
 
-_FIX = "One way out: a line to paste, the command that shows it worked, and what takes it back."
+_FIX = "A fix: the command to paste, the command that verifies it, and its undo."
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -48,10 +48,10 @@ def of_manifest() -> dict[str, Any]:
 
     text, number = {"type": "string"}, {"type": "number"}
     row = {
-        "file": {"type": ["string", "null"], "description": "Beside the manifest; null where nothing was kept."},
+        "file": {"type": ["string", "null"], "description": "Relative to the manifest; null if no reply was kept."},
         "bytes": {"type": "integer"},
         "sha256": text,
-        "left_out": {**text, "description": "Why the answer is not in a file of its own."},
+        "left_out": {**text, "description": "Why the reply is not in a separate file."},
         "asked": {**text, "description": "The question, as the snapshot names it."},
         "status": text,
         "exit": {"type": ["integer", "null"]},

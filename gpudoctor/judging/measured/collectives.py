@@ -57,7 +57,7 @@ class Session(NamedTuple):
 
     @property
     def wrong_sums(self) -> dict[int, dict[str, int]]:
-        """GPU (NVML's index) -> size -> how many of its sums were wrong; without GPUs that had none."""
+        """GPU (NVML's index) -> size -> how many of its sums were wrong; only GPUs with wrong sums."""
         order = ["8 B", *(name.partition(" ")[2] for name, _ in self.sizes)]
         found = {}
         for name, values in sorted(self.values.items()):

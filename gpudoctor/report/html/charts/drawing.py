@@ -69,7 +69,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with its numbers beside it, or (svg is empty) a table that is the picture."""
+    """A picture with a table of its numbers, or only the table if svg is empty."""
 
     id: str
     title: str
@@ -116,7 +116,7 @@ def ticks(labels: Mapping[float, str]) -> list[dict[str, Any]]:
 
 
 def drawn(chart: Any, title: str, kinds: Sequence[str] = ()) -> Markup:
-    """kinds: the class of each series. What pygal adds for pages of its own (styles, scripts, ids) is taken out."""
+    """kinds: the class of each series. The styles, scripts and ids that pygal adds are removed."""
     root = chart.render_tree()
     root.attrib.pop("id", None)
     root.attrib.update(
@@ -137,7 +137,7 @@ def drawn(chart: Any, title: str, kinds: Sequence[str] = ()) -> Markup:
 
 
 def _say(node: Any) -> None:
-    """What pygal keeps for a script of its own becomes a title, which browsers show and read out."""
+    """Text that pygal stores for its script becomes a title, which browsers show and read out."""
     for child in [child for child in node if child.tag == "desc"]:
         if child.get("class") == "value":
             ElementTree.SubElement(node, "title").text = child.text

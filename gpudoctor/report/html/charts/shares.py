@@ -99,7 +99,7 @@ def _healthy(grid: Grid, what: str) -> str:
 
 
 def _kinds(grid: Grid) -> dict[tuple[int, str], str]:
-    """The status of each figure by itself and beside its siblings."""
+    """The status of each figure, on its own and compared with its siblings."""
     values: dict[str, list[float]] = {}
     for (_, what), figure in grid.items():
         values.setdefault(what, []).append(figure.value)
