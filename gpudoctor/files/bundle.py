@@ -60,7 +60,7 @@ def _snapshot_of(archive: tarfile.TarFile, name: str) -> bytes:
         else:
             raise UserError(f"{name} was modified: the sha256 of {SNAPSHOT} differs from {MANIFEST}")
     raise UserError(
-        f"{name} holds no {FOLDER}/{SNAPSHOT}: it is not a gpudoctor bundle, or a bundle without a snapshot; pass its report instead"
+        f"{name} holds no {FOLDER}/{SNAPSHOT}: not a gpudoctor bundle, or one without a snapshot; pass its report instead"
     )
 
 

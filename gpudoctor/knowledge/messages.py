@@ -70,7 +70,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     over: str = ""
     unless: str = ""
     anchor: str = ""
-    `mostly`: str = ""
+    mostly: str = ""
     because_of: Mapping[str, str] = {}
 
     @property

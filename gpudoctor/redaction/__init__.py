@@ -69,7 +69,7 @@ def redacted(
     """UserError for words that gpudoctor itself uses, and for unknown kinds.
 
     keep: kinds (KEPT_ON_REQUEST) that are not redacted. words: further words to redact. tokens: from an earlier report, read from
-    the private map. beside: text shown together with it, whose tokens are not given to other values.
+    the private map. `beside`: text shown together with it, whose tokens are not given to other values.
     """
     own_words.refuse(words)
     for kind in keep:
