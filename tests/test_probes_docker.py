@@ -190,7 +190,7 @@ def test_a_daemon_behind_a_key_is_not_asked(monkeypatch: pytest.MonkeyPatch, hos
     monkeypatch.setenv("DOCKER_HOST", host)
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     reply = docker_reply(Machine())
-    assert "is not asked" in reply.value["not_asked"]
+    assert "is not queried" in reply.value["not_asked"]
     assert "gpu-box" not in str(reply)
 
 
