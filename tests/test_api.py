@@ -336,7 +336,7 @@ def test_what_tokens_stand_for_is_kept_for_the_command_line(tmp_path: Path, monk
 def test_a_map_that_cannot_be_written_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").write_text("a file in the place of the folder")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with pytest.warns(UserWarning, match="nobody can tell later what a token stands for"):
+    with pytest.warns(UserWarning, match="you will not be able to look up what a token stands for"):
         checkup().write(tmp_path / "report.json")
     assert gpudoctor.load(tmp_path / "report.json").status is Status.FAIL
 

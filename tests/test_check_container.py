@@ -286,7 +286,7 @@ def test_an_image_without_a_shell(image: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (("--image", "gpudoctor-test:x", "--container", "y"), 2, "give one of them"),
+        (("--image", "gpudoctor-test:x", "--container", "y"), 2, "cannot be used together"),
         (("--container", "no-such-container"), 2, "no container is named 'no-such-container'"),
         (("--image", "no-such-image"), 2, "no-such-image"),
         (("--image", "localhost:1/nothing:here"), 3, "the registry is unreachable"),
@@ -318,7 +318,9 @@ def test_why_it_did_not_start_comes_first(image: str) -> None:
 def test_a_daemon_that_is_not_there() -> None:
     done = gpudoctor("check", "--image", "ubuntu:24.04", DOCKER_HOST="unix:///nowhere.sock", GPUDOCTOR_ENGINE="docker")
     assert done.exit_code == 3
-    assert done.stderr.splitlines()[0].startswith("Error: no docker daemon answers (DOCKER_HOST is set to unix:///nowhere.sock)")
+    assert done.stderr.splitlines()[0].startswith(
+        "Error: the docker daemon does not answer (DOCKER_HOST is set to unix:///nowhere.sock)"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

