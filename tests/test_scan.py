@@ -22,6 +22,8 @@ from gpudoctor.evidence.scan import MOST, WHOLE_BYTES, scan
 from gpudoctor.evidence.search import FREQUENT, Search, last
 from gpudoctor.explaining import gather
 
+pytestmark = pytest.mark.slow
+
 ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 READER = Reader("report", ("BEGIN report",), re.compile("^BEGIN report"), lambda text: None, re.compile("^END"))
 XID = "[{:12.6f}] NVRM: Xid (PCI:0000:3b:00): 31, pid={}, name=python, MMU Fault"

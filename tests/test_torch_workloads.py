@@ -18,6 +18,8 @@ from gpudoctor.worker.measuring import torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, read
 from gpudoctor.worker.workloads import attention, caching_allocator, convolution, cuda_graphs, gemm, training_step
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., dict[str, Any]]
 
 
