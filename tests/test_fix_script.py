@@ -18,6 +18,8 @@ from gpudoctor.model import Action, Fix, Kind, Problem
 from gpudoctor.repair import plan, script
 from gpudoctor.repair.plan import Step
 
+pytestmark = pytest.mark.slow
+
 
 def planned(*fixes: Fix) -> list[Step]:
     return plan.of_problem(Problem("it-is-broken", "It is broken", "It is.", Action.INSTALL), fixes)

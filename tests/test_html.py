@@ -27,6 +27,8 @@ from gpudoctor.report.html import page
 from gpudoctor.report.html.charts import charts, history, lanes, peers
 from gpudoctor.report.html.charts.drawing import Cell
 
+pytestmark = pytest.mark.slow
+
 NAMESPACE = "{http://www.w3.org/1999/xhtml}"
 PAYLOAD = "</script></style></title><script>pwned()</script><img src=x onerror=pwned()>\"'`${7*7}{{7*7}}\x1b[31m\x00\udc80&amp;"
 BARE = Report("gpudoctor.report/1", "9.8.7", Status.PASS, {}, Coverage(0, 0, {}, "0 checks ran."), (), (), Measurements(), {})

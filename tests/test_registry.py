@@ -26,6 +26,8 @@ from gpudoctor.containers.images import transport
 from gpudoctor.containers.images.reference import parse
 from gpudoctor.errors import UserError, WorkError
 
+pytestmark = pytest.mark.slow
+
 PYTORCH = "nvidia/pytorch:24.08-py3"
 DIGEST = f"sha256:{'0' * 64}"
 ARM = Engine("docker", {"Architecture": "aarch64"})

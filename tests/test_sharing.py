@@ -20,6 +20,8 @@ from gpudoctor.files import snapshot
 from gpudoctor.model import Reply
 from gpudoctor.redaction import private_map, remembering
 
+pytestmark = pytest.mark.slow
+
 USER, HOST = "zorvik", "qbel-n7"
 PROMPT = f"{USER}@{HOST}:~$ nvidia-smi\nNVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n"
 SUMMARY = "Redacted: 1 value of 1 kind (1 user)"
