@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The Python whose environment is examined: the one you would type.
 PYTHON ?= $(shell command -v python3)
+# One more than there are processors: tests also wait for containers.
+WORKERS := $(shell expr $$(nproc) + 1)
 DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
@@ -12,19 +14,19 @@ DEMO := tests/machines/h100-measured/snapshot.json
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-check: $(VENV)/installed ## Say what is wrong with this machine and how to fix it (PYTHON=... to look into another Python)
+check: $(VENV)/installed ## Diagnose this machine (PYTHON=... to examine another Python)
 	@$(BIN)/gpudoctor check --python "$(PYTHON)" || test $$? -eq 1
 	@test -e /dev/nvidiactl || test -e /dev/dxg || printf '\nNo GPU here? See a real H100 instead:\n  %s\n' \
 	  "$(BIN)/gpudoctor check --replay $(DEMO)"
 
 test: $(VENV)/installed-dev ## Run the tests
-	$(BIN)/pytest -n auto -q --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup
 
-test-fast: $(VENV)/installed-dev ## Run the tests that are quick and need no Docker, GPU, browser, network or root
-	$(BIN)/pytest -n auto -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
+test-fast: $(VENV)/installed-dev ## Run the quick tests: no Docker, GPU, browser, network or root
+	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
 
-coverage: $(VENV)/installed-dev ## Run the tests and list the lines that none of them runs, with those of child processes
-	$(BIN)/pytest -n auto -q --dist loadgroup --cov --cov-report=term
+coverage: $(VENV)/installed-dev ## Run the tests and measure coverage, child processes included
+	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup --cov --cov-report=term
 
 test-gpu: $(VENV)/installed-dev ## Run the tests that need a GPU, on a machine that has one
 	$(BIN)/pytest -m gpu

@@ -199,7 +199,7 @@ def test_a_run_that_is_cut_off_reports_what_it_has(running: subprocess.Popen[str
     output, _ = running.communicate(timeout=20)
     report = json.loads(output)
     assert running.returncode == 128 + number
-    assert "cut off" in report["coverage"]["sentence"]
+    assert "interrupted" in report["coverage"]["sentence"]
     assert not list(Path(tempfile.gettempdir()).glob("gpudoctor-*"))
 
 
