@@ -25,6 +25,14 @@ from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Skip
 
+REINSTALL = Fix(
+    "Reinstall it with its requirements",
+    "<python> -m pip install --force-reinstall <packages>",
+    needs=("network",),
+    verify="<python> -c 'import <module>'",
+    kind="install",
+)
+
 FAILS = Problem(
     id="framework-import-fails",
     title="A GPU framework is installed but cannot be imported",
@@ -33,13 +41,7 @@ FAILS = Problem(
     fixes=(
         look("Show the whole error", "<python> -c 'import <module>'"),
         look("Show which packages conflict", "<python> -m pip check"),
-        Fix(
-            "Reinstall it with its requirements",
-            "<python> -m pip install --force-reinstall <packages>",
-            needs=("network",),
-            verify="<python> -c 'import <module>'",
-            kind="install",
-        ),
+        REINSTALL,
     ),
 )
 NUMPY = Problem(
@@ -74,13 +76,7 @@ CRASHES = Problem(
     action=Action.INSTALL,
     fixes=(
         look("Find where it crashes or hangs", "<python> -X faulthandler -c 'import <module>'"),
-        Fix(
-            "Reinstall it with its requirements",
-            "<python> -m pip install --force-reinstall <packages>",
-            needs=("network",),
-            verify="<python> -c 'import <module>'",
-            kind="install",
-        ),
+        REINSTALL,
     ),
 )
 ILLEGAL = replace(

@@ -30,8 +30,8 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, is_row_pending, xid_codes
-from gpudoctor.fixes.common import look, report_to_vendor, reset, reset_by, vendor_test
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+from gpudoctor.fixes.common import ASK_OWNER_OF_GPU, look, reboot, report_to_vendor, reset, reset_by, vendor_test
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, for_each
 
 DEBUG = "https://github.com/stas00/ml-engineering/blob/744d01e/compute/accelerator/nvidia/debug.md"
 AZURE = "https://github.com/Azure/azurehpc-health-checks/blob/main/conf/nd96isr_h100_v5.conf"
@@ -45,7 +45,7 @@ LOOK = "nvidia-smi -q -i <address> -d ECC"
 RESET = reset(verify=LOOK)
 TEST = vendor_test("If the errors come back: test the memory", "-r 3", risk="disruptive")
 REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
-HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
+HOST = ASK_OWNER_OF_GPU
 
 UNCORRECTED = Problem(
     id="ecc-uncorrected-errors",
@@ -77,7 +77,7 @@ MODE_PENDING = Problem(
     title="An ECC mode change is pending until the next reset",
     why="The ECC mode was changed. The change takes effect at the next GPU reset or reboot.",
     action=Action.RESET_GPU,
-    fixes=(RESET, Fix("Reboot", verify=LOOK, on=("host",), reboot=True), HOST),
+    fixes=(RESET, reboot(verify=LOOK), HOST),
     references=(DEBUG,),
     status=Status.WARN,
 )

@@ -39,7 +39,7 @@ from gpudoctor.facts.xids import (
     past_xids_by_gpu,
     xids_by_gpu,
 )
-from gpudoctor.fixes.common import report_to_vendor, reset, vendor_test
+from gpudoctor.fixes.common import reboot, report_to_vendor, reset, vendor_test
 from gpudoctor.judging.driver import history
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -49,7 +49,7 @@ REFERENCES = (
 )
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"
 RESET = reset(verify=LOOK)
-REBOOT = Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True)
+REBOOT = reboot("If the reset is refused: reboot", LOOK)
 TEST = vendor_test("If the error comes back: test the memory", "-r 3", risk="disruptive")
 HOST = Fix("Ask the owner of the host to reset the GPU: this cannot be done from inside a container", on=("container",))
 

@@ -25,14 +25,14 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, is_fatal, is_row_pending, xid_codes, xids_by_gpu
-from gpudoctor.fixes.common import look, reset
+from gpudoctor.fixes.common import ASK_OWNER_OF_GPU, look, reboot, reset
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, for_each
 
 ROW_MARKED = 63
 REFERENCES = ("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h", "https://github.com/NVIDIA/DCGM/issues/263")
 LOOK = "nvidia-smi -q -i <address> | grep -i 'recovery action'"
-REBOOT = Fix("Reboot", verify=LOOK, on=("host",), reboot=True)
-HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
+REBOOT = reboot(verify=LOOK)
+HOST = ASK_OWNER_OF_GPU
 
 RESET = Problem(
     id="gpu-recovery-action",
@@ -41,7 +41,7 @@ RESET = Problem(
     action=Action.RESET_GPU,
     fixes=(
         reset(verify=LOOK),
-        Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True),
+        reboot("If the reset is refused: reboot", LOOK),
         HOST,
     ),
     references=REFERENCES,

@@ -26,8 +26,8 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
-from gpudoctor.fixes.common import look, report_to_vendor, reset, vendor_test
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+from gpudoctor.fixes.common import ASK_OWNER_OF_GPU, look, reboot, report_to_vendor, reset, vendor_test
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, for_each
 
 GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
 PAGES = "https://docs.nvidia.com/deploy/dynamic-page-retirement/visibility.html"
@@ -39,14 +39,14 @@ LOOK = "nvidia-smi -q -i <address> -d ROW_REMAPPER,PAGE_RETIREMENT"
 RESET = reset("When convenient: stop what uses the GPU, then reset it", verify=LOOK)
 TEST = vendor_test("Confirm the error with the long test", "-r 4", risk="disruptive")
 REPORT = report_to_vendor("Collect NVIDIA's report and ask the vendor for a replacement")
-HOST = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
+HOST = ASK_OWNER_OF_GPU
 
 PENDING = Problem(
     id="ecc-retired-pages-pending-perf",
     title="A GPU memory repair is waiting for a reset",
     why="A bad row or page is marked for replacement. It is replaced when the GPU is reset. Running work is safe.",
     action=Action.RESET_GPU,
-    fixes=(RESET, Fix("If the reset is refused: reboot", verify=LOOK, on=("host",), reboot=True), HOST),
+    fixes=(RESET, reboot("If the reset is refused: reboot", LOOK), HOST),
     references=(GUIDE, PAGES),
     status=Status.WARN,
 )

@@ -23,13 +23,13 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known, supported
-from gpudoctor.fixes.common import FANS
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
+from gpudoctor.fixes.common import FANS, airflow
+from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
 THERMAL_SLOWDOWN = 0x20 | 0x40
 LOOK = "nvidia-smi -q -i <address> -d TEMPERATURE"
-COOL = Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+COOL = airflow(LOOK)
 FANS = FANS
 
 TOO_HOT = Problem(

@@ -29,14 +29,14 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.common import BMC_ON_POWER, FANS, look
+from gpudoctor.fixes.common import BMC_ON_POWER, FANS, airflow, look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
 HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
-COOL = Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=LOOK)
+COOL = airflow(LOOK)
 AIRFLOW = Fix(
     "Blow air through the board, which has no fan: server fans, or in a desktop case a blower with a shroud", verify=LOOK
 )

@@ -45,6 +45,7 @@ SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths t
 SWITCH_SHARE = 0.8  # of what the slower of the two links carries to the host
 REDIRECT = 0x1C  # ACS: request redirect, completion redirect, upstream forwarding
 SHOWN = 4  # pairs that a message lists
+WITHOUT_P2P = Fix("Until it is repaired: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell")
 
 DAMAGED = Problem(
     id="peer-copy-damages-data",
@@ -53,7 +54,7 @@ DAMAGED = Problem(
     "on these GPUs gives wrong results. The usual cause is an IOMMU or access control (ACS) that redirects PCIe traffic.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Until it is repaired: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell"),
+        WITHOUT_P2P,
         look("Check whether the IOMMU translates (DMA)", "cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", on=("host",)),
         look(
             "Check whether bridges redirect traffic (SrcValid+, ReqRedir+)",
@@ -78,7 +79,7 @@ DAMAGED_ON_NVLINK = replace(
     "on these GPUs gives wrong results. NVLink connects them: a link, a switch or the memory of one of them is faulty.",
     action=Action.REPLACE_HARDWARE,
     fixes=(
-        Fix("Until it is repaired: disable P2P in NCCL", "export NCCL_P2P_DISABLE=1", where="shell"),
+        WITHOUT_P2P,
         look("Check the links for errors, and whether they grow", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"),
         look("Test the memory of both GPUs", "gpudoctor check --level full --only memory-pattern"),
         Fix("If data is still damaged after a reboot: have the board repaired", verify=AGAIN),

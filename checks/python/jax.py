@@ -29,6 +29,7 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package, oldest_of
+from gpudoctor.fixes.common import NEWER_DRIVER
 from gpudoctor.judging.python.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -76,7 +77,7 @@ OLD_DRIVER = Problem(
             verify=DEVICES,
             kind="install",
         ),
-        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
+        NEWER_DRIVER,
     ),
     references=(GUIDE,),
 )

@@ -28,6 +28,7 @@ from packaging.version import Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.packages import Package
+from gpudoctor.fixes.common import NEWER_DRIVER
 from gpudoctor.judging.python.driver_libraries import WRONG_LIBCUDA
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
 
@@ -75,7 +76,7 @@ OLD_DRIVER = Problem(
             verify=PROVIDERS,
             kind="install",
         ),
-        Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver"),
+        NEWER_DRIVER,
     ),
     references=(GUIDE,),
 )

@@ -38,6 +38,13 @@ OWN_ENVIRONMENT = Fix(
     verify="~/tensorflow/bin/python -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'",
     kind="install",
 )
+FROM_CONDA = Fix(
+    "Install TensorFlow from conda",
+    "conda install -c conda-forge 'tensorflow=*=cuda*'",
+    verify=DEVICES,
+    on=("conda",),
+    kind="install",
+)
 
 CPU_ONLY = Problem(
     id="tensorflow-cpu-only",
@@ -52,13 +59,7 @@ CPU_ONLY = Problem(
             verify=DEVICES,
             kind="install",
         ),
-        Fix(
-            "Install TensorFlow from conda",
-            "conda install -c conda-forge 'tensorflow=*=cuda*'",
-            verify=DEVICES,
-            on=("conda",),
-            kind="install",
-        ),
+        FROM_CONDA,
     ),
 )
 
@@ -71,13 +72,7 @@ NO_LIBRARIES = Problem(
     fixes=(
         Fix("Install TensorFlow with CUDA's wheels", "<python> -m pip install -U <package>", verify=DEVICES, kind="install"),
         OWN_ENVIRONMENT,
-        Fix(
-            "Install TensorFlow from conda",
-            "conda install -c conda-forge 'tensorflow=*=cuda*'",
-            verify=DEVICES,
-            on=("conda",),
-            kind="install",
-        ),
+        FROM_CONDA,
     ),
 )
 

@@ -22,6 +22,8 @@ BMC_ON_POWER = look(
     root=True,
 )
 ASK_OWNER = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+ASK_OWNER_OF_GPU = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
+NEWER_DRIVER = Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver")
 SLOWED_LAUNCHES = look("Look for variables that slow down kernel launches", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
 PROCESSOR = look("Check whether the processor is busy, and how many cores this process may use", "uptime; nproc; taskset -pc $$")
 GOVERNOR = look(
@@ -51,6 +53,15 @@ def reset(title: str = "Stop what uses the GPU, then reset it", gpu: str = "<add
 
 def reset_by(title: str, command: str, verify: str = "") -> Fix:
     return Fix(title, command, "disruptive", ("root", "drain"), verify, HOST, kind="reset")
+
+
+def reboot(title: str = "Reboot", verify: str = "") -> Fix:
+    """Only where the machine itself can be rebooted, not in a container."""
+    return Fix(title, verify=verify, on=HOST, reboot=True)
+
+
+def airflow(verify: str) -> Fix:
+    return Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=verify)
 
 
 def power_off(title: str, verify: str = "", needs: tuple[str, ...] = ROOT) -> Fix:
