@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from each import try_each
-from stubs import Asked, ask, ask_each, compile_cuda
+from stubs import OLDER_PYTHONS, Asked, ask, ask_each, compile_cuda
 
 from gpudoctor.facts.cuda import Cuda
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Skip, Unavailable
-
-OTHER_PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.[89].*/bin/python"))
 
 # The codes of cuda.h that an environment can cause.
 CODES = """
@@ -64,7 +62,7 @@ def test_healthy(library: Path) -> None:
     assert (second.context_code, second.context_error, second.context_skipped) == (0, None, None)
 
 
-@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=str)
+@pytest.mark.parametrize("python", OLDER_PYTHONS, ids=str)
 def test_older_pythons(library: Path, python: Path) -> None:
     assert facts(ask("cuda", library, python=str(python))).devices[0].context_code == 0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 from each import each, try_each
-from stubs import Asked, ask, ask_each, compile_nvml
+from stubs import OLDER_PYTHONS, Asked, ask, ask_each, compile_nvml
 
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Mode, RemappedRows
@@ -21,7 +21,6 @@ from gpudoctor.worker.probes import nvml as probe
 from gpudoctor.worker.probes.machine import Machine
 
 CODES = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
-OTHER_PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.[89].*/bin/python"))
 
 # Answers of an H100 80GB HBM3 with driver 580.159.04.
 H100: dict[str, Any] = {
@@ -81,7 +80,7 @@ def test_healthy(library: Path) -> None:
     assert not [step for _, step in asked.steps if "Serial" in step or "Platform" in step]
 
 
-@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=str)
+@pytest.mark.parametrize("python", OLDER_PYTHONS, ids=str)
 def test_older_pythons(library: Path, python: Path) -> None:
     assert facts(ask("nvml", library, python=str(python))).gpus[0].temperature_c == 37
 

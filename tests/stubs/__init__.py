@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor.model import Reply
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+OLDER_PYTHONS: list[Any] = sorted((Path.home() / ".pyenv/versions").glob("3.[89].*/bin/python")) or [
+    pytest.param(Path(), marks=pytest.mark.skip(reason="no Python 3.8 or 3.9 in ~/.pyenv"))
+]
 
 
 def compile_nvml(directory: Path) -> Path:
