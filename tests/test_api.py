@@ -461,7 +461,7 @@ def test_badges_are_readable_in_light_and_dark() -> None:
         ("Xid 79", "Xid 79: GPU has fallen off the bus"),
         ("invalid device ordinal", "A program requests a GPU that it does not have"),
         ("NVRM: Xid (PCI:0000:9b:00): 79, pid=1, GPU has fallen off the bus.", "A GPU has fallen off the bus"),
-        ("the weather is fine", "gpudoctor does not know anything in this text"),
+        ("the weather is fine", "Nothing in this text is recognised"),
     ],
 )
 def test_an_explanation(what: str, words: str) -> None:

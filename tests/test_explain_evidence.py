@@ -88,7 +88,7 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
     file.write_text("milk\nbread\n")
     result = run("explain", str(file))
     assert result.exit_code == 3
-    assert "gpudoctor does not know anything in this text." in result.stdout
+    assert "Nothing in this text is recognised." in result.stdout
     assert run("explain", "what a nice day it is").exit_code == 3
 
 

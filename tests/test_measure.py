@@ -246,4 +246,4 @@ def test_a_quick_snapshot_makes_no_baseline(tmp_path: Path) -> None:
     file.write_bytes(snapshot.dump(machine.load("h100")))
     result = run("baseline", "save", str(file))
     assert result.exit_code == 2
-    assert "it contains no measurements" in result.stderr
+    assert "the snapshot contains no measurements" in result.stderr

@@ -80,7 +80,9 @@ def of(taken: Snapshot, report: Report) -> Baseline:
             values = {figure.what: round(figure.value, 4) for figure in figures}
             gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values)
     if not gpus:
-        raise UserError("it contains no measurements to save: gpudoctor check shows why")
+        raise UserError(
+            "the snapshot contains no measurements: take it with gpudoctor check --save FILE, at level standard or full"
+        )
     return Baseline(schema=SCHEMA, gpus=gpus)
 
 

@@ -33,7 +33,7 @@ def _lines(page: Page, report: Report) -> Lines:
         yield from diagnosis(page, _without_blocked(report))
         return
     known = any(text.kinds for text in report.evidence) or not report.evidence
-    said = "Recognised, but nothing in it points to a problem." if known else "gpudoctor does not know anything in this text."
+    said = "Recognised, but nothing in it points to a problem." if known else "Nothing in this text is recognised."
     yield Text(said, "bold")
     yield from page.paragraph(_LIVE)
 

@@ -164,7 +164,7 @@ def not_known(facts: Facts, daemon: Docker) -> Finding | None:
     problem = replace(NOT_CONFIGURED, fixes=(ROOTLESS,)) if daemon.rootless else NOT_CONFIGURED
     evidence = {"file": path, "runtimes": daemon.runtimes}
     if "nvidia" in (settings.get("runtimes") or {}):
-        return problem.found(f"{path} names the nvidia runtime, but the daemon has not read the file since: restart it", evidence)
+        return problem.found(f"{path} names the nvidia runtime, but the daemon was not restarted after the change", evidence)
     if not facts.engines.program("nvidia-container-runtime-hook"):
         if by_cdi := facts.engines.cdi_specs and switched_off(daemon):
             return by_cdi
