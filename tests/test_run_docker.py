@@ -126,7 +126,7 @@ def test_a_terminal_is_the_programs_inside(doctor: Doctor, terminals: list[Termi
     terminal.resize(40, 120)
     terminal.type("until stty size | grep '^40'; do sleep 0.1; done\r")
     terminal.expect(r"40 120")
-    terminal.type("echo a''sleep; sleep 1000\r")
+    terminal.type("sh -c 'echo a\"\"sleep; exec sleep 1000'\r")  # said by what has the terminal by then
     terminal.expect("asleep")
     terminal.type("\x03")
     terminal.type("echo after=$?\r")

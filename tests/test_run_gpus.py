@@ -176,7 +176,7 @@ def test_podman_at_a_terminal(doctor_with_podman: Doctor) -> None:
     terminal = Terminal(doctor_with_podman.argv("-q", "--gpus=none"), doctor_with_podman.env, doctor_with_podman.folder)
     try:
         terminal.expect("# ")
-        terminal.type("until stty size | grep '^33'; do sleep 0.1; done; echo a''sleep; sleep 1000\r")
+        terminal.type("until stty size | grep '^33'; do sleep 0.1; done; sh -c 'echo a\"\"sleep; exec sleep 1000'\r")
         terminal.expect("33 101")
         terminal.expect("asleep")
         terminal.type("\x03")

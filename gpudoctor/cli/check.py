@@ -121,7 +121,7 @@ def command(
 
 def checked(words: Sequence[str]) -> tuple[Checkup, int]:
     """The checkup of `gpudoctor check` with these arguments, and the signal that interrupted measuring (0: none)."""
-    with command.make_context("check", list(words)) as context:
+    with command.make_context("check", list(words), help_option_names=["-h", "--help"]) as context:
         wanted = wanted_of(dict(context.params))
     return examined(wanted)
 
