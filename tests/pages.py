@@ -86,14 +86,14 @@ def lines(block: Block) -> Iterator[Line]:
 def parse(words: list[str]) -> None:
     """Raises click's error where the command or one of its options is not there; nothing is done."""
     command: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     name, rest = "gpudoctor", words[1:]
     while isinstance(command, click.Group):
         name, *rest = rest
         found = command.get_command(context, name)
         assert found, f"there is no command {name}"
         command = found
-    command.make_context(name, rest)
+    command.make_context(name, rest, context)
 
 
 @dataclass

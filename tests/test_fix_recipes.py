@@ -451,6 +451,7 @@ UNDO = [
     ("sudo apt install gcc-12 && sudo dkms autoinstall", "sudo apt remove gcc-12"),
     ("sudo apt install dkms linux-headers-$(uname -r) nvidia-utils-580", "sudo apt remove nvidia-utils-580"),
     ("sudo apt install --allow-downgrades 'a=1-*' 'b=2'", "sudo apt remove a b"),
+    ("sudo apt install -y a-$(cut -d. -f1 /x/version)", "sudo apt remove a-$(cut -d. -f1 /x/version)"),
     ("sudo apt install there", ""),
     ("sudo dnf install akmod-nvidia && sudo akmods --force", "sudo dnf history undo last"),
     (

@@ -140,6 +140,11 @@ def test_what_a_cut_off_run_left_out_is_said() -> None:
     assert "because the run was interrupted" in report.coverage.sentence
 
 
+def test_an_area_that_was_cut_off_is_not_shown_as_passed_whole() -> None:
+    report = doctor.judge(machine.load("cut-off-by-ctrl-c"), doctor.select(catalog.checks(), "standard"))
+    assert "frameworks (7 skipped)" in " ".join(terminal.render(report).split())
+
+
 def test_baseline_saved_shown_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file = tmp_path / "healthy.json"

@@ -68,10 +68,7 @@ def too_long(figure: Figure) -> Iterator[Shortfall]:
 
 
 def summary(facts: Facts) -> str:
-    worst: dict[str, float] = {}
-    for figure in facts.once(figures):
-        worst[figure.what] = max(worst.get(figure.what, 0.0), figure.value)
-    return ", ".join(f"{name}: {value:.1f} µs" for name, value in worst.items())
+    return launching.slowest(facts.once(figures))
 
 
 CHECK = Check(

@@ -87,10 +87,7 @@ def waiting(facts: Facts, found: dict[str, Figure]) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    worst: dict[str, float] = {}
-    for figure in facts.once(figures):
-        worst[figure.what] = max(worst.get(figure.what, 0.0), figure.value)
-    return ", ".join(f"{what}: {value:.1f} µs" for what, value in worst.items())
+    return launching.slowest(facts.once(figures))
 
 
 CHECK = Check(

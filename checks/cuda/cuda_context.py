@@ -35,6 +35,9 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 ENOUGH_MIB = 1024  # a context takes several hundred MiB
 OUT_OF_MEMORY, UNAVAILABLE, ECC = 2, 46, 214
 PROCESSES = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
+MESSAGES = look(
+    "On the host: read the driver's messages", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20", root=True, where="host"
+)
 RESET = reset(verify="nvidia-smi")
 REBOOT = Fix("If that does not help: reboot", verify="nvidia-smi", on=("host",), reboot=True)
 ASK_HOST = Fix("Ask the owner of the host to reset the GPU", on=("container",))
@@ -47,12 +50,7 @@ DIED = Problem(
     "or its firmware does not answer.",
     action=Action.RESET_GPU,
     fixes=(
-        look(
-            "On the host: read the driver's messages",
-            "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
-            root=True,
-            where="host",
-        ),
+        MESSAGES,
         reset("Stop all GPU work, then reset the GPUs", gpu="", verify="nvidia-smi"),
         REBOOT,
         ASK_HOST,
@@ -108,12 +106,7 @@ FAILED = Problem(
     why="CUDA lists the GPU, but no program can use it. The usual causes of this error are in the evidence.",
     action=Action.RESET_GPU,
     fixes=(
-        look(
-            "On the host: read the driver's messages",
-            "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20",
-            root=True,
-            where="host",
-        ),
+        MESSAGES,
         RESET,
         REBOOT,
         ASK_HOST,

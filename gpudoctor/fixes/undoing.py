@@ -59,7 +59,6 @@ WORDS = (
     (r"sysctl -w (?P<name>[\w.]+)=", "sudo sysctl -w {name}=OLD, with the value that sysctl {name} shows now"),
 )
 _INITRAMFS = re.compile(rf"{re.escape(NEW_INITRAMFS)}|sudo (?:update-initramfs -u|update-grub|dracut --force|mkinitcpio -P)")
-_OPTIONS = re.compile(r"(?<!\S)--?[a-z][\w-]*(?:=\S+)? ")
 
 
 def known(fix: Fix, there: Container[str] = ()) -> Fix:
@@ -91,6 +90,6 @@ def _matches(rules: tuple[tuple[str, str], ...], command: str, there: Container[
 
 def _bare(packages: str, there: Container[str]) -> str:
     """The names without options and versions, and without packages that may stay."""
-    words = re.findall(r"(?:\$\([^)]*\)|\S)+", _OPTIONS.sub("", packages + " "))
-    names = [re.sub(r"[=<>].*$", "", word.strip("'\"")) for word in words]
+    words = re.findall(r"(?:\$\([^)]*\)|\S)+", packages)
+    names = [re.sub(r"[=<>].*$", "", word.strip("'\"")) for word in words if not word.startswith("-")]
     return " ".join(name for name in names if name not in there and not HARMLESS.fullmatch(name))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpudoctor.model import Report, Result, Status
+from gpudoctor.model import Report, Result, Skip, Status
 from gpudoctor.report import figures, words
 from gpudoctor.report.layout import Lines, Page, signed
 
 _DETAIL = " " * 4
 _STATUS, _AREA = 11, 22  # where the columns end
 _FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
+_HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons for a skip that hide nothing
 _ORDER = (*_FOUND, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 
 def in_short(page: Page, report: Report) -> Lines:
-    """Areas by status, with the checks that found something, and the messages of checks that stopped with an error."""
+    """Areas by status, with what found something or could not look, and the messages of checks that stopped with an error."""
     areas = words.areas(report)
     for status in _ORDER:
         said = ", ".join(_named(area, results) for area, results in areas.items() if _shown_as(results) is status)
@@ -32,8 +33,10 @@ def _shown_as(results: Sequence[Result]) -> Status:
 
 
 def _named(area: str, results: Sequence[Result]) -> str:
-    found = [result.id for result in results if result.status in _FOUND]
-    return area + (f" ({', '.join(found)})" if found else "")
+    found = ", ".join(result.id for result in results if result.status in _FOUND)
+    unseen = sum(result.status is Status.SKIP and result.reason not in _HARMLESS for result in results)
+    notes = "; ".join(filter(None, (found, f"{unseen} skipped" if unseen else "")))
+    return f"{area} ({notes})" if notes else area
 
 
 def _blocked_by(status: Status, areas: Mapping[str, Sequence[Result]]) -> str:

@@ -10,7 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.measured.shortfalls import Shortfall
 from gpudoctor.judging.measured.slowness import CAUSES, Slow
-from gpudoctor.model import Cause, Confidence, Finding, Problem, first_cause
+from gpudoctor.model import Cause, Confidence, Figure, Finding, Problem, first_cause
 
 # Variable -> the problem of cuda-environment that explains it.
 VARIABLES = {
@@ -67,3 +67,11 @@ def virtual(facts: Facts, finding: Finding) -> Finding:
     kind = "" if hypervisor == "unknown" else f" ({hypervisor})"
     words = f"{finding.message}; this is a virtual machine{kind}, and its host may cause the delay"
     return replace(finding, message=words, confidence=Confidence.LIKELY)
+
+
+def slowest(figures: Iterable[Figure]) -> str:
+    """Each time that was measured, in microseconds, of the GPU on which it was longest."""
+    longest: dict[str, float] = {}
+    for figure in figures:
+        longest[figure.what] = max(longest.get(figure.what, 0.0), figure.value)
+    return ", ".join(f"{what}: {microseconds:.1f} µs" for what, microseconds in longest.items())
