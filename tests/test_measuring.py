@@ -21,8 +21,10 @@ from waiting import HOPELESS_SECONDS, until, with_enough_time
 
 from gpudoctor import interpreter
 from gpudoctor.model import Reply
+from gpudoctor.worker.measuring import bench, schedule
 from gpudoctor.worker.measuring.history import FINEST_SECONDS, POINTS, History
 from gpudoctor.worker.measuring.sampler import MOST_SAMPLES, Samples
+from gpudoctor.worker.measuring.task import Gpu, Task
 
 pytestmark = pytest.mark.slow
 
@@ -438,3 +440,23 @@ def test_who_ignores_the_end_of_children_is_told_of_them_all_the_same() -> None:
         signal.signal(signal.SIGCHLD, before)
     assert replies["segfaults:gpu0"].detail == "killed by SIGSEGV in second step"
     assert replies["each:gpu0"].status == "ok"
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (4, 3), (16, 5)])
+def test_frameworks_are_imported_at_the_same_time(
+    cores: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Importing:
+        ready, deadline = False, float("inf")
+
+        def __init__(self, runtime: str, folder: str) -> None:
+            self.runtime = runtime
+
+    monkeypatch.setattr(schedule, "ForkServer", Importing)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    names = ["allocation", "gemm", "training-step", "cupy-kernels", "jax-matmul"]
+    tasks = [Task(name, bench.workload(name), [Gpu(0, 0, [])], str(tmp_path)) for name in names]
+    run: Any = schedule.Schedule(tasks, "standard", str(tmp_path), print, None, 0)  # type: ignore[arg-type]
+    run._import(0.0)
+    run._import(0.0)
+    assert len(run.hosts) == expected

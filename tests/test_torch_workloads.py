@@ -38,10 +38,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `measure` of a workload on the CPU, in small sizes and little time."""
     torch = pytest.importorskip("torch")
     changes = {"event": Event, "synchronize": int, "free_bytes": lambda: 1 << 30, "capability": lambda: (9, 0)}
-    for name, change in {**changes, "FLUSH_BYTES": 1 << 20}.items():
+    for name, change in {**changes, "FLUSH_BYTES": 1 << 20, "REPEATS_MS": 3.0}.items():
         monkeypatch.setattr(torch_gpu, name, change)
-    monkeypatch.setattr(torch_gpu.timed, "__defaults__", (1.0, 3.0))
-    for name, value in {"SIZES": (256, 128), "PROBE": 128, "STEADY_MS": 3.0}.items():
+    monkeypatch.setattr(torch_gpu.timed, "__defaults__", (1.0, 1))
+    for name, value in {"SIZES": (256, 128), "PROBE": 128, "WARM_UP_MS": 3.0, "MOST_ROUNDS": 2}.items():
         monkeypatch.setattr(gemm, name, value)
 
     def measured(measure: Callable[..., None], *more: Any) -> dict[str, Any]:
@@ -51,6 +51,14 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
         return read(file).values
 
     return measured
+
+
+@pytest.mark.parametrize(
+    ("rounds", "steady"),
+    [([], False), ([[1.0]], False), ([[1.0, 9.0, 1.0], [1.004]], True), ([[1.0], [1.01]], False), ([[1.0], [2.0], [2.0]], True)],
+)
+def test_a_speed_is_steady_if_it_stays(rounds: list[list[float]], steady: bool) -> None:
+    assert torch_gpu.is_steady(rounds) is steady
 
 
 @pytest.mark.slow

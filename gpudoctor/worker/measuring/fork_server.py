@@ -27,11 +27,17 @@ MOST_STACK_BYTES = 1 << 14  # of the fault handler's dump, including gpudoctor's
 
 
 class Runtime(NamedTuple):
-    """A framework: what to import, the time limit, and the usual time."""
+    """A framework: what to import, the time limit, the usual time, and slow modules that it would load later by itself."""
 
     modules: Tuple[str, ...]
     seconds: float
     usual_seconds: float
+    loads_later: Tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The package to import; "" for none."""
+        return self.modules[0] if self.modules else ""
 
 
 # In import order.
@@ -39,6 +45,7 @@ OUR_FOLDER = FOLDER + os.sep
 RUNTIMES = {
     "driver": Runtime((), 5, 0),
     "torch": Runtime(("torch",), 120, 6),
+    "torch with optimizers": Runtime(("torch",), 120, 9, ("torch._dynamo",)),
     "cupy": Runtime(("cupy",), 60, 1),
     "numba": Runtime(("numba", "numba.cuda", "numba.cuda.cudaimpl"), 60, 1),
     "jax": Runtime(("jax",), 60, 2),
@@ -106,15 +113,19 @@ def _serve(runtime: str, requests: Lines, channel: Channel, file: str) -> None:
 
 def _imported(runtime: str) -> Dict[str, Any]:
     start = time.monotonic()
+    package = RUNTIMES[runtime].package
     try:
         for name in RUNTIMES[runtime].modules:
             importlib.import_module(name)
     except BaseException as failure:
-        missing = isinstance(failure, ModuleNotFoundError) and failure.name == runtime
+        missing = isinstance(failure, ModuleNotFoundError) and failure.name == package
         if not missing:
             traceback.print_exc()
         return {"failed": "missing" if missing else "error", "detail": "%s: %s" % (type(failure).__name__, failure)}
-    module = sys.modules.get(runtime)
+    for name in RUNTIMES[runtime].loads_later:
+        with contextlib.suppress(Exception):  # the workload that needs it reports why it fails
+            importlib.import_module(name)
+    module = sys.modules.get(package)
     version, origin = str(getattr(module, "__version__", "")), getattr(module, "__file__", None) or ""
     return {"ready": round(time.monotonic() - start, 3), "version": version, "file": origin}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from gpudoctor.worker.measuring.bench import Bench, finite, summary
 from gpudoctor.worker.measuring.square import cuda_torch
 
-WARM_UP_MS, REPEATS_MS = 25.0, 100.0
+WARM_UP_MS, REPEATS_MS = 25.0, 100.0  # as do_bench
+STEADY = 0.005  # two rounds in a row whose medians differ by less show a steady speed
 FLUSH_BYTES = 256 << 20  # written before each call, so that its data is not in the L2 cache
 SHARE_OF_FREE = 8  # less than FLUSH_BYTES if memory is short
 
@@ -66,9 +68,10 @@ def capability() -> Tuple[int, int]:
     return major, minor
 
 
-def timed(work: Callable[[], Any], device: Any, warm_up_ms: float = WARM_UP_MS, repeats_ms: float = REPEATS_MS) -> Timed:
-    """Repeats calls for about this long after a warm-up, each between two events and with a flushed L2 cache, as in do_bench.
+def timed(work: Callable[[], Any], device: Any, warm_up_ms: float = WARM_UP_MS, most_rounds: int = 1) -> Timed:
+    """Repeats calls after a warm-up, each between two events and with a flushed L2 cache, as in do_bench.
 
+    most_rounds: repeats rounds of 100 ms until the speed is steady, but not more than this. The result is then the last two.
     https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html
     """
     import torch
@@ -79,14 +82,25 @@ def timed(work: Callable[[], Any], device: Any, warm_up_ms: float = WARM_UP_MS, 
     estimate = elapsed(lambda: [(flush.zero_(), work()) for _ in range(5)]) / 5
     for _ in range(calls(warm_up_ms, estimate)):
         work()
-    marks = [(event(), event()) for _ in range(calls(repeats_ms, estimate))]
-    for before, after in marks:
-        flush.zero_()
-        before.record()
-        result = work()
-        after.record()
-    synchronize()
-    return Timed([before.elapsed_time(after) for before, after in marks], result)
+    rounds: List[List[float]] = []
+    while len(rounds) < most_rounds and not is_steady(rounds):
+        marks = [(event(), event()) for _ in range(calls(REPEATS_MS, estimate))]
+        for before, after in marks:
+            flush.zero_()
+            before.record()
+            result = work()
+            after.record()
+        synchronize()
+        rounds.append([before.elapsed_time(after) for before, after in marks])
+    return Timed([milliseconds for each in rounds[-2:] for milliseconds in each], result)
+
+
+def is_steady(rounds: List[List[float]]) -> bool:
+    """Whether the last two rounds were equally fast."""
+    if len(rounds) < 2:
+        return False
+    one, other = (statistics.median(each) for each in rounds[-2:])
+    return abs(one - other) <= STEADY * other
 
 
 def calls(milliseconds: float, each: float) -> int:

@@ -14,7 +14,9 @@ from gpudoctor.worker.measuring.bench import Bench, Workload
 SIZES = (8192, 4096, 2048, 1024)
 PROBE = 2048  # its time determines how large a product can be
 MOST_MS = 40.0  # of one product
-STEADY_MS = 500  # for warm-up and repeats: at their power limit, GPUs start faster than they can sustain
+# At their power limit, GPUs start faster than they can sustain.
+WARM_UP_MS = 200
+MOST_ROUNDS = 8
 BYTES_OF_SIZE = 40  # for each element of a matrix: three of eight bytes, copies for the verification, the cache's flush
 ROWS = 64  # rows of the result that are verified, one in each stripe of tiles
 FP8_SUMS = 2.0**-14  # Hopper's tensor cores keep 14 bits when summing e4m3: https://arxiv.org/abs/2412.19437, 3.3.2
@@ -59,7 +61,7 @@ def measure(bench: Bench, device: Any) -> None:
         with tf32(torch, name == "tf32"):
             one, other = operands(torch, precision, size_for(torch, precision, device), device)
             with bench.section(name) as values:
-                timed = torch_gpu.timed(functools.partial(product, torch, one, other), device, STEADY_MS, STEADY_MS)
+                timed = torch_gpu.timed(functools.partial(product, torch, one, other), device, WARM_UP_MS, MOST_ROUNDS)
                 values.update(timed.values(2.0 * one.shape[0] ** 3), size=one.shape[0])
         bench.step("verifying " + name)
         bench.keep(name, **values, **checked(torch, precision, one, other, timed.result))

@@ -105,4 +105,4 @@ def skipped(first_scale: float, scaler: Any) -> int:
     return round(math.log(first_scale / scale, 1 / scaler.get_backoff_factor())) if 0 < scale < first_scale else 0
 
 
-WORKLOAD = Workload(run, runtime="torch", typical_seconds=2)
+WORKLOAD = Workload(run, runtime="torch with optimizers", typical_seconds=1)
