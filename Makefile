@@ -69,8 +69,9 @@ $(VENV):
 	  apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && python3 -m venv $(VENV); \
 	else echo 'This Python has no venv module. Install it first: sudo apt install python3-venv' >&2; exit 1; fi
 
-# install PACKAGE: with uv where it is there, else with the venv's pip.
+# install PACKAGE: with uv where it is there, else with the venv's pip. Then compile it, as an install from a wheel does.
 define install
 if command -v uv >/dev/null; then uv pip install --quiet --python $(BIN)/python --editable '$(1)'; \
 else echo 'Installing gpudoctor into $(VENV) ...'; $(BIN)/python -m pip install --quiet --editable '$(1)'; fi
+@$(BIN)/python -m compileall -q gpudoctor checks && $(BIN)/python -m gpudoctor.compiled gpudoctor images
 endef

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from each import each
 
-from gpudoctor import catalog, doctor, folders
+from gpudoctor import catalog, compiled, doctor, folders
 from gpudoctor.facts.container_start import Start
 from gpudoctor.facts.texts import Text
 from gpudoctor.judging.containers import causes, failed_start, said
@@ -129,12 +129,12 @@ problems:
 
 
 def test_a_pattern_is_put_together_of_its_alternatives_and_parts() -> None:
-    (row,) = messages.decoded(TABLE).messages
+    (row,) = messages.decoded(compiled.of_yaml(TABLE)).messages
     assert row.pattern == r"(?:runc|crun): no in \S+|x{2,3} {unknown}"
 
 
 def test_a_fix_may_have_a_command_for_each_platform() -> None:
-    (cause,) = messages.decoded(TABLE).problems
+    (cause,) = messages.decoded(compiled.of_yaml(TABLE)).problems
     debian, conda = cause.fixes[0].fixes()
     assert (debian.on, debian.command, debian.needs, debian.recipe) == (
         ("debian",),

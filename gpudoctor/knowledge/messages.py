@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
+from gpudoctor import compiled
 from gpudoctor.model import Action, Fix, Kind, Place, Problem, Status, on_platforms
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
 
 TEXTS = "messages"
 """The check that searches texts for the messages of all tables except those in IN_ORDER."""
@@ -171,17 +169,15 @@ def tables() -> dict[str, MessageTable]:
 
 @cache
 def table(topic: str) -> MessageTable:
-    return decoded(_files()[topic].read_bytes())
+    return decoded(compiled.as_json(_files()[topic]))
 
 
-def decoded(text: bytes) -> MessageTable:
+def decoded(json: bytes) -> MessageTable:
     """A table with complete patterns: alternatives are joined, and {name} is replaced by the part with that name."""
-    raw = msgspec.yaml.decode(text, type=_Raw)
+    raw = msgspec.json.decode(json, type=_Raw)
     parts = {name: part if isinstance(part, str) else f"(?:{'|'.join(part)})" for name, part in raw.parts.items()}
     rows = [{**row, "pattern": _joined(row["pattern"], parts)} for row in raw.messages]
-    return msgspec.convert(
-        {"sources": raw.sources, "messages": rows, "problems": raw.problems}, MessageTable, builtin_types=(date,)
-    )
+    return msgspec.convert({"sources": raw.sources, "messages": rows, "problems": raw.problems}, MessageTable)
 
 
 @cache
@@ -232,9 +228,8 @@ def ways(rows: tuple[_Way, ...]) -> tuple[Fix, ...]:
 
 
 @cache
-def _files() -> dict[str, Traversable]:
-    found = sorted(files(__package__).joinpath("messages").iterdir(), key=lambda file: file.name)
-    return {file.name.removesuffix(".yaml"): file for file in found if file.name.endswith(".yaml")}
+def _files() -> dict[str, Path]:
+    return {file.stem: file for file in sorted(Path(__file__).with_name("messages").glob("*.yaml"))}
 
 
 def _joined(pattern: str | list[str], parts: Mapping[str, str]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import date
-from importlib.resources import files
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+
+from gpudoctor import compiled
 
 Loaded = TypeVar("Loaded", bound="Table")
 
@@ -50,5 +52,4 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def load(name: str, kind: type[Loaded]) -> Loaded:
     """The table in `<name>.yaml` in this folder."""
-    text = files(__package__).joinpath(f"{name}.yaml").read_bytes()
-    return msgspec.yaml.decode(text, type=kind)
+    return msgspec.json.decode(compiled.as_json(Path(__file__).with_name(f"{name}.yaml")), type=kind)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from gpudoctor import compiled
 from gpudoctor.containers.images import reference as references
 from gpudoctor.containers.images import released
 from gpudoctor.containers.images.needs import Needs, pair_of
@@ -75,13 +76,16 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
 
 
+OF_FAMILY = b'{"family":'
+
+
 @cache
 def images() -> dict[str, Image]:
     """Name -> image: published images, newest first in each family, then those that are built here."""
     found = {row.name: _published(row) for row in released.images()}
     for folder, text in _files():
-        if not text.startswith(b"family:"):
-            image = _recipe(folder, msgspec.yaml.decode(text, type=Recipe))
+        if not text.startswith(OF_FAMILY):
+            image = _recipe(folder, msgspec.json.decode(text, type=Recipe))
             found[image.name] = image
     return found
 
@@ -89,13 +93,13 @@ def images() -> dict[str, Image]:
 @cache
 def families() -> dict[str, Family]:
     """Family -> the contents of its image.yaml."""
-    read = [msgspec.yaml.decode(text, type=Family) for _, text in _files() if text.startswith(b"family:")]
+    read = [msgspec.json.decode(text, type=Family) for _, text in _files() if text.startswith(OF_FAMILY)]
     return {family.family: family for family in read}
 
 
 def _files() -> Iterator[tuple[Path, bytes]]:
     for path in sorted(shipped("images").glob("*/image.yaml")):
-        yield path.parent, path.read_bytes()
+        yield path.parent, compiled.as_json(path)
 
 
 def _published(row: released.Released) -> Image:
