@@ -12,7 +12,7 @@ from gpudoctor.worker.measuring.bench import Bench, Workload, finite, summary
 REPEATS, WARM_UP = 10, 2
 SIDE, SMALL_SIDE = 4096, 1024
 ROOMY = 1 << 30  # bytes of free memory needed for the larger matrices
-ELEMENTS = 1 << 26  # of each vector, if it fits
+ELEMENTS = 1 << 25  # of each vector, if it fits
 SHARE_OF_FREE = 16
 POINTS = 1 << 20
 THREADS = 256
