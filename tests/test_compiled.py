@@ -1,0 +1,55 @@
+"""YAML tables as JSON in __pycache__."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gpudoctor import compiled
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "table.yaml"
+    file.write_text("rows: [1]\nread: 2026-11-22\n")
+    return file
+
+
+def kept(table: Path) -> list[Path]:
+    return [*table.parent.glob("__pycache__/*")]
+
+
+def test_the_second_time_the_yaml_is_not_parsed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compiled.as_json(table, keep=True)
+    assert json.loads(first) == {"rows": [1], "read": "2026-11-22"}
+    assert len(kept(table)) == 1
+    monkeypatch.setattr(compiled, "of_yaml", None)
+    assert compiled.as_json(table, keep=True) == first
+
+
+def test_a_change_of_the_table_counts(table: Path) -> None:
+    compiled.as_json(table, keep=True)
+    table.write_text("rows: [2]\n")
+    assert json.loads(compiled.as_json(table, keep=True)) == {"rows": [2]}
+    before = table.stat().st_mtime_ns
+    table.write_text("rows: [3]\n")
+    os.utime(table, ns=(before + 1, before + 1))
+    assert json.loads(compiled.as_json(table, keep=True)) == {"rows": [3]}
+
+
+def test_nothing_is_kept_unless_bytecode_is(table: Path) -> None:
+    compiled.as_json(table, keep=False)
+    assert kept(table) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(table: Path) -> None:
+    (table.parent / "__pycache__").write_text("a file where the folder should be")
+    assert json.loads(compiled.as_json(table, keep=True))["rows"] == [1]
+
+
+def test_make_prepares_all_tables(table: Path) -> None:
+    compiled.keep_all(table.parent)
+    assert len(kept(table)) == 1
