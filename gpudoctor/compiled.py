@@ -33,7 +33,7 @@ def of_yaml(text: bytes) -> bytes:
 def _keep(kept: Path, content: bytes) -> None:
     unfinished = kept.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        kept.parent.mkdir(exist_ok=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
         try:
             unfinished.write_bytes(content)
             unfinished.replace(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from gpudoctor import compiled
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     file = tmp_path / "table.yaml"
     file.write_text("rows: [1]\nread: 2026-11-22\n")
     return file
