@@ -13,9 +13,10 @@ from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.fixes import RECIPES, FixContext, environment, fitting, undoing
+from gpudoctor.fixes import RECIPES, FixContext, available, environment, fitting, undoing
 from gpudoctor.fixes.distribution import Distribution, distribution, is_server, source
 from gpudoctor.fixes.environment import Environment
+from gpudoctor.knowledge import apt
 from gpudoctor.model import Fix, Reply
 
 AMPERE, PASCAL, BLACKWELL = frozenset({"Ampere"}), frozenset({"Pascal"}), frozenset({"Blackwell"})
@@ -445,6 +446,36 @@ KINDS = [
 @pytest.mark.parametrize(("answers", "packages", "expected"), KINDS)
 def test_the_kind_of_environment(answers: dict[str, Any], packages: list[dict[str, str]], expected: str) -> None:
     assert environment.of(facts(interpreter=interpreter(**answers), packages=packages)).kind == expected
+
+
+@each(
+    ("machine", "command", "expected"),
+    [
+        (NOBLE, "sudo apt install passt", "sudo apt install passt"),
+        (replace(NOBLE, version="22.04"), "sudo apt install passt", None),
+        (NOBLE, "sudo apt install nvidia-utils-580 || sudo apt install nvidia-smi", "sudo apt install nvidia-utils-580"),
+        (BOOKWORM, "sudo apt install nvidia-utils-580 || sudo apt install nvidia-smi", "sudo apt install nvidia-smi"),
+        (BOOKWORM, "sudo apt install linux-modules-extra-$(uname -r)", None),
+        (replace(BOOKWORM, source="nvidia"), "sudo apt install nvidia-driver-580", "sudo apt install nvidia-driver-580"),
+        (replace(NOBLE, version="20.04"), "sudo apt-get -y install dkms 'nvidia-driver-580-open=1-*'", None),
+        (replace(NOBLE, version="31.10"), "sudo apt install g++-99", "sudo apt install g++-99"),
+        (NOBLE, "sudo apt install g++-99", None),
+        (NOBLE, "sudo apt install nvidia-container-toolkit", "sudo apt install nvidia-container-toolkit"),
+        (NOBLE, "sudo apt install a-package-in-no-table", "sudo apt install a-package-in-no-table"),
+    ],
+)
+def test_what_a_release_does_not_have_is_not_offered(machine: Distribution, command: str, expected: str | None) -> None:
+    found = fitting((Fix("Install it", command),), FixContext(("host",), machine), {})
+    assert [fix.command for fix in found] == ([expected] if expected else [])
+
+
+def test_every_package_of_apt_is_in_the_table() -> None:
+    """So that a name that does not exist is noticed; names with a placeholder are checked where it is filled."""
+    fixes = [fix for _, problem in catalog.problems().values() for fix in problem.fixes]
+    names = {name for fix in fixes for name in available.installed_by_apt(fix.command) if "<" not in fix.command}
+    names -= {name for name in names if name.endswith("-")}  # the rest is what a $(…) gives
+    assert len(names) > 40
+    assert sorted(name for name in names if not any(apt.offers(release, name) for release in apt.releases())) == []
 
 
 UNDO = [

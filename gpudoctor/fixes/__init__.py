@@ -13,7 +13,7 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import driver, engines, environment, packages, undoing
+from gpudoctor.fixes import available, driver, engines, environment, packages, undoing
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -71,6 +71,7 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
     suited = [
         undoing.known(translated, where.machine.packages) for fix in made for translated in packages.translated(fix, where.python)
     ]
+    suited = [*available.installable(suited, where.machine)]
     if "container" not in where.platform:
         return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
     inside = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]

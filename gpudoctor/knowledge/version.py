@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpudoctor.knowledge import cuda, errors, gpus, health, images, messages, performance, rm, wheels, xids
+from gpudoctor.knowledge import apt, cuda, errors, gpus, health, images, messages, performance, rm, wheels, xids
 from gpudoctor.knowledge.tables import Table
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _READ = re.compile(rb"\bread: '?(\d{4}-\d\d-\d\d)")
 TABLES = {
+    "apt": apt.table,
     "cuda": cuda.table,
     "errors": errors.table,
     "gpus": gpus.table,

@@ -27,7 +27,7 @@ MOST_STACK_BYTES = 1 << 14  # of the fault handler's dump, including gpudoctor's
 
 
 class Runtime(NamedTuple):
-    """A framework: what to import, the time limit, the usual time, and slow modules that it would load later by itself."""
+    """A framework: what to import, the time limit, the usual time, and slow modules that it would load later."""
 
     modules: Tuple[str, ...]
     seconds: float
