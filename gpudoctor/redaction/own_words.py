@@ -38,5 +38,6 @@ def refuse(words: Iterable[str]) -> None:
 def _own() -> str:
     """All text of gpudoctor."""
     ours = (folders.package(), folders.shipped("checks"))
-    files = sorted(file for folder in ours for file in folder.rglob("*") if file.suffix in _SUFFIXES)
+    found = (file for folder in ours for file in folder.rglob("*") if file.suffix in _SUFFIXES)
+    files = sorted(file for file in found if file.parent.name != "__pycache__")
     return "\n".join(_NOT_SAID.sub(" ", file.read_text(encoding="utf-8")) for file in files)
