@@ -161,7 +161,8 @@ def _paths(logs: PathLike | Iterable[PathLike]) -> list[str]:
     return [os.fspath(path) for path in ((logs,) if isinstance(logs, (str, os.PathLike)) else logs)]
 
 
-def _interpreter(python: PathLike | None) -> str | None:
+def _interpreter(python: PathLike | None) -> str:
+    """Unlike the command line, the API is called from the environment that matters: by default the running interpreter."""
     if python is None and not sys.executable:
         raise UserError("cannot find the path of this Python: give one with python=PATH")
-    return None if python is None else str(Path(python).expanduser())
+    return sys.executable if python is None else str(Path(python).expanduser())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.checkup import Checkup
 from gpudoctor.errors import UserError
+from gpudoctor.model import Reply
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Checks
@@ -46,11 +48,28 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
 
 
 def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
-    """The answers of a Python on this machine, and that Python."""
-    from gpudoctor import interpreter
-    from gpudoctor.collect import collect
+    """The answers of a Python on this machine, and that Python: the named one, or the first candidate that can be run."""
+    if wanted.python:
+        return _answers(wanted.python, wanted, tell)
+    from gpudoctor import pythons
 
-    where = interpreter.Interpreter(wanted.python) if wanted.python else interpreter.this_interpreter()
+    unusable: dict[str, str] = {}
+    for candidate in pythons.candidates(os.environ):
+        try:
+            answers, where = _answers(candidate.path, wanted, tell)
+        except UserError as refusal:
+            unusable.setdefault(candidate.found, str(refusal))
+            continue
+        chosen = {"found": candidate.found, "own": candidate.is_own, "unusable": unusable}
+        return replace(answers, replies={**answers.replies, pythons.QUESTION: Reply("ok", chosen)}), where
+    raise UserError(next(iter(unusable.values()), "no Python found: name one with --python"))
+
+
+def _answers(python: str, wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
+    from gpudoctor.collect import collect
+    from gpudoctor.interpreter import Interpreter
+
+    where = Interpreter(python)
     return collect(where, wanted.timeout, wanted.expected, _asking(tell)), where
 
 

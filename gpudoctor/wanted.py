@@ -28,10 +28,10 @@ class Request:
 class Wanted:
     """What to examine and how.
 
-    level: None means standard, or for a snapshot the level at which it was taken. python: None means the running one. inside: a
-    container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are in use, and start an
-    image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements, None means the limit of
-    the level. baseline: None means the one saved here.
+    level: None means standard, or for a snapshot the level at which it was taken. python: None means the user's (see
+    pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
+    in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
+    None means the limit of the level. baseline: None means the one saved here.
     """
 
     level: str | None = None

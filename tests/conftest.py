@@ -46,6 +46,8 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None
     """No test reads or writes the baseline and the redaction map of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("VIRTUAL_ENV", sys.prefix)  # the environment of the tests is active, however they were started
+        patch.delenv("CONDA_PREFIX", raising=False)
         yield
 
 

@@ -114,7 +114,8 @@ def test_save_then_replay(stub: Doctor, tmp_path: Path) -> None:
     assert run("check", "--save", file).exit_code == 1
     assert run("check", "--replay", file, "--expect-gpus", "2").exit_code == 1
     assert len(stub.asked) == 1
-    taken = replace(TAKEN, level="quick")
+    chosen = m.Reply("ok", {"found": "VIRTUAL_ENV", "own": False, "unusable": {}})
+    taken = replace(TAKEN, level="quick", replies={**TAKEN.replies, "chosen-python": chosen})
     assert stub.judged == [replace(taken, expected={}), replace(taken, expected={"gpus": 2})]
 
 

@@ -33,7 +33,9 @@ def level(help: str) -> Option:
     return click.option("--level", type=click.Choice(LEVELS), help=help)
 
 
-def python(help: str = "Examine this interpreter or environment.") -> Option:
+def python(
+    help: str = "Examine this interpreter or environment.  [default: the active environment, else python3 on PATH]",
+) -> Option:
     return click.option("--python", metavar="PATH", type=NAME, help=help)
 
 

@@ -34,7 +34,7 @@ Exit code: 0 everything is fixed, 1 something is not, 2 wrong usage,
 
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
 @click.argument("file", metavar="REPORT", type=NAME)
-@options.python()
+@options.python("Examine this interpreter or environment.  [default: that of the report]")
 @click.option("--append", metavar="FILE", type=PATH, help="Append the result to FILE, as Markdown.")
 @options.verbose()
 @options.sharing

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.software import versions
 from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Skip
 
@@ -26,6 +27,9 @@ def target(facts: Facts) -> dict[str, Any]:
             "host_not_asked": lambda: facts.replies.value("host-not-asked"),
             "reduced": lambda: facts.replies.value("reduced"),
             "python": lambda: facts.python.executable,
+            "python_found": lambda: facts.replies.value("chosen-python")["found"],
+            "python_is_own": lambda: facts.replies.value("chosen-python")["own"],
+            "python_unusable": lambda: facts.replies.value("chosen-python")["unusable"],
             "python_version": lambda: dotted(facts.python.version),
             "platform": lambda: list(facts.system.platform),
             "distribution": lambda: facts.system.distribution_name,
@@ -63,6 +67,8 @@ def overview(facts: Facts) -> dict[str, Any]:
             "pci_gpus": lambda: [function.address for function in facts.pci.gpus],
             "toolkits": lambda: {toolkit.root: _dotted(toolkit.version) for toolkit in facts.toolchain.toolkits},
             "packages": lambda: _packages(facts),
+            "versions": lambda: versions(facts),
+            "other_gpus": lambda: _other_gpus(facts),
             "cpus": lambda: facts.limits.cpu_count,
             "memory_mib": lambda: facts.system.memory_mib["MemTotal"],
         }
@@ -79,6 +85,14 @@ def _gpu(gpu: Any) -> dict[str, Any]:
             "memory_mib": lambda: gpu.memory_total_mib,
         }
     )
+
+
+_VENDORS = {"1002": "AMD", "8086": "Intel"}
+
+
+def _other_gpus(facts: Facts) -> list[str]:
+    """The vendors of GPUs that gpudoctor does not cover; a server's management controller is no GPU."""
+    return [_VENDORS[vendor] for vendor in dict.fromkeys(each[:4] for each in facts.pci.other_display) if vendor in _VENDORS]
 
 
 FRAMEWORKS = ("torch", "triton", "jax", "jaxlib", "tensorflow", "onnxruntime-gpu", "numba", "numba-cuda", "numpy")

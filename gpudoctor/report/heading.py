@@ -56,10 +56,12 @@ def _mode(mode: str) -> str:
 
 
 def gpus(report: Report) -> str:
-    """The GPUs and their driver, or what is known without NVML."""
-    driver = report.facts.get("driver_version")
+    """The GPUs, their driver and the CUDA version that it supports, or what is known without NVML."""
+    driver, cuda = report.facts.get("driver_version"), report.facts.get("cuda_driver_version")
     said = gpu_names(report)
-    return said + (f", driver {driver}" if driver else ", no driver loaded" if "driver_version" in report.facts else "")
+    if driver:
+        return f"{said}, driver {driver}" + (f" (CUDA {cuda})" if cuda else "")
+    return said + (", no driver loaded" if "driver_version" in report.facts else "")
 
 
 def gpu_names(report: Report) -> str:
@@ -74,8 +76,40 @@ def gpu_names(report: Report) -> str:
 
 
 def python(report: Report) -> str:
+    """The interpreter and how it was found, unless the user named it."""
     version, path = report.target.get("python_version"), report.target.get("python")
-    return f"{version} at {path}" if version and path else "unknown"
+    if not (version and path):
+        return "unknown"
+    found = report.target.get("python_found")
+    passed_over = [f"{name} cannot be used" for name in report.target.get("python_unusable", ())]
+    return f"{version} at {path}" + (f" ({'; '.join([str(found), *passed_over])})" if found else "")
+
+
+def own_python(report: Report) -> str:
+    """A warning if gpudoctor examined the environment that it is installed in, for lack of another; else ""."""
+    if not report.target.get("python_is_own"):
+        return ""
+    return "This is gpudoctor's own environment: name the one that your programs use with --python PATH."
+
+
+_NAMES = {"cudnn": "cuDNN", "nccl": "NCCL", "container_toolkit": "NVIDIA Container Toolkit"}
+_ALWAYS = ("torch", "nvcc")  # said even if it is not installed
+_WITH_CUDA = ("cudnn", "nccl")  # likewise, beside a torch for CUDA
+_ENGINES = ("docker", "podman")
+
+
+def software(report: Report) -> str:
+    """The versions that decide what runs: `torch 2.8.0+cu128, cuDNN 9.10.2, nvcc not installed`; "" if nothing is known."""
+    versions = report.facts.get("versions", {})
+    absent = {*_ALWAYS, *(_WITH_CUDA if "+cu" in (versions.get("torch") or "") else ())}
+    parts = [_version(name, version) for name, version in versions.items() if version is not None or name in absent]
+    parts += ["no Docker or Podman"] if all(versions.get(name, "") is None for name in _ENGINES) else []
+    return ", ".join(parts)
+
+
+def _version(name: str, version: str | None) -> str:
+    said = "not installed" if version is None else version or "(its daemon does not answer)"
+    return f"{_NAMES.get(name, name)} {said}"
 
 
 def evidence(text: Recognised) -> str:

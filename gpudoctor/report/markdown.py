@@ -27,7 +27,9 @@ def _lines(report: Report) -> Iterator[str]:
     if not heading.is_of_texts(report):
         yield f"- System: {text(heading.system(report))}"
         yield f"- GPU: {text(heading.gpus(report))}"
-        yield f"- Python: {text(heading.python(report))}"
+        yield f"- Python: {text(' '.join(filter(None, (heading.python(report), heading.own_python(report)))))}"
+        if software := heading.software(report):
+            yield f"- Software: {text(software)}"
     yield from (f"- Read: {text(heading.evidence(given))}" for given in report.evidence)
     yield f"- gpudoctor {text(heading.version(report))}" + (
         f", {text(str(report.target['taken']))}" if "taken" in report.target else ""

@@ -12,6 +12,7 @@ from gpudoctor.report import areas, figures, heading
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
+_MARGIN = " " * 8
 _MODELS = "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
 
 
@@ -41,12 +42,21 @@ def _lines(page: Page, report: Report) -> Lines:
 def _heading(page: Page, report: Report) -> Lines:
     version = heading.version(report) if page.verbose else report.version
     yield from page.paragraph(f"gpudoctor {version} on {heading.system(report)}", rest="  ")
-    yield from page.paragraph(heading.container(report), "Image   ", " " * 8)
-    yield from page.paragraph(heading.gpus(report), "GPU     ", " " * 8)
+    yield from page.paragraph(heading.container(report), "Image   ", _MARGIN)
+    yield from page.paragraph(heading.gpus(report), "GPU     ", _MARGIN)
     if report.target.get("kind") != "host":
-        yield from page.paragraph(f"{heading.python(report)} (another: --python PATH)", "Python  ", " " * 8)
+        yield from page.paragraph(heading.python(report), "Python  ", _MARGIN)
+        yield from page.paragraph(heading.own_python(report), _MARGIN, _MARGIN)
+        yield from _unusable(page, report)
+    yield from page.paragraph(heading.software(report), "Stack   ", _MARGIN)
     for text in report.evidence:
-        yield from page.paragraph(heading.evidence(text), "Log     ", " " * 8)
+        yield from page.paragraph(heading.evidence(text), "Log     ", _MARGIN)
+
+
+def _unusable(page: Page, report: Report) -> Lines:
+    """Why a Python that comes first could not be examined."""
+    for name, why in report.target.get("python_unusable", {}).items() if page.verbose else ():
+        yield from page.paragraph(f"{name}: {why}", _MARGIN, _MARGIN + "  ")
 
 
 def _comparison(page: Page, report: Report) -> Lines:
