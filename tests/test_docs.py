@@ -58,7 +58,7 @@ def test_the_example_is_what_the_program_prints() -> None:
     """The diagnosis only: what follows it counts checks, and changes with every new one."""
     report = doctor.judge(machine.load("driver-library-version-mismatch"), doctor.select(catalog.checks(), "quick"))
     text = terminal.render(report, width=80)
-    start, end = text.index("DIAGNOSIS"), text.index("   Explains:")
+    start, end = text.index("DIAGNOSIS"), text.index("   More:")
     must_show(text[start:end].rstrip() + "\n", "example")
 
 

@@ -43,7 +43,7 @@ def test_the_limits_are_told_with_their_names() -> None:
 
 def test_a_heading_says_that_it_is_of_gpus() -> None:
     report = html_machine.judged(machine.load("no-gpu"), "quick")
-    assert heading.gpus(replace(report, facts={"gpus": []})) == "no GPU found"
+    assert heading.gpus(replace(report, facts={"gpus": []})) == "no NVIDIA GPU found"
     assert heading.gpus(replace(report, facts={})) == "GPUs unknown"
     assert heading.gpus(replace(report, facts={"pci_gpus": ["0000:01:00.0"]})) == "1 GPU on the PCI bus"
 

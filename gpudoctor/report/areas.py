@@ -15,10 +15,12 @@ _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons for a skip that h
 _ORDER = (*_FOUND, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 
-def in_short(page: Page, report: Report) -> Lines:
+def in_short(page: Page, report: Report, leave_out_blocked: bool = False) -> Lines:
     """Areas by status, with what found something or could not look, and the messages of checks that stopped with an error."""
     areas = words.areas(report)
     for status in _ORDER:
+        if leave_out_blocked and status is Status.BLOCKED:
+            continue
         said = ", ".join(_named(area, results) for area, results in areas.items() if _shown_as(results) is status)
         if said:
             start = f"{words.label(status):<{_STATUS}}"

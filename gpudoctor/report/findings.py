@@ -24,6 +24,10 @@ def groups(diagnosis: Iterable[Diagnosis]) -> list[Group]:
     return [tuple(group) for group in found.values()]
 
 
+def title(entry: Diagnosis) -> str:
+    return f"On the host: {entry.title}" if entry.on_host else entry.title
+
+
 def seen(entry: Diagnosis) -> str:
     """The message, with its GPU unless the message names it."""
     if entry.gpu is None or re.search(rf"\bGPU {entry.gpu}\b", entry.message):

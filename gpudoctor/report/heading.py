@@ -56,12 +56,16 @@ def _mode(mode: str) -> str:
 
 
 def gpus(report: Report) -> str:
-    """The GPUs, their driver and the CUDA version that it supports, or what is known without NVML."""
-    driver, cuda = report.facts.get("driver_version"), report.facts.get("cuda_driver_version")
+    """The GPUs and their driver, or what is known without NVML."""
+    driver = report.facts.get("driver_version")
     said = gpu_names(report)
-    if driver:
-        return f"{said}, driver {driver}" + (f" (CUDA {cuda})" if cuda else "")
-    return said + (", no driver loaded" if "driver_version" in report.facts else "")
+    return said + (f", driver {driver}" if driver else ", no driver loaded" if "driver_version" in report.facts else "")
+
+
+def gpus_and_cuda(report: Report) -> str:
+    """Also the newest CUDA version that the driver supports."""
+    cuda = report.facts.get("cuda_driver_version")
+    return gpus(report) + (f", CUDA {cuda}" if cuda else "")
 
 
 def gpu_names(report: Report) -> str:
@@ -71,7 +75,8 @@ def gpu_names(report: Report) -> str:
     if not said and (found := len(facts.get("pci_gpus", ()))):
         said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"
     elif not said:
-        said = "no GPU found" if "gpus" in facts or "pci_gpus" in facts else "GPUs unknown"
+        said = "no NVIDIA GPU found" if "gpus" in facts or "pci_gpus" in facts else "GPUs unknown"
+        said += "".join(f", {vendor} GPU present but not covered" for vendor in facts.get("other_gpus", ()))
     return said
 
 

@@ -1,4 +1,4 @@
-"""The report for a person at a terminal: what is wrong and how to fix it, what was measured, and the state of each area."""
+"""The report for a person at a terminal: versions, what is wrong and how to fix it, measurements, the state of each area."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report
-from gpudoctor.report import areas, figures, heading
+from gpudoctor.report import areas, figures, heading, without_gpu
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -23,7 +23,7 @@ def look() -> tuple[int, bool]:
 
 
 def render(report: Report, width: int = 80, colours: bool = False, verbose: bool = False) -> str:
-    """verbose: show every check and all evidence."""
+    """verbose: show every check, fix and value; else each problem has one command."""
     page = Page.fitting(width, verbose)
     return page.printed(_lines(page, report), colours)
 
@@ -31,19 +31,26 @@ def render(report: Report, width: int = 80, colours: bool = False, verbose: bool
 def _lines(page: Page, report: Report) -> Lines:
     yield from _heading(page, report)
     yield Text()
-    yield from diagnosis(page, report)
+    if not page.verbose and without_gpu.is_all(report):
+        yield from without_gpu.lines(page, report)
+        return
+    yield from diagnosis(page, report, brief=not page.verbose)
     yield from _comparison(page, report)
     yield from _measured(page, report)
     yield Text()
-    yield from areas.in_full(page, report) if page.verbose else areas.in_short(page, report)
-    yield from page.paragraph(report.coverage.sentence + ("" if page.verbose else " -v lists every check."))
+    yield from areas.in_full(page, report) if page.verbose else areas.in_short(page, report, without_gpu.is_missing(report))
+    yield from page.paragraph(report.coverage.sentence + ("" if page.verbose else _more(report)))
+
+
+def _more(report: Report) -> str:
+    return " -v shows all fixes, evidence and checks." if report.diagnosis else " -v shows every check."
 
 
 def _heading(page: Page, report: Report) -> Lines:
     version = heading.version(report) if page.verbose else report.version
     yield from page.paragraph(f"gpudoctor {version} on {heading.system(report)}", rest="  ")
     yield from page.paragraph(heading.container(report), "Image   ", _MARGIN)
-    yield from page.paragraph(heading.gpus(report), "GPU     ", _MARGIN)
+    yield from page.paragraph(heading.gpus_and_cuda(report), "GPU     ", _MARGIN)
     if report.target.get("kind") != "host":
         yield from page.paragraph(heading.python(report), "Python  ", _MARGIN)
         yield from page.paragraph(heading.own_python(report), _MARGIN, _MARGIN)
