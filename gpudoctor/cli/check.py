@@ -81,7 +81,8 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @options.gpu_mode("How the container gets its GPUs.")
 @options.registry
 @options.locked("Use the digest of the image in gpudoctor.lock.")
-@options.verbose("Show every check and all evidence.")
+@options.verbose("Show every check, every fix and all evidence.")
+@options.quiet
 @options.sharing
 @click.pass_context
 def command(
@@ -94,10 +95,11 @@ def command(
     logs: tuple[str, ...],
     fail_on: str,
     verbose: bool,
+    quiet: bool,
     **given: Any,
 ) -> None:
-    from gpudoctor import checkup, examining
-    from gpudoctor.cli import output
+    from gpudoctor import examining
+    from gpudoctor.cli import delivering, next_steps, output
 
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
@@ -110,10 +112,18 @@ def command(
     found, cut_off_by = (examining.replayed(replay, wanted, told), 0) if replay else examined(wanted, told)
     to_terminal = sharing.goes_to_terminal(destination)
     leaving = sharing.leaving(found, how, to_terminal and not save)
-    if save:
-        output.write(save, checkup.saved(leaving))
     shown = found if to_terminal else leaving
-    output.deliver(_rendered(shown, form, destination, verbose), destination)
+    failure = delivering.save(leaving, save) if save else None
+    delivered = delivering.Form(form, destination, verbose, quiet)
+    hints = "" if replay else next_steps.lines(shown.report, wanted, logs, delivered)
+    if destination:
+        delivering.write(shown, delivered, destination, hints)
+    else:
+        delivering.show(shown, delivered, hints)
+    if failure:
+        raise failure
+    if save:
+        output.wrote(save)
     if cut_off_by:
         click.echo("Interrupted: the report contains what was measured until then.", err=True)
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
@@ -133,17 +143,6 @@ def examined(wanted: Wanted, told: Evidence | None = None) -> tuple[Checkup, int
 
     with output.progress() as tell:
         return examining.examined(wanted, told, tell, sharing.warn)
-
-
-def _rendered(shown: Checkup, form: Format | None, destination: Path | None, verbose: bool) -> str:
-    """The report in the chosen format, with the width and colours of the terminal if it goes there."""
-    from gpudoctor.cli import output
-    from gpudoctor.report import formats, terminal
-
-    form = form or formats.named(destination) or "text"
-    if form != "text":
-        return shown.render(form)
-    return shown.sweep(terminal.render(shown.report, *output.look(destination), verbose=verbose))
 
 
 def exit_code(report: Report, fail_on: str) -> int:

@@ -42,6 +42,10 @@ def forbid_contradictions(given: Mapping[str, Any]) -> None:
     for name in ("save", "python", "gpus", "force", "measure_timeout", "image", "container"):
         if given["replay"] and given[name]:
             raise click.UsageError(f"--replay diagnoses a snapshot: --{name.replace('_', '-')} cannot be used with it.")
+    if given["quiet"] and given["verbose"]:
+        raise click.UsageError("--quiet and --verbose cannot be used together.")
+    if given["quiet"] and not given["destination"] and given["form"] not in (None, "text"):
+        raise click.UsageError(f"--quiet shortens text: it cannot be used with --format {given['form']}, except with -o FILE.")
     if given["logs"].count("-") > 1:
         raise click.UsageError("--log -: standard input can be read only once.")
     for name in ("image", "container"):

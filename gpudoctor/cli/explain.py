@@ -78,6 +78,7 @@ def command(
     leaving = sharing.leaving(found, how, to_terminal and not save)
     if save:
         output.write(save, checkup.saved(leaving))
+        output.wrote(save)
     shown = found if to_terminal else leaving
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):

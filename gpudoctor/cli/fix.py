@@ -163,7 +163,7 @@ def _print(asked: Options, steps: Sequence[Step], notes: Sequence[str], report: 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
     output.deliver(text, asked.destination)
     if asked.destination:
-        click.echo(f"Wrote {asked.destination}. Read it, then run: sh {asked.destination}", err=True)
+        click.echo(f"Read it, then run: sh {asked.destination}", err=True)
 
 
 def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:

@@ -87,6 +87,9 @@ def verbose(help: str = "Show all evidence.") -> Option:
     return click.option("-v", "--verbose", is_flag=True, help=help)
 
 
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print two lines: the verdict and the titles of the problems.")
+
+
 fail_on = click.option(
     "--fail-on",
     type=click.Choice(["warn", "fail"]),

@@ -17,7 +17,7 @@ from gpudoctor.files import writing
 from gpudoctor.files.writing import make_folder, must_be_writable
 from gpudoctor.plain import plain
 
-__all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write"]
+__all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write", "wrote"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -30,10 +30,15 @@ def write(path: Path, data: bytes) -> None:
         context.meta["gpudoctor.written"] = (*context.meta.get("gpudoctor.written", ()), str(path))
 
 
+def wrote(path: Path) -> None:
+    click.echo(f"Wrote {path}", err=True)
+
+
 def deliver(text: str, destination: Path | None) -> None:
-    """Writes to the file, or to standard output if there is no destination."""
+    """Writes to the file and says so, or to standard output if there is no destination."""
     if destination:
         write(destination, text.encode("utf-8", "replace"))
+        wrote(destination)
     else:
         show(text)
 

@@ -73,6 +73,7 @@ def command(
     leaving = sharing.leaving(found, how)
     if bundle:
         output.write(bundle, checkup.bundled(leaving))
+        output.wrote(bundle)
     elif project:
         again = shlex.join(["gpudoctor", "report", *_again(file, wanted, how)])
         made, attachment = f"{again} --for {project}", f"{again} --bundle report.tar.gz"

@@ -1,0 +1,154 @@
+"""What `gpudoctor check` shows: versions, verdict, one command for each problem, what to type next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import machine
+import pytest
+from stand_in import Doctor, few_checks, run
+from test_report import REPORT
+
+from gpudoctor import catalog, doctor
+from gpudoctor.model import Report
+from gpudoctor.report import heading, html, markdown, quiet, terminal
+
+
+def of(case: str) -> Report:
+    return doctor.judge(machine.load(case), doctor.select(catalog.checks(), "quick"))
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    few_checks(monkeypatch)
+    return Doctor(monkeypatch)
+
+
+def test_versions_are_on_top_of_every_report_for_people() -> None:
+    report = of("h100-measured")
+    software = "torch 2.11.0+cu130, jax 0.11.2, cuDNN 9.19.0, NCCL 2.28.9, nvcc 13.0.88, no Docker or Podman"
+    assert heading.software(report) == software
+    top = " ".join(terminal.render(report).partition("No problems")[0].split())
+    assert f"driver 580.159.04, CUDA 13.0 Python 3.12.3 at /opt/torch/.venv/bin/python3 Stack {software}" in top
+    assert software in html.render(report)
+    assert f"- Software: {software}" in markdown.render(report)
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ({}, ""),
+        ({"torch": None, "cudnn": None, "nccl": None, "nvcc": None}, "torch not installed, nvcc not installed"),
+        ({"torch": "2.13.0+cpu", "cudnn": None, "nccl": None}, "torch 2.13.0+cpu"),
+        ({"torch": "2.8.0+cu128", "cudnn": None, "nccl": "2.27.3"}, "torch 2.8.0+cu128, cuDNN not installed, NCCL 2.27.3"),
+        ({"docker": "", "podman": None}, "docker (its daemon does not answer)"),
+        ({"docker": None, "podman": None}, "no Docker or Podman"),
+        ({"docker": None}, ""),
+        (
+            {"docker": "28.5.2", "podman": None, "container_toolkit": "1.17.8"},
+            "docker 28.5.2, NVIDIA Container Toolkit 1.17.8",
+        ),
+    ],
+)
+def test_only_what_is_known_is_named(versions: dict[str, str | None], said: str) -> None:
+    assert heading.software(replace(REPORT, facts={"versions": versions})) == said
+
+
+def test_each_problem_has_one_command_and_v_has_the_rest() -> None:
+    brief, full = terminal.render(REPORT), terminal.render(REPORT, verbose=True)
+    assert "Fix (1 of 2): Load the new kernel module" in brief
+    assert "       sudo reboot\n" in brief
+    assert not {"Or:", "Undo:", "Evidence:", "Check that it worked:"} & set(brief.split("\n   "))
+    assert "modprobe nvidia\n" not in brief
+    for said in ("Or: Reload the modules", "modprobe nvidia\n", "Undo:", "Evidence:", "Check that it worked:"):
+        assert said in full
+
+
+def test_a_first_fix_without_a_command_is_followed_by_one_that_has_one() -> None:
+    first, other = REPORT.diagnosis[0].fixes
+    by_hand = replace(first, title="Ask for it", command="", verify="")
+    report = replace(REPORT, diagnosis=(replace(REPORT.diagnosis[0], fixes=(by_hand, by_hand, other)),))
+    said = " ".join(terminal.render(report).split())
+    assert "Fix (2 of 3): Ask for it (interrupts running work, needs root, needs a reboot) Or: Reload the modules" in said
+
+
+def test_quiet_is_two_lines(stub: Doctor) -> None:
+    result = run("check", "-q")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "✗ fail: 2 problems and 1 warning, the most severe first.",
+        "User-space driver upgraded, old kernel module still loaded; Fewer GPUs answer than there are; "
+        "The GPU slows down because it is too hot",
+    ]
+
+
+def test_quiet_names_the_gpus_of_a_healthy_machine() -> None:
+    assert quiet.render(of("h100-measured")).splitlines() == [
+        "✓ pass: No problems found in the 62 checks that ran.",
+        "NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0",
+    ]
+
+
+@pytest.mark.parametrize("words", [("-q", "-v"), ("-q", "--format", "json")])
+def test_quiet_is_text(stub: Doctor, words: tuple[str, ...]) -> None:
+    result = run("check", *words)
+    assert (result.exit_code, stub.asked) == (2, [])
+
+
+def test_a_written_report_is_summed_up_on_stderr(stub: Doctor, tmp_path: Path) -> None:
+    result = run("check", "-o", str(tmp_path / "r.json"), "--save", str(tmp_path / "s.json"))
+    assert result.stdout == ""  # scripts capture it, and it may be the file
+    assert result.stderr.splitlines() == [
+        "✗ fail: 2 problems and 1 warning, the most severe first.",
+        "  User-space driver upgraded, old kernel module still loaded",
+        "  Fewer GPUs answer than there are",
+        "  The GPU slows down because it is too hot",
+        f"Wrote {tmp_path / 'r.json'}",
+        f"After the fixes: gpudoctor verify {tmp_path / 'r.json'}",
+        f"Wrote {tmp_path / 's.json'}",
+    ]
+    assert "✗ fail" in run("check", "-q", "-o", str(tmp_path / "r.txt")).stderr.splitlines()[0]
+    assert "Seen:" in (tmp_path / "r.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), ["gpudoctor fix", "gpudoctor report -o report.html"]),
+        (("--level", "quick"), ["gpudoctor fix", "gpudoctor report --level quick -o report.html"]),
+        (("--python", "/a b"), ["gpudoctor fix --python '/a b'", "gpudoctor report --python '/a b' -o report.html"]),
+        (("--format", "json"), []),
+        (("-q",), []),
+    ],
+)
+def test_next_steps_repeat_what_was_examined(stub: Doctor, words: tuple[str, ...], said: list[str]) -> None:
+    hints = run("check", *words).stdout.partition("\nNext: ")[2]
+    assert [line.strip().partition("  ")[0] for line in hints.splitlines()] == said
+
+
+def test_a_replayed_machine_is_not_this_one(stub: Doctor, tmp_path: Path) -> None:
+    run("check", "--save", str(tmp_path / "s.json"))
+    assert "Next:" not in run("check", "--replay", str(tmp_path / "s.json")).stdout
+    written = run("check", "--replay", str(tmp_path / "s.json"), "-o", str(tmp_path / "r.json"))
+    assert "verify" not in written.stderr
+
+
+def test_a_machine_without_a_gpu_is_told_in_a_few_lines() -> None:
+    said = terminal.render(of("no-gpu"))
+    assert len([line for line in said.splitlines() if line]) <= 8
+    assert "blocked" not in said
+    assert "✗ fail  This machine has no NVIDIA GPU. If it should have one:\n       lspci -d 10de:\n" in said
+    assert "checks ran and found no other problem" in said
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ((), "no NVIDIA GPU found"),
+        (("AMD",), "no NVIDIA GPU found, AMD GPU present but not covered"),
+    ],
+)
+def test_a_gpu_of_another_vendor_is_named(others: tuple[str, ...], said: str) -> None:
+    facts = {"gpus": [], "other_gpus": list(others)}
+    assert heading.gpu_names(replace(REPORT, facts=facts)) == said
