@@ -37,6 +37,7 @@ from gpudoctor.version import __version__
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
 Checks = dict[str, Check]
+_HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
 
 
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
@@ -163,27 +164,34 @@ def _with_problems_of_checks(finding: Finding, checks: Checks) -> Finding:
 
 def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
     found: list[Finding] = []
+    message = ""
     try:
         for finding in check.judge(facts):
             found.append(shadowing.with_cause(finding, facts))  # noqa: PERF401 (what was found before a Skip counts)
-        message = "" if found else _summary(check, facts)
+        message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:
-        if not found:
-            return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), ()
-        message = ""
+        if not _told(found):
+            return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), tuple(found)
     except Exception as bug:
         message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
         return Result(check.id, Status.ERROR, message, area=check.area), tuple(found)
-    told = [finding for finding in found if not finding.is_clue]
-    status = max((finding.problem.status for finding in told), key=list(Status).index, default=Status.PASS)
-    message = message or "; ".join(finding.message for finding in told) or _summary(check, facts)
+    status = max((finding.problem.status for finding in _told(found)), key=list(Status).index, default=Status.PASS)
+    message = message or "; ".join(finding.message for finding in _told(found))
     return Result(check.id, status, message, facts.measured.seconds(check.workloads), area=check.area), tuple(found)
 
 
+def _told(found: Iterable[Finding]) -> list[Finding]:
+    """What counts as a finding by itself."""
+    return [finding for finding in found if not finding.is_clue]
+
+
 def _summary(check: Check, facts: Facts) -> str:
+    """How healthy it is. Skip if what it describes could not be read: then nothing shows that it is healthy."""
     try:
         words = check.summary(facts)
-    except Skip:
+    except Skip as skip:
+        if skip.kind not in _HARMLESS:
+            raise
         words = "nothing wrong found"
     return words + "".join(f"; GPU {index} does not answer" for index in _lost(facts) if check.of_gpus)
 

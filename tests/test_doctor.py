@@ -212,6 +212,28 @@ def test_a_summary_that_breaks_is_an_error_and_costs_no_other_check() -> None:
     assert statuses(report) == {"breaks": "error", "other": "pass"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "message"),
+    [
+        (Skip.NO_ANSWER, "skip", "why"),
+        (Skip.NOT_PERMITTED, "skip", "why"),
+        (Skip.UNSUPPORTED, "pass", "nothing wrong found"),
+        (Skip.NOT_APPLICABLE, "pass", "nothing wrong found"),
+    ],
+)
+@pytest.mark.parametrize("with_clue", [False, True])
+def test_what_a_summary_cannot_read_is_not_healthy(kind: str, status: str, message: str, with_clue: bool) -> None:
+    def judge(facts: Any) -> Iterator[Finding]:
+        if with_clue:
+            yield replace(ODD.found("a hint"), is_clue=True)
+
+    def summary(facts: Any) -> str:
+        raise Skip("why", kind)
+
+    [row] = doctor.judge(Snapshot("s", "0", "2026-01-01T00:00:00Z", {}), {"a": Check(judge, summary, id="a")}).checks
+    assert (row.status.value, row.message) == (status, message)
+
+
 def test_an_unreadable_os_release_hides_no_fix_and_shows_no_foreign_one() -> None:
     fixes = (Fix("For Debian", "apt", on=("debian",)), Fix("For others", "make", on=("other",)))
     unreadable = System(Replies({"file:/etc/os-release": Reply("denied")})).platform

@@ -6,7 +6,8 @@ in a virtual machine on this one. Containers then use the GPU, driver and toolki
 
 How it is judged
 DOCKER_HOST takes precedence over DOCKER_CONTEXT, and that over what `docker context use` has set. A context that does not exist
-is a fault. An address on another machine is a warning if this machine has a GPU.
+is a fault. An address on another machine is a warning if this machine has a GPU. If no daemon answers there, or if it denies
+access, the check is skipped.
 
 Known exceptions
 An address of this machine (tcp://localhost) does not count as another one. A daemon in Docker Desktop's virtual machine is
@@ -33,11 +34,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
     finding = context_missing(facts) or elsewhere(facts)
     if finding:
         yield finding
+        return
+    daemon = facts.engines.docker
+    if daemon is None or not daemon.reachable:
+        chosen = facts.engines.docker_host or facts.engines.context
+        raise Skip(f"no Docker daemon answers ({way(facts)})", Skip.NO_ANSWER if chosen else Skip.NOT_APPLICABLE)
 
 
 def summary(facts: Facts) -> str:
-    daemon = facts.engines.docker
-    return way(facts) if daemon and daemon.reachable else f"{way(facts)}, but no daemon answers there"
+    return way(facts)
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(CONTEXT_MISSING, ELSEWHERE))

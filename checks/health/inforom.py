@@ -60,7 +60,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    return "InfoROM " + ", ".join(sorted({gpu.inforom for gpu in facts.nvml.gpus}))
+    return "InfoROM " + ", ".join(sorted({gpu.inforom for gpu in facts.nvml.reachable.values()}))
 
 
 CHECK = Check(

@@ -71,7 +71,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def summary(facts: Facts) -> str:
-    limits = sorted({round(gpu.enforced_power_limit_watts) for gpu in facts.nvml.gpus})
+    limits = sorted({round(gpu.enforced_power_limit_watts) for gpu in facts.nvml.reachable.values()})
     return f"power limit {', '.join(map(str, limits))} W"
 
 
