@@ -455,3 +455,29 @@ def test_what_host_and_container_see_is_there() -> None:
 
 def test_eight_gpus_fit_into_a_page_that_can_be_sent() -> None:
     assert len(html.render(BUSY, TAKEN).encode()) < 1_500_000
+
+
+def test_what_was_found_in_an_area_is_not_hidden_by_what_could_not_run() -> None:
+    rows = (
+        Result("slow", Status.WARN, "too slow", area="links"),
+        Result("waits", Status.BLOCKED, "", blocked_by="driver", area="links"),
+        Result("other", Status.BLOCKED, "", blocked_by="driver", area="health"),
+    )
+    areas = {area: (status, results) for area, status, results in page._areas(replace(HEALTHY, checks=rows))}
+    assert {area: status for area, (status, _) in areas.items()} == {"links": Status.WARN, "health": Status.BLOCKED}
+    assert [page._summed(results) for _, results in areas.values()] == ["by driver", "slow"]
+    assert page._is_open(areas["links"][1], HEALTHY)
+
+
+def test_numbers_on_bars_keep_away_from_the_line_of_the_expected_value() -> None:
+    measured = html_machine.judged(machine.load("h100-measured"))
+    [chart] = [chart for chart in charts(measured) if chart.id == "measured-gemm"]
+    svg = re.sub(r"(?s)<title>.*?</title>", "", str(chart.svg))
+    [line] = re.findall(r'd="M0 ([\d.]+) h\S+" class="major guide line"', svg)
+    labels = re.findall(r'y="([\d.]+)" class="label"', svg)
+    assert labels
+    assert min(map(float, labels)) > float(line) + 40
+
+
+def test_facts_have_units() -> None:
+    assert ("memory", "515000 MiB") in dict(page._facts(replace(HEALTHY, facts={"memory_mib": 515000}))).items()

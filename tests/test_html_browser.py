@@ -114,6 +114,25 @@ def test_charts_are_read_on_a_phone_as_on_a_desk(browser: Any, files: dict[str, 
                 assert page.locator(".heat .scroll").evaluate_all(fits)
 
 
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("node 7's.html", "'./node 7'\\''s.html'"),
+        ("-o.html", "'./-o.html'"),
+        ("gpu_03.html", "gpu_03.html"),
+        ("ü$(id).html", "'./ü$(id).html'"),
+    ],
+)
+def test_the_footer_names_the_file_as_it_is_called_now(
+    browser: Any, files: dict[str, Path], tmp_path: Path, name: str, word: str
+) -> None:
+    (tmp_path / name).write_bytes(files["eight GPUs"].read_bytes())
+    opened = Opened(browser, tmp_path / name)
+    with opened as page:
+        assert page.text_content("#again code") == f"gpudoctor report {word} --format text"
+    assert opened.said == []
+
+
 @pytest.mark.parametrize("way", ["clipboard", "by hand"])
 def test_a_command_is_copied(browser: Any, files: dict[str, Path], way: str) -> None:
     opened = Opened(browser, files["broken"], permissions=["clipboard-read", "clipboard-write"])

@@ -336,7 +336,7 @@ def test_areas_keep_their_order_and_unknown_ones_come_last() -> None:
     [
         ((Status.SKIP, Status.PASS), Status.PASS),
         ((Status.PASS, Status.WARN), Status.WARN),
-        ((Status.WARN, Status.BLOCKED), Status.BLOCKED),
+        ((Status.WARN, Status.BLOCKED), Status.WARN),
         ((Status.ERROR, Status.FAIL), Status.FAIL),
     ],
 )

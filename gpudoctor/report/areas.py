@@ -21,17 +21,12 @@ def in_short(page: Page, report: Report, leave_out_blocked: bool = False) -> Lin
     for status in _ORDER:
         if leave_out_blocked and status is Status.BLOCKED:
             continue
-        said = ", ".join(_named(area, results) for area, results in areas.items() if _shown_as(results) is status)
+        said = ", ".join(_named(area, results) for area, results in areas.items() if words.worst(results) is status)
         if said:
             start = f"{words.label(status):<{_STATUS}}"
             yield from signed(status, page.wrap(said + _blocked_by(status, areas), start, " " * _STATUS))
     for result in (result for results in areas.values() for result in results if result.status is Status.ERROR):
         yield from signed(Status.ERROR, page.wrap(result.message, f"{words.SIGNS[Status.ERROR]} {result.id}: ", _DETAIL))
-
-
-def _shown_as(results: Sequence[Result]) -> Status:
-    """Findings come before checks that could not run."""
-    return min((result.status for result in results), key=_ORDER.index)
 
 
 def _named(area: str, results: Sequence[Result]) -> str:

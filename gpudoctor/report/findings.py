@@ -58,10 +58,11 @@ def decides(entry: Diagnosis) -> str:
 def evidence(entry: Diagnosis) -> dict[str, str]:
     """Name -> value with its unit, without what `doubt` shows."""
     said = {key: item for key, item in entry.evidence.items() if key not in _SAID_APART and item not in (None, "", [], (), {})}
-    return dict(_named(key, item) for key, item in said.items())
+    return dict(named(key, item) for key, item in said.items())
 
 
-def _named(key: str, item: Any) -> tuple[str, str]:
+def named(key: str, item: Any) -> tuple[str, str]:
+    """The name in words, and the value with the unit that the name ends with."""
     name, _, last = key.rpartition("_")
     if name and last in _UNITS and isinstance(item, (int, float)):
         return name.replace("_", " "), f"{value(item)} {_UNITS[last]}"

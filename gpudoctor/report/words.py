@@ -18,7 +18,7 @@ SIGNS = {
     Status.ERROR: "?",
 }
 UNSEEN = (Skip.NOT_MEASURED, Skip.BUSY, Skip.NO_ANSWER)  # why a check could not look
-_WORST_FIRST = (Status.FAIL, Status.ERROR, Status.BLOCKED, Status.WARN, Status.PASS, Status.SKIP)
+_WORST_FIRST = (Status.FAIL, Status.ERROR, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
 _COUNTED = {
     Status.FAIL: "failed",
     Status.ERROR: "broken",
@@ -78,7 +78,7 @@ def does_not_apply(results: Iterable[Result]) -> bool:
 
 
 def worst(results: Iterable[Result]) -> Status:
-    """The status of an area: that of its worst check that ran."""
+    """The status of an area. What a check found comes before checks that could not run."""
     return min((result.status for result in results), key=_WORST_FIRST.index)
 
 

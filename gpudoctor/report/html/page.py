@@ -17,7 +17,8 @@ from gpudoctor.plain import plain
 from gpudoctor.report import figures, findings, heading, words
 from gpudoctor.report.html.charts import charts
 
-_UNHEALTHY = (Status.FAIL, Status.ERROR, Status.WARN, Status.BLOCKED)
+_FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
+_UNHEALTHY = (*_FOUND, Status.BLOCKED)
 _AROUND = ("wsl", "hypervisor", "container")  # what a machine may be in
 _LONG = 240  # characters of an area's line; the page cuts what does not fit
 
@@ -62,7 +63,7 @@ def _rank(result: Result) -> tuple[int, bool]:
 def _is_open(results: list[Result], report: Report) -> bool:
     """Whether an area is expanded: it has findings, or checks that could not run if nothing was found."""
     unsure = not report.diagnosis and any(result.reason in words.UNSEEN for result in results)
-    return unsure or words.worst(results) in (Status.FAIL, Status.ERROR, Status.WARN)
+    return unsure or words.worst(results) in _FOUND
 
 
 def _summed(results: list[Result]) -> str:
@@ -72,7 +73,9 @@ def _summed(results: list[Result]) -> str:
     worst = words.worst(results)
     if worst in (Status.PASS, Status.SKIP):
         return "; ".join(dict.fromkeys(result.message for result in results if result.status is worst and result.message))[:_LONG]
-    return ", ".join(result.id for result in results if result.status in _UNHEALTHY)
+    if worst is Status.BLOCKED:
+        return f"by {', '.join(words.blocked(results))}"
+    return ", ".join(result.id for result in results if result.status in _FOUND)
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -89,7 +92,8 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         for number, item in enumerate(value):
             yield from _flat(f"{name} {number}", item)
     else:
-        yield name.replace("_", " "), findings.value(value) or "none"
+        said, worded = findings.named(name, value)
+        yield said, worded or "none"
 
 
 @cache

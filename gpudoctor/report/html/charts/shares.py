@@ -53,7 +53,7 @@ def _chart(check: str, title: str, prefix: str, grid: Grid) -> Chart:
     about = f"Share of the expected value (the line at 100 %); {_each(gpus, len(series), lying)}."
     named = not lying and len(whats) * len(series) * _NAMED_PIXELS <= WIDTH
     units = {figure.unit for figure in grid.values()}
-    about += f" Above the bars: {', '.join(units)}." if named and len(units) == 1 else ""
+    about += f" In the bars: {', '.join(units)}." if named and len(units) == 1 else ""
     svg = drawn(_bars(series, kinds, list(labels.values()), named), f"{title}: {about}")
     keys = tuple(Key(kind, text) for kind, text in _KEYS.items() if kind in kinds.values() or kind == "good")
     return Chart(f"measured-{check}", title, about, svg, _table(grid, kinds, labels), keys)
@@ -138,7 +138,12 @@ def _bars(
         chart = lying_bars(x_labels=labels[::-1], height=height, margin_left=20, y_labels=[0, 50, 100], **shares)
     else:
         side = max(0, _USUAL_GROUPS - len(labels)) * 6  # two bars are not to fill the chart
-        look = {"margin_left": 6 + side, "margin_right": 12 + side, "print_labels": named, "print_values_position": "top"}
+        look = {
+            "margin_left": 6 + side,
+            "margin_right": 12 + side,
+            "print_labels": named,
+            "print_values_position": "bottom",
+        }  # at the top they would lie on the line
         chart = bars(x_labels=labels, y_labels=[0, 25, 50, 75, 100], **look, **shares)
     for found in series:
         each = [_bar(figure, kinds[figure.gpu or 0, figure.what]) if figure else None for figure in found]

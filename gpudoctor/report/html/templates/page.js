@@ -42,6 +42,14 @@
     themes.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
   }));
 
+  // This page under the name that it has now.
+  const file = decodeURIComponent(location.pathname.split("/").pop());
+  const again = document.querySelector("#again code");
+  if (again && location.protocol === "file:" && file) {
+    const word = /^[\w.+@%-][\w.+@%:,=-]*$/.test(file) && !file.startsWith("-") ? file : `'./${file.replaceAll("'", "'\\''")}'`;
+    again.textContent = `gpudoctor report ${word} --format text`;
+  }
+
   // The snapshot in this page.
   let taken;
   async function snapshot() {
