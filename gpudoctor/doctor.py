@@ -181,7 +181,7 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
 
 
 def _told(found: Iterable[Finding]) -> list[Finding]:
-    """What counts as a finding by itself."""
+    """The findings without clues, which only support others."""
     return [finding for finding in found if not finding.is_clue]
 
 

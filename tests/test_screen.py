@@ -11,7 +11,8 @@ from stand_in import Doctor, few_checks, run
 from test_report import REPORT
 
 from gpudoctor import catalog, doctor
-from gpudoctor.model import Report
+from gpudoctor.coverage import coverage
+from gpudoctor.model import Difference, Report, Result, Skip, Status
 from gpudoctor.report import heading, html, markdown, quiet, terminal
 
 
@@ -152,3 +153,26 @@ def test_a_machine_without_a_gpu_is_told_in_a_few_lines() -> None:
 def test_a_gpu_of_another_vendor_is_named(others: tuple[str, ...], said: str) -> None:
     facts = {"gpus": [], "other_gpus": list(others)}
     assert heading.gpu_names(replace(REPORT, facts=facts)) == said
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"), [("0", "no NVIDIA GPU found"), ("1", "1 GPU"), ("2", "2 GPUs"), ("unknown", "GPUs unknown")]
+)
+def test_gpus_are_counted_as_in_the_table_beside_the_host(seen: str, said: str) -> None:
+    report = replace(REPORT, facts={}, comparison=(Difference("GPUs", "2", seen, False),))
+    assert heading.gpu_names(report) == said
+
+
+@pytest.mark.parametrize(("kind", "terminal_label", "label"), [("image", "Image", "Image"), ("container", "Inside", "Container")])
+def test_a_container_is_not_called_an_image(kind: str, terminal_label: str, label: str) -> None:
+    target = {"kind": kind, "container_name": "trainer", "image": "a:1", "container_engine": "docker 28", "gpu_mode": "none"}
+    report = replace(REPORT, target=target)
+    said = "trainer, image a:1, docker 28, without a GPU"
+    assert f"\n{terminal_label:<8}{said}\n" in terminal.render(report)
+    assert f"- {label}: {said}\n" in markdown.render(report)
+    assert f"<dt>{label}</dt><dd>{said}</dd>" in html.render(report)
+
+
+def test_the_level_is_not_blamed_for_what_was_not_measured() -> None:
+    rows = [Result("gemm", Status.SKIP, "not measured", reason=Skip.NOT_MEASURED)]
+    assert coverage(rows).sentence == "0 of 1 applicable checks ran; 1 not measured."

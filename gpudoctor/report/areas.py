@@ -12,6 +12,7 @@ _DETAIL = " " * 4
 _STATUS, _AREA = 11, 22  # where the columns end
 _FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
 _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons for a skip that hide nothing
+_NAMED = 2  # most skipped checks of an area that are named
 _ORDER = (*_FOUND, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 
@@ -31,8 +32,9 @@ def in_short(page: Page, report: Report, leave_out_blocked: bool = False) -> Lin
 
 def _named(area: str, results: Sequence[Result]) -> str:
     found = ", ".join(result.id for result in results if result.status in _FOUND)
-    unseen = sum(result.status is Status.SKIP and result.reason not in _HARMLESS for result in results)
-    notes = "; ".join(filter(None, (found, f"{unseen} skipped" if unseen else "")))
+    skipped = [result.id for result in results if result.status is Status.SKIP and result.reason not in _HARMLESS]
+    unseen = f"{len(skipped)} skipped" if len(skipped) > _NAMED else f"skipped: {', '.join(skipped)}" if skipped else ""
+    notes = "; ".join(filter(None, (found, unseen)))
     return f"{area} ({notes})" if notes else area
 
 

@@ -28,6 +28,10 @@ def is_of_texts(report: Report) -> bool:
     return report.target.get("kind") == "texts"
 
 
+def container_label(report: Report) -> str:
+    return "Container" if report.target.get("kind") == "container" else "Image"
+
+
 def container(report: Report) -> str:
     """The image or container that was examined, and how it got its GPUs; "" for a machine."""
     target = report.target
@@ -74,10 +78,19 @@ def gpu_names(report: Report) -> str:
     said = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
     if not said and (found := len(facts.get("pci_gpus", ()))):
         said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"
+    elif not said and (seen := _seen_inside(report)):
+        said = f"{seen} GPU{'s' * (seen != '1')}" if seen != "0" else "no NVIDIA GPU found"
     elif not said:
         said = "no NVIDIA GPU found" if "gpus" in facts or "pci_gpus" in facts else "GPUs unknown"
         said += "".join(f", {vendor} GPU present but not covered" for vendor in facts.get("other_gpus", ()))
     return said
+
+
+def _seen_inside(report: Report) -> str:
+    """How many GPUs a container has, if only a shell could look: "" if unknown."""
+    if {"gpus", "pci_gpus"} & report.facts.keys():
+        return ""
+    return next((row.container for row in report.comparison if row.what == "GPUs" and row.container.isdecimal()), "")
 
 
 def python(report: Report) -> str:

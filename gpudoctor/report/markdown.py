@@ -23,7 +23,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"## gpudoctor: {words.label(report.verdict)}"
     yield ""
     if examined := heading.container(report):
-        yield f"- Image: {text(examined)}"
+        yield f"- {heading.container_label(report)}: {text(examined)}"
     if not heading.is_of_texts(report):
         yield f"- System: {text(heading.system(report))}"
         yield f"- GPU: {text(heading.gpus_and_cuda(report))}"

@@ -49,7 +49,8 @@ def _more(report: Report) -> str:
 def _heading(page: Page, report: Report) -> Lines:
     version = heading.version(report) if page.verbose else report.version
     yield from page.paragraph(f"gpudoctor {version} on {heading.system(report)}", rest="  ")
-    yield from page.paragraph(heading.container(report), "Image   ", _MARGIN)
+    label = {"Image": "Image", "Container": "Inside"}[heading.container_label(report)]
+    yield from page.paragraph(heading.container(report), f"{label:<{len(_MARGIN)}}", _MARGIN)
     yield from page.paragraph(heading.gpus_and_cuda(report), "GPU     ", _MARGIN)
     if report.target.get("kind") != "host":
         yield from page.paragraph(heading.python(report), "Python  ", _MARGIN)
