@@ -2,8 +2,6 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The Python whose environment is examined: the one you would type.
-PYTHON ?= $(shell command -v python3)
 # One more than there are processors: tests also wait for containers.
 WORKERS := $(shell expr $$(nproc) + 1)
 DEMO := tests/machines/h100-measured/snapshot.json
@@ -15,7 +13,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check: $(VENV)/installed ## Diagnose this machine (PYTHON=... to examine another Python)
-	@$(BIN)/gpudoctor check --python "$(PYTHON)" || test $$? -eq 1
+	@$(BIN)/gpudoctor check $(if $(PYTHON),--python "$(PYTHON)") || test $$? -eq 1
 	@test -e /dev/nvidiactl || test -e /dev/dxg || printf '\nNo GPU here? See a real H100 instead:\n  %s\n' \
 	  "$(BIN)/gpudoctor check --replay $(DEMO)"
 
