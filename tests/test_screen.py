@@ -12,7 +12,7 @@ from test_report import REPORT
 
 from gpudoctor import catalog, doctor
 from gpudoctor.coverage import coverage
-from gpudoctor.model import Difference, Report, Result, Skip, Status
+from gpudoctor.model import Difference, Reply, Report, Result, Skip, Status
 from gpudoctor.report import heading, html, markdown, quiet, terminal
 
 
@@ -42,8 +42,8 @@ def test_versions_are_on_top_of_every_report_for_people() -> None:
         ({}, ""),
         ({"torch": None, "cudnn": None, "nccl": None, "nvcc": None}, "torch not installed, nvcc not installed"),
         ({"torch": "2.13.0+cpu", "cudnn": None, "nccl": None}, "torch 2.13.0+cpu"),
-        ({"torch": "2.8.0+cu128", "cudnn": None, "nccl": "2.27.3"}, "torch 2.8.0+cu128, cuDNN not installed, NCCL 2.27.3"),
-        ({"docker": "", "podman": None}, "docker (its daemon does not answer)"),
+        ({"torch": "2.8.0+cu128", "cudnn": None, "nccl": "2.27.3"}, "torch 2.8.0+cu128, NCCL 2.27.3"),
+        ({"docker": "", "podman": None}, "docker (version unknown)"),
         ({"docker": None, "podman": None}, "no Docker or Podman"),
         ({"docker": None}, ""),
         (
@@ -176,3 +176,35 @@ def test_a_container_is_not_called_an_image(kind: str, terminal_label: str, labe
 def test_the_level_is_not_blamed_for_what_was_not_measured() -> None:
     rows = [Result("gemm", Status.SKIP, "not measured", reason=Skip.NOT_MEASURED)]
     assert coverage(rows).sentence == "0 of 1 applicable checks ran; 1 not measured."
+
+
+@pytest.mark.parametrize(
+    ("case", "known"),
+    [
+        ("h100-measured", {"cudnn": "9.19.0", "nccl": "2.28.9", "nvcc": "13.0.88", "docker": None, "tensorflow": None}),
+        ("no-gpu", {"container_toolkit": None}),
+    ],
+)
+def test_versions_are_facts(case: str, known: dict[str, str | None]) -> None:
+    versions = of(case).facts["versions"]
+    assert {name: versions.get(name, "unknown") for name in known} == known
+
+
+def test_a_library_that_pytorch_may_contain_is_not_called_absent() -> None:
+    taken = machine.load("h100-measured")
+    packages = [package for package in taken.replies["packages"].value if not package["name"].startswith("nvidia")]
+    libraries = [library for library in taken.replies["libraries"].value if "nccl" not in library["path"]]
+    replies = {**taken.replies, "packages": Reply("ok", packages), "libraries": Reply("ok", libraries)}
+    report = doctor.judge(replace(taken, replies=replies), doctor.select(catalog.checks(), "quick"))
+    assert "nccl" not in report.facts["versions"]
+
+
+@pytest.mark.parametrize("words", [("-o", "r.html"), ("--for", "pytorch", "-o", "r.md"), ("--bundle", "r.tar.gz")])
+def test_a_shared_report_is_summed_up_too(
+    stub: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    run("check", "--save", str(tmp_path / "s.json"))
+    monkeypatch.chdir(tmp_path)
+    said = run("report", "s.json", *words).stderr.splitlines()
+    assert said[-1] == f"Wrote {words[-1]}"
+    assert "✗ fail: 2 problems and 1 warning, the most severe first." in said

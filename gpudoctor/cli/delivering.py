@@ -52,13 +52,21 @@ def show(shown: Checkup, how: Form, hints: str) -> None:
 
 def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
     """Writes the file, and its verdict to stderr: stdout may be captured, or be the file."""
-    from gpudoctor.report import quiet
-
-    click.echo(_in_two_lines(shown) if how.quiet else shown.sweep(quiet.summary(shown.report)), err=True, nl=False)
+    if how.quiet:
+        click.echo(_in_two_lines(shown), err=True, nl=False)
+    else:
+        sum_up(shown)
     output.write(path, rendered(shown, how).encode("utf-8", "replace"))
     if not how.quiet:
         output.wrote(path)
         click.echo(hints, err=True, nl=False)
+
+
+def sum_up(shown: Checkup) -> None:
+    """Prints what a file contains that nobody has opened yet."""
+    from gpudoctor.report import quiet
+
+    click.echo(shown.sweep(quiet.summary(shown.report)), err=True, nl=False)
 
 
 def rendered(shown: Checkup, how: Form) -> str:

@@ -62,7 +62,7 @@ def command(
     wanted = Wanted(**options.taken_out(Wanted, given))
     _forbid_contradictions(file, form, project, bundle, copy, destination, wanted.python)
     from gpudoctor import checkup
-    from gpudoctor.cli import output
+    from gpudoctor.cli import delivering, output
     from gpudoctor.report import formats
 
     if destination and formats.is_bundle(destination) and not (form or project):
@@ -71,6 +71,8 @@ def command(
         output.must_be_writable(path)
     found, cut_off_by = _found(file, wanted, project, bool(bundle))
     leaving = sharing.leaving(found, how)
+    if destination or bundle:
+        delivering.sum_up(leaving)
     if bundle:
         output.write(bundle, checkup.bundled(leaving))
         output.wrote(bundle)

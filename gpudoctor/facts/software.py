@@ -51,7 +51,8 @@ def _package(facts: Facts, name: str) -> str | None:
 
 def _library(facts: Facts, name: str) -> str | None:
     """In the wheels for the CUDA version of torch, in conda's package, else on the loader's path."""
-    major = (known(lambda: facts.python.torch_cuda) or "").partition(".")[0]
+    torch_cuda = known(lambda: facts.python.torch_cuda)
+    major = (torch_cuda or "").partition(".")[0]
     packages = facts.python.packages
     names = sorted(each for each in packages if re.fullmatch(rf"nvidia-{name}(-cu\d+)?", each))
     ours = [each for each in names if each.endswith(f"-cu{major}")] or names
@@ -59,10 +60,12 @@ def _library(facts: Facts, name: str) -> str | None:
         return _short(packages[ours[-1]][0].version)
     if of_conda := known(lambda: facts.python.conda_packages.get(name)):
         return _short(of_conda.version)
-    found = known(lambda: facts.libraries.majors(f"lib{name}"), None)
-    if found is None:
-        raise Unavailable(f"the version of {name} is unknown")
-    return _short(found[max(found)].version or "") if found else None
+    found = facts.libraries.majors(f"lib{name}")
+    if found and (release := found[max(found)].release):
+        return _short(str(release))
+    if found or torch_cuda:
+        raise Unavailable(f"the version of {name} is unknown: PyTorch may contain it")
+    return None
 
 
 def _nvcc(facts: Facts) -> str | None:
@@ -71,7 +74,7 @@ def _nvcc(facts: Facts) -> str | None:
 
 
 def _docker(facts: Facts) -> str | None:
-    """ "" for a Docker whose daemon does not answer."""
+    """ "" if it is installed and its daemon does not answer."""
     _must_see_engines(facts)
     daemon = known(lambda: facts.engines.docker)
     if daemon and daemon.reachable and not daemon.is_podman:

@@ -68,7 +68,7 @@ def gpus(report: Report) -> str:
 
 def gpus_and_cuda(report: Report) -> str:
     """Also the newest CUDA version that the driver supports."""
-    cuda = report.facts.get("cuda_driver_version")
+    cuda = report.facts.get("cuda_driver_version") if report.facts.get("driver_version") else None
     return gpus(report) + (f", CUDA {cuda}" if cuda else "")
 
 
@@ -112,21 +112,19 @@ def own_python(report: Report) -> str:
 
 _NAMES = {"cudnn": "cuDNN", "nccl": "NCCL", "container_toolkit": "NVIDIA Container Toolkit"}
 _ALWAYS = ("torch", "nvcc")  # said even if it is not installed
-_WITH_CUDA = ("cudnn", "nccl")  # likewise, beside a torch for CUDA
 _ENGINES = ("docker", "podman")
 
 
 def software(report: Report) -> str:
     """The versions that decide what runs: `torch 2.8.0+cu128, cuDNN 9.10.2, nvcc not installed`; "" if nothing is known."""
     versions = report.facts.get("versions", {})
-    absent = {*_ALWAYS, *(_WITH_CUDA if "+cu" in (versions.get("torch") or "") else ())}
-    parts = [_version(name, version) for name, version in versions.items() if version is not None or name in absent]
+    parts = [_version(name, version) for name, version in versions.items() if version is not None or name in _ALWAYS]
     parts += ["no Docker or Podman"] if all(versions.get(name, "") is None for name in _ENGINES) else []
     return ", ".join(parts)
 
 
 def _version(name: str, version: str | None) -> str:
-    said = "not installed" if version is None else version or "(its daemon does not answer)"
+    said = "not installed" if version is None else version or "(version unknown)"
     return f"{_NAMES.get(name, name)} {said}"
 
 
