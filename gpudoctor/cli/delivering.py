@@ -63,7 +63,7 @@ def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
 
 
 def sum_up(shown: Checkup) -> None:
-    """Prints what a file contains that nobody has opened yet."""
+    """Prints the verdict of a file, which need not be opened for it."""
     from gpudoctor.report import quiet
 
     click.echo(shown.sweep(quiet.summary(shown.report)), err=True, nl=False)
