@@ -20,7 +20,7 @@ FLOORS = (
     "model knowledge facts",
     "judging fixes",
     "checks catalog planning coverage roots doctor",
-    "redaction lint source programs protocol interpreter quoting containers",
+    "redaction lint source programs protocol bootstrap pipes leftovers interpreter quoting containers",
     "wanted collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
     "examining explaining checkup results",
