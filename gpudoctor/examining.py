@@ -47,11 +47,14 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
 
 def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
     """The answers of a Python on this machine, and that Python."""
-    from gpudoctor import interpreter
+    from gpudoctor import interpreter, pythons
     from gpudoctor.collect import collect
 
     where = interpreter.Interpreter(wanted.python) if wanted.python else interpreter.this_interpreter()
-    return collect(where, wanted.timeout, wanted.expected, _asking(tell)), where
+    taken = collect(where, wanted.timeout, wanted.expected, _asking(tell))
+    if wanted.python:
+        pythons.remember(taken.taken, where.path)
+    return taken, where
 
 
 def evidence_of(logs: Iterable[str], refusal: str) -> Evidence | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from gpudoctor.cli import COMMANDS
 from gpudoctor.cli.paths import PATH
-from gpudoctor.errors import UserError
+from gpudoctor.errors import UserError, WorkError
 
 _FILE = click.option(
     "--file", metavar="FILE", type=PATH, help="The baseline file.  [default: ~/.local/state/gpudoctor/baseline.json]"
@@ -45,13 +47,24 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     path = file or baseline.default_path()
     new = baseline.of(taken, report)
     new = baseline.of_gpus(new, lambda uuid: remembering.recognised(uuid, taken.taken))
-    if file is None:
-        output.make_folder(path.parent)
-    output.must_be_writable(path)
-    output.write(path, baseline.dump(baseline.merged(baseline.kept(path), new)))
+    with _alone(path) if file is None else contextlib.nullcontext():
+        output.must_be_writable(path)
+        output.write(path, baseline.dump(baseline.merged(baseline.kept(path), new)))
     figures = sum(len(saved.figures) for saved in new.gpus.values())
     gpus = "1 GPU" if len(new.gpus) == 1 else f"{len(new.gpus)} GPUs"
     output.show(f"Saved {figures} figures of {gpus} in {path}.\n")
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Other processes of this user save their GPUs before or after."""
+    from gpudoctor import state
+
+    try:
+        with state.locked(path):
+            yield
+    except OSError as failure:
+        raise WorkError(f"cannot write {path}: {failure.strerror}") from None
 
 
 @command.command()
