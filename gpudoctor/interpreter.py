@@ -206,7 +206,8 @@ def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last
     """
     prefix = marker.encode()
     for line in lines(process, ending):
-        if line.startswith(prefix) and (message := protocol.message(line[len(prefix) :])):
+        _, marked, said = line.partition(prefix)  # before the marker a library may have written without an end of line
+        if marked and (message := protocol.message(said)):
             yield message
             if last in message:
                 return
@@ -221,6 +222,8 @@ def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := ending.deadline - time.monotonic()) > 0:
             if not selector.select(min(left, POLL_SECONDS)):
+                if process.poll() is not None:  # what it has left behind keeps the pipe open
+                    return
                 continue
             data = os.read(process.stdout.fileno(), 1 << 16)
             if not data:

@@ -24,6 +24,9 @@ class Skip(Exception):
         self.kind = kind
 
 
+MOST_GPUS = 256  # in one machine; what a driver says beyond that is an error of its own
+
+
 @dataclass(frozen=True)
 class Reply:
     """The machine's answer to one question; "missing" means that it was looked for and does not exist."""

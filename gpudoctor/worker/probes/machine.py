@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from gpudoctor.worker.captured import TooMuch, captured
-from gpudoctor.worker.reply import Reply
+from gpudoctor.worker.reply import MOST_GPUS, Reply
 
 Answer = Tuple[str, Reply]
 MAXIMUM_BYTES = 1 << 20
@@ -101,6 +101,13 @@ class Machine:
             return reply(_kind(failure), detail=failure.strerror or str(failure))
         except Exception as failure:  # a bug in a probe should not lose the other answers
             return reply("error", detail=f"{type(failure).__name__}: {failure}")
+
+
+def believable(count: Any) -> Any:
+    """The number of GPUs that a driver reports, or that it is absurd."""
+    if isinstance(count, int) and not 0 <= count <= MOST_GPUS:
+        return {"raised": "%d is no number of GPUs" % count}
+    return count
 
 
 def _kind(failure: OSError) -> str:
