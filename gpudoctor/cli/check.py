@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, completion, options, sharing
 from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
 from gpudoctor.cli.paths import PATH
+from gpudoctor.errors import WorkError
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -110,12 +112,18 @@ def command(
     found, cut_off_by = (examining.replayed(replay, wanted, told), 0) if replay else examined(wanted, told)
     to_terminal = sharing.goes_to_terminal(destination)
     leaving = sharing.leaving(found, how, to_terminal and not save)
+    unsaved = None
     if save:
-        output.write(save, checkup.saved(leaving))
+        try:
+            output.write(save, checkup.saved(leaving))
+        except WorkError as failure:
+            unsaved = failure
     shown = found if to_terminal else leaving
     output.deliver(_rendered(shown, form, destination, verbose), destination)
+    if unsaved:
+        raise unsaved
     if cut_off_by:
-        click.echo("Interrupted: the report contains what was measured until then.", err=True)
+        screen.note("Interrupted: the report contains what was measured until then.")
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
 
 

@@ -16,6 +16,7 @@ from gpudoctor.errors import WorkError
 from gpudoctor.files import writing
 from gpudoctor.files.writing import make_folder, must_be_writable
 from gpudoctor.plain import plain
+from gpudoctor.screen import discard, tame
 
 __all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write"]
 
@@ -60,12 +61,12 @@ def show(text: str) -> None:
     if sys.stdout is None:
         raise WorkError("cannot write to standard output: it is closed")
     try:
-        sys.stdout.write(_encodable(text, sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(_encodable(tame(text), sys.stdout.encoding or "utf-8"))
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_the_rest()
+        discard(sys.stdout)
     except OSError as failure:
-        _discard_the_rest()
+        discard(sys.stdout)
         raise WorkError(f"cannot write to standard output: {failure.strerror}") from None
 
 
@@ -75,13 +76,6 @@ def _encodable(text: str, encoding: str) -> str:
     except UnicodeEncodeError:
         return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return text
-
-
-def _discard_the_rest() -> None:
-    """Keeps the flush at exit from failing again: https://docs.python.org/3/library/signal.html#note-on-sigpipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -94,7 +88,7 @@ def progress() -> Iterator[Callable[[str], None]]:
     started = time.monotonic()
 
     def tell(doing: str) -> None:
-        line = f"{time.monotonic() - started:.0f} s  {plain(doing)}" if doing else ""
+        line = f"{time.monotonic() - started:.0f} s  {plain(' '.join(doing.split()))}" if doing else ""
         room = shutil.get_terminal_size().columns - 1
         line = line if len(line) <= room else line[: room - 1] + "…"
         stream.write(_ERASE_LINE + _encodable(line, stream.encoding))

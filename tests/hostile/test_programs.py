@@ -89,9 +89,7 @@ def test_what_a_python_leaves_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_python_that_floods_is_read_and_not_kept(tmp_path: Path) -> None:
-    script = (
-        f"#!{sys.executable}\nimport os\nos.write(2, b'first words\\n')\nfor _ in range(99): os.write(2, b'x' * (1 << 20))\n"
-    )
+    script = f"#!{sys.executable}\nimport os\nos.write(2, b'first words\\n')\nfor _ in range(99): os.write(2, b'x' * (1 << 20))\n"
     where = Interpreter(program(tmp_path / "python", script))
     with pytest.raises(UserError, match="first words"):
         where.run({"seconds": 60.0}, lambda message: None)

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from gpudoctor import screen
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.images import ending, registry
 from gpudoctor.containers.images import reference as references
@@ -117,4 +116,4 @@ def _run(engine: Engine, reference: str) -> None:
 
 
 def _tell(line: str) -> None:
-    click.echo(line, err=True)
+    screen.note(line)
