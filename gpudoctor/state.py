@@ -19,7 +19,8 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
-            folder.mkdir(0o700)
+            folder.mkdir()
+            folder.chmod(0o700)
 
 
 @contextlib.contextmanager
@@ -51,6 +52,7 @@ def write(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(data)
         temporary.replace(path)
     finally:

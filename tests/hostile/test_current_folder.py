@@ -14,7 +14,7 @@ from gpudoctor.containers.target.inside import attached, shell
 from gpudoctor.interpreter import Interpreter
 from gpudoctor.quoting import quoted
 
-NAMES = sorted({*sys.stdlib_module_names, "pynvml", "torch", "gpudoctor", "sitecustomize"})
+NAMES = sorted({*sys.stdlib_module_names, "pynvml", "torch", "vllm", "cupy", "gpudoctor", "sitecustomize"})
 JOB = {"seconds": 60.0}
 CHECK = [str(Path(sys.executable).parent / "gpudoctor"), "check", "--level", "quick", "--format", "json"]
 
@@ -63,7 +63,25 @@ def test_by_the_shell_in_a_container() -> None:
 
 @pytest.mark.usefixtures("trap")
 def test_by_the_tools_of_a_project() -> None:
-    assert "of the folder" not in str(quoted(["torch", "vllm", "cupy"], sys.executable))
+    assert "of the folder" not in str(quoted(["vllm", "cupy"], sys.executable))
+
+
+@pytest.mark.slow
+def test_by_python_with_m(tmp_path: Path) -> None:
+    """Python itself puts the current folder on the path here; it is taken off before anything of ours is imported."""
+    for name in ("json", "enum", "signal", "click", "msgspec", "random", "platformdirs", "selectors"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the one')")
+    done = subprocess.run([sys.executable, "-m", "gpudoctor", *CHECK[1:]], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+
+
+def test_an_interrupt_of_the_imports_is_quiet(tmp_path: Path) -> None:
+    """The import of a module that the command line needs takes until the signal has come."""
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(600)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    script = "from gpudoctor.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_names_in_pythonpath_do_not_hide_the_standard_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
