@@ -1,4 +1,4 @@
-"""The state folder of this user: files that nobody else can read, written whole, by one process at a time."""
+"""The state folder of this user: files that no other user can read, written whole, by one process at a time."""
 
 from __future__ import annotations
 

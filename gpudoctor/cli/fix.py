@@ -237,10 +237,12 @@ def _busy() -> list[str]:
 
 
 def _default_journal() -> Path:
-    from gpudoctor import folders
-    from gpudoctor.cli import output
+    from gpudoctor import folders, state
 
-    output.make_folder(folders.state())
+    try:
+        state.make_folder(folders.state())
+    except OSError as failure:
+        raise WorkError(f"cannot create the folder {folders.state()}: {failure.strerror}") from None
     return folders.state() / f"fix-{datetime.now():%Y-%m-%d-%H%M%S}.log"
 
 

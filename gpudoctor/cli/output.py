@@ -14,11 +14,11 @@ import click
 
 from gpudoctor.errors import WorkError
 from gpudoctor.files import writing
-from gpudoctor.files.writing import make_folder, must_be_writable
+from gpudoctor.files.writing import must_be_writable
 from gpudoctor.plain import plain
 from gpudoctor.screen import discard, tame
 
-__all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write"]
+__all__ = ["deliver", "look", "must_be_writable", "progress", "show", "text_or_json", "write"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})

@@ -11,13 +11,6 @@ from pathlib import Path
 from gpudoctor.errors import WorkError
 
 
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        raise WorkError(f"cannot create the folder {path}: {failure.strerror}") from None
-
-
 def must_be_writable(path: Path) -> None:
     """Reports before the work, not after it, that its result cannot be written."""
     try:

@@ -34,7 +34,7 @@ def captured(
 ) -> Captured:
     """Runs a program without input, until it ends. It is killed if it takes too long or prints too much.
 
-    session: run it in a session of its own, which is killed as a whole.
+    session: run it in a separate session, which is killed as a whole.
     OSError if it cannot be run, subprocess.TimeoutExpired if it does not end in time, TooMuch.
     """
     process = subprocess.Popen(

@@ -24,7 +24,7 @@ class Skip(Exception):
         self.kind = kind
 
 
-MOST_GPUS = 256  # in one machine; what a driver says beyond that is an error of its own
+MOST_GPUS = 256  # in one machine; a larger count of a driver is wrong
 
 
 @dataclass(frozen=True)

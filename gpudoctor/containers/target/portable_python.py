@@ -35,12 +35,15 @@ LEFT_OUT = re.compile(
 
 def find() -> Path | None:
     """The folder of a Python managed by uv, which requires only glibc; None if none is found or can be downloaded."""
-    return next(_managed(), None) or (_install() if shutil.which("uv") else None)
+    try:
+        return next(_managed(), None) or (_install() if shutil.which("uv") else None)
+    except folders.NoHome:
+        return None
 
 
 def _managed() -> Iterator[Path]:
     """The newest first. Those built with musl cannot load NVIDIA's libraries: https://github.com/astral-sh/python-build-standalone/issues/86"""
-    for folder in (os.environ.get("UV_PYTHON_INSTALL_DIR"), _data() / "uv" / "python", _cache()):
+    for folder in (os.environ.get("UV_PYTHON_INSTALL_DIR"), folders.data() / "uv" / "python", _cache()):
         names = Path(folder).glob(f"cpython-3.*-linux-{platform.machine()}-gnu") if folder else ()
         yield from sorted((path for path in names if _version(path) >= (3, 8)), key=_version, reverse=True)
 
@@ -64,10 +67,6 @@ def _install() -> Path | None:
             _cache().mkdir(parents=True, exist_ok=True)
             failed.touch()
     return found
-
-
-def _data() -> Path:
-    return folders.data()
 
 
 def _cache() -> Path:
