@@ -204,9 +204,12 @@ def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last
 
     Parsed by protocol.message; lines that are not messages are left out.
     """
-    prefix = marker.encode()
+    prefix, size = marker.encode(), 0
     for line in lines(process, ending):
         _, marked, said = line.partition(prefix)  # before the marker a library may have written without an end of line
+        size += len(said)
+        if size > protocol.MOST_BYTES:
+            return
         if marked and (message := protocol.message(said)):
             yield message
             if last in message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from process import command_lines
 from waiting import until
 
-from gpudoctor import bootstrap, programs
+from gpudoctor import bootstrap, programs, protocol
 from gpudoctor.collect import collect
 from gpudoctor.containers.engine import client
+from gpudoctor.containers.images import ending
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.interpreter import Interpreter
 from gpudoctor.model import Reply
@@ -163,3 +165,26 @@ def test_only_a_process_in_the_kernel_is_said_to_be_there(monkeypatch: pytest.Mo
         assert one.killed() == manner
         monkeypatch.undo()
         one.wait(60)
+
+
+def test_answers_without_end_are_read_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_BYTES", 1 << 20)
+    text = f"""#!{sys.executable}
+import itertools, json, sys
+job = json.loads(sys.stdin.readline())
+for number in itertools.count():
+    print(job["marker"] + json.dumps({{"hello": [3], "question": str(number), "reply": {{"value": "x" * 1000}}}}), flush=True)
+"""
+    heard: list[int] = []
+    Interpreter(program(tmp_path / "python", text)).run({"seconds": 600.0}, lambda message: heard.append(1))
+    assert 500 < len(heard) < 1100
+
+
+@pytest.mark.parametrize("newline", [True, False])
+def test_the_output_of_a_pull_is_read_in_pieces(newline: bool, tmp_path: Path) -> None:
+    text = "x" * 300_000 + "\n" * newline
+    (tmp_path / "said").write_text(text)
+    with ending.started(["cat", str(tmp_path / "said")], stdout=subprocess.PIPE) as process:
+        pieces = list(ending.lines(process.stdout))
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) == ending.MOST_CHARACTERS

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import pipes
+from gpudoctor import pipes, protocol
 from gpudoctor.bootstrap import BOOTSTRAP, IMPORTS_NOTHING_HERE, travelling_sources
 from gpudoctor.errors import WorkError
 from gpudoctor.interpreter import OUTER_SECONDS, Ending, Hear, end, lines, messages, widen
@@ -92,9 +92,10 @@ class Inside:
     def look(self, files: Sequence[str]) -> list[bytes]:
         """The lines in which the shell prints files and a few other facts, without Python: see serve.sh."""
         self.say("look " + " ".join(files))
-        shown, last = [], (self.marker + '{"ended"').encode()
+        shown, size, last = [], 0, (self.marker + '{"ended"').encode()
         for line in lines(self.process, Ending(LOOK_SECONDS, 0)):
-            if line.startswith(last):
+            size += len(line)
+            if line.startswith(last) or size > protocol.MOST_BYTES:
                 break
             shown.append(line)
         return shown

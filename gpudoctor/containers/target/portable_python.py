@@ -75,7 +75,9 @@ def _cache() -> Path:
 
 def put(engine: Engine, container: str, python: Path, name: str) -> str:
     """Copies a Python to /NAME in a container; returns the path of its interpreter there, "" if the engine refuses."""
-    done = subprocess.run(engine.argv("cp", "-", f"{container}:/"), input=_archive(python, name), capture_output=True)
+    nothing = subprocess.DEVNULL
+    copy = engine.argv("cp", "-", f"{container}:/")
+    done = subprocess.run(copy, input=_archive(python, name), stdout=nothing, stderr=nothing)
     return "" if done.returncode else f"/{name}/bin/python3"
 
 
