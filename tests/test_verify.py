@@ -114,6 +114,7 @@ def test_only_what_was_not_well_runs_again(asked: dict[str, object]) -> None:
         ({"python": "/nonexistent/python"}, ["--python", "/x/python"], ["--python", "/x/python"]),
         ({"taken": "2026-11-21T02:00:00Z", "python": sys.executable.replace("/bin/", "/dir-7/")}, [], []),
         ({"taken": "2026-11-21T03:00:00Z", "python": "/dir-9/python"}, [], ["--python", "/remembered/python"]),
+        ({"taken": "2026-11-21T03:00:00Z", "python": sys.executable}, [], []),
     ],
 )
 def test_the_same_is_looked_at_again(

@@ -138,10 +138,11 @@ def _where(opened: Opened, typed: list[str]) -> list[str]:
         return typed
     if typed:
         return typed
-    if known := pythons.of(taken):
-        return ["--python", known]
     path = _then(str(target.get("python") or ""), taken)
-    if path and os.path.abspath(path) != sys.executable:  # noqa: PTH100 (a link stays a link)
+    is_this = bool(path) and os.path.abspath(path) == sys.executable  # noqa: PTH100 (a link stays a link)
+    if not is_this and (known := pythons.of(taken)):
+        return ["--python", known]
+    if path and not is_this:
         raise UserError(
             f"{opened.name} was made with {path}. If you trust that program: --python {shlex.quote(path)}"
             if os.path.exists(path)  # noqa: PTH110 (no error for a folder without access)
