@@ -1,5 +1,33 @@
-"""`python -m gpudoctor`."""
+"""The program `gpudoctor`, and `python -m gpudoctor`."""
 
-from gpudoctor.cli import main
+from __future__ import annotations
 
-main(prog_name="gpudoctor")
+import os
+import sys
+
+# Python puts the current folder on the path for -m. Its files must not hide modules, unless gpudoctor itself is there.
+if __name__ == "__main__" and not (sys.flags.safe_path if sys.version_info >= (3, 11) else False):
+    if not os.path.exists(os.path.join(sys.path[0], "gpudoctor", "__main__.py")):  # noqa: PTH110, PTH118 (pathlib is not loaded)
+        del sys.path[0]
+
+import signal
+from types import FrameType
+
+
+def main() -> None:
+    """Runs a command. While its code is still being imported, ^C ends the program without a traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # else it is ignored, as under nohup
+        signal.signal(signal.SIGINT, _leave)
+    from gpudoctor import cli
+
+    signal.signal(signal.SIGINT, before)
+    cli.main(prog_name="gpudoctor")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

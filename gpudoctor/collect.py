@@ -9,7 +9,7 @@ from typing import Any
 
 from gpudoctor import protocol
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import Target
+from gpudoctor.interpreter import MOST_WORDS, Target
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
@@ -36,7 +36,8 @@ def collect(
 
     where.run({"seconds": seconds, "known": dict(known or {})}, hear, meanwhile=_load_what_judges)
     if not replies:
-        raise WorkError(f"{where.path} started but did not answer")
+        reason = where.said().rpartition("\n")[2][:MOST_WORDS]
+        raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
 

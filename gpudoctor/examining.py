@@ -66,11 +66,14 @@ def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
 
 
 def _answers(python: str, wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
+    from gpudoctor import remembered
     from gpudoctor.collect import collect
     from gpudoctor.interpreter import Interpreter
 
     where = Interpreter(python)
-    return collect(where, wanted.timeout, wanted.expected, _asking(tell)), where
+    taken = collect(where, wanted.timeout, wanted.expected, _asking(tell))
+    remembered.remember(taken.taken, where.path)
+    return taken, where
 
 
 def evidence_of(logs: Iterable[str], refusal: str) -> Evidence | None:

@@ -4,79 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import json
 import os
 import secrets
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpudoctor import protocol
-from gpudoctor.errors import UserError
+from gpudoctor import pipes, protocol
+from gpudoctor.bootstrap import BOOTSTRAP, NO_ROOM, NO_ROOM_WORDS, TOO_OLD, TOO_OLD_WORDS, environment, travelling_sources
+from gpudoctor.errors import UserError, WorkError
+from gpudoctor.leftovers import remove
 
 Hear = Callable[[dict[str, Any]], None]
 
 POLL_SECONDS = 0.5  # how soon a changed deadline is noticed
 OUTER_SECONDS = 1.5  # time that the worker may take beyond its own limit before it is killed
 PIPE_BYTES = 1 << 20  # room for a whole snapshot, so that the worker does not wait for the reader
-REMOVALS, REMOVAL_SECONDS = 5, 0.02  # removing a folder fails while a process still writes to it
 MOST_WORDS = 120  # most characters quoted from a program that is not a suitable Python
 CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TOO_OLD, TOO_OLD_WORDS = 79, "gpudoctor: older than Python 3.8"  # a program that is not Python could produce either one alone
-
-# Valid syntax in every Python version, so that an old one can report that it is too old.
-BOOTSTRAP = f"""
-import sys
-if sys.version_info < (3, 8):
-    sys.stderr.write({TOO_OLD_WORDS!r})
-    sys.exit({TOO_OLD})
-import json, os, shutil, signal, tempfile
-def end(number, frame):
-    signal.signal(number, signal.SIG_IGN)  # once is enough
-    sys.exit(143)
-signal.signal(signal.SIGTERM, end)
-sys.dont_write_bytecode = True
-job = json.loads(sys.stdin.readline())
-try:
-    place = tempfile.gettempdir()
-except OSError:
-    place = "/dev/shm"
-job["folder"] = os.path.join(place, "gpudoctor-" + job["marker"])
-try:
-    os.mkdir(job["folder"], 0o700)
-    for name, text in job.pop("sources").items():
-        path = os.path.join(job["folder"], name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    sys.path[0] = job["folder"]
-    from gpudoctor.worker import main
-    main.main(job)
-finally:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it would cut this off
-    shutil.rmtree(job["folder"], ignore_errors=True)
-"""
-
-
-def travelling_sources() -> dict[str, str]:
-    """Name -> text of the files that run in the target: the worker, and NVIDIA's NVML binding (one file)."""
-    package = Path(__file__).parent
-    files = sorted(file for file in (package / "worker").rglob("*") if file.suffix in (".py", ".ptx"))
-    sources = {"gpudoctor/__init__.py": ""}
-    sources |= {f"gpudoctor/{file.relative_to(package)}": file.read_text(encoding="utf-8") for file in files}
-    binding = importlib.util.find_spec("pynvml")
-    if binding and binding.origin:
-        sources["pynvml.py"] = Path(binding.origin).read_text(encoding="utf-8")
-    return sources
 
 
 class Target(Protocol):
@@ -88,25 +40,31 @@ class Target(Protocol):
         """As Interpreter.run."""
         ...
 
+    def said(self) -> str:
+        """Standard error of the last job."""
+        ...
+
 
 class Interpreter:
     """A Python 3.8+ on this machine; `path` can also be the folder of a virtual environment."""
 
     def __init__(self, path: str) -> None:
-        self.path = str(Path(path) / "bin" / "python") if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
+        self.path = _inside(path) if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
+        self._said: Callable[[], str] = str
 
     def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
         """Sends the job ({"seconds", ...}) and passes each message from it to `hear`, until the job ends or its time is up.
 
         meanwhile: called once while the first answers arrive. patience: seconds in which a job stopped by ^C or SIGTERM may still
-        return its results; 0: they are lost. Returns the signal that stopped the job, or 0.
+        return its results; 0: they are lost. Returns the signal that stopped the job, or 0. UserError if this is not a suitable
+        Python, WorkError if no temporary folder has room.
         """
         marker = secrets.token_hex(8)
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr, ending.on_signals():
-            stdin.write(json.dumps({"sources": travelling_sources(), **job, "marker": marker}).encode())
-            stdin.seek(0)
-            process = self._start(stdin, stderr)
+        with ending.on_signals():
+            process = self._start(marker, {"sources": travelling_sources(), **job, "marker": marker})
+            assert process.stderr
+            words = pipes.Words(process.stderr)
             heard: dict[str, Any] = {}
             try:
                 ending.may_stop(process.terminate)
@@ -117,37 +75,59 @@ class Interpreter:
             finally:
                 ending.is_over = True
                 end(process)
-                remove(folder_of(heard, marker) or str(Path(tempfile.gettempdir()) / f"gpudoctor-{marker}"))
+                remove(marker)
             ending.heed_late()
+            self._said = words.text
             if "hello" not in heard and not ending.signal:
-                stderr.seek(0)
-                raise UserError(refusal(self.path, process.returncode, stderr.read().decode("utf-8", "replace")))
+                raise refusal(self.path, process.returncode, self.said())
             return ending.signal
 
-    def _start(self, stdin: Any, stderr: Any) -> subprocess.Popen[bytes]:
+    def said(self) -> str:
+        """Standard error of the last job."""
+        return self._said().strip()
+
+    def _start(self, marker: str, job: dict[str, Any]) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
         try:
             process = subprocess.Popen(
-                [self.path, "-c", BOOTSTRAP], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+                [self.path, "-c", BOOTSTRAP],
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+                env=environment(marker),
             )
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
+        assert process.stdin
+        pipes.feed(process.stdin, json.dumps(job).encode() + b"\n")
         widen(process)
         return process
 
 
-def folder_of(heard: dict[str, Any], marker: str) -> str:
-    """The folder of a job, to be removed at the end; "" if it named none, or a folder that is not its own."""
-    folder = str(heard.get("folder", ""))
-    return folder if Path(folder).name == f"gpudoctor-{marker}" else ""
+def _inside(folder: str) -> str:
+    """The Python of a virtual environment, or in a folder of programs."""
+    below = [Path(folder) / name for name in ("bin/python", "python", "python3")]
+    return str(next(filter(os.path.exists, below), below[0]))
 
 
-def refusal(path: str, code: int | None, stderr: str) -> str:
+def refusal(path: str, code: int | None, stderr: str) -> UserError | WorkError:
     """Why a Python did not run a job."""
     if code == TOO_OLD and TOO_OLD_WORDS in stderr:
-        return f"{path} is older than Python 3.8, the oldest that gpudoctor can look into"
-    lines = stderr.strip().splitlines()
-    words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else "it said nothing"
-    return f"{path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}"
+        return UserError(f"{path} is older than Python 3.8, the oldest that gpudoctor can look into")
+    if code == NO_ROOM and NO_ROOM_WORDS in stderr:
+        return WorkError(f"no temporary folder has room for gpudoctor's files ({stderr.rpartition(NO_ROOM_WORDS)[2]})")
+    lines = stderr.splitlines()
+    words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else how_it_ended(code)
+    if "import sys" in words:  # it took our program for an argument
+        words = "it is another program"
+    return UserError(f"{path} does not behave like Python 3.8 or newer: {words[:MOST_WORDS]}")
+
+
+def how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"no output, exit code {code}" if code else "no output"
 
 
 def widen(process: subprocess.Popen[bytes]) -> None:
@@ -224,9 +204,13 @@ def messages(process: subprocess.Popen[bytes], marker: str, ending: Ending, last
 
     Parsed by protocol.message; lines that are not messages are left out.
     """
-    prefix = marker.encode()
+    prefix, size = marker.encode(), 0
     for line in lines(process, ending):
-        if line.startswith(prefix) and (message := protocol.message(line[len(prefix) :])):
+        _, marked, said = line.partition(prefix)  # before the marker a library may have written without an end of line
+        size += len(said)
+        if size > protocol.MOST_BYTES:
+            return
+        if marked and (message := protocol.message(said)):
             yield message
             if last in message:
                 return
@@ -241,6 +225,8 @@ def lines(process: subprocess.Popen[bytes], ending: Ending) -> Iterator[bytes]:
         selector.register(process.stdout, selectors.EVENT_READ)
         while (left := ending.deadline - time.monotonic()) > 0:
             if not selector.select(min(left, POLL_SECONDS)):
+                if process.poll() is not None:  # what it has left behind keeps the pipe open
+                    return
                 continue
             data = os.read(process.stdout.fileno(), 1 << 16)
             if not data:
@@ -267,15 +253,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
                 process.wait(seconds)
     if process.stdout:
         process.stdout.close()
-
-
-def remove(folder: str) -> None:
-    """Removes the folder of a job, even while a process that was just killed still writes to it."""
-    for _ in range(REMOVALS if folder else 0):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not Path(folder).exists():
-            return
-        time.sleep(REMOVAL_SECONDS)
 
 
 def this_interpreter() -> Interpreter:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Sequence
 
+from gpudoctor.worker import captured
+from gpudoctor.worker.captured import TooMuch
 
-def finished(argv: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end and captures its output. Nothing that it started is left running.
+__all__ = ["TooMuch", "finished"]
 
-    OSError if it cannot be run, TimeoutExpired if it does not end in time.
+
+def finished(argv: Sequence[str], seconds: float | None = None, folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, in `folder` if given, and captures its output. If it is killed, so is all that it started.
+
+    OSError if it cannot be run, TimeoutExpired if it does not end in time, TooMuch if its output is far too long.
     """
-    with subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except BaseException:
-            with contextlib.suppress(OSError):  # also ends what it started: the child of a wrapper would be left running
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-        return subprocess.CompletedProcess(argv, process.returncode, out, err)
+    done = captured.captured(argv, seconds, cwd=folder, session=True)
+    return subprocess.CompletedProcess(argv, done.code, _text(done.out), _text(done.err))
+
+
+def _text(data: bytes) -> str:
+    """With one sort of line ends."""
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")

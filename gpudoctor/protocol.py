@@ -13,7 +13,7 @@ from typing import Any
 
 from gpudoctor.model import Reply
 
-MOST_LINE_BYTES = 64 << 20  # at most 128 MiB are read back for a whole snapshot
+MOST_LINE_BYTES, MOST_BYTES = 16 << 20, 128 << 20  # of a message; of all, which are read back from a snapshot
 MOST_LEVELS = 100  # nested lists and objects
 LARGEST = 1e15  # for seconds and similar numbers; also rejects infinity and NaN
 STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut")

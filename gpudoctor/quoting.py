@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
@@ -15,6 +16,7 @@ from gpudoctor.model import Reply
 PREFIX = "quoted:"
 SECONDS = 60.0  # torch's collect_env imports torch and runs a dozen programs
 MOST_CHARACTERS = 200_000
+AWAY = "/"  # python -m and -c would import from the current folder
 OF_PYTHON = ("torch", "vllm", "cupy")  # tools that run in the examined Python
 _PYTHON = "python"  # placeholder for the examined Python
 COMMANDS = {
@@ -67,10 +69,13 @@ def _value(replies: Mapping[str, Reply], name: str) -> dict[str, Any]:
 
 def _asked(argv: tuple[str, ...]) -> Reply:
     started = time.monotonic()
+    path = os.path.abspath(argv[0]) if "/" in argv[0] else argv[0]  # noqa: PTH100 (a link stays a link, as in a venv)
     try:
-        done = programs.finished(argv, SECONDS)
+        done = programs.finished((path, *argv[1:]), SECONDS, AWAY)
     except OSError as failure:
         return Reply("missing", detail=f"{argv[0]} cannot be run: {failure.strerror}")
+    except programs.TooMuch as failure:
+        return Reply("error", detail=f"{argv[0]} was killed: {failure}")
     except subprocess.TimeoutExpired:
         return Reply("timeout", detail=f"{argv[0]} did not finish in {SECONDS:g} s", seconds=time.monotonic() - started)
     value = {"code": done.returncode, "out": done.stdout[:MOST_CHARACTERS], "err": done.stderr[-MOST_CHARACTERS:]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from waiting import HOPELESS_SECONDS
 
-from gpudoctor import interpreter
+from gpudoctor import bootstrap, interpreter
 
 HERE = Path(__file__).parent
 TORCH = """
@@ -25,7 +25,7 @@ print("noise at import")
 def job(workloads: str, gpus: int = 1, seconds: float = HOPELESS_SECONDS, **replaced: str | None) -> dict[str, Any]:
     """replaced: text of modules in the target; None for one that is not there."""
     names = workloads.split()
-    sources: dict[str, str | None] = {**interpreter.travelling_sources(), "pynvml.py": None, "torch.py": TORCH}
+    sources: dict[str, str | None] = {**bootstrap.travelling_sources(), "pynvml.py": None, "torch.py": TORCH}
     sources["fake_workloads.py"] = (HERE / "fake_workloads.py").read_text()
     for name in names:
         text = f"from fake_workloads import WORKLOADS\nWORKLOAD = WORKLOADS[{name!r}]\n"

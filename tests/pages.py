@@ -24,8 +24,8 @@ import machine
 import pytest
 from click.testing import CliRunner
 
-from gpudoctor import collect, interpreter, measure, quoting
-from gpudoctor.cli import main, sharing, verify
+from gpudoctor import collect, interpreter, measure, pythons, quoting
+from gpudoctor.cli import main, sharing
 from gpudoctor.model import Reply, Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -113,7 +113,7 @@ class Session:
         patch.setattr(collect, "collect", self._collect)
         patch.setattr(measure, "measure", self._measure)
         patch.setattr(quoting, "quoted", lambda *given: {})
-        patch.setattr(verify, "_is_here", lambda path: path.startswith(("/opt/", "/home/user/")))
+        patch.setattr(pythons, "of", lambda taken: "/opt/train/.venv/bin/python")
         patch.setattr(interpreter, "this_interpreter", lambda: interpreter.Interpreter("/usr/bin/python3"))
         patch.setattr(sharing, "goes_to_terminal", lambda destination: destination is None and not self._is_piped)
 

@@ -26,7 +26,7 @@ from process import command_lines
 from waiting import HOPELESS_SECONDS, until
 
 import gpudoctor
-from gpudoctor import catalog, collect, doctor, interpreter, measure, planning
+from gpudoctor import bootstrap, catalog, collect, doctor, interpreter, measure, planning
 from gpudoctor.checkup import Checkup
 from gpudoctor.choices import FORMATS, PROJECTS
 from gpudoctor.files import snapshot
@@ -200,7 +200,7 @@ def test_a_real_check_in_a_thread_beside_an_event_loop(
 ) -> None:
     """As in a notebook. Of the signals nobody takes note, and no file is left."""
     quick = PROBES + 'PROBES = (Probe("quick", lambda machine: [machine.file("/etc/hostname")], 600),)'
-    sources = {**interpreter.travelling_sources(), "gpudoctor/worker/probes/table.py": quick}
+    sources = {**bootstrap.travelling_sources(), "gpudoctor/worker/probes/table.py": quick}
     monkeypatch.setattr(interpreter, "travelling_sources", lambda: sources)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = list(map(signal.getsignal, SIGNALS))

@@ -90,7 +90,7 @@ def test_options_reach_the_doctor(stub: Doctor) -> None:
 
 def test_defaults(stub: Doctor) -> None:
     run("check")
-    assert stub.asked == [(sys.executable, 20.0, {})]
+    assert stub.asked == [(f"{sys.prefix}/bin/python", 20.0, {})]
 
 
 def test_only_and_skip_take_lists() -> None:

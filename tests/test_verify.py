@@ -14,6 +14,7 @@ import pytest
 from stand_in import run
 from test_report import HEALTHY, REPORT
 
+from gpudoctor import remembered
 from gpudoctor.checkup import Checkup
 from gpudoctor.cli import check
 from gpudoctor.model import Report, Result, Skip, Snapshot, Status
@@ -99,27 +100,43 @@ def test_only_what_was_not_well_runs_again(asked: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "words"),
+    ("target", "typed", "words"),
     [
-        ({"kind": "image", "image": "nvcr.io/nvidia/pytorch:25.09-py3"}, ["--image", "nvcr.io/nvidia/pytorch:25.09-py3"]),
-        ({"kind": "host", "image": "nvcr.io/nvidia/pytorch:25.09-py3"}, ["--image", "nvcr.io/nvidia/pytorch:25.09-py3"]),
-        ({"kind": "container", "image": "x", "container_name": "trainer"}, ["--container", "trainer"]),
-        ({"kind": "interpreter", "python": f"{sys.prefix}/../{Path(sys.prefix).name}/bin/python"}, None),
-        ({"taken": "2026-11-21T02:00:00Z", "python": sys.executable.replace("/bin/", "/dir-7/")}, ["--python", sys.executable]),
+        ({"kind": "image", "image": "nvcr.io/nvidia/pytorch:25.09-py3"}, ["--image", "x"], ["--image", "x"]),
+        ({"kind": "host", "image": "x"}, ["--image", "x", "--gpus", "0,1"], ["--image", "x", "--gpus=0,1"]),
+        ({"kind": "image", "image": "x"}, ["--image", "x", "--docker-option", "-e 'A=b c'"], None),
+        (
+            {"kind": "container", "image": "x", "container_name": "trainer"},
+            ["--container", "trainer"],
+            ["--container", "trainer"],
+        ),
+        ({"kind": "interpreter", "python": f"{sys.prefix}/../{Path(sys.prefix).name}/bin/{Path(sys.executable).name}"}, [], []),
+        ({"python": "/nonexistent/python"}, ["--python", "/x/python"], ["--python", "/x/python"]),
+        ({"taken": "2026-11-21T02:00:00Z", "python": sys.executable.replace("/bin/", "/dir-7/")}, [], []),
+        ({"taken": "2026-11-21T03:00:00Z", "python": "/dir-9/python"}, [], ["--python", "/remembered/python"]),
+        ({"taken": "2026-11-21T03:00:00Z", "python": sys.executable}, [], []),
     ],
 )
 def test_the_same_is_looked_at_again(
-    asked: dict[str, object], target: dict[str, str], words: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, object],
+    target: dict[str, str],
+    typed: list[str],
+    words: list[str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     known = private_map.Map(schema=private_map.SCHEMA, reports={"2026-11-21T02:00:00Z": {"dir": {"dir-7": "bin"}}})
     private_map.write(private_map.default_path(), known)
+    remembered.remember("2026-11-21T03:00:00Z", "/remembered/python")
     Path(str(asked["file"])).write_text(formats.render("json", replace(BEFORE, target=target)))
     asked["now"] = now(memlock=Status.PASS, numa=Status.PASS)
-    run("verify", str(asked["file"]))
+    run("verify", str(asked["file"]), *typed)
     given = asked["words"]
     assert isinstance(given, list)
-    assert given[4:] == (words or ["--python", target["python"]])
+    if words is None:
+        words = ["--image", "x", "--docker-option=-e", "--docker-option='A=b c'"]
+    assert given[4:] == (words or ["--python", sys.executable])
 
 
 def test_a_check_that_is_no_more_is_not_called_well(asked: dict[str, object]) -> None:
@@ -150,14 +167,41 @@ def test_a_redacted_name_is_not_looked_up(asked: dict[str, object]) -> None:
     assert "words" not in asked
 
 
-def test_the_image_is_started_in_the_same_way(asked: dict[str, object]) -> None:
-    target = {"kind": "image", "image": "x", "asked": ["--gpus", "all"], "expected_gpus": 8}
+def test_an_image_is_to_be_typed_with_its_options(asked: dict[str, object]) -> None:
+    target = {
+        "kind": "image",
+        "image": "x;id",
+        "asked": ["--gpus", "all", "--docker-option", "--privileged", "--append", "/etc/x"],
+    }
+    file = str(asked["file"])
+    Path(file).write_text(formats.render("json", replace(BEFORE, target=target)))
+    result = run("verify", file)
+    assert (result.exit_code, "words" in asked) == (2, False)
+    line = f"gpudoctor verify {file} --image 'x;id' --gpus=all --docker-option=--privileged"
+    assert result.stderr.endswith(f"type: {line}\n")
+
+
+def test_as_many_gpus_are_expected_as_before(asked: dict[str, object]) -> None:
+    target = {"python": sys.executable, "expected_gpus": 8}
     Path(str(asked["file"])).write_text(formats.render("json", replace(BEFORE, target=target)))
     asked["now"] = now(memlock=Status.PASS, numa=Status.PASS)
     run("verify", str(asked["file"]))
     given = asked["words"]
     assert isinstance(given, list)
-    assert given[4:] == ["--image", "x", "--gpus", "all", "--expect-gpus", "8"]
+    assert given[-2:] == ["--expect-gpus", "8"]
+
+
+@pytest.mark.parametrize(
+    "python", ["/bin/cat", "./evilpy", "evilpy", "../x/../evilpy", "/proc/self/exe", 5, ["/bin/cat"], {"a": 1}]
+)
+def test_no_program_that_a_file_names_is_started(
+    python: object, asked: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evilpy").touch(0o755)
+    Path(str(asked["file"])).write_text(formats.render("json", replace(BEFORE, target={"python": python})))
+    assert run("verify", str(asked["file"])).exit_code == 2
+    assert "words" not in asked
 
 
 @pytest.mark.parametrize(("status", "code"), [(Status.PASS, 0), (Status.FAIL, 1), (Status.SKIP, 3)])

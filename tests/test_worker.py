@@ -20,7 +20,7 @@ import pytest
 from process import command_lines
 from waiting import HOPELESS_SECONDS, until, with_enough_time
 
-from gpudoctor import interpreter
+from gpudoctor import bootstrap, interpreter, leftovers
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
 
@@ -99,7 +99,7 @@ def pythons() -> list[str]:
 
 @functools.cache
 def ask(python: str, probes: str | None = None, seconds: float = HOPELESS_SECONDS) -> dict[str, Reply]:
-    sources = interpreter.travelling_sources()
+    sources = bootstrap.travelling_sources()
     sources["gpudoctor/worker/probes/table.py"] = probes or sources["gpudoctor/worker/probes/table.py"] + PATIENT
     replies: dict[str, Reply] = {}
 
@@ -174,7 +174,7 @@ def test_a_python_that_is_too_old_is_told_so() -> None:
 
 
 def test_travelling_files_parse_on_the_oldest_python() -> None:
-    for name, text in interpreter.travelling_sources().items():
+    for name, text in bootstrap.travelling_sources().items():
         if name.endswith(".py"):
             ast.parse(text, feature_version=OLDEST)
 
@@ -230,7 +230,7 @@ def test_an_interrupt_while_the_job_is_tidied_up_is_not_lost(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    really, tidied = interpreter.remove, []
+    really, tidied = leftovers.remove, []
 
     def remove(folder: str) -> None:
         os.kill(os.getpid(), number)
@@ -258,7 +258,7 @@ def test_being_told_to_end_twice_leaves_no_folder(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with job.open() as stdin:
         process = subprocess.Popen(
-            [sys.executable, "-c", interpreter.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-c", bootstrap.BOOTSTRAP], stdin=stdin, stderr=subprocess.DEVNULL, env=environment
         )
     carried = tmp_path / "gpudoctor-of-this-test" / "gpudoctor" / "filler" / "2999.py"
     assert until(carried.exists)

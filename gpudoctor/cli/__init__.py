@@ -3,12 +3,16 @@
 # No builtin `list` in this file: importing the command of that name makes it an attribute of this package.
 from __future__ import annotations
 
+import io
 import os
+import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import ending
 from gpudoctor.cli.lazy import LazyGroup
 from gpudoctor.errors import UserError, WorkError
@@ -49,6 +53,33 @@ class Commands(LazyGroup):
     package = "gpudoctor.cli"
     helps = COMMANDS
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, but what its messages quote from the command line is plain."""
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            if not standalone_mode:
+                return code
+        except click.ClickException as wrong:
+            if not standalone_mode:
+                raise
+            said = io.StringIO()
+            wrong.show(said)
+            screen.note(said.getvalue().rstrip("\n"))
+            code = wrong.exit_code
+        except click.Abort:
+            if not standalone_mode:
+                raise
+            screen.note("Aborted!")
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
     def invoke(self, context: click.Context) -> Any:
         try:
             with ending.by_signal():
@@ -68,7 +99,7 @@ class Commands(LazyGroup):
 
 
 def _end(line: str, code: int) -> NoReturn:
-    click.echo(line, err=True)
+    screen.note(line)
     raise click.exceptions.Exit(code)
 
 

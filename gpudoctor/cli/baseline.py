@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpudoctor.cli import COMMANDS
 from gpudoctor.cli.paths import PATH
-from gpudoctor.errors import UserError
+from gpudoctor.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from gpudoctor.files.baseline import Baseline
 
 _FILE = click.option(
     "--file", metavar="FILE", type=PATH, help="The baseline file.  [default: ~/.local/state/gpudoctor/baseline.json]"
@@ -45,13 +50,24 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     path = file or baseline.default_path()
     new = baseline.of(taken, report)
     new = baseline.of_gpus(new, lambda uuid: remembering.recognised(uuid, taken.taken))
-    if file is None:
-        output.make_folder(path.parent)
-    output.must_be_writable(path)
-    output.write(path, baseline.dump(baseline.merged(baseline.kept(path), new)))
+    _keep(path, new, is_state=file is None)
     figures = sum(len(saved.figures) for saved in new.gpus.values())
     gpus = "1 GPU" if len(new.gpus) == 1 else f"{len(new.gpus)} GPUs"
     output.show(f"Saved {figures} figures of {gpus} in {path}.\n")
+
+
+def _keep(path: Path, new: Baseline, is_state: bool) -> None:
+    """Adds the GPUs. Other processes of this user, on nodes with the same home, save theirs before or after."""
+    from gpudoctor import state
+    from gpudoctor.cli import output
+    from gpudoctor.files import baseline
+
+    try:
+        with state.locked(path) if is_state else contextlib.nullcontext():
+            output.must_be_writable(path)
+            output.write(path, baseline.dump(baseline.merged(baseline.kept(path), new)))
+    except OSError as failure:
+        raise WorkError(f"cannot write {path}: {failure.strerror}") from None
 
 
 @command.command()

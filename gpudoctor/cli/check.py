@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, completion, options, sharing
 from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
 from gpudoctor.cli.paths import PATH
@@ -125,7 +126,7 @@ def command(
     if save:
         output.wrote(save)
     if cut_off_by:
-        click.echo("Interrupted: the report contains what was measured until then.", err=True)
+        screen.note("Interrupted: the report contains what was measured until then.")
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
 
 

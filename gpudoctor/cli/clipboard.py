@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import click
 import pyperclip
 
+from gpudoctor import screen
 from gpudoctor.errors import WorkError
 
 
@@ -14,4 +14,4 @@ def copy(text: str) -> None:
         pyperclip.copy(text)
     except (pyperclip.PyperclipException, OSError):
         raise WorkError("no clipboard found (wl-clipboard, xclip or xsel): write a file with -o FILE") from None
-    click.echo(f"Copied {len(text):,} characters to the clipboard.", err=True)
+    screen.note(f"Copied {len(text):,} characters to the clipboard.")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from gpudoctor import screen
 from gpudoctor.cli import output
 from gpudoctor.errors import WorkError
 
@@ -53,20 +52,21 @@ def show(shown: Checkup, how: Form, hints: str) -> None:
 def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
     """Writes the file, and its verdict to stderr: stdout may be captured, or be the file."""
     if how.quiet:
-        click.echo(_in_two_lines(shown), err=True, nl=False)
+        screen.note(_in_two_lines(shown).rstrip("\n"))
     else:
         sum_up(shown)
     output.write(path, rendered(shown, how).encode("utf-8", "replace"))
     if not how.quiet:
         output.wrote(path)
-        click.echo(hints, err=True, nl=False)
+        if hints:
+            screen.note(hints.rstrip("\n"))
 
 
 def sum_up(shown: Checkup) -> None:
     """Prints the verdict of a file, which need not be opened for it."""
     from gpudoctor.report import quiet
 
-    click.echo(shown.sweep(quiet.summary(shown.report)), err=True, nl=False)
+    screen.note(shown.sweep(quiet.summary(shown.report)).rstrip("\n"))
 
 
 def rendered(shown: Checkup, how: Form) -> str:

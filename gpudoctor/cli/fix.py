@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, completion, options
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
@@ -163,7 +164,7 @@ def _print(asked: Options, steps: Sequence[Step], notes: Sequence[str], report: 
     text = script.render(steps, str(report.target.get("distribution", "")), notes)
     output.deliver(text, asked.destination)
     if asked.destination:
-        click.echo(f"Read it, then run: sh {asked.destination}", err=True)
+        screen.note(f"Read it, then run: sh {asked.destination}")
 
 
 def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Report) -> int:
@@ -174,7 +175,7 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
     with _opened(path) as journal:
         runner = Runner(asking.ask, journal, _busy)
         for note in notes:
-            click.echo(note)
+            _say(note)
         try:
             runner.run(steps)
             failed = False
@@ -183,7 +184,7 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
         except Quit:
             failed = False
         except (KeyboardInterrupt, asking.Ended, SystemExit) as ending:
-            click.echo("\nInterrupted.")
+            _say("\nInterrupted.")
             _said(runner, path)
             return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
     _said(runner, path)
@@ -192,21 +193,25 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
     return _compared("After the fixes:", before, _found(asked).report, failed, runner.reboots)
 
 
+def _say(text: str, end: str = "\n") -> None:
+    from gpudoctor.cli import output
+
+    output.show(text + end)
+
+
 def _said(runner: Runner, path: Path) -> None:
-    click.echo("")
+    _say("")
     for line in runner.done:
-        click.echo(line[0].upper() + line[1:])
+        _say(line[0].upper() + line[1:])
     if not runner.has_run:
-        click.echo("Nothing was run.")
+        _say("Nothing was run.")
     if runner.for_later:
-        click.echo("For you to run:")
-        click.echo(
-            "".join(f"  {line}\n" for command in dict.fromkeys(runner.for_later) for line in command.splitlines()), nl=False
-        )
+        _say("For you to run:")
+        _say("".join(f"  {line}\n" for command in dict.fromkeys(runner.for_later) for line in command.splitlines()), end="")
     if runner.reboots:
-        click.echo("Save all work, then reboot: sudo reboot")
+        _say("Save all work, then reboot: sudo reboot")
     if runner.has_run:
-        click.echo(f"Log of all commands and their output: {path}")
+        _say(f"Log of all commands and their output: {path}")
 
 
 def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:
@@ -214,12 +219,12 @@ def _compared(heading: str, before: Report, after: Report, failed: bool, waits_f
     from gpudoctor.model import Status
 
     was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
-    click.echo(f"\n{heading}" if was or now else "\nNo problems found.")
+    _say(f"\n{heading}" if was or now else "\nNo problems found.")
     for problem, entry in {**was, **now}.items():
         state = "fixed" if problem not in now else "still there" if problem in was else "new"
-        click.echo(f"  {state + ':':<13}{entry.title} ({problem})")
+        _say(f"  {state + ':':<13}{entry.title} ({problem})")
     if waits_for_boot and now:
-        click.echo("Some of these may need the reboot.")
+        _say("Some of these may need the reboot.")
     left = any(entry.status is Status.FAIL for entry in after.diagnosis)
     return 1 if failed or (left and not waits_for_boot) else 0
 
@@ -232,10 +237,12 @@ def _busy() -> list[str]:
 
 
 def _default_journal() -> Path:
-    from gpudoctor import folders
-    from gpudoctor.cli import output
+    from gpudoctor import folders, state
 
-    output.make_folder(folders.state())
+    try:
+        state.make_folder(folders.state())
+    except OSError as failure:
+        raise WorkError(f"cannot create the folder {folders.state()}: {failure.strerror}") from None
     return folders.state() / f"fix-{datetime.now():%Y-%m-%d-%H%M%S}.log"
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.errors import WorkError
 from gpudoctor.files import writing
-from gpudoctor.files.writing import make_folder, must_be_writable
+from gpudoctor.files.writing import must_be_writable
 from gpudoctor.plain import plain
+from gpudoctor.screen import discard, tame
 
-__all__ = ["deliver", "look", "make_folder", "must_be_writable", "progress", "show", "text_or_json", "write", "wrote"]
+__all__ = ["deliver", "look", "must_be_writable", "progress", "show", "text_or_json", "write", "wrote"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -31,7 +33,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def wrote(path: Path) -> None:
-    click.echo(f"Wrote {path}", err=True)
+    screen.note(f"Wrote {path}")
 
 
 def deliver(text: str, destination: Path | None) -> None:
@@ -65,12 +67,12 @@ def show(text: str) -> None:
     if sys.stdout is None:
         raise WorkError("cannot write to standard output: it is closed")
     try:
-        sys.stdout.write(_encodable(text, sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(_encodable(tame(text), sys.stdout.encoding or "utf-8"))
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_the_rest()
+        discard(sys.stdout)
     except OSError as failure:
-        _discard_the_rest()
+        discard(sys.stdout)
         raise WorkError(f"cannot write to standard output: {failure.strerror}") from None
 
 
@@ -80,13 +82,6 @@ def _encodable(text: str, encoding: str) -> str:
     except UnicodeEncodeError:
         return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return text
-
-
-def _discard_the_rest() -> None:
-    """Keeps the flush at exit from failing again: https://docs.python.org/3/library/signal.html#note-on-sigpipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -99,7 +94,7 @@ def progress() -> Iterator[Callable[[str], None]]:
     started = time.monotonic()
 
     def tell(doing: str) -> None:
-        line = f"{time.monotonic() - started:.0f} s  {plain(doing)}" if doing else ""
+        line = f"{time.monotonic() - started:.0f} s  {plain(' '.join(doing.split()))}" if doing else ""
         room = shutil.get_terminal_size().columns - 1
         line = line if len(line) <= room else line[: room - 1] + "…"
         stream.write(_ERASE_LINE + _encodable(line, stream.encoding))

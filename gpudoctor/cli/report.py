@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.choices import PROJECTS
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME, PATH
@@ -83,7 +84,7 @@ def command(
     else:
         _deliver(leaving.render(form or formats.named(destination) or "markdown"), destination, copy)
     if cut_off_by:
-        click.echo("Interrupted: the report contains what was measured until then.", err=True)
+        screen.note("Interrupted: the report contains what was measured until then.")
         context.exit(128 + cut_off_by)
 
 
@@ -157,7 +158,7 @@ def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     needed = [name for name in names if name in quoting.OF_PYTHON]
     if project and needed and not any(quoting.said(said, name) for name in needed):
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
-        click.echo(f"no output of {needed[0]} from {python}: {why} (for another Python: --python PATH)", err=True)
+        screen.note(f"no output of {needed[0]} from {python}: {why} (for another Python: --python PATH)")
     return Checkup(snapshot=replace(taken, replies={**taken.replies, **said}))
 
 

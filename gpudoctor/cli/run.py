@@ -12,6 +12,7 @@ import click
 from gpudoctor.cli import COMMANDS, options
 from gpudoctor.containers.engine import gpus
 from gpudoctor.containers.run import profiles
+from gpudoctor.plain import plain
 
 if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
@@ -172,7 +173,9 @@ def command(context: click.Context, /, **given: Any) -> None:
         where = replace(where, has_terminal=sys.stdin.isatty())
     built = commands.build(engine, reference, about, access, chosen, where)
     if ours.dry_run:
-        click.echo(built.shown())
+        from gpudoctor.cli import output
+
+        output.show(built.shown() + "\n")
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"caches are disabled: {why}")
@@ -244,4 +247,5 @@ def _write(text: str) -> None:
         return
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     with contextlib.suppress(OSError):  # the terminal has gone
+        text = plain(text.replace("\r\n", "\n"))
         click.echo(text.replace("\n", "\r\n") + "\r" if is_terminal else text, err=True)

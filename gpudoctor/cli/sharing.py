@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
+
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
 
@@ -59,9 +61,9 @@ def leaving(
         tokens = private_map.latest(private_map.read(private_map.default_path()))
     shared = checkup.redacted(found, how.keep, how.words, tokens, beside, warn=warn)
     if shared.redaction and shared.redaction.tokens.counts():
-        click.echo(f"{name}{shared.redaction.summary()}; to keep them: --no-redact or --keep KIND.", err=True)
+        screen.note(f"{name}{shared.redaction.summary()}; to keep them: --no-redact or --keep KIND.")
     return shared
 
 
 def warn(said: str) -> None:
-    click.echo(f"Warning: {said}", err=True)
+    screen.note(f"Warning: {said}")

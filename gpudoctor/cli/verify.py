@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,22 +28,35 @@ Examples:
   gpudoctor verify report.html --append issue.md  add the result to a ticket
 \b
 REPORT is a file from gpudoctor: a JSON or HTML report, a snapshot or a bundle.
-It must be from this machine; the same Python, image or container is examined.
+It must be from this machine. The same Python is examined. Programs, images and
+containers that a report names are started only if you name them here, too.
 \b
 Exit code: 0 everything is fixed, 1 something is not, 2 wrong usage,
 3 some checks could not run again.
 """
 
 
+# Kind of target -> the option that names it, and where the report has the name.
+_CONTAINERS = {"image": ("--image", "image"), "container": ("--container", "container_name"), "host": ("--image", "image")}
+_OF_CONTAINERS = ("--engine", "--gpus", "--gpu-mode", "--docker-option")
+
+
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
 @click.argument("file", metavar="REPORT", type=NAME)
 @options.python("Examine this interpreter or environment.  [default: that of the report]")
+@options.image("Examine a new container of this image, if the report is about one.")
+@click.option("--container", metavar="ID", help="Examine this running container, if the report is about one.")
+@click.option("--gpus", metavar="N,…", help="With --image, give the container these GPUs.")
+@options.engine
+@options.docker_option
+@options.gpu_mode("How the container gets its GPUs.")
 @click.option("--append", metavar="FILE", type=PATH, help="Append the result to FILE, as Markdown.")
 @options.verbose()
 @options.sharing
 @click.pass_context
-def command(context: click.Context, /, file: str, python: str | None, append: Path | None, verbose: bool, **given: Any) -> None:
+def command(context: click.Context, /, file: str, append: Path | None, verbose: bool, **given: Any) -> None:
     how = sharing.chosen(given)
+    typed = _typed(given)
     from gpudoctor import checkup
     from gpudoctor.cli import output
     from gpudoctor.redaction import remembering
@@ -51,7 +67,7 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
         if append.exists() and not append.is_file():
             raise UserError(f"--append {append}: not a regular file")
     then = checkup.load(file)
-    again, now = _again(then.opened(file), python)
+    again, now = _again(then.opened(file), typed)
     to_terminal = sharing.goes_to_terminal(None)
     before = then.to_json()
     tokens = remembering.tokens_of(before, str(then.target.get("taken", ""))) or None
@@ -63,7 +79,21 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
     context.exit(_exit_code(again))
 
 
-def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
+def _typed(given: dict[str, Any]) -> list[str]:
+    """The options that say what to examine, for `gpudoctor check`."""
+    if given["image"] and given["container"]:
+        raise click.UsageError("--image and --container cannot be used together.")
+    words = [] if given["gpu_mode"] == "auto" else [f"--gpu-mode={given['gpu_mode']}"]
+    for name in ("gpus", "engine"):
+        words += [f"--{name}={given[name]}"] if given[name] else []
+    words += [f"--docker-option={shlex.quote(word)}" for word in given["docker_options"]]
+    if words and not (given["image"] or given["container"]):
+        raise click.UsageError(f"{words[0].partition('=')[0]} requires --image or --container.")
+    where = [(f"--{name}", given[name]) for name in ("image", "container", "python") if given[name]]
+    return [*itertools.chain(*where), *words]
+
+
+def _again(opened: Opened, typed: list[str]) -> tuple[Verified, Checkup]:
     """The result, and the new checkup."""
     from gpudoctor import catalog
     from gpudoctor.cli import check
@@ -80,7 +110,7 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
         raise UserError(f"nothing failed in {opened.name}: there is nothing to verify")
     if not known:
         raise UserError(f"the checks that failed in {opened.name} do not exist in this version of gpudoctor")
-    asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, python)]
+    asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, typed)]
     expected = opened.report.target.get("expected_gpus")
     asked += ["--expect-gpus", str(expected)] if expected else []
     found, cut_off_by = check.checked(asked)
@@ -95,30 +125,51 @@ def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
     return Verified(opened.name, opened.report, before, after, gone, now), found
 
 
-def _where(opened: Opened, python: str | None) -> list[str]:
-    """Options for the same image, container or Python as before; UserError if it is not here."""
-    from gpudoctor.redaction import remembering
-    from gpudoctor.redaction.tokens import PRESENT
+def _where(opened: Opened, typed: list[str]) -> list[str]:
+    """Options for the same image, container or Python as before. Never a program, an image or an option that the file names: the
+    file may be someone else's. UserError with what to type if nothing was."""
+    from gpudoctor import remembered
 
     target, taken = opened.report.target, str(opened.report.target.get("taken", ""))
-    for kind, name in (("image", "image"), ("container", "container_name"), ("host", "image")):
-        if target.get("kind") == kind:
-            wanted = remembering.recognised(str(target.get(name)), taken)
-            if PRESENT.search(wanted):
-                raise UserError(f"{opened.name} is about {wanted}, a redacted name that is unknown here")
-            asked = [remembering.recognised(str(word), taken) for word in target.get("asked", ())]
-            return [f"--{kind.replace('host', 'image')}", wanted, *asked]
-    path = python or remembering.recognised(str(target.get("python") or ""), taken)
-    if python is None and path and not _is_here(path):
+    if kind := _CONTAINERS.get(str(target.get("kind"))):
+        option, name = kind
+        if not {"--image", "--container"} & {*typed}:
+            raise UserError(_to_type(opened, option, str(target.get(name)), taken))
+        return typed
+    if typed:
+        return typed
+    path = _then(str(target.get("python") or ""), taken)
+    is_this = bool(path) and os.path.abspath(path) == sys.executable  # noqa: PTH100 (a link stays a link)
+    if not is_this and (known := remembered.of(taken)):
+        return ["--python", known]
+    if path and not is_this:
         raise UserError(
-            f"{opened.name} was made with {path}, which is not found here. Name the Python with --python, "
+            f"{opened.name} was made with {path}. If you trust that program: --python {shlex.quote(path)}"
+            if os.path.exists(path)  # noqa: PTH110 (no error for a folder without access)
+            else f"{opened.name} was made with {path}, which is not found here. Name the Python with --python, "
             "or run verify on the machine it came from"
         )
-    return ["--python", path] if path else []
+    return ["--python", sys.executable] if path else []
 
 
-def _is_here(path: str) -> bool:
-    return os.path.exists(path)  # noqa: PTH110 (no error for a folder without access)
+def _then(text: str, taken: str) -> str:
+    """A name as it was before redaction, if the report was redacted here."""
+    from gpudoctor.redaction import remembering
+
+    return remembering.recognised(text, taken)
+
+
+def _to_type(opened: Opened, option: str, redacted: str, taken: str) -> str:
+    from gpudoctor.redaction.tokens import PRESENT
+
+    wanted = _then(redacted, taken)
+    if PRESENT.search(wanted):
+        return f"{opened.name} is about {wanted}, a redacted name that is unknown here. Name it: {option} NAME"
+    asked = opened.report.target.get("asked", ())
+    words = [_then(str(word), taken) for word in asked] if isinstance(asked, (list, tuple)) else []
+    pairs = [pair for pair in itertools.pairwise(words) if pair[0] in _OF_CONTAINERS]
+    line = shlex.join(["gpudoctor", "verify", opened.name, option, wanted, *(f"{name}={value}" for name, value in pairs)])
+    return f"{opened.name} is about {wanted}. verify does not start what a file names. If you trust it, type: {line}"
 
 
 def _as_it_was(report: Report) -> Report:

@@ -9,6 +9,7 @@ from gpudoctor.facts.driver_library import DriverLibrary
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.nvml_values import P2P, TOPOLOGY, answered, checked, error_name
 from gpudoctor.model import Unavailable
+from gpudoctor.worker.reply import MOST_GPUS
 
 Pair = tuple[int, int]
 LIBRARY_NOT_FOUND = 12
@@ -52,7 +53,10 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def count(self) -> int:
-        return int(checked(self._initialised("count"), "nvmlDeviceGetCount"))
+        count = int(checked(self._initialised("count"), "nvmlDeviceGetCount"))
+        if not 0 <= count <= MOST_GPUS:
+            raise Unavailable(f"nvmlDeviceGetCount: {count} is no number of GPUs")
+        return count
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:

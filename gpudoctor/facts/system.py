@@ -13,6 +13,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
+MOST_NUMBERS = 1 << 14  # processors of one machine
 FAMILIES = {
     "debian": {"debian", "ubuntu"},
     "rhel": {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "ol"},
@@ -243,6 +244,7 @@ def memory_mib(text: str) -> dict[str, int]:
 
 
 def number_list(text: str) -> tuple[int, ...]:
-    """The kernel's list format: "0-1,4" is 0, 1, 4."""
+    """The kernel's list format: "0-1,4" is 0, 1, 4. At most MOST_NUMBERS of each range."""
     ranges = (part.split("-") for part in text.strip().split(",") if part)
-    return tuple(number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1))
+    bounds = ((int(ends[0]), int(ends[-1]) + 1) for ends in ranges)
+    return tuple(number for first, end in bounds for number in range(first, min(end, first + MOST_NUMBERS)))

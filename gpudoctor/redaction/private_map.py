@@ -5,16 +5,13 @@ With it the owner can look up what "host-2" means, and a fleet gets the same tok
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from gpudoctor import folders
+from gpudoctor import folders, state
 from gpudoctor.errors import UserError
 from gpudoctor.redaction.tokens import TOKEN
 
@@ -80,23 +77,6 @@ def _together(known: Words, words: Mapping[str, Mapping[str, str]]) -> Words:
     }
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Locks the map, so that one process at a time adds a report. OSError if the folder is not writable."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def write(path: Path, new: Map) -> None:
     """Writes the map, at no time readable by other users. OSError if it cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    state.write(path, msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")

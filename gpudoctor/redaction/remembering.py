@@ -19,28 +19,35 @@ def remember(taken: str, done: Redacted) -> str:
 
     A map that this version cannot read, such as one of a newer version, is renamed. Returns a message about problems, or "".
     """
+    from gpudoctor import state
     from gpudoctor.redaction import private_map
 
     words = done.tokens.private()
-    path = private_map.default_path()
     if not words:
         return ""
+    lost = "you will not be able to look up what a token stands for."
     try:
-        with private_map.locked(path):
+        path = private_map.default_path()
+        with state.locked(path):
             return _added(path, taken, words)
     except OSError as failure:
-        return f"{path} cannot be written ({failure.strerror}): you will not be able to look up what a token stands for."
+        return f"{path} cannot be written ({failure.strerror}): {lost}"
     except UserError as failure:
-        return f"{failure}: you will not be able to look up what a token stands for."
+        return f"{failure}: {lost}"
 
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
     """Token -> value for a report that was redacted here; taken: the time of the report."""
+    from gpudoctor import folders
     from gpudoctor.redaction import private_map, tokens
 
     if not tokens.PRESENT.search(text):
         return {}
-    return private_map.read(private_map.default_path()).reports.get(taken, {})
+    try:
+        path = private_map.default_path()
+    except folders.NoHome:
+        return {}
+    return private_map.read(path).reports.get(taken, {})
 
 
 def recognised(text: str, taken: str) -> str:

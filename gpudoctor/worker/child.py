@@ -18,6 +18,8 @@ GRACE_SECONDS = 0.3  # time for a killed process to exit; in a driver call it ma
 POLL_SECONDS = 0.002
 MOST_DESCRIPTORS = 256  # more than a worker ever has open
 STUCK = "it cannot be killed: it is stuck in the kernel (state D)"
+SLOW = "killed, but it has not ended yet"
+MOST_LINE_BYTES = 64 << 20
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -35,10 +37,14 @@ class Channel:
 
 
 class Lines:
-    """The receiving end of a channel without a marker. Works with select."""
+    """The receiving end of a channel. Works with select.
 
-    def __init__(self, descriptor: int) -> None:
+    What is not a message after the marker is left out: a library may write to a descriptor that is not its own.
+    """
+
+    def __init__(self, descriptor: int, marker: str = "") -> None:
         self.descriptor = descriptor
+        self.marker = marker.encode()
         self.ended = False
         self._rest = b""
 
@@ -49,8 +55,16 @@ class Lines:
         """The messages since the last call. Blocks until one arrives; sets `ended` when no more can come."""
         data = os.read(self.descriptor, 1 << 16)
         self.ended = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) < MOST_LINE_BYTES else b""
+        return [message for message in map(self._message, lines) if message]
+
+    def _message(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            said = json.loads(line[line.index(self.marker) + len(self.marker) :])
+        except (ValueError, RecursionError):
+            return None
+        return said if isinstance(said, dict) else None
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -95,7 +109,9 @@ class Child:
         """Kills it; returns how it ended, or that it did not."""
         self.kill()
         manner = self.wait()
-        return STUCK if manner is None else manner
+        if manner is None:
+            return STUCK if _stat(self.pid)[:1] == ["D"] else SLOW
+        return manner
 
     def signal(self, number: int) -> None:
         if self.manner is None:
@@ -110,16 +126,17 @@ class Child:
 def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[Child, Lines]:
     """A child with a channel to this process. Of all open file descriptors it keeps only the channel, `keep` and standard I/O."""
     descriptor, outlet = os.pipe()
+    marker = os.urandom(8).hex()
 
     def lives() -> None:
         for number in {*range(3, MOST_DESCRIPTORS)} - {outlet, *keep}:
             with contextlib.suppress(OSError):
                 os.close(number)
-        life(Channel(outlet))
+        life(Channel(outlet, marker))
 
     child = Child(lives)
     os.close(outlet)
-    return child, Lines(descriptor)
+    return child, Lines(descriptor, marker)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

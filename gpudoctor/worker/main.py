@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from gpudoctor.worker.child import STUCK, Channel, talking
+from gpudoctor.worker.child import STUCK, Channel, adopt_orphans, sweep, talking
 from gpudoctor.worker.probes.machine import Machine
 from gpudoctor.worker.probes.table import PROBES, Probe
 from gpudoctor.worker.reply import Reply
@@ -50,7 +50,7 @@ class Asking:
 
     def replies(self) -> List[Tuple[str, Reply]]:
         """The replies since the last call."""
-        return [(line["question"], Reply(**line["reply"])) for line in self.lines.read()]
+        return [(line["question"], Reply(**line["reply"])) for line in self.lines.read() if {"question", "reply"} <= line.keys()]
 
     def end(self) -> str:
         """How the child ended after its last message: with an exit, or killed."""
@@ -161,6 +161,10 @@ def main(job: Dict[str, Any]) -> None:
         else:
             asking = Round(channel, job.get("root", "/"), job["seconds"], PROBES)
             asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
-            asking.run()
+            adopt_orphans()
+            try:
+                asking.run()
+            finally:
+                sweep()
     finally:
         channel.send(end=True)

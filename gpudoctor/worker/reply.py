@@ -24,6 +24,9 @@ class Skip(Exception):
         self.kind = kind
 
 
+MOST_GPUS = 256  # in one machine; a larger count of a driver is wrong
+
+
 @dataclass(frozen=True)
 class Reply:
     """The machine's answer to one question; "missing" means that it was looked for and does not exist."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import options, output
 from gpudoctor.cli.images import COMMANDS
 
@@ -54,14 +55,12 @@ def command(
 
         def said(line: str) -> None:
             if verbose:
-                click.echo(line, err=True)
+                screen.note(line)
             elif step := builder.step(line):
                 tell(step)
 
         base_found = building.resolved(found, name, wanted, locked)
         built = building.build(found, image, base_found, tag=tag, is_forced=no_cache, options=builder_options, tell=said)
     if not built.is_new:
-        click.echo(
-            "Not built: neither the recipe nor the base has changed since the last build (--no-cache rebuilds it)", err=True
-        )
+        screen.note("Not built: neither the recipe nor the base has changed since the last build (--no-cache rebuilds it)")
     output.show(f"{built.reference} {built.id}\n")

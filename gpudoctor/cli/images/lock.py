@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
 from gpudoctor.cli.paths import PATH
@@ -51,7 +52,7 @@ def command(names: tuple[str, ...], file: Path, engine: str | None, registry: st
     if after != before:
         output.write(file, locks.dump(after))
     output.show("".join(f"{line}\n" for line in changes(dict.fromkeys(wanted), before, after)))
-    click.echo(f"{file} {'written' if after != before else 'unchanged'}.", err=True)
+    screen.note(f"{file} {'written' if after != before else 'unchanged'}.")
 
 
 def changes(names: Mapping[str, None], before: Mapping[str, Pin], after: Mapping[str, Pin]) -> Iterator[str]:

@@ -170,12 +170,14 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def run(argv: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a command of an engine and captures its output; WorkError on a timeout."""
+    """Runs a command of an engine and captures its output; WorkError on a timeout or endless output."""
     try:
         return programs.finished(argv, seconds)
     except subprocess.TimeoutExpired:
         asked = f"`{' '.join(argv[:3])}`"
         raise WorkError(f"{asked} timed out after {seconds:g} s: the {argv[0]} daemon may be stuck") from None
+    except programs.TooMuch as failure:
+        raise WorkError(f"`{' '.join(argv[:3])}` was killed: {failure}") from None
     except OSError as failure:
         raise WorkError(f"{argv[0]} cannot be run: {failure.strerror}") from None
 

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
+from gpudoctor import screen
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.errors import WorkError
@@ -84,8 +83,7 @@ def remove(engine: Engine, container: str) -> bool:
         if engine.remove(container):
             return True
     short = container[:12]
-    with contextlib.suppress(OSError):
-        click.echo(f"gpudoctor: container {short} could not be removed. Remove it: {engine.program} rm -f {short}", err=True)
+    screen.note(f"gpudoctor: container {short} could not be removed. Remove it: {engine.program} rm -f {short}")
     return False
 
 
@@ -105,6 +103,6 @@ def remove_late(engine: Engine, cidfile: Path) -> None:
 
 def _where(engine: Engine) -> Path | None:
     """Docker from a snap has its own /tmp."""
-    common = Path.home() / "snap" / "docker" / "common"
+    common = Path(os.path.expanduser("~/snap/docker/common"))  # noqa: PTH111 (no home is no error)
     program = shutil.which(engine.program) or ""
     return common if program.startswith("/snap/") and common.is_dir() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
 
 LAST_WORDS = 12
+MOST_LINES, LONGEST_LINE = 20_000, 4_000
 LONGEST_STEP = 90
 BUILDX_ONLY = 23  # the first docker command whose own `build` wants buildx for BuildKit
 
@@ -62,15 +64,15 @@ _NO_DOCKERFILE = re.compile(
 def run(engine: Engine, name: str, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
     """`tell` receives each line as it arrives. UserError for an invalid Dockerfile, WorkError for a failed step."""
     argv, environment = command(engine)
-    lines: list[str] = []
+    lines: deque[str] = deque(maxlen=MOST_LINES)
     with ending.started(
         [*argv, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **environment}
     ) as building:
-        for line in building.stdout or ():
-            lines.append(_COLOUR.sub("", line.rstrip()))
+        for line in ending.lines(building.stdout):
+            lines.append(_COLOUR.sub("", line.rstrip())[:LONGEST_LINE])
             tell(lines[-1])
     if building.returncode:
-        raise failure(engine.program, name, lines)
+        raise failure(engine.program, name, list(lines))
 
 
 def command(engine: Engine) -> tuple[list[str], dict[str, str]]:

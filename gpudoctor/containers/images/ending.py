@@ -6,9 +6,16 @@ import contextlib
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
+MOST_CHARACTERS = 1 << 16
 GRACE_SECONDS = 5.0  # between terminating and killing a command
+
+
+def lines(stream: IO[str] | None) -> Iterator[str]:
+    """The lines that a command prints; a very long one comes in pieces."""
+    while stream and (line := stream.readline(MOST_CHARACTERS)):
+        yield line
 
 
 @contextmanager

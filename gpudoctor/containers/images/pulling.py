@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from gpudoctor import screen
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.images import ending, registry
 from gpudoctor.containers.images import reference as references
@@ -104,17 +104,17 @@ def gigabytes(size_bytes: int) -> str:
 
 def _run(engine: Engine, reference: str) -> None:
     """Sends all of the engine's progress to stderr, so that stdout contains only the result."""
-    words: list[str] = []
+    words: deque[str] = deque(maxlen=engines.MOST_LINES)
     stdout = subprocess.DEVNULL if engine.is_podman else STDERR
     with ending.started(engine.argv("pull", reference), stdout=stdout, stderr=subprocess.PIPE) as pulling:
-        for line in pulling.stderr or ():
+        for line in ending.lines(pulling.stderr):
             if engine.is_podman and not line.startswith("Error"):
                 _tell(line.rstrip())
             else:
                 words.append(line)
     if pulling.returncode:
-        raise engines.error(engine.program, "".join(words[-engines.MOST_LINES :]))
+        raise engines.error(engine.program, "".join(words))
 
 
 def _tell(line: str) -> None:
-    click.echo(line, err=True)
+    screen.note(line)

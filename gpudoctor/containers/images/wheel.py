@@ -15,7 +15,7 @@ from gpudoctor.version import __version__
 
 _YEAR_ZERO = (1980, 1, 1, 0, 0, 0)  # the same files make the same wheel, so that an image is not rebuilt
 _WHEEL = "Wheel-Version: 1.0\nGenerator: gpudoctor\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_PROGRAM = "[console_scripts]\ngpudoctor = gpudoctor.cli:main\n"
+_PROGRAM = "[console_scripts]\ngpudoctor = gpudoctor.__main__:main\n"
 
 
 def write(folder: Path) -> Path:

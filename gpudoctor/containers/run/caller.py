@@ -65,9 +65,10 @@ def _folder() -> Path | None:
 
 
 def _cache() -> Path | None:
-    """None if the user has no home, or if the configured folder is a relative path."""
-    cache = folders.cache()
-    return cache / "containers" if cache.is_absolute() else None
+    try:
+        return folders.cache() / "containers"
+    except folders.NoHome:
+        return None
 
 
 def _name() -> str:

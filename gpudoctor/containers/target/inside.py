@@ -14,25 +14,15 @@ import secrets
 import select
 import shlex
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from gpudoctor import pipes, protocol
+from gpudoctor.bootstrap import BOOTSTRAP, IMPORTS_NOTHING_HERE, travelling_sources
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import (
-    BOOTSTRAP,
-    OUTER_SECONDS,
-    Ending,
-    Hear,
-    end,
-    folder_of,
-    lines,
-    messages,
-    travelling_sources,
-    widen,
-)
+from gpudoctor.interpreter import OUTER_SECONDS, Ending, Hear, end, lines, messages, widen
 
 START_SECONDS = 180.0  # an entrypoint may do a lot before it runs the command
 LOOK_SECONDS = 20.0
@@ -61,14 +51,14 @@ class NotStarted(Exception):
 class Inside:
     """A running container. python: its interpreter; "" if it has no usable one."""
 
-    def __init__(self, path: str, process: subprocess.Popen[bytes], marker: str, stderr: IO[bytes], execute: Execute) -> None:
+    def __init__(self, path: str, process: subprocess.Popen[bytes], marker: str, words: pipes.Words, execute: Execute) -> None:
         self.path = path
         self.process = process
         self.marker = marker
         self.python = ""
         self.has_ctypes = False
         self.broken = ""  # a Python that is installed but unusable
-        self._stderr = stderr
+        self._words = words
         self._execute = execute
         self._folder = ""  # of an unfinished job
 
@@ -102,9 +92,10 @@ class Inside:
     def look(self, files: Sequence[str]) -> list[bytes]:
         """The lines in which the shell prints files and a few other facts, without Python: see serve.sh."""
         self.say("look " + " ".join(files))
-        shown, last = [], (self.marker + '{"ended"').encode()
+        shown, size, last = [], 0, (self.marker + '{"ended"').encode()
         for line in lines(self.process, Ending(LOOK_SECONDS, 0)):
-            if line.startswith(last):
+            size += len(line)
+            if line.startswith(last) or size > protocol.MOST_BYTES:
                 break
             shown.append(line)
         return shown
@@ -140,8 +131,7 @@ class Inside:
 
     def said(self) -> str:
         """Standard error so far."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode("utf-8", "replace").strip()
+        return self._words.text().strip()
 
 
 def _hint(said: str) -> str:
@@ -155,30 +145,36 @@ def _hint(said: str) -> str:
     return ""
 
 
+def folder_of(heard: dict[str, Any], marker: str) -> str:
+    """The folder of a job, to be removed at the end; "" if it named none, or a folder that is not its own."""
+    folder = str(heard.get("folder", ""))
+    return folder if Path(folder).name == f"gpudoctor-{marker}" else ""
+
+
 def shell(marker: str, python: str = "", adopt: bool = False) -> list[str]:
     """The arguments of `sh` that run serve.sh."""
-    return ["-c", SERVE.read_text(encoding="utf-8"), "gpudoctor", marker, BOOTSTRAP, python, "adopt" if adopt else ""]
+    script = SERVE.read_text(encoding="utf-8")
+    return ["-c", script, "gpudoctor", marker, BOOTSTRAP, python, "adopt" if adopt else "", IMPORTS_NOTHING_HERE]
 
 
 @contextlib.contextmanager
 def attached(path: str, argv: Sequence[str], marker: str, execute: Execute) -> Iterator[Inside]:
     """The container behind an engine command that is attached to gpudoctor's shell; NotStarted if the shell does not start."""
-    with tempfile.TemporaryFile() as stderr:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, bufsize=0
-        )
-        widen(process)
-        assert process.stdin
-        os.set_blocking(process.stdin.fileno(), False)
-        inside = Inside(path, process, marker, stderr, execute)
-        try:
-            inside.greet()
-            yield inside
-        finally:
-            inside.clean()
-            with contextlib.suppress(OSError):
-                process.stdin.close()  # the shell ends with its input
-            end(process)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0)
+    widen(process)
+    assert process.stdin
+    assert process.stderr
+    os.set_blocking(process.stdin.fileno(), False)
+    inside = Inside(path, process, marker, pipes.Words(process.stderr), execute)
+    try:
+        inside.greet()
+        yield inside
+    finally:
+        inside.clean()
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # the shell ends with its input
+        end(process)
 
 
 def new_marker() -> str:

@@ -35,12 +35,15 @@ LEFT_OUT = re.compile(
 
 def find() -> Path | None:
     """The folder of a Python managed by uv, which requires only glibc; None if none is found or can be downloaded."""
-    return next(_managed(), None) or (_install() if shutil.which("uv") else None)
+    try:
+        return next(_managed(), None) or (_install() if shutil.which("uv") else None)
+    except folders.NoHome:
+        return None
 
 
 def _managed() -> Iterator[Path]:
     """The newest first. Those built with musl cannot load NVIDIA's libraries: https://github.com/astral-sh/python-build-standalone/issues/86"""
-    for folder in (os.environ.get("UV_PYTHON_INSTALL_DIR"), _data() / "uv" / "python", _cache()):
+    for folder in (os.environ.get("UV_PYTHON_INSTALL_DIR"), folders.data() / "uv" / "python", _cache()):
         names = Path(folder).glob(f"cpython-3.*-linux-{platform.machine()}-gnu") if folder else ()
         yield from sorted((path for path in names if _version(path) >= (3, 8)), key=_version, reverse=True)
 
@@ -66,17 +69,15 @@ def _install() -> Path | None:
     return found
 
 
-def _data() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-
-
 def _cache() -> Path:
     return folders.cache() / "python"
 
 
 def put(engine: Engine, container: str, python: Path, name: str) -> str:
     """Copies a Python to /NAME in a container; returns the path of its interpreter there, "" if the engine refuses."""
-    done = subprocess.run(engine.argv("cp", "-", f"{container}:/"), input=_archive(python, name), capture_output=True)
+    nothing = subprocess.DEVNULL
+    copy = engine.argv("cp", "-", f"{container}:/")
+    done = subprocess.run(copy, input=_archive(python, name), stdout=nothing, stderr=nothing)
     return "" if done.returncode else f"/{name}/bin/python3"
 
 

@@ -1,10 +1,13 @@
 # Runs in a container: finds a Python, then executes the requests on standard input, one per line.
-# Arguments: a marker for the output, the program of a job, the requested Python or environment (or ""), and "adopt" in a container
-# that was already running: it then takes over the environment of the first process, which the entrypoint set.
-marker=$1 bootstrap=$2 wanted=$3 adopt=$4
+# Arguments: a marker for the output, the program of a job, the requested Python or environment (or ""), "adopt" in a container
+# that was already running (it then takes over the environment of the first process, which the entrypoint set), and the lines
+# with which a Python program keeps the current folder off sys.path. PYTHONSAFEPATH does so earlier, from Python 3.11 on.
+marker=$1 bootstrap=$2 wanted=$3 adopt=$4 imports_nothing_here=$5
 export GPUDOCTOR_JOB="$marker" # to find leftover processes
 say() { printf '\n%s%s\n' "$marker" "$1"; }
-can() { "$1" -c "import sys$2; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 </dev/null; }
+run() { PYTHONSAFEPATH=${PYTHONSAFEPATH:-gpudoctor} "$@"; }
+can() { run "$1" -c "$imports_nothing_here
+import sys$2; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 </dev/null; }
 if [ "$adopt" ] && [ -r /proc/1/environ ]; then
   while IFS= read -r pair; do
     case ${pair%%=*} in
@@ -40,7 +43,7 @@ while read -r word rest; do
       greet
       ;;
     job)
-      "$python" -c "$bootstrap"
+      run "$python" -c "$bootstrap"
       say "{\"ended\": $?}"
       ;;
     look)
@@ -62,7 +65,7 @@ while read -r word rest; do
         [ -r "$node" ] && [ -w "$node" ] && printf '1 ' || printf '0 '
         ls -lnd "$node"
       done
-      [ "$broken" ] && show "broken $broken" && "$broken" -c 'import sys; sys.stdout.write("version " + sys.version)' 2>&1 </dev/null
+      [ "$broken" ] && show "broken $broken" && run "$broken" -c 'import sys; sys.stdout.write("version " + sys.version)' 2>&1 </dev/null
       show shm && df -k /dev/shm
       show ldconfig && { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null
       show smi && { nvidia-smi -L 2>&1 && echo "code 0" || echo "code $?"; }

@@ -16,6 +16,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional
 
 from gpudoctor.worker import FOLDER
+from gpudoctor.worker.captured import MOST_BYTES
 
 KEPT = 6000  # characters of a program's output
 TOLD = re.compile(r"error|fatal|cannot|not found|no such|undefined|unsupported|not supported|denied", re.IGNORECASE)
@@ -45,7 +46,7 @@ def run(command: List[str], seconds: float, folder: str, **environment: str) -> 
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1)
         output.seek(0)
-        return Ran(code, output.read().decode("utf-8", "replace"), round(time.monotonic() - began, 3))
+        return Ran(code, output.read(MOST_BYTES).decode("utf-8", "replace"), round(time.monotonic() - began, 3))
 
 
 def descendants(pid: int) -> List[int]:

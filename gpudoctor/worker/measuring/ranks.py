@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpudoctor.worker.measuring.rank import Rank
 
 POLL_SECONDS = 0.02
+MOST_CHARACTERS = 16 << 20  # of one log
 READY = ".rank%d"  # suffix of the workload's file: this rank has imported everything it needs
 COLLECTIVE_SECONDS = 40  # torch aborts a collective after this time
 FAILURE_CHARACTERS = 500
@@ -104,7 +105,7 @@ def logs(file: str) -> str:
     texts = []
     for path in [*sorted(glob.glob(glob.escape(file) + ".nccl.*")), file + ".log"]:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as opened:
-            texts.append(opened.read())
+            texts.append(opened.read(MOST_CHARACTERS))
     return "\n".join(texts)
 
 

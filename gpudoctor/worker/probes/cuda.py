@@ -10,7 +10,7 @@ import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from gpudoctor.worker.probes.machine import Answer, Machine
+from gpudoctor.worker.probes.machine import Answer, Machine, believable
 
 LIBRARY = "libcuda.so.1"
 SUCCESS = 0
@@ -130,7 +130,7 @@ class Cuda:
         start = time.monotonic()
         init = self("cuInit", 0)
         seconds = round(time.monotonic() - start, 4)
-        count = self.value(ctypes.c_int, "cuDeviceGetCount") if init == SUCCESS else None
+        count = believable(self.value(ctypes.c_int, "cuDeviceGetCount")) if init == SUCCESS else None
         maps = _mapped()
         return {
             "library": next((path for path in maps if "/libcuda.so" in path), LIBRARY),

@@ -10,6 +10,7 @@ import time
 from typing import Any, Dict
 from urllib.parse import urlsplit
 
+from gpudoctor.worker.captured import MOST_BYTES
 from gpudoctor.worker.probes.machine import Machine
 
 
@@ -42,6 +43,6 @@ def get(machine: Machine, endpoint: str, path: str, deadline: float) -> Dict[str
         if response.status != 200:  # a proxy in front of the socket can refuse
             number = errno.EACCES if response.status in (401, 403) else errno.EPROTO
             raise OSError(number, f"GET {path}: HTTP {response.status} {response.reason}")
-        return dict(json.loads(response.read()))
+        return dict(json.loads(response.read(MOST_BYTES)))
     finally:
         connection.close()

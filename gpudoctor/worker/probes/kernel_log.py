@@ -8,6 +8,7 @@ import re
 import subprocess
 from typing import Any, Dict, Iterator, List, Optional
 
+from gpudoctor.worker.captured import TooMuch, captured
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 try:
@@ -127,17 +128,11 @@ def _journal(machine: Machine) -> List[str]:
         return []
     lines = str(MAXIMUM_JOURNAL_LINES)
     try:
-        done = subprocess.run(
-            ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-monotonic", "-n", lines],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=JOURNAL_SECONDS,
-            env=dict(os.environ, LC_ALL="C"),
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        argv = ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-monotonic", "-n", lines]
+        done = captured(argv, JOURNAL_SECONDS, dict(os.environ, LC_ALL="C"))
+    except (OSError, subprocess.TimeoutExpired, TooMuch):
         return []
-    return [JOURNAL_HOST.sub(r"\1 ", line) for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    return [JOURNAL_HOST.sub(r"\1 ", line) for line in done.out.decode("utf-8", "replace").splitlines()]
 
 
 def _earlier_boots(machine: Machine) -> List[List[str]]:

@@ -10,7 +10,8 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-from gpudoctor.worker.reply import Reply
+from gpudoctor.worker.captured import TooMuch, captured
+from gpudoctor.worker.reply import MOST_GPUS, Reply
 
 Answer = Tuple[str, Reply]
 MAXIMUM_BYTES = 1 << 20
@@ -64,9 +65,11 @@ class Machine:
         return question, self.call(answer)
 
     def read(self, path: str, maximum: int = MAXIMUM_BYTES) -> str:
+        data = b""
         with open(self.path(path), "rb") as file:
-            data = file.read()
-        return data[-maximum:].decode("utf-8", "replace")
+            while chunk := file.read(maximum):  # a file in /proc has no size; a device has no end
+                data = (data + chunk)[-maximum:]
+        return data.decode("utf-8", "replace")
 
     def matching(self, pattern: str) -> list[str]:
         prefix = self.root.rstrip("/")
@@ -77,15 +80,8 @@ class Machine:
             raise FileNotFoundError("commands are only run under the root /")
         if not shutil.which(argv[0]):  # an unreadable folder on PATH would make it "denied"
             raise FileNotFoundError("no such program")
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=timeout,
-            env=dict(os.environ, LC_ALL="C"),
-        )
-        return {"code": done.returncode, "out": _text(done.stdout), "err": _text(done.stderr)}
+        done = captured(argv, timeout, dict(os.environ, LC_ALL="C"))
+        return {"code": done.code, "out": _text(done.out), "err": _text(done.err)}
 
     @staticmethod
     def call(ask: Callable[[], Any]) -> Reply:
@@ -99,10 +95,19 @@ class Machine:
             return reply("ok", ask())
         except subprocess.TimeoutExpired as expired:
             return reply("timeout", detail=f"no answer in {expired.timeout:g} s")
+        except TooMuch as failure:
+            return reply("error", detail=str(failure))
         except OSError as failure:
             return reply(_kind(failure), detail=failure.strerror or str(failure))
         except Exception as failure:  # a bug in a probe should not lose the other answers
             return reply("error", detail=f"{type(failure).__name__}: {failure}")
+
+
+def believable(count: Any) -> Any:
+    """The number of GPUs that a driver reports, or that it is absurd."""
+    if isinstance(count, int) and not 0 <= count <= MOST_GPUS:
+        return {"raised": "%d is no number of GPUs" % count}
+    return count
 
 
 def _kind(failure: OSError) -> str:

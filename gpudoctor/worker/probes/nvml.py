@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any, Dict, Iterator, Sequence
 
-from gpudoctor.worker.probes.machine import Answer, Machine
+from gpudoctor.worker.probes.machine import Answer, Machine, believable
 from gpudoctor.worker.probes.nvml_getters import (
     FAMILIES,
     FIELDS,
@@ -26,6 +26,7 @@ LIBRARY = "libnvidia-ml.so.1"
 SUCCESS, INVALID_ARGUMENT, FUNCTION_NOT_FOUND, NO_DATA, VERSION_MISMATCH = 0, 2, 13, 21, 25
 MAXIMUM_LINKS = 36
 MAXIMUM_PEERS = 16
+MAXIMUM_MIG_DEVICES = 64  # of one GPU; none has more than 8
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
@@ -105,7 +106,7 @@ class Nvml:
         if init != SUCCESS:
             return {"init": init, "init_seconds": seconds}
         system = {name: self("nvmlSystemGet" + name) for name in SYSTEM}
-        return {"init": init, "init_seconds": seconds, "system": system, "count": self("nvmlDeviceGetCount")}
+        return {"init": init, "init_seconds": seconds, "system": system, "count": believable(self("nvmlDeviceGetCount"))}
 
     def devices(self, count: int) -> Iterator[Answer]:
         handles = {}
@@ -204,7 +205,7 @@ class Nvml:
             return []
         if failed(maximum):
             return maximum
-        found = [self("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(maximum)]
+        found = [self("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(min(maximum, MAXIMUM_MIG_DEVICES))]
         names = ("Name", "UUID", "GpuInstanceId", "ComputeInstanceId", "MemoryInfo", "Attributes")
         return [{name: self("nvmlDeviceGet" + name, mig) for name in names} for mig in found if not failed(mig)]
 

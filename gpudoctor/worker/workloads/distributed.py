@@ -15,6 +15,7 @@ import sys
 import time
 from typing import Dict, List
 
+from gpudoctor.worker.captured import MOST_BYTES
 from gpudoctor.worker.child import die_with_parent
 from gpudoctor.worker.measuring import nccl_log, ranks
 from gpudoctor.worker.measuring.bench import TOGETHER, Bench, Workload
@@ -100,7 +101,7 @@ def cause(file: str, code: int) -> str:
 def text_of(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+            return file.read(MOST_BYTES)
     except FileNotFoundError:
         return ""
 

@@ -1,0 +1,46 @@
+"""The pipes of a process that runs for a while: its input is written, and its standard error kept, by a thread each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import IO
+
+HEAD_BYTES, TAIL_BYTES = 4 << 10, 64 << 10
+SETTLE_SECONDS = 0.5  # a process has ended: time until its last words are read
+CHUNK_BYTES = 1 << 16
+
+
+class Words(threading.Thread):
+    """The first and the last that a process prints to a pipe; what lies between is read and dropped."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._source as source:
+            while data := os.read(source.fileno(), CHUNK_BYTES):
+                room = HEAD_BYTES - len(self._head)
+                self._head += data[:room]
+                self._tail += data[room:]
+                del self._tail[:-TAIL_BYTES]
+
+    def text(self) -> str:
+        """What was printed so far, or everything if the process has ended."""
+        self.join(SETTLE_SECONDS)
+        return bytes(self._head + self._tail).decode("utf-8", "replace")
+
+
+def feed(sink: IO[bytes], data: bytes) -> None:
+    """Writes to a process, however slowly it reads; closes the pipe."""
+
+    def write() -> None:
+        with contextlib.suppress(OSError, ValueError), sink:
+            sink.write(data)
+
+    threading.Thread(target=write, daemon=True).start()
