@@ -16,8 +16,7 @@ class Credentials:
         self._tokens = tokens
 
     def dropped(self, text: str) -> str:
-        if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
-            text = secret_forms.BLOCK.sub(self._whole, text)
+        text = self.without_keys(text)
         if any(start in text for start in secret_forms.STARTS):
             text = secret_forms.FORMS.sub(self._whole, text)
         if "://" in text or ":thin:" in text:
@@ -27,12 +26,18 @@ class Credentials:
                 text = pattern.sub(self._value, text)
         return text
 
+    def without_keys(self, text: str) -> str:
+        """The text without private keys and certificates."""
+        if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
+            return secret_forms.BLOCK.sub(self._whole, text)
+        return text
+
     def _whole(self, found: re.Match[str]) -> str:
         return self._tokens("secret", found[0])
 
     def _value(self, found: re.Match[str]) -> str:
         value = found[2].rstrip("\\")
-        if secret_forms.HARMLESS.fullmatch(value) or value.startswith("<redacted:"):
+        if not value or secret_forms.HARMLESS.fullmatch(value) or value.startswith("<redacted:"):
             return found[0]
         quote = value[0] if value[0] in "\"'" else ""
         before, after = found[0][: found.start(2) - found.start()], found[0][found.start(2) - found.start() + len(value) :]

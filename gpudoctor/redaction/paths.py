@@ -29,7 +29,7 @@ HOMES = re.compile(
     """,
     re.VERBOSE,
 )
-_ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d+))+$")
+_ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d{1,9})){1,6}$")
 _SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # paths left by whoever built the program
 NO_USERS = frozenset({"root", "kubernetes", "linuxbrew", "conda", "conda-bld", "*", "default", "All", "Public"})
 

@@ -9,7 +9,7 @@ from gpudoctor.redaction.tokens import Tokens, is_token
 from gpudoctor.redaction.vocabulary import DOMAINS, IMAGES, NAMESPACES
 
 _END = r"\s\"'`<>|;,(){}\\"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 # Top-level domains that are rarely the end of a name in a program; others can be.
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
 _UNSURE_TEXT = """
@@ -22,8 +22,8 @@ _OF_PROGRAMS = frozenset(
 )
 _INSIDE = "corp|internal|lan|local|intranet"
 _REGISTRY = rf"""
-    (?:{_LABEL}\.)+(?:{_SURE}|{_INSIDE})
-    | (?:{_LABEL}\.){{2,}}(?:{_UNSURE})
+    (?:{_LABEL}\.){{1,12}}(?:{_SURE}|{_INSIDE})
+    | (?:{_LABEL}\.){{2,12}}(?:{_UNSURE})
     | [a-z][a-z0-9-]*(?=:\d{{4,5}}/[a-z])
     | (?:docker|nvcr|ghcr|quay|gcr)\.io
 """
@@ -53,10 +53,10 @@ _PLACE = re.compile(
     )
     | (?P<cut> (?<=\.\.\.)[\w.-]*/[^{_END}:=&\[\]]+ )
     | (?P<image> (?<![\w/.@-])(?: {_REGISTRY} )(?::\d{{2,5}})?/[\w./-]*\w(?::[\w.-]*\w)? )
-    | (?<![\w./@+-])(?P<user> [A-Za-z_][\w.+-]* )@(?P<host> {_LABEL}(?:\.{_LABEL})* )(?![\w@])
+    | (?<![\w./@+-])(?P<user> [A-Za-z_][\w.+-]* )@(?P<host> {_LABEL}(?:\.{_LABEL}){{0,12}} )(?![\w@])
     | (?P<domain>
         (?: (?<![\w.@/%-]) | (?<=%40) | (?<=[=,\s"'*]\.) )
-        (?:{_LABEL}\.)+(?: {_SURE} | (?P<unsure> {_UNSURE} ) )(?! [\w(-] | \.\w )
+        (?:{_LABEL}\.){{1,12}}(?: {_SURE} | (?P<unsure> {_UNSURE} ) )(?! [\w(-] | \.\w )
     )
     """,
     re.VERBOSE,
@@ -98,6 +98,7 @@ _HERE = re.compile(
     re.VERBOSE,
 )
 _OF_ACCOUNTS = ("wandb.ai", "app.wandb.ai")  # their paths name people and projects
+_MOST_LABELS = max(domain.count(".") for domain in DOMAINS) + 1
 _COUNTRY = re.compile(r"(?:co|ac|com|edu|gov|go|or|ne|org|net)\.[a-z]{2}$")
 _INTERNAL = re.compile(r"(?:local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab)$")
 
@@ -256,5 +257,5 @@ def _is_host(name: str) -> bool:
 
 def is_public(domain: str) -> bool:
     """A well-known domain, or one below it."""
-    labels = domain.lower().split(".")
+    labels = domain.lower().split(".")[-_MOST_LABELS:]
     return any(".".join(labels[place:]) in DOMAINS for place in range(len(labels) - 1))

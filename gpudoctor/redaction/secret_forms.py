@@ -74,9 +74,9 @@ _NAME = rf"""
     )(?:_?(?:id|value))?
 """
 _VARIABLE = r"""
-    \b[A-Z0-9_]*(?:
+    \b[A-Z0-9_]{0,60}(?:
         TOKEN | SECRET | PASSWORD | PASSWD | PASSPHRASE | _PASS | _PWD | _KEY | CREDENTIALS? | _AUTH | _PAT
-    )(?:_[A-Z0-9_]+)?
+    )(?:_[A-Z0-9_]{1,60})?
 """
 _ARGUMENT = r"([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
 

@@ -58,7 +58,7 @@ HOSTS = (
     ("host", "for ", rf"\bfor (?:host|node) {HOST}$"),
     ("host", "exec_host", rf"\bexec_host = {HOST}(?=/\d)"),
     ("host", "host: ", rf"(?m)^Host: (?=[a-z]){HOST}(?=:\d{{2,5}}$)"),
-    ("host", " -> ", rf"\{{?\d+ -> (?=[A-Za-z]){HOST}(?=:\d{{4,5}}\b)"),
+    ("host", " -> ", rf"\{{?\d{{1,9}} -> (?=[A-Za-z]){HOST}(?=:\d{{4,5}}\b)"),
     ("host", "<", rf"\bto (?=[A-Za-z]){HOST}(?=<\d{{4,5}}>)"),
     ("host", " slots=", rf"(?m)^{HOST}(?= slots=\d)"),
     ("host", ": [rank", rf"(?m)^{HOST}(?=: \[rank\d+\])"),
