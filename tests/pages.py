@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor import collect, interpreter, measure, quoting
-from gpudoctor.cli import main, sharing, verify
+from gpudoctor.cli import main, verify
 from gpudoctor.model import Reply, Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -115,9 +115,6 @@ class Session:
         patch.setattr(quoting, "quoted", lambda *given: {})
         patch.setattr(verify, "_is_here", lambda path: path.startswith(("/opt/", "/home/user/")))
         patch.setattr(interpreter, "this_interpreter", lambda: interpreter.Interpreter("/usr/bin/python3"))
-        patch.setattr(sharing, "goes_to_terminal", lambda destination: destination is None and not self._is_piped)
-
-    _is_piped = False
 
     def _collect(self, where: Any, seconds: float, expected: Any, *others: Any) -> Snapshot:
         taken = machine.load(self.case)
@@ -148,8 +145,7 @@ class Session:
                     parse(words)
             return
         said, code = "", 0
-        for number, words in enumerate(line.commands):
-            self._is_piped = bool(line.into) or number + 1 < len(line.commands)
+        for words in line.commands:
             said, code = self.command(words, said)
         assert code == line.code, f"{line.text}: exit code {code}\n{said}"
         self.said = said

@@ -63,7 +63,7 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or a file (-: standard input).")
-    from gpudoctor import checkup, explaining
+    from gpudoctor import explaining
     from gpudoctor.cli import output
 
     form = form or output.text_or_json(destination)
@@ -74,19 +74,14 @@ def command(
         output.deliver("".join(f"{line}\n" for line in about), destination)
         return
     found = explaining.checkup_of(what or ("-",))
-    to_terminal = sharing.goes_to_terminal(destination)
-    leaving = sharing.leaving(found, how, to_terminal and not save)
-    if save:
-        output.write(save, checkup.saved(leaving))
-        output.wrote(save)
-    shown = found if to_terminal else leaving
+    shown = output.saved(found, how, save)
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
         about = explaining.about_words(" ".join(what))
         if about:
             output.deliver("".join(f"{line}\n" for line in about), destination)
             return
-    output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination)
+    output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
 
 

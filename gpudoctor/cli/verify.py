@@ -15,6 +15,7 @@ from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
+    from gpudoctor.cli.sharing import Sharing
     from gpudoctor.model import Opened, Report
     from gpudoctor.report.verified import Verified
 
@@ -52,15 +53,25 @@ def command(context: click.Context, /, file: str, python: str | None, append: Pa
             raise UserError(f"--append {append}: not a regular file")
     then = checkup.load(file)
     again, now = _again(then.opened(file), python)
-    to_terminal = sharing.goes_to_terminal(None)
+    is_for_all = how.is_for_all(append is not None)
+    shared = _shared(then, now, how) if append or is_for_all else now
+    if append:
+        _append(append, shared.sweep(verified.as_markdown(again)))
+        sharing.tell_written(append, shared, "Appended to")
+    said = verified.render(again, *output.look(None), verbose=verbose)
+    if is_for_all:
+        sharing.tell_shown(shared)
+    output.show(shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", ""))))
+    context.exit(_exit_code(again))
+
+
+def _shared(then: Checkup, now: Checkup, how: Sharing) -> Checkup:
+    """The new checkup, redacted with the tokens of the report, so that both can stand in one ticket."""
+    from gpudoctor.redaction import remembering
+
     before = then.to_json()
     tokens = remembering.tokens_of(before, str(then.target.get("taken", ""))) or None
-    leaving = sharing.leaving(now, how, to_terminal and not append, beside=before, tokens=tokens)
-    if append:
-        _append(append, leaving.sweep(verified.as_markdown(again)))
-    said = verified.render(again, *output.look(None), verbose=verbose)
-    output.show(said if to_terminal else leaving.sweep(said))
-    context.exit(_exit_code(again))
+    return sharing.leaving(now, how, before, tokens)
 
 
 def _again(opened: Opened, python: str | None) -> tuple[Verified, Checkup]:
@@ -110,9 +121,9 @@ def _where(opened: Opened, python: str | None) -> list[str]:
             return [f"--{kind.replace('host', 'image')}", wanted, *asked]
     path = python or remembering.recognised(str(target.get("python") or ""), taken)
     if python is None and path and not _is_here(path):
+        made = "a Python that is not found here (its path is redacted)" if PRESENT.search(path) else f"{path}, not found here"
         raise UserError(
-            f"{opened.name} was made with {path}, which is not found here. Name the Python with --python, "
-            "or run verify on the machine it came from"
+            f"{opened.name} was made with {made}. Name the Python with --python, or run verify on the machine it came from"
         )
     return ["--python", path] if path else []
 

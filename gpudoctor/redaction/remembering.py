@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gpudoctor.model import Snapshot
     from gpudoctor.redaction import Redacted
 
 
@@ -40,7 +41,7 @@ def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
 
     if not tokens.PRESENT.search(text):
         return {}
-    return private_map.read(private_map.default_path()).reports.get(taken, {})
+    return private_map.known(private_map.read(private_map.default_path()), taken)
 
 
 def recognised(text: str, taken: str) -> str:
@@ -49,6 +50,18 @@ def recognised(text: str, taken: str) -> str:
 
     values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}
     return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
+
+
+def restored(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with names in the place of its tokens, as far as they are known here."""
+    from gpudoctor import redaction
+    from gpudoctor.redaction import private_map, tokens, walking
+
+    if not redaction.was_redacted(snapshot):
+        return snapshot
+    words = private_map.known(private_map.read(private_map.default_path()), snapshot.taken)
+    values = {token: value for held in words.values() for token, value in held.items()}
+    return walking.walked(snapshot, lambda text: tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text))
 
 
 def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:
