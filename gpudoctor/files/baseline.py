@@ -42,7 +42,10 @@ def load(path: Path | None = None) -> Values:
 
 
 def read(path: Path | None = None) -> Baseline:
-    file = path or default_path()
+    try:
+        file = path or default_path()
+    except folders.NoHome:
+        return Baseline(schema=SCHEMA, gpus={})
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Baseline)
     except OSError as failure:

@@ -23,10 +23,10 @@ def remember(taken: str, done: Redacted) -> str:
     from gpudoctor.redaction import private_map
 
     words = done.tokens.private()
-    path = private_map.default_path()
     if not words:
         return ""
     try:
+        path = private_map.default_path()
         with private_map.locked(path):
             return _added(path, taken, words)
     except OSError as failure:
@@ -37,11 +37,11 @@ def remember(taken: str, done: Redacted) -> str:
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
     """Token -> value for a report that was redacted here; taken: the time of the report."""
-    from gpudoctor.redaction import private_map, tokens
+    from gpudoctor.redaction import tokens
 
     if not tokens.PRESENT.search(text):
         return {}
-    return private_map.known(private_map.read(private_map.default_path()), taken)
+    return _known(taken)
 
 
 def recognised(text: str, taken: str) -> str:
@@ -55,13 +55,22 @@ def recognised(text: str, taken: str) -> str:
 def restored(snapshot: Snapshot) -> Snapshot:
     """The snapshot with names in the place of its tokens, as far as they are known here."""
     from gpudoctor import redaction
-    from gpudoctor.redaction import private_map, tokens, walking
+    from gpudoctor.redaction import tokens, walking
 
     if not redaction.was_redacted(snapshot):
         return snapshot
-    words = private_map.known(private_map.read(private_map.default_path()), snapshot.taken)
-    values = {token: value for held in words.values() for token, value in held.items()}
+    values = {token: value for held in _known(snapshot.taken).values() for token, value in held.items()}
     return walking.walked(snapshot, lambda text: tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text))
+
+
+def _known(taken: str) -> Mapping[str, Mapping[str, str]]:
+    from gpudoctor import folders
+    from gpudoctor.redaction import private_map
+
+    try:
+        return private_map.known(private_map.read(private_map.default_path()), taken)
+    except folders.NoHome:
+        return {}
 
 
 def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from gpudoctor import folders
 from gpudoctor.containers.engine import client as engines
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.errors import WorkError
@@ -105,6 +106,6 @@ def remove_late(engine: Engine, cidfile: Path) -> None:
 
 def _where(engine: Engine) -> Path | None:
     """Docker from a snap has its own /tmp."""
-    common = Path.home() / "snap" / "docker" / "common"
+    common = folders.home() / "snap" / "docker" / "common"
     program = shutil.which(engine.program) or ""
     return common if program.startswith("/snap/") and common.is_dir() else None

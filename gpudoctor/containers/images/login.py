@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor import folders
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def certificates(registry: str) -> tuple[str | bool, tuple[str, str] | None]:
 
     Otherwise the CA certificates of this system, as engines do: https://docs.docker.com/engine/security/certificates/
     """
-    for top in ("/etc/docker/certs.d", "/etc/containers/certs.d", Path.home() / ".docker/certs.d"):
+    for top in ("/etc/docker/certs.d", "/etc/containers/certs.d", folders.home() / ".docker/certs.d"):
         folder = Path(top) / registry
         authorities = sorted(folder.glob("*.crt"))
         client = (folder / "client.cert", folder / "client.key")

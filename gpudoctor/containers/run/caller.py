@@ -66,7 +66,10 @@ def _folder() -> Path | None:
 
 def _cache() -> Path | None:
     """None if the user has no home, or if the configured folder is a relative path."""
-    cache = folders.cache()
+    try:
+        cache = folders.cache()
+    except folders.NoHome:
+        return None
     return cache / "containers" if cache.is_absolute() else None
 
 

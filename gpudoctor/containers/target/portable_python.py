@@ -67,7 +67,7 @@ def _install() -> Path | None:
 
 
 def _data() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return Path(os.environ.get("XDG_DATA_HOME") or folders.home() / ".local" / "share")
 
 
 def _cache() -> Path:
