@@ -17,7 +17,7 @@ class Credentials:
 
     def dropped(self, text: str) -> str:
         text = self.without_keys(text)
-        if any(start in text for start in secret_forms.STARTS):
+        if any(start in text for start in secret_forms.STARTS) or secret_forms.LONG.search(text):
             text = secret_forms.FORMS.sub(self._whole, text)
         if "://" in text or ":thin:" in text:
             text = secret_forms.IN_URL.sub(self._whole, text)
@@ -56,7 +56,7 @@ class Credentials:
             inside = inside and not ends
 
     def _without_values(self, lines: Iterable[str]) -> Iterator[str]:
-        below, is_named = -1, False
+        below, is_named, is_alone = -1, False, False
         for line in lines:
             text = line.lstrip()
             column = len(line) - len(text)
@@ -66,6 +66,9 @@ class Credentials:
                 line = line[:column] + self._tokens("secret", text)
             elif value:
                 line = line[:column] + value[1] + self._tokens("secret", value[2])
+            elif is_alone and (alone := secret_forms.BELOW.match(text)):
+                line = line[:column] + alone[1] + self._tokens("secret", alone[2]) + alone[3]
+            is_alone = secret_forms.ALONE.search(text) is not None
             below = column if secret_forms.OPENED.match(text) else below
             is_named = secret_forms.NAMED.match(text) is not None
             yield line
