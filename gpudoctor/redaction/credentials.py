@@ -17,10 +17,10 @@ class Credentials:
 
     def dropped(self, text: str) -> str:
         text = self.without_keys(text)
-        if any(start in text for start in secret_forms.STARTS) or secret_forms.LONG.search(text):
-            text = secret_forms.FORMS.sub(self._whole, text)
         if "://" in text or ":thin:" in text:
             text = secret_forms.IN_URL.sub(self._whole, text)
+        if any(start in text for start in secret_forms.STARTS) or secret_forms.LONG.search(text):
+            text = secret_forms.FORMS.sub(self._whole, text)
         if secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:
                 text = pattern.sub(self._value, text)

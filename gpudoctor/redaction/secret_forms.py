@@ -85,7 +85,7 @@ _NAME = rf"""
             | personal | join | bootstrap
         )[_-]?token
         | (?<![a-z])(?: token | auth | identitytoken )
-    )(?:_?(?:id|value))?
+    )(?:_?(?:id|value|pem|data|base64|b64))?
 """
 _VARIABLE = r"""
     \b[A-Z0-9_]{0,60}(?:
