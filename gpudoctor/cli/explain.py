@@ -71,7 +71,7 @@ def command(
     if about:
         if form == "json" or save:
             raise click.UsageError(f"--format json and --save work on logs and messages only, not on {' '.join(what)!r}.")
-        output.deliver("".join(f"{line}\n" for line in about), destination)
+        _deliver(about, destination)
         return
     found = explaining.checkup_of(what or ("-",))
     shown = output.saved(found, how, save)
@@ -79,10 +79,19 @@ def command(
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
         about = explaining.about_words(" ".join(what))
         if about:
-            output.deliver("".join(f"{line}\n" for line in about), destination)
+            _deliver(about, destination)
             return
     output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
+
+
+def _deliver(about: list[str], destination: Path | None) -> None:
+    """Text of the catalog, with nothing private in it."""
+    from gpudoctor.cli import output
+
+    output.deliver("".join(f"{line}\n" for line in about), destination)
+    if destination:
+        click.echo(f"Wrote {destination}", err=True)
 
 
 def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:

@@ -262,10 +262,18 @@ BLOCK = re.compile(
 OPENED = re.compile(rf"(?:-\ )?[\"']?{_NAME}[\"']?:\s*[|>][-+]?\s*$", re.IGNORECASE | re.VERBOSE)
 """In YAML: the more indented lines below are the secret."""
 ALONE = re.compile(
-    rf"(?: (?i:{_NAME}){_QUOTE}?\s?[:=] | {_VARIABLE}[:=] | --[\w-]*(?:token|password|passwd|secret|key) )\s*\\?\s*$", re.VERBOSE
+    rf"""
+    (?:
+        (?i:{_NAME}){_QUOTE}?\s?[:=]
+        | {_VARIABLE}[:=]
+        | --[\w-]{{0,40}}(?: token | password | passwd | secret | key )
+    )
+    \s{{0,20}}(?: \\\s{{0,20}} )?$
+    """,
+    re.VERBOSE,
 )
 """A name at the end of a line; the line below can be the secret."""
-BELOW = re.compile(r"([\"']?)(?=\S*\d|\S{16})([^\s\"',\\]{6,}(?<!:))(\1\s*[,;\\]?\s*)$")
+BELOW = re.compile(r"([\"']?)(?=\S*\d|\S{16})([^\s\"',\\]{6,}(?<!:))(\1\s{0,20}[,;\\]?\s{0,20})$")
 NAMED = re.compile(rf"(?:-\ )?name:\s*[\"']?{_VARIABLE}[\"']?\s*$", re.VERBOSE)
 VALUE = re.compile(r"(value:\s*)(\S.*)")
 """In Kubernetes' manifests: the line below a name."""
