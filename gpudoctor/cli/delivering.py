@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import output
+from gpudoctor.cli import output, sharing
 from gpudoctor.errors import WorkError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
         sum_up(shown)
     output.write(path, rendered(shown, how).encode("utf-8", "replace"))
     if not how.quiet:
-        output.wrote(path)
+        sharing.tell_written(path, shown)
         click.echo(hints, err=True, nl=False)
 
 

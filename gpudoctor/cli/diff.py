@@ -60,9 +60,7 @@ def command(
     if not destination:
         sharing.tell_shown(left, "A  ")
         sharing.tell_shown(right, "B  ")
-    output.deliver(right.sweep(text), destination)
-    if destination:
-        sharing.tell_written(destination, right)
+    output.deliver(right.sweep(text), destination, right if destination else None)
     context.exit(0 if comparison.is_same else 1)
 
 

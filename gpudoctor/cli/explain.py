@@ -90,8 +90,6 @@ def _deliver(about: list[str], destination: Path | None) -> None:
     from gpudoctor.cli import output
 
     output.deliver("".join(f"{line}\n" for line in about), destination)
-    if destination:
-        click.echo(f"Wrote {destination}", err=True)
 
 
 def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:

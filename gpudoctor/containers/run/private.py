@@ -14,7 +14,13 @@ from gpudoctor.redaction.tokens import Tokens
 
 SECRET, HIDDEN = "<redacted:secret>", "REDACTED"  # the first one would be a redirection in a shell
 _VARIABLE = re.compile(r"(?P<option>--env=|-e=?|)(?P<name>[^=]+)=(?P<value>.*)", re.DOTALL)
-_OF_ENGINE = re.compile(r"(?:DOCKER|CONTAINERS?|PODMAN|BUILDAH|REGISTRY|XDG|LD|SSL|GO)_?\w*|PATH|HOME|TMPDIR")
+_OF_ENGINE = re.compile(
+    r"""
+    (?: DOCKER | CONTAINERS? | PODMAN | BUILDAH | REGISTRY | XDG | LD | SSL )_\w*
+    | PATH | HOME | TMPDIR | GO[A-Z]+
+    """,
+    re.VERBOSE,
+)
 """Variables that the engine's own command reads: passing one on in its environment would change what it does."""
 
 
