@@ -9,14 +9,14 @@ import machine
 import pytest
 from process import processor_seconds
 
-from gpudoctor import catalog
+from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
 from gpudoctor.knowledge import messages
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS, own_words, redacted
 from gpudoctor.redaction.credentials import Credentials
 from gpudoctor.redaction.paths import says_nothing
-from gpudoctor.report import explanation
+from gpudoctor.report import explanation, formats
 from gpudoctor.worker.probes import runtime, toolchain
 
 
@@ -454,3 +454,11 @@ def test_what_stands_at_a_cut_of_a_long_text_is_redacted() -> None:
         assert "10.77.88.99" not in text
         assert "zorv" not in text
         assert len(text) > 2 * len(filler)
+
+
+def test_a_sweep_finds_no_secret_in_what_gpudoctor_itself_writes() -> None:
+    done = redacted(machine.load("no-gpu"))
+    report = doctor.judge(done.snapshot, doctor.select(catalog.checks(), "quick"))
+    for form in formats.FORMATS:
+        done.sweep(formats.render(form, report, done.snapshot))
+    assert "secrets" not in done.tokens.counts()

@@ -35,7 +35,8 @@ FORMS = re.compile(
         | fig[dr]_[\w-]{20,} | do[opr]_v1_[0-9a-f]{32,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | glsa_\w{20,}
         | K10[0-9a-f]{16,}::\S+ | SWMTKN-1-[\w-]{30,}                                    # K3s, Docker Swarm
         # Whoever the issuer is: a prefix, and then what is no word.
-        | [a-z][a-z0-9]{1,9}[_-](?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d[A-Za-z]*\d)[A-Za-z0-9]{28,}(?![A-Za-z0-9])
+        | (?!sha\d|md5)[a-z][a-z0-9]{1,9}[_-]
+          (?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d[A-Za-z]*\d)[A-Za-z0-9]{28,}(?![A-Za-z0-9])
     )
     | (?<!\d)\d{8,10}:AA[\w-]{30,}                                                         # Telegram
     | -----BEGIN(?:%20|\+)[\w%+]{0,40}KEY[\w%+]{0,20}-----[^\s"'&]*                      # in a URL
