@@ -165,7 +165,7 @@ def test_debug_shows_where_a_bug_is(stub: Doctor, monkeypatch: pytest.MonkeyPatc
 def test_an_interrupt_names_what_was_written(stub: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "judge", raising(KeyboardInterrupt()))
     result = run("check", "--save", str(tmp_path / "s"))
-    assert result.stderr.endswith(f"\nInterrupted; only {tmp_path / 's'} was written.\n")
+    assert result.stderr.endswith(f"Interrupted; only {tmp_path / 's'} was written.\n")
 
 
 def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
