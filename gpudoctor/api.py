@@ -124,12 +124,12 @@ def explain(what: PathLike) -> Explanation:
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:
     """Compares two machines, or two days of one machine, and finds the difference that explains the problem."""
-    from gpudoctor import comparing
+    from gpudoctor import checkup, comparing
     from gpudoctor.files import opening
 
     one, other = (given if isinstance(given, Checkup) else load(given, "full") for given in (a, b))
     if opening.is_redacted(one.snapshot) or opening.is_redacted(other.snapshot):
-        one, other = one.redacted(), other.redacted()
+        one, other = checkup.alike(one, other)
     names = ("A" if isinstance(a, Checkup) else os.fspath(a), "B" if isinstance(b, Checkup) else os.fspath(b))
     opened = one.opened(names[0]), other.opened(names[1])
     return Compared(*opened, comparing.compare(*opened))

@@ -211,6 +211,25 @@ def redacted(
     return Checkup(snapshot=done.snapshot, checks=whole._checks, redaction=done)
 
 
+def restored(found: Checkup) -> Checkup:
+    """The checkup with the names that its tokens replaced, as far as the private map knows them. For its owner only."""
+    from gpudoctor.redaction import remembering
+
+    taken = found.snapshot and remembering.restored(found.snapshot)
+    return found if taken == found.snapshot else Checkup(snapshot=taken, checks=found._checks)
+
+
+def alike(one: Checkup, other: Checkup) -> tuple[Checkup, Checkup]:
+    """Both redacted, with the same token for the same name."""
+
+    def warn(said: str) -> None:
+        warnings.warn(said, stacklevel=4)
+
+    left = redacted(restored(one), warn=warn)
+    tokens = left.redaction.tokens.private() if left.redaction else None
+    return left, redacted(restored(other), tokens=tokens, warn=warn)
+
+
 def saved(found: Checkup) -> bytes:
     """The snapshot as a file."""
     from gpudoctor.files import snapshot

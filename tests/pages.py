@@ -24,8 +24,8 @@ import machine
 import pytest
 from click.testing import CliRunner
 
-from gpudoctor import collect, interpreter, measure, pythons, quoting
-from gpudoctor.cli import main, sharing
+from gpudoctor import collect, interpreter, measure, quoting, remembered
+from gpudoctor.cli import main
 from gpudoctor.model import Reply, Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -113,11 +113,8 @@ class Session:
         patch.setattr(collect, "collect", self._collect)
         patch.setattr(measure, "measure", self._measure)
         patch.setattr(quoting, "quoted", lambda *given: {})
-        patch.setattr(pythons, "of", lambda taken: "/opt/train/.venv/bin/python")
+        patch.setattr(remembered, "of", lambda taken: "/opt/train/.venv/bin/python")
         patch.setattr(interpreter, "this_interpreter", lambda: interpreter.Interpreter("/usr/bin/python3"))
-        patch.setattr(sharing, "goes_to_terminal", lambda destination: destination is None and not self._is_piped)
-
-    _is_piped = False
 
     def _collect(self, where: Any, seconds: float, expected: Any, *others: Any) -> Snapshot:
         taken = machine.load(self.case)
@@ -148,8 +145,7 @@ class Session:
                     parse(words)
             return
         said, code = "", 0
-        for number, words in enumerate(line.commands):
-            self._is_piped = bool(line.into) or number + 1 < len(line.commands)
+        for words in line.commands:
             said, code = self.command(words, said)
         assert code == line.code, f"{line.text}: exit code {code}\n{said}"
         self.said = said

@@ -13,7 +13,6 @@ from stand_in import run
 import gpudoctor
 from gpudoctor import catalog, doctor, examining
 from gpudoctor.checkup import Checkup, load
-from gpudoctor.cli import sharing
 from gpudoctor.files import snapshot
 from gpudoctor.model import Report, Snapshot
 from gpudoctor.wanted import Wanted
@@ -66,10 +65,9 @@ def test_a_command_judges_once(
     assert len(judged) == 1
 
 
-def test_what_a_terminal_shows_is_judged_and_not_what_is_saved_beside(
+def test_what_is_shown_is_judged_and_not_what_is_saved_beside(
     saved: str, judged: list[Snapshot], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sharing, "goes_to_terminal", lambda destination: destination is None)
     monkeypatch.setattr(examining, "examined", lambda *given: (load(saved), 0))
     shown = run("check", "--save", str(tmp_path / "again.json"))
     assert HERE.decode() in shown.stdout

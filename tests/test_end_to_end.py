@@ -93,7 +93,7 @@ def test_a_driver_that_hangs_leaves_time_for_what_waits_for_it() -> None:
 
 def test_what_was_saved_is_judged_the_same(libraries: Path, tmp_path: Path) -> None:
     file = tmp_path / "snapshot.json"
-    report = check(libraries, "--save", str(file), STUB_CODES="nvmlInitWithFlags=18")
+    report = check(libraries, "--redact", "--save", str(file), STUB_CODES="nvmlInitWithFlags=18")
     done = run("check", "--format", "json", "--replay", str(file))
     assert json.loads(done.stdout) == report
 

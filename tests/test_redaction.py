@@ -9,13 +9,14 @@ import machine
 import pytest
 from process import processor_seconds
 
-from gpudoctor import catalog
+from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
 from gpudoctor.knowledge import messages
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS, own_words, redacted
+from gpudoctor.redaction.credentials import Credentials
 from gpudoctor.redaction.paths import says_nothing
-from gpudoctor.report import explanation
+from gpudoctor.report import explanation, formats
 from gpudoctor.worker.probes import runtime, toolchain
 
 
@@ -419,3 +420,45 @@ def test_words_of_gpudoctor_itself_are_refused(word: str) -> None:
 @pytest.mark.parametrize("word", ["apollo", "gpu01", "zorvik", "Æther"])
 def test_words_of_remarks_and_examples_are_free(word: str) -> None:
     own_words.refuse([word])
+
+
+@pytest.mark.parametrize("part", ["_TOKEN", "a.coma.com", "A.", "GPU-", "1 -> ", "x.com ", "-----BEGIN PRIVATE KEY-----"])
+def test_the_time_grows_with_the_length_and_not_with_its_square(part: str) -> None:
+    def seconds(length: int) -> float:
+        return min(processor_seconds(lambda: lines(part * (length // len(part)))) for _ in range(2))
+
+    seconds(100)
+    assert seconds(256_000) < 0.1 + 12 * seconds(64_000)  # 16 times as long as a square would be
+
+
+@pytest.mark.parametrize(
+    "text", ["export TOKEN=\\", "DB_PASSWORD=\\", "  --password \\", "api_key: \\", '"token": "', "Cookie: \\", "HF_TOKEN='"]
+)
+def test_a_secret_cut_off_at_the_end_of_its_line_is_no_crash(text: str) -> None:
+    assert len(lines(text, "RuntimeError: CUDA error: out of memory")) == 2
+
+
+def test_a_rule_that_fails_costs_the_line_and_not_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dropped(self: Credentials, text: str) -> str:
+        if "oddity" in text:
+            raise IndexError(text)
+        return text
+
+    monkeypatch.setattr(Credentials, "dropped", dropped)
+    assert lines("an oddity of zorv@n-a-1", "zorv@n-a-1 nvidia-smi") == ["<redacted:secret>", "user-1@host-1 nvidia-smi"]
+
+
+def test_what_stands_at_a_cut_of_a_long_text_is_redacted() -> None:
+    for filler in ("x " * 9_000, "x" * 16_300 + " "):
+        (text,) = lines(f"{filler}peer 10.77.88.99 of zorv@n-a-1 {filler}10.77.88.99")
+        assert "10.77.88.99" not in text
+        assert "zorv" not in text
+        assert len(text) > 2 * len(filler)
+
+
+def test_a_sweep_finds_no_secret_in_what_gpudoctor_itself_writes() -> None:
+    done = redacted(machine.load("no-gpu"))
+    report = doctor.judge(done.snapshot, doctor.select(catalog.checks(), "quick"))
+    for form in formats.FORMATS:
+        done.sweep(formats.render(form, report, done.snapshot))
+    assert "secrets" not in done.tokens.counts()

@@ -7,6 +7,7 @@ import select
 import shlex
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -183,14 +184,31 @@ def test_what_is_shown_is_what_is_executed(options: Options) -> None:
         (("-eWANDB_API_KEY=hush",), "-eWANDB_API_KEY"),
         (("-e", "HF_TOKEN"), "-e HF_TOKEN"),
         (("-e", "EPOCHS=3"), "-e EPOCHS=3"),
+        (("-e", "DB_URL=postgres://u:hush@h/db"), "-e DB_URL"),
+        (("-e", "HTTPS_PROXY=u:hush123@proxy.initech.com:3128"), "-e HTTPS_PROXY"),
+        (("-e", "MAX_TOKENS=4096"), "-e MAX_TOKENS=4096"),
+        (("-e", "MASTER_ADDR=node1"), "-e MASTER_ADDR=node1"),
         (("--label=token=3",), "--label=token=3"),
     ],
 )
 def test_secrets_are_not_shown(option: tuple[str, ...], shown: str) -> None:
     made = built(Options(docker_options=option, cache=False))
-    assert f" {shown} \\\n" in made.shown(less_private=True)
-    assert "hush" not in made.shown(less_private=True)
+    assert f" {shown} \\\n" in made.shown()
+    assert "hush" not in made.shown()
+    assert "hush" not in " ".join(made.argv())
+    assert [value for value in made.environment.values() if "hush" not in value] == []
     assert shlex.split(made.shown().replace("\\\n", "")) == made.argv()
+
+
+def test_secrets_of_other_words_are_not_shown() -> None:
+    made = built(Options(command=("python", "x.py", "--api-key", "hush-77aa"), docker_options=("-l", "x=https://u:hush@h/x")))
+    assert "hush" not in made.shown()
+    assert "-l x=https://REDACTED@h/x" in made.shown()
+    assert made.shown().endswith("python x.py --api-key REDACTED")
+    kept = built(Options(env=("DOCKER_AUTH_CONFIG=hush", "HF_TOKEN=hush", "HF_TOKEN=hush2")))
+    assert "hush" not in kept.shown()
+    assert dict(kept.environment) == {"HF_TOKEN": "hush2"}  # of several docker takes the last
+    assert "DOCKER_AUTH_CONFIG=hush" in kept.argv()
 
 
 @pytest.mark.parametrize(
@@ -653,3 +671,30 @@ def test_the_watchdog_leaves_a_kept_container_that_is_just_starting(tmp_path: Pa
 
 def wait_for_text(file: Path, *texts: str) -> None:
     assert until(lambda: file.exists() and all(text in file.read_text() for text in texts))
+
+
+FAKE_DOCKER = """
+case "$1 $2" in
+  "version "*|"info "*) echo '{"ServerVersion": "28.5.2", "MemTotal": 8589934592, "Client": {"Version": "28.5.2"}}' ;;
+  "image inspect") echo '[{"Id": "sha256:ab", "Config": {"Cmd": ["sh"]}}]' ;;
+  "run "*) echo "$@" >>"$(dirname "$0")/argv"; echo "$HF_TOKEN" >"$(dirname "$0")/token" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_secret_reaches_the_engine_and_no_command_line(options: tuple[str, ...], tmp_path: Path) -> None:
+    stub(tmp_path, FAKE_DOCKER)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c")}
+    words = ["--engine=docker", "--gpus=none", "-e", "HF_TOKEN=hush77", *options, "--", "true", "--api-key", "hush78zz"]
+    argv = [sys.executable, "-m", "gpudoctor", "run", "--image", "local/x:1", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=HOPELESS_SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert "hush" not in done.stdout + done.stderr
+    assert "-e HF_TOKEN" in done.stdout + done.stderr
+    if options:
+        assert "secret values are not shown: export HF_TOKEN before you run this command" in done.stderr
+        assert "put your own values in the place of REDACTED" in done.stderr
+    else:
+        assert (tmp_path / "token").read_text() == "hush77\n"
+        assert "hush77" not in (tmp_path / "argv").read_text()

@@ -27,7 +27,7 @@ Examples:
   gpudoctor check --level quick                    no benchmarks, about a second
   gpudoctor check --python ~/train/.venv           another environment
   gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
-  gpudoctor check --format markdown -o report.md   for a ticket
+  gpudoctor check --redact -o report.md            for a ticket
   gpudoctor check --save machine.json              save a snapshot, redacted
   gpudoctor check --replay machine.json            diagnose a saved snapshot
   gpudoctor check --image pytorch-24.08            a container of an image
@@ -111,20 +111,21 @@ def command(
         output.must_be_writable(path)
     told = examining.evidence_of(logs, "--log takes texts; for a snapshot use --replay FILE")
     found, cut_off_by = (examining.replayed(replay, wanted, told), 0) if replay else examined(wanted, told)
-    to_terminal = sharing.goes_to_terminal(destination)
-    leaving = sharing.leaving(found, how, to_terminal and not save)
-    shown = found if to_terminal else leaving
+    is_for_all = how.is_for_all(save is not None)
+    leaving = sharing.leaving(found, how) if save or is_for_all else found
+    shown = leaving if is_for_all else found
     failure = delivering.save(leaving, save) if save else None
     delivered = delivering.Form(form, destination, verbose, quiet)
     hints = "" if replay else next_steps.lines(shown.report, wanted, logs, delivered)
     if destination:
         delivering.write(shown, delivered, destination, hints)
     else:
+        sharing.tell_shown(shown)
         delivering.show(shown, delivered, hints)
     if failure:
         raise failure
     if save:
-        output.wrote(save)
+        sharing.tell_written(save, leaving)
     if cut_off_by:
         screen.note("Interrupted: the report contains what was measured until then.")
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))

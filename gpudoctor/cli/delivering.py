@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor import screen
-from gpudoctor.cli import output
+from gpudoctor.cli import output, sharing
 from gpudoctor.errors import WorkError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
         sum_up(shown)
     output.write(path, rendered(shown, how).encode("utf-8", "replace"))
     if not how.quiet:
-        output.wrote(path)
+        sharing.tell_written(path, shown)
         if hints:
             screen.note(hints.rstrip("\n"))
 

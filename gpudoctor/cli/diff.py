@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME
+
+if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
+    from gpudoctor.cli.sharing import Sharing
 
 _EPILOG = """\
 \b
@@ -38,25 +42,36 @@ def command(
     how = sharing.chosen(given)
     from gpudoctor import checkup, comparing
     from gpudoctor.cli import output
-    from gpudoctor.files import opening
     from gpudoctor.report import compared
 
     form = form or output.text_or_json(destination)
     if destination:
         output.must_be_writable(destination)
     first, second = (checkup.load(path, "full") for path in (one, other))  # so that different levels do not count as a difference
-    is_redacted = opening.is_redacted(first.snapshot) or opening.is_redacted(second.snapshot)
-    stays = sharing.goes_to_terminal(destination) and not is_redacted
-    if not (stays or how.no_redact):
+    left, right = _alike(first, second, how)
+    if left.redaction:
         one, other = Path(one).name, Path(other).name  # a folder would only show tokens
-    left = sharing.leaving(first, how, stays, "A  ")
-    tokens = left.redaction.tokens.private() if left.redaction else None  # equal values get equal tokens
-    right = sharing.leaving(second, how, stays, "B  ", tokens=tokens)
     a, b = left.opened(one), right.opened(other)
     comparison = comparing.compare(a, b)
     if form == "json":
         text = compared.as_json(a, b, comparison)
     else:
         text = compared.render(a, b, comparison, *output.look(destination), verbose=verbose)
-    output.deliver(right.sweep(text), destination)
+    if not destination:
+        sharing.tell_shown(left, "A  ")
+        sharing.tell_shown(right, "B  ")
+    output.deliver(right.sweep(text), destination, right if destination else None)
     context.exit(0 if comparison.is_same else 1)
+
+
+def _alike(first: Checkup, second: Checkup, how: Sharing) -> tuple[Checkup, Checkup]:
+    """Both as they are, or both with the same tokens if one has tokens; names that this machine knows are put back first."""
+    from gpudoctor import checkup
+    from gpudoctor.files import opening
+
+    is_redacted = opening.is_redacted(first.snapshot) or opening.is_redacted(second.snapshot)
+    if how.no_redact or not (is_redacted or how.is_for_all()):
+        return first, second
+    left = sharing.leaving(checkup.restored(first), how)
+    tokens = left.redaction.tokens.private() if left.redaction else None  # equal values get equal tokens
+    return left, sharing.leaving(checkup.restored(second), how, tokens=tokens)

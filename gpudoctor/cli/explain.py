@@ -63,7 +63,7 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or a file (-: standard input).")
-    from gpudoctor import checkup, explaining
+    from gpudoctor import explaining
     from gpudoctor.cli import output
 
     form = form or output.text_or_json(destination)
@@ -71,23 +71,25 @@ def command(
     if about:
         if form == "json" or save:
             raise click.UsageError(f"--format json and --save work on logs and messages only, not on {' '.join(what)!r}.")
-        output.deliver("".join(f"{line}\n" for line in about), destination)
+        _deliver(about, destination)
         return
     found = explaining.checkup_of(what or ("-",))
-    to_terminal = sharing.goes_to_terminal(destination)
-    leaving = sharing.leaving(found, how, to_terminal and not save)
-    if save:
-        output.write(save, checkup.saved(leaving))
-        output.wrote(save)
-    shown = found if to_terminal else leaving
+    shown = output.saved(found, how, save)
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
         about = explaining.about_words(" ".join(what))
         if about:
-            output.deliver("".join(f"{line}\n" for line in about), destination)
+            _deliver(about, destination)
             return
-    output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination)
+    output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
+
+
+def _deliver(about: list[str], destination: Path | None) -> None:
+    """Text of the catalog, with nothing private in it."""
+    from gpudoctor.cli import output
+
+    output.deliver("".join(f"{line}\n" for line in about), destination)
 
 
 def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:

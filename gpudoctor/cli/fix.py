@@ -120,9 +120,10 @@ def _found(asked: Options) -> Checkup:
     from gpudoctor import examining
     from gpudoctor.checkup import Checkup
     from gpudoctor.files import opening
+    from gpudoctor.redaction import remembering
 
     told = examining.evidence_of(asked.logs, "--log takes texts; for a snapshot use --replay FILE")
-    taken = opening.taken_in(str(asked.replay)) if asked.replay else _answers(asked.wanted)
+    taken = remembering.restored(opening.taken_in(str(asked.replay))) if asked.replay else _answers(asked.wanted)
     return Checkup(snapshot=examining.with_evidence(taken, told))
 
 

@@ -171,7 +171,10 @@ def _kinds(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 _SHARING = (
-    click.option("--no-redact", is_flag=True, help="Do not hide names, paths and addresses in files and pipes."),
+    click.option(
+        "--redact", is_flag=True, help="Hide names, paths, addresses and secrets in all output.  [env: GPUDOCTOR_REDACT=1]"
+    ),
+    click.option("--no-redact", is_flag=True, help="Do not hide names, paths and addresses, not even in files to share."),
     click.option(
         "--keep",
         metavar="KIND,…",

@@ -9,17 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpudoctor import screen
+from gpudoctor.cli import sharing
 from gpudoctor.errors import WorkError
 from gpudoctor.files import writing
 from gpudoctor.files.writing import must_be_writable
 from gpudoctor.plain import plain
 from gpudoctor.screen import discard, tame
 
-__all__ = ["deliver", "look", "must_be_writable", "progress", "show", "text_or_json", "write", "wrote"]
+if TYPE_CHECKING:
+    from gpudoctor.checkup import Checkup
+    from gpudoctor.cli.sharing import Sharing
+
+__all__ = ["deliver", "look", "must_be_writable", "progress", "saved", "show", "text_or_json", "write", "wrote"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -36,13 +42,30 @@ def wrote(path: Path) -> None:
     screen.note(f"Wrote {path}")
 
 
-def deliver(text: str, destination: Path | None) -> None:
-    """Writes to the file and says so, or to standard output if there is no destination."""
-    if destination:
-        write(destination, text.encode("utf-8", "replace"))
-        wrote(destination)
-    else:
+def deliver(text: str, destination: Path | None, of: Checkup | None = None) -> None:
+    """Writes to the file and says so, or to standard output if there is no destination. of: says whether it is redacted."""
+    if not destination:
+        if of:
+            sharing.tell_shown(of)
         show(text)
+        return
+    write(destination, text.encode("utf-8", "replace"))
+    if of:
+        sharing.tell_written(destination, of)
+    else:
+        wrote(destination)
+
+
+def saved(found: Checkup, how: Sharing, path: Path | None) -> Checkup:
+    """Writes the snapshot, redacted, if there is a path. Returns the checkup as it is to be shown: redacted only on request."""
+    from gpudoctor import checkup
+
+    is_for_all = how.is_for_all(path is not None)
+    leaving = sharing.leaving(found, how) if path or is_for_all else found
+    if path:
+        write(path, checkup.saved(leaving))
+        sharing.tell_written(path, leaving)
+    return leaving if is_for_all else found
 
 
 def look(destination: Path | None) -> tuple[int, bool]:

@@ -76,13 +76,13 @@ def command(
         delivering.sum_up(leaving)
     if bundle:
         output.write(bundle, checkup.bundled(leaving))
-        output.wrote(bundle)
+        sharing.tell_written(bundle, leaving)
     elif project:
         again = shlex.join(["gpudoctor", "report", *_again(file, wanted, how)])
         made, attachment = f"{again} --for {project}", f"{again} --bundle report.tar.gz"
-        _deliver(checkup.ticket(leaving, project, made, attachment), destination, copy)
+        _deliver(checkup.ticket(leaving, project, made, attachment), destination, copy, leaving)
     else:
-        _deliver(leaving.render(form or formats.named(destination) or "markdown"), destination, copy)
+        _deliver(leaving.render(form or formats.named(destination) or "markdown"), destination, copy, leaving)
     if cut_off_by:
         screen.note("Interrupted: the report contains what was measured until then.")
         context.exit(128 + cut_off_by)
@@ -162,12 +162,13 @@ def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     return Checkup(snapshot=replace(taken, replies={**taken.replies, **said}))
 
 
-def _deliver(text: str, destination: Path | None, copy: bool) -> None:
+def _deliver(text: str, destination: Path | None, copy: bool, of: Checkup) -> None:
     from gpudoctor.cli import output
 
     if copy:
         from gpudoctor.cli import clipboard
 
         clipboard.copy(text)
+        sharing.tell_shown(of)
     else:
-        output.deliver(text, destination)
+        output.deliver(text, destination, of)

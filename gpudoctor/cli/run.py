@@ -25,8 +25,8 @@ _PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles
 _HELP = f"""{COMMANDS["run"]}
 
 NAME is a name from `gpudoctor images list`, or any image reference. Without a command, a shell is started. The equivalent
-`docker run` command is printed to standard error, without the values of tokens, keys and the like. Options that it adds besides
-the GPU request are explained here and can be changed.
+`docker run` command is printed to standard error, without secrets: these are passed on in the environment. Options that it adds
+besides the GPU request are explained here and can be changed.
 
 Always added: --rm (use --keep to keep the container), --init (ends processes left running inside; disable it with
 --docker-option --init=false), and on a terminal -i and -t (disable them with --docker-option --tty=false).
@@ -157,7 +157,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.containers.engine import client as engines
     from gpudoctor.containers.images import catalog, lock
-    from gpudoctor.containers.run import caller
+    from gpudoctor.containers.run import caller, private
     from gpudoctor.containers.run import command as commands
     from gpudoctor.containers.run.running import Run
 
@@ -175,7 +175,12 @@ def command(context: click.Context, /, **given: Any) -> None:
     if ours.dry_run:
         from gpudoctor.cli import output
 
-        output.show(built.shown() + "\n")
+        shown = built.shown()
+        output.show(shown + "\n")
+        if names := " ".join(built.environment):
+            _tell(f"secret values are not shown: export {names} before you run this command")
+        if private.HIDDEN in shown:
+            _tell(f"put your own values in the place of {private.HIDDEN} before you run this command")
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"caches are disabled: {why}")
@@ -205,7 +210,7 @@ def _announce(built: Command, access: Access, ours: Ours) -> None:
     for note in built.notes:
         _tell(note)
     if not ours.quiet:
-        _write(built.shown(less_private=True))
+        _write(built.shown())
 
 
 def _finish(engine: Engine, access: Access, ended: Ended, is_quiet: bool) -> int:

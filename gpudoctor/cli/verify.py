@@ -18,6 +18,7 @@ from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
+    from gpudoctor.cli.sharing import Sharing
     from gpudoctor.model import Opened, Report
     from gpudoctor.report.verified import Verified
 
@@ -68,15 +69,25 @@ def command(context: click.Context, /, file: str, append: Path | None, verbose: 
             raise UserError(f"--append {append}: not a regular file")
     then = checkup.load(file)
     again, now = _again(then.opened(file), typed)
-    to_terminal = sharing.goes_to_terminal(None)
+    is_for_all = how.is_for_all(append is not None)
+    shared = _shared(then, now, how) if append or is_for_all else now
+    if append:
+        _append(append, shared.sweep(verified.as_markdown(again)))
+        sharing.tell_written(append, shared, "Appended to")
+    said = verified.render(again, *output.look(None), verbose=verbose)
+    if is_for_all:
+        sharing.tell_shown(shared)
+    output.show(shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", ""))))
+    context.exit(_exit_code(again))
+
+
+def _shared(then: Checkup, now: Checkup, how: Sharing) -> Checkup:
+    """The new checkup, redacted with the tokens of the report, so that both can stand in one ticket."""
+    from gpudoctor.redaction import remembering
+
     before = then.to_json()
     tokens = remembering.tokens_of(before, str(then.target.get("taken", ""))) or None
-    leaving = sharing.leaving(now, how, to_terminal and not append, beside=before, tokens=tokens)
-    if append:
-        _append(append, leaving.sweep(verified.as_markdown(again)))
-    said = verified.render(again, *output.look(None), verbose=verbose)
-    output.show(said if to_terminal else leaving.sweep(said))
-    context.exit(_exit_code(again))
+    return sharing.leaving(now, how, before, tokens)
 
 
 def _typed(given: dict[str, Any]) -> list[str]:

@@ -45,13 +45,15 @@ class Redacted:
 
     def summary(self) -> str:
         """One line: Redacted: 14 values of 5 kinds (2 users, 1 host, …)."""
+        return f"Redacted: {self.counted() or 'nothing, no private value was found'}"
+
+    def counted(self) -> str:
+        """14 values of 5 kinds (2 users, 1 host, …), or nothing."""
         counts = self.tokens.counts()
         told = ", ".join(counted(name, counts[name]) for name in KINDS if name in counts)
-        if not told:
-            return "Redacted: nothing, no private value was found"
         values, kinds = sum(counts.values()), len(counts)
         words = "value" if values == 1 else "values", "kind" if kinds == 1 else "kinds"
-        return f"Redacted: {values} {words[0]} of {kinds} {words[1]} ({told})"
+        return f"{values} {words[0]} of {kinds} {words[1]} ({told})" if told else ""
 
 
 def was_redacted(snapshot: Snapshot) -> bool:

@@ -221,7 +221,7 @@ def _is_address(dotted: str, before: str, after: str, versions: Container[str]) 
     if any((len(part) > 1 and part.startswith("0")) or int(part) > 255 for part in parts) or _NO_ADDRESS.fullmatch(parts[0]):
         return False
     has_port = bool(_PORT_OR_PREFIX.match(after))
-    if dotted in versions and not has_port:
+    if (dotted in versions or dotted.endswith(".0.0")) and not has_port:
         return False
     if _NEVER_A_VERSION.match(dotted) or has_port:
         return True

@@ -16,15 +16,20 @@ class Credentials:
         self._tokens = tokens
 
     def dropped(self, text: str) -> str:
-        if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
-            text = secret_forms.BLOCK.sub(self._whole, text)
-        if any(start in text for start in secret_forms.STARTS):
-            text = secret_forms.FORMS.sub(self._whole, text)
+        text = self.without_keys(text)
         if "://" in text or ":thin:" in text:
             text = secret_forms.IN_URL.sub(self._whole, text)
+        if any(start in text for start in secret_forms.STARTS) or secret_forms.LONG.search(text):
+            text = secret_forms.FORMS.sub(self._whole, text)
         if secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:
                 text = pattern.sub(self._value, text)
+        return text
+
+    def without_keys(self, text: str) -> str:
+        """The text without private keys and certificates."""
+        if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
+            return secret_forms.BLOCK.sub(self._whole, text)
         return text
 
     def _whole(self, found: re.Match[str]) -> str:
@@ -32,7 +37,7 @@ class Credentials:
 
     def _value(self, found: re.Match[str]) -> str:
         value = found[2].rstrip("\\")
-        if secret_forms.HARMLESS.fullmatch(value) or value.startswith("<redacted:"):
+        if not value or secret_forms.HARMLESS.fullmatch(value) or value.startswith("<redacted:"):
             return found[0]
         quote = value[0] if value[0] in "\"'" else ""
         before, after = found[0][: found.start(2) - found.start()], found[0][found.start(2) - found.start() + len(value) :]
@@ -51,7 +56,7 @@ class Credentials:
             inside = inside and not ends
 
     def _without_values(self, lines: Iterable[str]) -> Iterator[str]:
-        below, is_named = -1, False
+        below, is_named, is_alone = -1, False, False
         for line in lines:
             text = line.lstrip()
             column = len(line) - len(text)
@@ -61,6 +66,9 @@ class Credentials:
                 line = line[:column] + self._tokens("secret", text)
             elif value:
                 line = line[:column] + value[1] + self._tokens("secret", value[2])
+            elif is_alone and (alone := secret_forms.BELOW.match(text)):
+                line = line[:column] + alone[1] + self._tokens("secret", alone[2]) + alone[3]
+            is_alone = secret_forms.ALONE.search(text) is not None
             below = column if secret_forms.OPENED.match(text) else below
             is_named = secret_forms.NAMED.match(text) is not None
             yield line

@@ -64,6 +64,7 @@ _NAMED = re.compile(
     re.VERBOSE,
 )
 _SIGNS_OF_NAMED = ("S-1-5-", "qn.", "wwn-", "eui.", "naa.", "i-", "arn:", "UUID=")
+_OF_DISK = re.compile(r"\b((?:ata|nvme|scsi|usb)-[\w.-]+_)((?=[A-Z]*\d)[A-Z0-9]{8,20})(?![A-Za-z0-9])")
 _IN_ROW = re.compile(r"((?:NVIDIA|GPU-\d{8}|Tesla|Quadro)[^\n]*, )(\d{13})(?=,|$)")  # of nvidia-smi --query-gpu
 _PDI = re.compile(r"(\bGPU PDI\s+: )(0x[0-9a-f]{16})")
 _NO_SERIAL = re.compile(r"(?i)n/?a|none|unknown|\[?not.*|default.*|to be.*|0+|console.*|tty.*|uart.*")
@@ -108,6 +109,7 @@ class Identifiers:
             text = _NAMED.sub(lambda found: self._tokens("serial", found[1]), text)
         if "s" in text or "S" in text or "ag:" in text:
             text = _BARE_SERIAL.sub(self._serial, _SERIAL.sub(self._serial, text))
+            text = _OF_DISK.sub(self._serial, text)
             text = _KEY.sub(lambda found: found[1] + self._tokens("serial", found[2]), text)
             text = _SIGNATURE.sub(
                 lambda found: found[1] + self._tokens.instead("serial", found[2], "".join(found[2].split())), text

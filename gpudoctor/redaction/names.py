@@ -18,6 +18,7 @@ _NO_NAMES_TEXT = """
     jobs node nodes sandbox image process runtime toolkit device gpu cuda nccl driver started stopped exited running failed
     created removed present other context eof permission http https tcp udp unix ssh systemd audit init sshd stdout stderr
     docker podman containerd log logs exec linux x86_64 aarch64 nobody daemon nvidia-persistenced new this that it at from as
+    normal batch short long account project partition queue
     set unset required optional peer existing cluster server
 """
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
@@ -27,8 +28,8 @@ _PUBLIC_PODS = re.compile(
     r"""
     (?:
         nvidia | gpu-(?:operator|feature-discovery) | node-feature-discovery | k8s-device-plugin | dcgm
-        | kube | coredns | calico | cilium | flannel | etcd | network-operator | istio | cert-manager | metrics-server
-        | local-path | longhorn | rook-ceph | volcano | kubeflow | ray-system
+        | kube | kubernetes | coredns | calico | cilium | flannel | etcd | network-operator | istio | cert-manager
+        | metrics-server | local-path | longhorn | rook-ceph | volcano | kubeflow | ray-system
     )(?:-.*)?
     """,
     re.VERBOSE,
@@ -89,4 +90,4 @@ def is_name(name: str, word: str) -> bool:
         return False
     if word in ("pod", "namespace") and _PUBLIC_PODS.fullmatch(name):
         return False
-    return word == "job" or not re.fullmatch(r"[\d.:]+|0x[0-9a-f]+", name)
+    return word == "job" or not re.fullmatch(r"[\d.:]+|0x[0-9a-f]+|(?:x86_64|aarch64|i686|ppc64le)-.*", name)

@@ -29,8 +29,8 @@ HOMES = re.compile(
     """,
     re.VERBOSE,
 )
-_ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d+))+$")
-_SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # paths left by whoever built the program
+_ENDING = re.compile(r"(?:\.(?:[A-Za-z]\w{0,4}|\d{1,9})){1,6}$")
+SOURCE = re.compile(r"\.(?:cc?|cpp|cxx|h|hpp|cu|cuh|rs|go)$")  # paths left by whoever built the program
 NO_USERS = frozenset({"root", "kubernetes", "linuxbrew", "conda", "conda-bld", "*", "default", "All", "Public"})
 
 
@@ -64,7 +64,7 @@ class Paths:
         if known:
             return NAMED_AFTER.sub(lambda found: found[0][: -len(found[1])] + self.part(found[1]), head)
         parts = head.split("/")
-        if parts[0] in (".", "..") and (any(part in RELATIVE_ROOTS for part in parts[:4]) or _SOURCE.search(head)):
+        if parts[0] in (".", "..") and (any(part in RELATIVE_ROOTS for part in parts[:4]) or SOURCE.search(head)):
             return head
         last = len(parts) - 1
         return "/".join(self.part(part, place == last) for place, part in enumerate(parts))

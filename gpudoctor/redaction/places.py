@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.redaction.paths import Paths, says_nothing
+from gpudoctor.redaction.paths import SOURCE, Paths, says_nothing
 from gpudoctor.redaction.tokens import Tokens, is_token
 from gpudoctor.redaction.vocabulary import DOMAINS, IMAGES, NAMESPACES
 
 _END = r"\s\"'`<>|;,(){}\\"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 # Top-level domains that are rarely the end of a name in a program; others can be.
 _SURE = "com|org|edu|gov|mil|eu|de|ch|fr|uk|jp|cn|au|ca|nl|se|fi|dk|cz|kr|tw|sg|br|ru|es|ac"
 _UNSURE_TEXT = """
@@ -22,8 +22,8 @@ _OF_PROGRAMS = frozenset(
 )
 _INSIDE = "corp|internal|lan|local|intranet"
 _REGISTRY = rf"""
-    (?:{_LABEL}\.)+(?:{_SURE}|{_INSIDE})
-    | (?:{_LABEL}\.){{2,}}(?:{_UNSURE})
+    (?:{_LABEL}\.){{1,12}}(?:{_SURE}|{_INSIDE})
+    | (?:{_LABEL}\.){{2,12}}(?:{_UNSURE})
     | [a-z][a-z0-9-]*(?=:\d{{4,5}}/[a-z])
     | (?:docker|nvcr|ghcr|quay|gcr)\.io
 """
@@ -53,10 +53,10 @@ _PLACE = re.compile(
     )
     | (?P<cut> (?<=\.\.\.)[\w.-]*/[^{_END}:=&\[\]]+ )
     | (?P<image> (?<![\w/.@-])(?: {_REGISTRY} )(?::\d{{2,5}})?/[\w./-]*\w(?::[\w.-]*\w)? )
-    | (?<![\w./@+-])(?P<user> [A-Za-z_][\w.+-]* )@(?P<host> {_LABEL}(?:\.{_LABEL})* )(?![\w@])
+    | (?<![\w./@+-])(?P<user> [A-Za-z_][\w.+-]* )@(?P<host> {_LABEL}(?:\.{_LABEL}){{0,12}} )(?![\w@])
     | (?P<domain>
         (?: (?<![\w.@/%-]) | (?<=%40) | (?<=[=,\s"'*]\.) )
-        (?:{_LABEL}\.)+(?: {_SURE} | (?P<unsure> {_UNSURE} ) )(?! [\w(-] | \.\w )
+        (?:{_LABEL}\.){{1,12}}(?: {_SURE} | (?P<unsure> {_UNSURE} ) )(?! [\w(-] | \.\w )
     )
     """,
     re.VERBOSE,
@@ -72,6 +72,7 @@ _URL = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_BUILT = re.compile(r"[A-Za-z]:/(?:a/_work|actions-runner/_work|cb/pytorch_\d+|a/1/s)/")  # by whoever made a public package
 _BUILDERS_TEXT = """
     buildd mockbuild dvs-builder debian-kernel linux-kernel builder oe-user geeko sha256 Microsoft USER
 """
@@ -98,6 +99,7 @@ _HERE = re.compile(
     re.VERBOSE,
 )
 _OF_ACCOUNTS = ("wandb.ai", "app.wandb.ai")  # their paths name people and projects
+_MOST_LABELS = max(domain.count(".") for domain in DOMAINS) + 1
 _COUNTRY = re.compile(r"(?:co|ac|com|edu|gov|go|or|ne|org|net)\.[a-z]{2}$")
 _INTERNAL = re.compile(r"(?:local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab)$")
 
@@ -152,6 +154,8 @@ class Places:
         separator = "\\\\" if "\\\\" in path[2:] else "\\" if "\\" in path else "/"
         start = re.match(r"[A-Za-z]:|\\{2,4}[\w$.-]+", path)
         head = start[0] if start else ""
+        if _BUILT.match(path.replace("\\\\", "\\").replace("\\", "/")) and SOURCE.search(path):
+            return path
         rest = path[len(head) :].replace("\\\\", "/").replace("\\", "/")
         server = head.lstrip("\\")
         if head.startswith("\\") and server.lower() not in ("wsl.localhost", "wsl$"):
@@ -256,5 +260,5 @@ def _is_host(name: str) -> bool:
 
 def is_public(domain: str) -> bool:
     """A well-known domain, or one below it."""
-    labels = domain.lower().split(".")
+    labels = domain.lower().split(".")[-_MOST_LABELS:]
     return any(".".join(labels[place:]) in DOMAINS for place in range(len(labels) - 1))

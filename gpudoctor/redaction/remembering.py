@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gpudoctor.model import Snapshot
     from gpudoctor.redaction import Redacted
 
 
@@ -38,16 +39,11 @@ def remember(taken: str, done: Redacted) -> str:
 
 def tokens_of(text: str, taken: str) -> Mapping[str, Mapping[str, str]]:
     """Token -> value for a report that was redacted here; taken: the time of the report."""
-    from gpudoctor import folders
-    from gpudoctor.redaction import private_map, tokens
+    from gpudoctor.redaction import tokens
 
     if not tokens.PRESENT.search(text):
         return {}
-    try:
-        path = private_map.default_path()
-    except folders.NoHome:
-        return {}
-    return private_map.read(path).reports.get(taken, {})
+    return _known(taken)
 
 
 def recognised(text: str, taken: str) -> str:
@@ -56,6 +52,27 @@ def recognised(text: str, taken: str) -> str:
 
     values = {token: value for held in tokens_of(text, taken).values() for token, value in held.items()}
     return tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text)
+
+
+def restored(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with names in the place of its tokens, as far as they are known here."""
+    from gpudoctor import redaction
+    from gpudoctor.redaction import tokens, walking
+
+    if not redaction.was_redacted(snapshot):
+        return snapshot
+    values = {token: value for held in _known(snapshot.taken).values() for token, value in held.items()}
+    return walking.walked(snapshot, lambda text: tokens.PRESENT.sub(lambda found: values.get(found[0], found[0]), text))
+
+
+def _known(taken: str) -> Mapping[str, Mapping[str, str]]:
+    from gpudoctor import folders
+    from gpudoctor.redaction import private_map
+
+    try:
+        return private_map.known(private_map.read(private_map.default_path()), taken)
+    except folders.NoHome:
+        return {}
 
 
 def _added(path: Path, taken: str, words: dict[str, dict[str, str]]) -> str:

@@ -28,14 +28,24 @@ FORMS = re.compile(
         | MD5(?::[0-9a-f]{2}){16}
         | LS0tLS1CRUdJTi[\w+/=]+ | eyJhdXRocyI6[\w+/=]+                                 # base64: a key in PEM, Docker's logins
         | (?:gsk|rpa|lin_api|api_org)_[A-Za-z0-9]{30,} | pplx-[A-Za-z0-9]{30,}
-        | hvs\.\w{20,}                                                                  # Vault
-        | \d{8,10}:AA[\w-]{30,}                                                         # Telegram
+        | hv[sbr]\.[\w-]{20,}                                                           # Vault
+        | xai-\w{20,} | csk-[a-z0-9]{20,} | tgp_v1_[\w-]{20,} | fw_[A-Za-z0-9]{20,}      # models
+        | dapi[0-9a-f]{32}(?:-\d)? | GOCSPX-[\w-]{20,} | AT[AC]TT[\w=-]{20,}             # Databricks, Google, Atlassian
+        | dckr_oat_[\w-]{16,} | gl(?:rt|dt|ptt|cbt|ft|soat)-[\w-]{16,} | GR1348941[\w-]{16,}
+        | fig[dr]_[\w-]{20,} | do[opr]_v1_[0-9a-f]{32,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | glsa_\w{20,}
+        | K10[0-9a-f]{16,}::\S+ | SWMTKN-1-[\w-]{30,}                                    # K3s, Docker Swarm
+        # Whoever the issuer is: a prefix, and then what is no word.
+        | (?!sha\d|md5)[a-z][a-z0-9]{1,9}[_-]
+          (?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d[A-Za-z]*\d)[A-Za-z0-9]{28,}(?![A-Za-z0-9])
     )
+    | (?<!\d)\d{8,10}:AA[\w-]{30,}                                                         # Telegram
+    | -----BEGIN(?:%20|\+)[\w%+]{0,40}KEY[\w%+]{0,20}-----[^\s"'&]*                      # in a URL
     | (?<![\w$])\$(?: [1567y] | 2[aby] )\$[^\s:$]+\$[^\s:]{10,}                         # /etc/shadow
     """,
     re.VERBOSE,
 )
 _STARTS_TEXT = """
+    github_pat_ hv xai- csk- tgp_v1_ fw_ dapi GOCSPX- ATATT ATCTT gl GR1348941 fig o_v1_ shp K10 SWMTKN BEGIN%20 BEGIN+
     AKIA ASIA hf_ gh glpat nvapi sk- xox dckr pypi- AIza ya29 npm_ wandb_ eyJ xapp- r8_ SG. k_live k_test tskey- AGE- MUNGE:
     SHA256: AAAA MD5: LS0tLS1 gsk_ rpa_ lin_api_ api_org_ pplx- hvs. :AA $1$ $5$ $6$ $7$ $y$ $2
 """
@@ -47,6 +57,8 @@ OF_LETTERS = "|".join(
     )
 )
 """Prefixes of secrets that may contain no digit and no special character."""
+LONG = re.compile(r"[_-][A-Za-z0-9]{28}")
+"""What the last of the FORMS has to contain."""
 IN_URL = re.compile(
     r"""
     (?<=://)[^/@\s:]*:[^/@\s]+(?=@)
@@ -62,7 +74,10 @@ _VALUE = r"""(?:
     | "[^"\n]{3,}" | '[^'\n]{3,}'
     | [^\s"'“”,;&<>{}()\[\]\\]{4,}
 )"""
-_KEYS = r"(?: access | private | secret | auth | license | account | api | wandb | hf | ngc | openai | anthropic )[_-]?key"
+_KEYS = r"""(?:
+    access | private | secret | auth | license | account | api | encryption | signing | master | session
+    | wandb | hf | ngc | openai | anthropic
+)[_-]?key"""
 _NAME = rf"""
     (?:
         pass(?:word|wort|wd|phrase) | (?<![a-z])psk | [a-z]_pass | secret | credentials? | {_KEYS}
@@ -71,12 +86,12 @@ _NAME = rf"""
             | personal | join | bootstrap
         )[_-]?token
         | (?<![a-z])(?: token | auth | identitytoken )
-    )(?:_?(?:id|value))?
+    )(?:_?(?:id|value|pem|data|base64|b64))?
 """
 _VARIABLE = r"""
-    \b[A-Z0-9_]*(?:
+    \b[A-Z0-9_]{0,60}(?:
         TOKEN | SECRET | PASSWORD | PASSWD | PASSPHRASE | _PASS | _PWD | _KEY | CREDENTIALS? | _AUTH | _PAT
-    )(?:_[A-Z0-9_]+)?
+    )(?:_[A-Z0-9_]{1,60})?
 """
 _ARGUMENT = r"([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
 
@@ -85,6 +100,23 @@ _BESIDE = (
     r"""(?i)
     (?<=[?&])( (?: [\w-]*(?: token | secret | signature | key | password | sig | credential | code ) )= )
     ( [^&\s"'<>]{4,} )
+    """,
+    r"""(?i)
+    ( ://[^\s"'<>]{1,200}?/t/ )( [A-Za-z0-9][\w-]{7,} )(?=/)
+    """,
+    r"""(?i)
+    (
+        (?:
+            hooks\.slack\.com/\w+ | discord(?:app)?\.com/api/webhooks | webhook\.office\.com/webhookb2
+            | chat\.googleapis\.com/v1/spaces
+        )/
+    )( [^\s"'<>]+ )
+    """,
+    r"""
+    ( (?<![\w/@.:-])[\w.-]{1,40}: )( [^\s@/:"'<>]{3,60} )(?=@[\w-]+(?:\.[\w-]+)+(?![\w@]))
+    """,
+    r"""(?i)
+    ( %2F%2F[^%/\s@]{1,40}%3A )( [^\s@&/]{2,60}? )(?=%40)
     """,
     r"""(?i)
     ( (?: token | secret | signature | key | password | sig | credential )%3D )( [^&%\s"'<>]{4,} )
@@ -133,6 +165,11 @@ _BESIDE = (
             | \bcurl\b[^|\n]{{0,400}}?\ (?: -u\ ? | --user[ =] )["']?[^\s:"']+:
             | \bredis-cli\b[^|\n]{{0,400}}?\ -a[ ]
             | \bipmitool\b[^|\n]{{0,400}}?\ -P[ ]
+            | \bracadm\b[^|\n]{{0,400}}?\ -p[ ]
+            | \bldap\w+\b[^|\n]{{0,400}}?\ -w[ ]
+            | \bsnmp\w+\b[^|\n]{{0,400}}?\ -c[ ]
+            | \b(?:smbclient|rpcclient|net)\b[^|\n]{{0,400}}?\ (?:-U|--user)[ =]?["']?[^\s%"']{{1,60}}%
+            | \ -pass(?:in|out)\ pass:
         )
     )(?!\d+(?:\s|$)){_ARGUMENT}
     """,
@@ -153,7 +190,20 @@ _BESIDE = (
     ( \blogin\s+\S+\s+password\s+ | ^[ \t]*password[ \t]+(?=\S+$) )( \S{4,} )
     """,
     rf"""(?i)
-    ( {_NAME}{_QUOTE}?(?: \s?(?: => | [=:] | %3A | (?<=["']), ) | \s{{2,4}}= )\s{{0,4}}\[?{_QUOTE}? )( {_VALUE} )
+    ( {_NAME}{_QUOTE}?(?: \s?(?: => | [=:] | %3A | (?<=["']), ) | \s{{2,4}}= )\s{{0,4}}\[?(?:[ubr](?=["']))?{_QUOTE}? )
+    ( {_VALUE} )
+    """,
+    # A name of a few letters, and after a plain "key" or "token": only what cannot be a word.
+    r"""
+    ( (?<![A-Za-z])(?: PASS= | pass:?[= ] | (?:[A-Za-z]+_)?(?:pw|PW)\s?[=:]\s? )["']? )( (?=\S*\d)(?=\S*[A-Za-z])[^\s"',;/]{6,} )
+    """,
+    r"""(?i)
+    ( \b[\w-]{0,40}(?: token | key | secret | credential )s?["']?[ :=]{1,2}(?:(?: is | was | with | value )\ )?["']? )
+    ( (?-i:
+        (?=[a-z0-9_+=-]*[A-Z])(?=[A-Z0-9_+=-]*[a-z])(?=[A-Za-z_+=-]*\d[A-Za-z_+=-]*\d)[\w+=-]{20,}
+        | (?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{24,}
+        | (?=(?:[A-Za-z]*\d){6})(?=(?:\d*[A-Za-z]){6})[A-Za-z0-9]{24,}
+    ) )(?![\w./])
     """,
     rf"""(?i)
     ( <[\w:]*{_NAME}> )( [^<\n]{{3,}} )(?=</)
@@ -165,7 +215,7 @@ _BESIDE = (
     ( (?<![A-Za-z_])[Pp]wd\s?=\s?["']? )( [^\s"';,$~/%\\][^\s"';,]{3,} )
     """,
     r"""(?i)
-    ( \bpass(?:word|phrase)\ (?:is|was):?\ ["']? )( (?=\S*\d)[^\s"']{6,} )
+    ( \bpass(?:word|phrase)(?:\ for\ [\w ]{1,20}?)?\ (?:is|was):?\ ["']? )( (?=\S*\d)[^\s"']{6,} )
     """,
 )
 BESIDE = tuple(re.compile(pattern, re.VERBOSE) for pattern in _BESIDE)
@@ -173,7 +223,8 @@ BESIDE = tuple(re.compile(pattern, re.VERBOSE) for pattern in _BESIDE)
 SIGNS = re.compile(
     r"""
     pass | secret | token | key | auth | credential | bearer | basic[ ] | login | _pat= | sig= | code= | cookie | pwd | psk
-    | mysql | curl | redis | ipmi | sudo\ -s | %3d
+    | mysql | curl | redis | ipmi | sudo\ -s | %3d | /t/ | webhook | hooks\. | spaces/ | \bpw | _pw | :[^\s@/]{3,60}@ | %40
+    | ldap | snmp | racadm | \ -U
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -184,6 +235,8 @@ HARMLESS = re.compile(
         | none | null | nil | true | false | yes | no | removed
         | /(?: root | etc | home | run | var | usr | opt | tmp | proc | dev )/\S*
         | XID_\w+
+        | enabled | disabled | basic | digest | plain | simple | expected | unexpected | munge | kerberos | negotiate
+        | password | available | unavailable | valid | publickey
         | present | required | missing | invalid | unset | empty | set | failed | errors?
         | <[^>]*>? | \*+ | x{3,} | \.\.\.                                                   # what stands for a value
         | string | optional\w* | str | int | unknown | type | default                       # types
@@ -209,6 +262,19 @@ BLOCK = re.compile(
 )
 OPENED = re.compile(rf"(?:-\ )?[\"']?{_NAME}[\"']?:\s*[|>][-+]?\s*$", re.IGNORECASE | re.VERBOSE)
 """In YAML: the more indented lines below are the secret."""
+ALONE = re.compile(
+    rf"""
+    (?:
+        (?i:{_NAME}){_QUOTE}?\s?[:=]
+        | {_VARIABLE}[:=]
+        | --[\w-]{{0,40}}(?: token | password | passwd | secret | key )
+    )
+    \s{{0,20}}(?: \\\s{{0,20}} )?$
+    """,
+    re.VERBOSE,
+)
+"""A name at the end of a line; the line below can be the secret."""
+BELOW = re.compile(r"([\"']?)(?=\S*\d|\S{16})([^\s\"',\\]{6,}(?<!:))(\1\s{0,20}[,;\\]?\s{0,20})$")
 NAMED = re.compile(rf"(?:-\ )?name:\s*[\"']?{_VARIABLE}[\"']?\s*$", re.VERBOSE)
 VALUE = re.compile(r"(value:\s*)(\S.*)")
 """In Kubernetes' manifests: the line below a name."""

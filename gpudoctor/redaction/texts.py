@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from gpudoctor.redaction.addresses import Addresses
 from gpudoctor.redaction.common import SHORTEST, is_common
@@ -36,6 +36,8 @@ _NOTHING_IN_IT = re.compile(
     rf"(?!.{{0,40}}(?:{OF_LETTERS}))[A-Za-z_]{{0,40}} | [\d, ]* | \d+\.\d+ | [\da-f]{{0,11}} | 0x[\da-f]{{1,16}}",
     re.VERBOSE,
 )
+_MOST_AT_ONCE = 16_384  # characters: the time that a rule takes must not grow with the square of a text
+_BREAKS = re.compile(r"[\s,;\"']")
 _NUMBER_IN_JSON = re.compile(
     r"""
     \s*(?: "[A-Za-z_ ]{0,40}":[ ] )?
@@ -73,22 +75,41 @@ class Texts:
                 for user in self.paths.users(text):
                     self.tokens("user", user)
         for text in texts:
-            self._by_sign(text)
+            for piece in self._pieces(text):
+                self._by_sign(piece)
 
     def by_form(self, text: str) -> str:
         """The text without values recognised by their form."""
         if text not in self._done:
-            known = self._by_sign(text)
-            self._done[text] = self.addresses.replaced(self.places.replaced(known)) if known else text
+            self._done[text] = "".join(map(self._piece_by_form, self._pieces(text)))
         return self._done[text]
+
+    def _piece_by_form(self, piece: str) -> str:
+        known = self._by_sign(piece)
+        return self._safely(lambda text: self.addresses.replaced(self.places.replaced(text)), known) if known else piece
 
     def _by_sign(self, text: str) -> str:
         """The text without secrets, ids, and names next to a word that reveals them; "" if it cannot contain any."""
         if text not in self._known_by_sign:
             plain = _NOTHING_IN_IT.fullmatch(text)
-            told = "" if plain else self._names.replaced(self.identifiers.replaced(self.credentials.dropped(text)))
-            self._known_by_sign[text] = told
+            self._known_by_sign[text] = "" if plain else self._safely(self._without_signs, text)
         return self._known_by_sign[text]
+
+    def _without_signs(self, text: str) -> str:
+        return self._names.replaced(self.identifiers.replaced(self.credentials.dropped(text)))
+
+    def _pieces(self, text: str) -> list[str]:
+        """The text itself, or its parts if it is long."""
+        if len(text) <= _MOST_AT_ONCE:
+            return [text]
+        return list(_cut(self._safely(self.credentials.without_keys, text)))
+
+    def _safely(self, rule: Callable[[str], str], text: str) -> str:
+        """A rule that fails costs this text, and not the report."""
+        try:
+            return rule(text)
+        except Exception:
+            return self.tokens("secret", text)
 
     def by_name(self, text: str) -> str:
         """The text without the names that were collected."""
@@ -110,11 +131,13 @@ class Texts:
         return self._again[line]
 
     def _swept_once_more(self, line: str) -> str:
-        plain = self.identifiers.replaced(self.credentials.dropped(line))
-        return self.by_name(self.addresses.replaced(self.places.replaced(plain)))
+        return "".join(self.by_name(self._safely(self._without_forms, piece)) for piece in self._pieces(line))
+
+    def _without_forms(self, piece: str) -> str:
+        return self.addresses.replaced(self.places.replaced(self.identifiers.replaced(self.credentials.dropped(piece))))
 
     def __call__(self, text: str) -> str:
-        return self.by_name(self.by_form(text))
+        return "".join(map(self.by_name, _cut(self.by_form(text))))
 
     def _pattern(self) -> re.Pattern[str] | None:
         """All names to be replaced as words, the longest first."""
@@ -123,7 +146,7 @@ class Texts:
             self._token_of = {name.lower(): token for word in reversed(SWEPT) for name, token in self._names_of(word)}
             forms = [re.escape(name) for name in sorted(self._token_of, key=len, reverse=True)]
             self._token_of |= dict(self._names_of("ip"))
-            forms += [rf"(?:[\w-]+\.)+{re.escape(name)}" for name, _ in self._names_of("domain")]
+            forms += [rf"(?:[\w-]{{1,63}}\.){{1,12}}{re.escape(name)}" for name, _ in self._names_of("domain")]
             forms += [rf"(?<!\.){re.escape(name)}(?!\.\d)" for name, _ in self._names_of("ip")]
             stems = [re.escape(name) for name, _ in self._names_of("iface")]
             forms += [rf"(?P<iface>{'|'.join(stems) or '(?!)'})(?P<number>\d[\d.]*|)"]
@@ -147,3 +170,14 @@ class Texts:
         if word == "ip":
             return [(name, token) for name, token in known if name not in self._versions]
         return [(name, token) for name, token in known if not is_token(name) and not is_common(name, self._words)]
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Parts of at most _MOST_AT_ONCE characters; they end between words if there is a gap in the last quarter."""
+    while len(text) > _MOST_AT_ONCE:
+        last = text[_MOST_AT_ONCE * 3 // 4 : _MOST_AT_ONCE]
+        gap = max((found.end() for found in _BREAKS.finditer(last)), default=len(last))
+        end = _MOST_AT_ONCE - len(last) + (last.rfind("\n") + 1 or gap)
+        yield text[:end]
+        text = text[end:]
+    yield text

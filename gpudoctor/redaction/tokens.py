@@ -21,6 +21,7 @@ TOKEN = re.compile(
 )
 PRESENT = re.compile(rf"(?<![A-Za-z0-9])(?:{TOKEN.pattern})(?![\w-])(?!\.(?:slice|scope|service))")
 _SUBNET = "subnet"
+SHORTEST_SECRET = 6
 
 
 def is_token(value: str) -> bool:
@@ -109,5 +110,10 @@ class Tokens:
         return {name: len(values) for name, values in self.used.items() if values}
 
     def private(self) -> dict[str, dict[str, str]]:
-        """Word -> token -> value: for the machine's owner only."""
-        return {word: {token: value for value, token in values.items()} for word, values in self._of.items() if values}
+        """Word -> token -> value: for the machine's owner only. Nothing that was a secret anywhere is in it."""
+        secrets = [value for value in self.used.get("secrets", ()) if len(value) >= SHORTEST_SECRET]
+        kept = {
+            word: {token: value for value, token in values.items() if not any(secret in value for secret in secrets)}
+            for word, values in self._of.items()
+        }
+        return {word: values for word, values in kept.items() if values}

@@ -44,7 +44,7 @@ _PATH_WORDS_TEXT = """
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
     microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
     nvcuda nvsmi corporation computing snapshots ceph beegfs
-    flashinfer lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
+    flashinfer npm lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())
 PATH_WORD_FORMS = re.compile(
@@ -113,6 +113,7 @@ _DOMAINS_TEXT = """
     python-poetry.org numpy.org readthedocs.io readthedocs.org no-color.org json-schema.org go.dev containers.dev fixstars.com
     phoronix.com open-mpi.org open-mmlab.com tsinghua.edu.cn aliyun.com wandb.ai openai.com ollama.com ollama.ai
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net
+    discord.com discordapp.com slack.com
     k3s.io rapids.ai ray.io pyg.org lightning.ai launchpadcontent.net
     virginia.edu storage.googleapis.com aws.amazon.com public.ecr.aws
 """

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from gpudoctor.model import AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Skip, Status
+from gpudoctor.redaction.tokens import PRESENT
 from gpudoctor.report import findings, heading
 
 SIGNS = {
@@ -110,11 +111,18 @@ def headline(report: Report, on_terminal: bool = False) -> str:
     problems, warnings = statuses.count(Status.FAIL), statuses.count(Status.WARN)
     parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
     if parts:
-        return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".")
+        return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".") + _about_tokens(report)
     statuses_of_checks: Counter[str] = Counter(result.status for result in report.checks)
     number = statuses_of_checks + Counter(result.reason for result in report.checks if result.reason)
     said = _without_diagnosis(number, on_terminal)
     return said + (" Not everything was measured: see below." if report.measured.left_alone else "")
+
+
+def _about_tokens(report: Report) -> str:
+    """A warning if a command cannot be pasted, because it contains a token."""
+    fixes = [fix for entry in report.diagnosis for fix in entry.fixes]
+    found = next(filter(None, (PRESENT.search(text) for fix in fixes for text in (fix.command, fix.verify, fix.undo))), None)
+    return f" Names in commands are replaced by tokens, such as {found[0]}." if found else ""
 
 
 def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:

@@ -100,8 +100,9 @@ def test_without_a_home_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a name")
 def test_a_user_without_a_home_gets_a_report(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_STATE_HOME")}
-    as_user = f"import pwd; pwd.getpwuid = {{}}.__getitem__; import sys; sys.argv = {['gpudoctor', *CHECK[3:]]}; from gpudoctor.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", as_user], capture_output=True, text=True, env=environment, cwd="/")
+    unknown = "import pwd, sys; pwd.getpwuid = {}.__getitem__; sys.argv[0] = 'gpudoctor'; "
+    as_user = [sys.executable, "-c", unknown + "from gpudoctor.__main__ import main; main()", *CHECK[3:]]
+    done = subprocess.run(as_user, capture_output=True, text=True, env=environment, cwd="/")
     assert done.returncode in (0, 1), done.stderr
     assert "internal error" not in done.stderr
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.containers.engine import gpus, rlimits
-from gpudoctor.containers.run import caches, mounts, profiles, users
+from gpudoctor.containers.run import caches, mounts, private, profiles, users
 from gpudoctor.containers.run.options import Options as Options
 from gpudoctor.containers.run.words import each, pairs
 
@@ -34,13 +34,15 @@ NO_INIT = re.compile(
     """,
     re.VERBOSE,
 )
-VARIABLE = re.compile(r"(?P<option>--env=|-e=?|)(?P<name>[^=]+)=.*", re.DOTALL)
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the engine. notes: hints for the user; caches: folders that must exist before the start."""
+    """A command of the engine. notes: hints for the user; caches: folders that must exist before the start.
+
+    environment: variables for the engine's command, which copies the values of `-e NAME` from there.
+    """
 
     program: str
     options: tuple[str, ...]
@@ -48,6 +50,7 @@ class Command:
     command: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     caches: caches.Caches | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_terminal(self) -> bool:
@@ -79,13 +82,10 @@ class Command:
         """The options that the other command lacks."""
         return " ".join(shlex.join(pair) for pair in pairs(self.options) if pair not in [*pairs(other.options)])
 
-    def shown(self, less_private: bool = False) -> str:
-        """For pasting into a shell, wrapped to WIDTH; an option and its value stay on one line.
-
-        less_private: show only the name of variables that look like secrets; docker reads the value from the environment.
-        """
-        pieces = [shlex.join(_nameless(piece) if less_private else piece) for piece in pairs(self.options)]
-        last = shlex.join([self.image, *self.command])
+    def shown(self) -> str:
+        """For pasting into a shell, wrapped to WIDTH, without secrets; an option and its value stay on one line."""
+        pieces = [private.shown(piece) for piece in pairs(self.options)]
+        last = private.shown([self.image, *self.command])
         lines = [f"{self.program} run"]
         for piece in pieces:
             if len(lines[-1]) + 1 + len(piece) + 2 > WIDTH:
@@ -95,15 +95,6 @@ class Command:
             lines.append("   ")
         lines[-1] += " " + last
         return " \\\n".join(lines)
-
-
-def _nameless(piece: list[str]) -> list[str]:
-    from gpudoctor.worker.probes.environment import PRIVATE
-
-    found = VARIABLE.fullmatch(piece[-1])
-    if not found or not (found["option"] or piece[0] in ("-e", "--env")) or not PRIVATE.search(found["name"].upper()):
-        return piece
-    return [*piece[:-1], found["option"] + found["name"]]
 
 
 def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, options: Options, place: Place) -> Command:
@@ -134,7 +125,9 @@ def build(engine: Engine, image: str, about: Mapping[str, Any], access: Access, 
         *entrypoint,
         *_given(options),
     ]
-    return Command(engine.program, tuple(words), image, command, tuple(_notes(engine, options, place, entrypoint)), kept)
+    arguments, environment = private.passed_on(words)
+    notes = tuple(_notes(engine, options, place, entrypoint))
+    return Command(engine.program, arguments, image, command, notes, kept, environment)
 
 
 def shared_memory(engine: Engine) -> tuple[str, ...]:

@@ -103,6 +103,7 @@ class Run:
         as_one = streams.are_one() and not self._has_terminal
         process = self._process = subprocess.Popen(
             argv,
+            env={**os.environ, **self._command.environment},
             stdin=None if sys.stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE if as_one else None,
             stderr=subprocess.STDOUT if as_one else subprocess.PIPE,

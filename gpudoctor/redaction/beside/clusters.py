@@ -20,6 +20,10 @@ OF_A_CONTAINER = (
     *("exec", "logs", "start", "stop", "restart", "attach", "kill", "inspect"),
     *("rm", "cp", "stats", "top", "port", "wait", "rename"),
 )
+KINDS = (
+    "svc|deploy|sts|deployment|statefulset|daemonset|replicaset|cronjob|job|service|configmap|secret|persistentvolumeclaim|pvc|serviceaccount"
+    "|ingress|rayclusters?|pytorchjob|mpijob"
+)
 CLUSTERS = (
     # Kubernetes.
     ("account", "serviceaccount", rf"serviceAccount(?:Name)?{SET}{NAME}"),
@@ -34,7 +38,21 @@ CLUSTERS = (
     ("pod", "assigned", rf"\bassigned [\w-]+/{OBJECT}"),
     ("namespace", "assigned", r"\bassigned ([\w-]+)(?=/)"),
     ("pod", "name:", r"(?m)^Name:\s+([a-z0-9][\w.-]*-[a-z0-9]{4,10}-[a-z0-9]{5}|[a-z0-9][\w.-]*-\d+)$"),
-    # Slurm.
+    ("pod", "/", rf"(?<![\w/.-])(?:{KINDS})s?(?:\.[a-z][a-z0-9.]*)?/{OBJECT}"),
+    ("pod", '"', rf"\b(?:{KINDS})s?(?:\.[a-z][a-z0-9.]*)? \\?\"{OBJECT}"),
+    ("account", "context", rf"\b(?:[Ss]witched to context \"|use-context |current-context: \"?){NAME}"),
+    ("namespace", "serviceaccount:", r"\bserviceaccount:([a-z0-9-]+)(?=:)"),
+    ("account", "serviceaccount:", rf"\bserviceaccount:[\w-]+:{OBJECT}"),
+    ("pod", "helm ", r"\bhelm (?:upgrade|install|uninstall|status|rollback|get \w+) (?:--?\w[\w-]* )*([a-z0-9][\w.-]*\w)"),
+    ("namespace", "helm ", r"\bhelm\b[^|\n]{0,400}? (?:-n|--namespace)[ =]([\w-]+)"),
+    ("image", 'image "', r"\b[Ii]mage \"([a-z0-9][\w./:@-]*/[\w./:@-]*)(?=\")"),
+    # PBS, LSF, Slurm.
+    ("job", "-n ", rf"(?:#PBS\b[^|\n]{{0,400}}?|\bqsub\b[^|\n]{{0,400}}?) -N {NAME}"),
+    ("job", "-j ", rf"(?:#BSUB\b[^|\n]{{0,400}}?|\bbsub\b[^|\n]{{0,400}}?) -J [\"']?{NAME}"),
+    ("account", "#pbs", rf"#PBS -[Aq] {NAME}"),
+    ("account", "#bsub", rf"#BSUB -[PqG] {NAME}"),
+    ("account", " -", rf"\b(?:srun|sbatch|salloc)\b[^|\n]{{0,400}}? -A ?{NAME}"),
+    ("account", " -", rf"\b(?:srun|sbatch|salloc)\b[^|\n]{{0,400}}? -p ?{NAME}"),
     ("job", "job", rf"(?i)(?<![a-z])(?:slurm_)?job_?name{SET}{NAME}|--job-name[ =]{NAME}"),
     ("job", "slurm", r"(?i)(?<![a-z])slurm[-_](\d+)(?=\.out)|(?<![a-z])SLURM_JOB_?ID[=:]\s*(\d+)"),
     ("job", "/job", r"/(job_?\d+)(?![\w-])"),
@@ -45,7 +63,7 @@ CLUSTERS = (
     ("host", "|", rf"(?m)^\d+(?:_\d+)?\|[^|]*\|[^|]*\|[^|]*\|[A-Z_]+\|{HOST}$"),
     ("job", ":", rf"(?m)^\d+\s+([A-Za-z][\w.-]*)(?=\s+\S+\s+\S+{ACCOUNTED})"),
     ("account", ":", rf"(?m)^\d+\s+\S+\s+\S+\s+([A-Za-z][\w.-]*)(?={ACCOUNTED})"),
-    ("host", ":", rf"(?m)^\S+\s+(?:up|down|drain|inact)\s+\S+\s+\d+\s+[a-z]+[*~#$@+-]?\s+{SEVERAL_HOSTS}(?=\[|$)"),
+    ("host", "  ", rf"(?m)^\S+\s+(?:up|down|drain|inact)\s+\S+\s+\d+\s+[a-z]+[*~#$@+-]?\s+{SEVERAL_HOSTS}\s*$"),
     ("job", "job", r"\b[Bb]atch job (\d+)|\b(?:JOB|StepId=|JobId=) ?(\d+)(?=[. ])|(?<![a-z])srun: job (\d+)"),
     ("job", "step", r"\b(?:STEP|StepId=) ?(\d+)(?=[. ])"),
     ("account", "account", rf"(?i)(?:--account[ =]|slurm_(?:job_)?account{SET}){NAME}"),
@@ -57,7 +75,7 @@ CLUSTERS = (
     ("account", ":", rf"{QUEUE_HEAD}{NAME}(?=\s+\S+\s+\S+{QUEUE_ROW})"),
     ("job", ":", rf"^[ \t]+(\d{{3,}})(?:_\d+)?(?=\s+\S+\s+\S+\s+\S+{QUEUE_ROW})"),
     ("account", "sbatch", rf"#SBATCH -[Apq] {NAME}"),
-    ("account", "account=", rf"(?<!\w)(?:Account|SBATCH_ACCOUNT|SALLOC_ACCOUNT)={NAME}"),
+    ("account", "account=", rf"(?<!\w)(?:[Aa]ccount|SBATCH_ACCOUNT|SALLOC_ACCOUNT)={NAME}"),
     ("account", "partition=", rf"(?<!\w)(?:Partition|SALLOC_PARTITION)={NAME}"),
     ("user", "curl ", rf"\bcurl\b[^|\n]{{0,400}}? (?:-u ?|--user[ =])[\"']?{NAME}(?=:)"),
     ("user", "mysql", rf"\bmysql(?:dump)?\b[^|\n]{{0,400}}? -u ?{NAME}"),

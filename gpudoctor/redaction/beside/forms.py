@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 HOST = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)"
-NAME = r"([A-Za-z0-9_][\w.-]*\w)"
+NAME = r"(\w[\w.-]*\w)"
+_CAPITAL = "A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩЀ-Я"
+_WORD = rf"[{_CAPITAL}][\w'.-]{{1,40}}"
+FULL_NAME = rf"{_WORD}(?: {_WORD}){{1,3}}"
 OBJECT = r"([a-z0-9][\w.-]*\w)"
 QUOTE = r"\\{0,3}[\"']"  # also in JSON inside JSON
 SET = rf"(?:{QUOTE})?\s*[:=]\s*(?:{QUOTE})?"
@@ -30,7 +33,8 @@ DAY = (
 )
 ENGINE = r"\b(?:docker|podman|nerdctl)\b"
 
-SEVERAL_HOSTS = r"([A-Za-z][\w.-]*(?::\d+)?(?:,[A-Za-z][\w.-]*(?::\d+)?)*)"  # each is replaced
+_OF_SEVERAL = r"[A-Za-z][\w.-]*(?:\[[\d,-]+\][\w.-]*)?(?::\d+)?"  # node[01-03,07]
+SEVERAL_HOSTS = rf"({_OF_SEVERAL}(?:,{_OF_SEVERAL})*)"  # each is replaced
 LISTING = r"^[-dlcbps][rwxsStT-]{9}[.+@]?\s+\d+"
 _POD_STATES = (
     *("Running", "Pending", "Error", "Completed", "Terminating", "Unknown"),

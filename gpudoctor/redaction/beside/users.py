@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.redaction.beside.forms import ALONE, ENGINE, LISTING, NAME, QUEUE_HEAD, QUEUE_ROW
+from gpudoctor.redaction.beside.forms import ALONE, ENGINE, FULL_NAME, LISTING, NAME, QUEUE_HEAD, QUEUE_ROW
 
 USERS = (
     ("user", ":python", rf"\| {NAME}(?=:python[\d.]*/\d+\(\d+M\))"),
@@ -23,7 +23,24 @@ USERS = (
         rf"\b(?:usermod|gpasswd|adduser) (?:-\w+ )*(?:[a-z,]+ )?(?!-|USER)(?!video\b|render\b|docker\b|\$){NAME}$",
     ),
     ("user", "sudo", rf"\[sudo\] password for {NAME}:|\bsudo -u {NAME}|^{NAME} is not in the sudoers"),
-    ("user", "su - ", rf"\bsu - {NAME}$"),
+    ("user", "su", rf"\bsu - {NAME}(?= -c |$)|\bsudo (?:-[A-Za-z]+ )*-[a-zA-Z]*u {NAME}"),
+    ("user", "runuser ", rf"\brunuser (?:-\w+ )*-[lu] {NAME}"),
+    ("user", "psql", rf"\bpsql\b[^|\n]{{0,400}}? -U ?{NAME}"),
+    ("user", "--username", rf"--username[ =]{NAME}"),
+    ("user", "user", rf"\b[Uu]ser ['\"]{NAME}['\"]|\bUser Manager for UID \d+ \({NAME}(?=\))"),
+    ("user", "no such user", rf"\b(?:id|su|chown|getent): ['\"‘]?{NAME}(?=['\"’]?: no such user)"),
+    ("user", "linger ", rf"\bloginctl \w+-linger {NAME}"),
+    ("user", "user", rf"\b(?:useradd|userdel|deluser|terminate-user|kill-user) (?:-\S+ )*(?!-|USER){NAME}$"),
+    ("user", " -u ", rf"\b(?:squeue|sacct|scancel|qstat|bjobs|pkill|pgrep|ps)\b[^|\n]{{0,100}}? -u {NAME}"),
+    ("user", "owned by ", rf"\bprocess owned by {NAME}"),
+    ("user", "changed for ", rf"\bpassword changed for {NAME}"),
+    ("user", "whoami", rf"\bwhoami: {NAME}$"),
+    ("user", "crontab ", rf"\bcrontab (?:-\w+ )*-u {NAME}"),
+    ("user", "_by", rf"(?i)(?<![a-z])(?:created|submitted|started|modified)_by{ALONE}{NAME}(?=[\s\"',;)]|$)"),
+    ("user", "user.name", rf"\buser\.name[ =][\"']({FULL_NAME})(?=[\"'])"),
+    ("user", ":<redacted:secret>@", rf"(?<![\w/.@:-]){NAME}(?=:<redacted:secret>@)"),
+    ("user", "%3a<redacted", r"(?i)%2F%2F([^%/\s@]+)(?=%3A<redacted:secret>%40)"),
+    ("user", "%<redacted", rf"(?:-U|--user)[ =]?['\"]?(?:[\w.-]+\\)?{NAME}(?=%<redacted:secret>)"),
     ("user", "chown", rf"\bchown (?:-R )?{NAME}(?=:)"),
     ("group", "chown", rf"\bchown (?:-R )?[^\s:]+:{NAME}(?= )"),
     ("user", " ", rf"(?m)^[ \t]*\d+ {NAME}\+?(?=\s+(?:rt|-?\d+)\s+-?\d+\s+\S+\s+\S+\s+\S+\s+[RSDZTI]\s)"),
@@ -37,7 +54,11 @@ USERS = (
         r"\bGIT_(?:AUTHOR|COMMITTER)_NAME=([A-Z][\w'.-]+(?: [A-Z][\w'.-]+)*)|(?i:\bregistered owner:\s+)([A-Z]\w+ [A-Z]\w+)$",
     ),
     ("user", "name", r"(?m)^(?:user\.name=|[ \t]+name = )([A-Z][\w'.-]+ [A-Z][\w'.-]+)$"),
-    ("user", "@", r"\"([A-Z][\w'.-]+(?: [A-Z][\w'.-]+){1,3})\"(?= <[^<>@\s]+@)|\b(?:by|By): ([a-z][\w.-]+)(?= <[^<>@\s]+@)"),
+    (
+        "user",
+        "@",
+        rf"\"({FULL_NAME})\"(?= <[^<>@\s]+@)|\b(?:by|By): ([a-z][\w.-]+)(?= <[^<>@\s]+@)",
+    ),
     ("user", "sshd: ", rf"\bsshd: {NAME}(?= \[priv\]|@pts)"),
     ("user", "(", rf"\bsession of user {NAME}(?=\(\d+\))"),
     ("user", "user ", rf"\bUser {NAME} logged in|(?m:^[ \t]+User[ \t]+){NAME}$"),
@@ -64,7 +85,7 @@ USERS = (
     ("group", ":x:", rf"(?m)^{NAME}(?=:x:\d+:(?:[\w.-]+(?:,[\w.-]+)*)?$)"),
     ("user", "m)", rf"(?<=[| ]){NAME}(?=\(\d+M\))"),
     ("user", "login", rf"{ENGINE} login\b[^|\n]{{0,400}}? (?:-u|--username)[ =]{NAME}"),
-    ("user", "@", r"\b([A-Z][\w'.-]+(?: [A-Z][\w'.-]+){1,3})(?= <[^<>@\s]+@(?!nvidia\.com)[^<>\s]+>)"),
+    ("user", "@", rf"\b({FULL_NAME})(?= <[^<>@\s]+@(?!nvidia\.com)[^<>\s]+>)"),
     ("user", "logged in", rf"(?i)\blogged in as:? {NAME}"),
     ("account", "logged in", rf"(?i)\blogged in as:? \S+ \({NAME}\)"),
     ("user", "dc=", r"(?i)\b(?:uid|cn)=([^,=\n]+)(?=,\s?(?:ou|dc|cn)=)"),
