@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.driver_library import DriverLibrary
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.nvml_values import MIB, answered, bus_id
 from gpudoctor.model import Skip, Unavailable
 
@@ -74,7 +75,7 @@ class Cuda(DriverLibrary):
         return answer
 
 
-class CudaDevice:
+class CudaDevice(Guarded):
     """A device as CUDA numbers it, which can differ from NVML's order."""
 
     def __init__(self, ordinal: int, answers: dict[str, Any], cuda: Cuda) -> None:

@@ -6,11 +6,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
 
-class DriverLibrary:
+class DriverLibrary(Guarded):
     """TOPIC: the prefix of its questions. NAME: of the interface. FILE: the library's name in messages."""
 
     TOPIC: ClassVar[str]

@@ -13,6 +13,7 @@ import msgspec
 
 from gpudoctor import source
 from gpudoctor.errors import UserError
+from gpudoctor.facts import shapes
 from gpudoctor.files import bundle, page, snapshot
 from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Reply, Report, Snapshot
 from gpudoctor.plain import plain
@@ -28,6 +29,8 @@ _OURS = re.compile(
     | \s* <!doctype\ html> [^\0]{0,2000} <title> [^<]* gpudoctor </title>   # a page""",
     re.VERBOSE,
 )
+_NAME = re.compile(r"[\w.:-]{0,200}", re.ASCII)
+_URL = re.compile(r"https?://[!#-&(-;=?-_a-~]+")  # no quotes, angle brackets or backquotes
 Read = TypeVar("Read")
 
 
@@ -108,15 +111,15 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
         raise UserError(f"{path} was not written by gpudoctor: {READABLE}")
     taken = snapshot.parse(data, path)
     answers = (taken.replies, taken.measured, taken.host)
-    _must_be_shallow([reply.value for replies in answers for reply in replies.values()])
+    _must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
     _must_be_a_time(taken.taken, path)
-    return taken
+    replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
+    return replace(taken, replies=replies, host=host, measured=shapes.all_measured_fitting(taken.measured))
 
 
-def _must_be_shallow(values: list[Any]) -> None:
-    """RecursionError if they are nested too deeply."""
-    if unkept(values):
-        raise RecursionError
+def _must_be_kept(values: list[Any], path: str) -> None:
+    if why := unkept(values):
+        raise UserError(f"{path} is not a file from gpudoctor: {why}")
 
 
 def _must_be_a_time(said: Any, path: str) -> None:
@@ -135,7 +138,7 @@ def _schema(data: bytes, path: str) -> str:
 
 def _report(data: bytes, path: str) -> Report:
     plain = msgspec.json.decode(data)
-    _must_be_shallow([plain])
+    _must_be_kept([plain], path)
     if plain["schema"] != REPORT_SCHEMA:
         raise UserError(
             f"{path} is not a report that this version can read: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
@@ -147,10 +150,20 @@ def _report(data: bytes, path: str) -> Report:
         raise UserError(f"{path} is a broken gpudoctor report: {failure}") from None
     if "taken" in report.target:
         _must_be_a_time(report.target["taken"], path)
-    for reference in (reference for entry in report.diagnosis for reference in entry.references):
-        if not re.fullmatch(r"https?://[^\s<>\"']+", reference):
-            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
+    _must_have_names(report, path)
     return report
+
+
+def _must_have_names(report: Report, path: str) -> None:
+    """UserError if a name or a reference has characters that one of gpudoctor never has."""
+    checks = {id for result in (*report.checks, *report.host) for id in (result.id, result.area, result.blocked_by or "check")}
+    problems = {id for entry in report.diagnosis for id in (entry.problem, entry.check, *entry.explains)}
+    for name in {*checks, *problems, *report.measured.figures}:
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{path} is a broken gpudoctor report: {name!r} is not the name of a check or a problem")
+    for reference in (reference for entry in report.diagnosis for reference in entry.references):
+        if not _URL.fullmatch(reference):
+            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
 
 
 def as_answers(report: Report) -> Snapshot:
