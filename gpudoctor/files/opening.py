@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +19,9 @@ from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Reply, Report, Snaps
 from gpudoctor.plain import plain
 from gpudoctor.protocol import MOST_LEVELS, unkept
 
-MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
+MOST_BYTES = 128 << 20  # unpacked
+MOST_VALUES = 1_000_000  # a machine of eight GPUs has about 50,000
+_PARTS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[,\[{]', re.DOTALL)
 READABLE = "expected a snapshot, a JSON or HTML report, or a bundle"
 _LONGEST_REASON = 300
 _REPORT = "report"  # the question answered by a report without a snapshot
@@ -86,11 +88,13 @@ def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
     """The JSON or the page in a file; for a bundle, the snapshot in it."""
     if bundle.is_bundle(beginning):
         return bundle.snapshot_in(chain((beginning,), rest), path)
-    data = b""
+    pieces, size = [], 0
     for piece in chain((beginning,), rest):
-        data += piece
-        if len(data) > MOST_BYTES:
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
             raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: not a file from gpudoctor")
+    data = b"".join(pieces)
     if not data.strip():
         raise UserError(f"{path} is empty{', or was already read' * (path == '-')}: {READABLE}")
     return data
@@ -105,6 +109,7 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
                 "pass what it was made of, a report as JSON, a snapshot or a bundle"
             )
         data = embedded
+    _must_be_of_few_values(data, path)
     if data.lstrip()[:1] != b"{":
         raise UserError(f"{path} contains no gpudoctor snapshot: {READABLE}")
     if not _schema(data, path).startswith("gpudoctor."):
@@ -115,6 +120,15 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
     _must_be_a_time(taken.taken, path)
     replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
     return replace(taken, replies=replies, host=host, measured=shapes.all_measured_fitting(taken.measured))
+
+
+def _must_be_of_few_values(data: bytes, path: str) -> None:
+    """UserError before values are made of a file: `[],` takes three bytes there, and seventy in memory."""
+    if sum(map(data.count, (b",", b"[", b"{"))) <= MOST_VALUES:
+        return
+    found = sum(1 for _ in islice(filter(lambda part: part[0][:1] != b'"', _PARTS.finditer(data)), MOST_VALUES + 1))
+    if found > MOST_VALUES:
+        raise UserError(f"{path} has more than {MOST_VALUES:,} values: not a file from gpudoctor")
 
 
 def _must_be_kept(values: list[Any], path: str) -> None:
@@ -131,12 +145,13 @@ def _must_be_a_time(said: Any, path: str) -> None:
 
 def _schema(data: bytes, path: str) -> str:
     try:
-        return str(msgspec.json.decode(data, type=dict[str, Any]).get("schema"))
+        return str(msgspec.json.decode(data, type=snapshot.Head).schema)
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{path} is not a complete gpudoctor snapshot or report ({failure}): {READABLE}") from None
 
 
 def _report(data: bytes, path: str) -> Report:
+    _must_be_of_few_values(data, path)
     plain = msgspec.json.decode(data)
     _must_be_kept([plain], path)
     if plain["schema"] != REPORT_SCHEMA:
@@ -160,7 +175,7 @@ def _must_have_names(report: Report, path: str) -> None:
     problems = {id for entry in report.diagnosis for id in (entry.problem, entry.check, *entry.explains)}
     for name in {*checks, *problems, *report.measured.figures}:
         if not _NAME.fullmatch(name):
-            raise UserError(f"{path} is a broken gpudoctor report: {name!r} is not the name of a check or a problem")
+            raise UserError(f"{path} is a broken gpudoctor report: a check or a problem is not named {name!r}")
     for reference in (reference for entry in report.diagnosis for reference in entry.references):
         if not _URL.fullmatch(reference):
             raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
