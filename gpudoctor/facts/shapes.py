@@ -134,7 +134,8 @@ _BEGINNINGS: dict[str, Any] = {
 
 def fitting(question: str, reply: Reply) -> Reply:
     """The reply, or an error in its place if its value has another type than the answers to this question."""
-    wrong = "" if reply.value is None else _wrong(_shape(question), reply.value)
+    value = shapes_measured.results(reply.value) if question.startswith("measured ") else reply.value
+    wrong = "" if value is None else _wrong(_shape(question), value)
     return replace(reply, status="error", value=None, detail=f"the answer has an unexpected form: {wrong}") if wrong else reply
 
 

@@ -26,6 +26,7 @@ _TEXTS = """
     printed refusal refused skipped stopped target text unavailable version
 """
 _FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu works_after"
+_TOLD = ("prints", "kind")
 _WRONG_WORDS = record(numbers="words wrong_bits", texts="address expected read_again")
 _RESULT = record(
     numbers=_NUMBERS,
@@ -63,4 +64,10 @@ _EXACT: dict[str, Any] = {
 
 def of(id: str) -> Any:
     """The type of one measurement, such as "gemm:gpu0"."""
-    return _EXACT.get(id.partition(":")[0], maps(_RESULT | str))
+    return _EXACT.get(id.partition(":")[0], maps(_RESULT))
+
+
+def results(value: Any) -> Any:
+    """The value without what a workload says of itself, beside its results."""
+    told = isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in _TOLD)
+    return {name: result for name, result in value.items() if name not in _TOLD} if told else value
