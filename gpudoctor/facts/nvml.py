@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.driver_library import DriverLibrary
+from gpudoctor.facts.driver_library import DriverLibrary, possible_count
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.nvml_values import P2P, TOPOLOGY, answered, checked, error_name
 from gpudoctor.model import Unavailable
@@ -52,7 +52,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def count(self) -> int:
-        return int(checked(self._initialised("count"), "nvmlDeviceGetCount"))
+        return possible_count(int(checked(self._initialised("count"), "nvmlDeviceGetCount")), "nvmlDeviceGetCount")
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:

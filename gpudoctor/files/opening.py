@@ -154,10 +154,9 @@ def _report(data: bytes, path: str) -> Report:
     _must_be_of_few_values(data, path)
     plain = msgspec.json.decode(data)
     _must_be_kept([plain], path)
-    if plain["schema"] != REPORT_SCHEMA:
-        raise UserError(
-            f"{path} is not a report that this version can read: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
-        )
+    schema = plain.get("schema")
+    if schema != REPORT_SCHEMA:
+        raise UserError(f"{path} is not a report that this version can read: its schema is {schema!r}, not {REPORT_SCHEMA!r}")
     try:
         report = msgspec.convert(plain, Report)
         msgspec.convert(report.facts, _Facts)

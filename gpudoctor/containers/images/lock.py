@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.containers.images import reference as references
 from gpudoctor.errors import UserError
+from gpudoctor.plain import plain
 
 if TYPE_CHECKING:
     from gpudoctor.containers.images.catalog import Image
@@ -48,7 +49,7 @@ def read(file: Path = FILE) -> dict[str, Pin]:
     entries = found.get("images") if isinstance(found, dict) else None
     if not isinstance(entries, dict):
         raise UserError(f"{file} is not a lock file: `images` is missing")
-    return {str(name): _pin(file, str(name), entry) for name, entry in entries.items()}
+    return {str(name): _pin(file, plain(str(name)), entry) for name, entry in entries.items()}
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -91,9 +92,9 @@ def _pin(file: Path, name: str, entry: object) -> Pin:
         raise UserError(f"{file}: the fields of {name} must be texts")
     pin = Pin(**entry)
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", pin.digest):
-        raise UserError(f"{file}: the digest of {name} is invalid: {pin.digest}")
+        raise UserError(f"{file}: the digest of {name} is invalid: {plain(pin.digest)}")
     if not _is_a_date(pin.date):
-        raise UserError(f"{file}: the date of {name} is invalid: {pin.date}")
+        raise UserError(f"{file}: the date of {name} is invalid: {plain(pin.date)}")
     references.parse(pin.reference)
     return pin
 
