@@ -68,6 +68,6 @@ def of(id: str) -> Any:
 
 
 def results(value: Any) -> Any:
-    """The value without what a workload says of itself, beside its results."""
+    """The results of a workload, without the texts about the workload."""
     told = isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in _TOLD)
     return {name: result for name, result in value.items() if name not in _TOLD} if told else value
