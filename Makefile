@@ -7,7 +7,7 @@ WORKERS := $(shell expr $$(nproc) + 1)
 DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast test-gpu coverage lint docs wheel kernels format clean
+.PHONY: help check test test-fast test-gpu fuzz coverage lint docs wheel kernels format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(VENV)/installed-dev ## Run the tests
 
 test-fast: $(VENV)/installed-dev ## Run the quick tests: no Docker, GPU, browser, network or root
 	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
+
+fuzz: $(VENV)/installed-dev ## Give broken and hostile input to all that reads files, for minutes (SEED=... to begin elsewhere)
+	GPUDOCTOR_FUZZ=30 GPUDOCTOR_FUZZ_SEED=$(or $(SEED),1000) $(BIN)/pytest -n $(WORKERS) -q tests/test_fuzz.py tests/test_hostile.py
 
 coverage: $(VENV)/installed-dev ## Run the tests and measure coverage, child processes included
 	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup --cov --cov-report=term

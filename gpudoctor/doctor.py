@@ -11,6 +11,7 @@ from gpudoctor.choices import LEVELS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
+from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.measured.language_models import models
@@ -35,6 +36,8 @@ from gpudoctor.version import __version__
 
 # Logs given as evidence can mention GPUs that the driver or the bus no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
+
+_LONGEST_REASON = 300
 
 Checks = dict[str, Check]
 _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
@@ -95,7 +98,9 @@ def judge_at_its_level(taken: Snapshot, level: str = "") -> Report:
 def _has_come_up(taken: Snapshot) -> bool:
     """If a container did not start, only its host can be judged."""
     start = taken.replies.get("container-start")
-    return not start or bool(start.value["started"]) or "from_text" in start.value
+    if not start or start.status != "ok" or not isinstance(start.value, dict):
+        return True
+    return bool(start.value.get("started")) or "from_text" in start.value
 
 
 def _judge(taken: Snapshot, checks: Checks) -> Report:
@@ -172,8 +177,9 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
     except Skip as skip:
         if not _told(found):
             return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), tuple(found)
-    except Exception as bug:
-        message = f"gpudoctor's own bug, please report it with the snapshot (--save FILE): {type(bug).__name__}: {bug}"
+    except Exception as failure:
+        reason = f"{type(failure).__name__}: {failure}"[:_LONGEST_REASON]
+        message = f"this check stopped with an error; please report it with the snapshot (--save FILE): {reason}"
         return Result(check.id, Status.ERROR, message, area=check.area), tuple(found)
     status = max((finding.problem.status for finding in _told(found)), key=list(Status).index, default=Status.PASS)
     message = message or "; ".join(finding.message for finding in _told(found))
@@ -214,7 +220,7 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     found: dict[str, tuple[Figure, ...]] = {}
     for id, check in checks.items():
         if results[id].status in (Status.PASS, Status.WARN, Status.FAIL):
-            with contextlib.suppress(Skip):
+            with contextlib.suppress(Skip, *WRONG):
                 found[id] = facts.once(check.figures)
     figures = {id: figures for id, figures in found.items() if figures}
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}

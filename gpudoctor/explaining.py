@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from gpudoctor.errors import UserError
 from gpudoctor.spelling import unknown
 
+_MOST_BLANK_BYTES = 4 << 20
+
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.evidence import Evidence
@@ -126,7 +128,7 @@ def gather(paths: Iterable[str]) -> Evidence:
     paths = tuple(paths)
     for path in paths:
         chunks = source.chunks(path)
-        beginning = next(chunks, b"")
+        beginning = _until_something(chunks)
         name = "standard input" if path == "-" else path
         if not beginning.strip() and len(paths) == 1:
             raise UserError(f"{name} is empty")
@@ -135,6 +137,17 @@ def gather(paths: Iterable[str]) -> Evidence:
         else:
             found = found.with_text(name, beginning, chunks)
     return found
+
+
+def _until_something(chunks: Iterator[bytes]) -> bytes:
+    """The first pieces until one holds more than blanks: a pipe brings a line at a time."""
+    found, size = [], 0
+    for piece in chunks:
+        found.append(piece)
+        size += len(piece)
+        if size > _MOST_BLANK_BYTES or piece.strip():
+            break
+    return b"".join(found)
 
 
 def checkup_of(what: Sequence[str]) -> Checkup:

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from gpudoctor.facts import shapes
 from gpudoctor.model import Reply
 
 MOST_LINE_BYTES, MOST_BYTES = 16 << 20, 128 << 20  # of a message; of all, which are read back from a snapshot
 MOST_LEVELS = 100  # nested lists and objects
+LARGEST_INTEGER = 1 << 64  # counters and masks
 LARGEST = 1e15  # for seconds and similar numbers; also rejects infinity and NaN
 STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut")
 _MEASURED = re.compile(r"sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
@@ -71,7 +73,10 @@ def reply(said: dict[str, Any]) -> Reply:
     """The reply in a message; if it is invalid, an error with the reason, so that only this question is lost."""
     given = said.get("reply")
     wrong = _wrong(given) if given is not None else "the message contains none"
-    return Reply("error", None, f"invalid reply: {wrong}") if wrong or given is None else Reply(**given)
+    if wrong or given is None:
+        return Reply("error", None, f"invalid reply: {wrong}")
+    asked = f"measured {said['measured']}" if "measured" in said else said.get("question", "")
+    return shapes.fitting(asked, Reply(**given))
 
 
 def _wrong(given: dict[str, Any]) -> str:
@@ -92,6 +97,8 @@ def unkept(values: list[Any]) -> str:
     for _ in range(MOST_LEVELS):
         if not all(_is_encodable(part) for part in values if isinstance(part, str)):
             return "its value holds half a character"
+        if any(abs(part) > LARGEST_INTEGER for part in values if isinstance(part, int)):
+            return "its value holds an integer of more than 64 bits"
         values = [part for value in values if isinstance(value, (dict, list)) for part in _parts(value)]
         if not values:
             return ""

@@ -147,10 +147,10 @@ def changed() -> bytes:
         (made(member(NAME), content=b"[" * 1000), "contains no gpudoctor snapshot"),
         (made(member(NAME), content=b"{}" * 600)[:-30], "cannot be unpacked"),
         (made(member(NAME, tarfile.CHRTYPE)), "holds no"),
-        (sparse(1 << 33), "holds no"),
-        (made(with_headers(GNU_sparse_map="0,0", GNU_sparse_size=str(1 << 40))), "holds no"),
-        (made(with_headers(size="-512")), "contains no gpudoctor snapshot"),
-        (made(member(NAME + "x" * 1_000_000)), "holds no"),
+        (sparse(1 << 33), "not an archive of plain files"),
+        (made(with_headers(GNU_sparse_map="0,0", GNU_sparse_size=str(1 << 40))), "not an archive of plain files"),
+        (made(with_headers(size="-512")), "not an archive of plain files"),
+        (made(member(NAME + "x" * 1_000_000)), "not an archive of plain files"),
         (names_of_names(5000), "cannot be unpacked"),
         (made(member(NAME), content=b"\xff\xfe"), "contains no gpudoctor snapshot"),
         (made(member(NAME), content=b'{"a":' * 9000), "levels deep"),
@@ -185,6 +185,48 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "MOST_MEMBERS", 10)
     with pytest.raises(UserError, match="more than 10 files"):
         unpacked(made(*(member(f"file{number}") for number in range(20))))
+
+
+def with_size(size: bytes, kind: bytes = b"0") -> bytes:
+    """A header alone, of a member whose size is written like that."""
+    header = bytearray(member("x").tobuf(tarfile.USTAR_FORMAT))
+    header[124:136], header[156:157] = size.ljust(12, b"\0"), kind
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        with_size(b"\x80" + bytes(2) + b"\x7f" * 9),  # base 256
+        with_size(b"\xff" * 12),
+        with_size(b"-1"),
+        with_size(b"9"),
+        with_size(b""),
+        *(with_size(b"1000", kind) + b"1" * 512 for kind in (b"x", b"g", b"L", b"K", b"S", b"7", b"V")),
+        with_size(b"0").replace(b"x", b"y", 1),  # another checksum
+    ],
+)
+def test_only_plain_files_with_octal_sizes_are_read(data: bytes) -> None:
+    with pytest.raises(UserError, match="not an archive of plain files"):
+        bundle.snapshot_in(iter([data + bytes(1024)]), "b")
+
+
+def test_a_size_beyond_the_end_is_a_cut_off_file() -> None:
+    with pytest.raises(UserError, match="it is cut off"):
+        bundle.snapshot_in(iter([with_size(b"77777777777")]), "b")
+
+
+def test_pieces_of_any_size_are_read(data: bytes) -> None:
+    whole = gzip.decompress(data)
+    assert bundle.snapshot_in((whole[at : at + 7] for at in range(0, len(whole), 7)), "b") == unpacked(data)
+
+
+@pytest.mark.parametrize("taken", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_time_that_no_header_holds_is_packed_all_the_same(taken: str) -> None:
+    packed = packing.packed(REPORT, replace(snapshot.load(str(SNAPSHOT)), taken=taken))
+    assert unpacked(packed)
 
 
 def test_a_packed_snapshot_is_no_bundle() -> None:

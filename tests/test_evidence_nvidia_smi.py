@@ -472,3 +472,19 @@ def test_q_of_one_gpu_keeps_it_apart_from_the_table_around() -> None:
     found = nvidia_smi_q.read(OLD)
     assert found is not None
     assert found["nvml"].value["count"] == 1
+
+
+def test_csv_of_a_loop_has_its_head_again_and_again() -> None:
+    head = "index, pci.bus_id, memory.used [MiB]\n"
+    replies = nvidia_smi_csv.read(f"{head}0, 00000000:07:00.0, 1 MiB\n{head}0, 00000000:07:00.0, 2 MiB\n")
+    assert replies
+    assert replies["nvml"].value["count"] == 1
+    assert replies["nvml:gpu0"].value["MemoryInfo"]["used"] == 2 << 20
+
+
+def test_csv_of_two_queries_is_one_machine() -> None:
+    one, other = "index, name, driver_version\n0, NVIDIA L4, 550.54\n", "index, uuid, pci.bus_id\n0, GPU-1, 00000000:07:00.0\n"
+    replies = nvidia_smi_csv.read(one + other)
+    assert replies
+    answers = replies["nvml:gpu0"].value
+    assert (answers["Name"], answers["UUID"]) == ("NVIDIA L4", "GPU-1")

@@ -18,11 +18,21 @@ NO_LOCKS = {
     "images: {a: 1}": "a must have exactly the fields reference, digest and date",
     "images: {a: {reference: b, digest: c}}": "a must have exactly the fields reference, digest and date",
     "images: {a: {reference: b, digest: c, date: d}}": "the digest of a is invalid: c",
-    f"images: {{a: {{reference: B, digest: '{DIGEST}', date: d}}}}": "'B' is not an image reference",
+    f"images: {{a: {{reference: b, digest: '{DIGEST}', date: d}}}}": "the date of a is invalid: d",
+    f"images: {{a: {{reference: B, digest: '{DIGEST}', date: 2026-01-01}}}}": "'B' is not an image reference",
+    "images: {a: {reference: [b], digest: c, date: d}}": "the fields of a must be texts",
+    "x: &x [a]\nimages: {a: *x}": "invalid YAML in line 2",
+    "[[[[[[]]]]]]": "invalid YAML in line 1",
+    "[" * 100_000: "invalid YAML in line 1",
+    "images: !!timestamp 2001-99-99": "`images` is missing",
+    "images: " + "9" * 6000: "`images` is missing",
+    "#" * 1_100_000: "larger than 1 MB",
+    "a: \x00": "invalid YAML",
+    "a: b\n---\na: b": "invalid YAML",
 }
 
 
-@pytest.mark.parametrize("text", NO_LOCKS)
+@pytest.mark.parametrize("text", NO_LOCKS, ids=range(len(NO_LOCKS)))
 def test_what_is_no_lock_file(text: str, tmp_path: Path) -> None:
     file = tmp_path / "gpudoctor.lock"
     file.write_text(text)

@@ -265,3 +265,32 @@ def test_replay_takes_a_report_for_what_it_is(tmp_path: Path) -> None:
     result = run("check", "--replay", str(tmp_path / "report.json"))
     assert result.exit_code == 2
     assert "is a report, not a snapshot" in result.stderr
+
+
+def test_a_file_of_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(opening, "MOST_VALUES", 100)
+    file = tmp_path / "machine.json"
+    file.write_bytes(SMALL % (b"2026-11-21T03:00:00Z", b"[" + b"[]," * 100 + b"1]"))
+    with pytest.raises(UserError, match="has more than 100 values"):
+        opening.taken_in(str(file))
+    file.write_bytes(SMALL % (b"2026-11-21T03:00:00Z", b'"' + b'[],\\"' * 100 + b'"'))
+    assert opening.taken_in(str(file)).replies["a"].value == '[],"' * 100
+
+
+@pytest.mark.parametrize("name", ["memlock|x", "memlock\x1b[2J", "a b", "x" * 300])
+def test_a_name_that_no_check_has_is_refused(tmp_path: Path, name: str) -> None:
+    plain = json.loads(formats.render("json", REPORT))
+    plain["checks"][0]["id"] = name
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match="a check or a problem is not named "):
+        opening.read(str(tmp_path / "report.json"))
+
+
+def test_tables_of_a_report_need_not_be_whole(tmp_path: Path) -> None:
+    plain = json.loads(formats.render("json", REPORT))
+    plain["measured"]["models"] = [
+        {"size": size, "precision": precision, "gigabytes": 1.0, "gpus": 1, "least_milliseconds": 1.0}
+        for size, precision in (("7B", "fp16"), ("70B", "fp8"), ("70B", "int4"))
+    ]
+    (tmp_path / "report.json").write_text(json.dumps(plain))
+    assert run("report", str(tmp_path / "report.json"), "--format", "text").exit_code in (0, 1)

@@ -17,7 +17,7 @@ from gpudoctor.interpreter import Interpreter
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.planning import Plan
 
-GOOD = {"status": "ok", "value": {"a": [1, None, "ä"]}, "detail": "", "seconds": 0.25}
+GOOD = {"status": "ok", "value": {"a": {"seconds": 1, "skipped": None, "text": "ä"}}, "detail": "", "seconds": 0.25}
 DEEP: Any = []
 for _ in range(protocol.MOST_LEVELS):
     DEEP = [DEEP]

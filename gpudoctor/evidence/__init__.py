@@ -8,10 +8,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gpudoctor.evidence import kernel
+from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.readers import READERS
 from gpudoctor.evidence.scan import scan
+from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
@@ -65,7 +67,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
     for block in excerpt.blocks:
-        proved = block.reader.read(block.text)
+        proved = _read(block)
         if proved is not None:
             kinds.append(block.reader.kind)
             replies = _together(replies, proved)
@@ -77,6 +79,14 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
         kinds, replies = [KIND], {}
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}
     return {**replies, TEXT + name: Reply("ok", text)}
+
+
+def _read(block: Block) -> dict[str, Reply] | None:
+    """What a block proves; None if its reader cannot read it, as when two outputs are mixed."""
+    try:
+        return block.reader.read(block.text)
+    except WRONG:
+        return None
 
 
 def _together(known: Mapping[str, Reply], more: Mapping[str, Reply]) -> dict[str, Reply]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 
 # include/uapi/linux/capability.h: the position of a name is its bit.
@@ -21,7 +22,7 @@ KUBERNETES_MARKS = ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.i
 OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
 
 
-class Container:
+class Container(Guarded):
     """The kind of container; `engine` is None on a host."""
 
     def __init__(self, replies: Replies) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
+
 # Text around the actual message: which program passed it on, and at which step.
 _WRAPPERS = re.compile(
     "|".join(
@@ -67,7 +69,7 @@ _WAITING = "error waiting for container"
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(Guarded):
     """An attempt to start a container. mode: how a GPU was requested: cdi, runtime, gpus, podman, devices, none or unknown.
 
     arguments: the options that requested it. message: the whole output of the engine, "" if the container started. code: its exit

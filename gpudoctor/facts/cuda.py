@@ -6,7 +6,8 @@ import re
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.driver_library import DriverLibrary
+from gpudoctor.facts.driver_library import DriverLibrary, possible_count
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.nvml_values import MIB, answered, bus_id
 from gpudoctor.model import Skip, Unavailable
 
@@ -50,7 +51,7 @@ class Cuda(DriverLibrary):
     def count(self) -> int:
         if self.init_code:
             raise Unavailable(f"CUDA does not initialise: {self.init_error} ({self.init_code})")
-        return int(checked(self._loaded("count"), "cuDeviceGetCount"))
+        return possible_count(int(checked(self._loaded("count"), "cuDeviceGetCount")), "cuDeviceGetCount")
 
     @cached_property
     def devices(self) -> tuple[CudaDevice, ...]:
@@ -74,7 +75,7 @@ class Cuda(DriverLibrary):
         return answer
 
 
-class CudaDevice:
+class CudaDevice(Guarded):
     """A device as CUDA numbers it, which can differ from NVML's order."""
 
     def __init__(self, ordinal: int, answers: dict[str, Any], cuda: Cuda) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -27,7 +28,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(Guarded):
     """The process's identity: effective ids, and group id -> name ("" if the group has no name, or a personal one)."""
 
     uid: int
@@ -39,7 +40,7 @@ class Identity:
         return self.uid == 0
 
 
-class Devices:
+class Devices(Guarded):
     """The nodes of NVIDIA and InfiniBand in /dev."""
 
     def __init__(self, replies: Replies) -> None:

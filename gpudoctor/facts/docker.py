@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
+
 
 @dataclass(frozen=True)
-class Docker:
+class Docker(Guarded):
     """A Docker daemon; if it is unreachable, only `endpoint` and `error` are meaningful."""
 
     reachable: bool

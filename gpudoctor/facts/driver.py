@@ -11,6 +11,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
 from gpudoctor.model import Unavailable
@@ -24,7 +25,7 @@ _LOADED_NAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
 
 
 @dataclass(frozen=True)
-class InstalledModule:
+class InstalledModule(Guarded):
     """One module file of the driver in /lib/modules."""
 
     kernel: str
@@ -50,7 +51,7 @@ class DkmsEntry:
 
 
 @dataclass(frozen=True)
-class OsPackage:
+class OsPackage(Guarded):
     """A package of the system's package manager; state is "installed", or how far dpkg got."""
 
     name: str
@@ -60,7 +61,7 @@ class OsPackage:
 
 
 @dataclass(frozen=True)
-class SmiAnswer:
+class SmiAnswer(Guarded):
     """The result of `nvidia-smi -L`; code is None if it timed out."""
 
     code: int | None
@@ -73,7 +74,7 @@ class SmiAnswer:
         return self.code is None
 
 
-class Driver:
+class Driver(Guarded):
     """Everything about the driver except NVML."""
 
     def __init__(self, replies: Replies) -> None:

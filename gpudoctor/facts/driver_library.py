@@ -6,11 +6,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from gpudoctor.facts.crashes import crash
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
+MOST_GPUS = 1024  # MIG devices included
 
-class DriverLibrary:
+
+class DriverLibrary(Guarded):
     """TOPIC: the prefix of its questions. NAME: of the interface. FILE: the library's name in messages."""
 
     TOPIC: ClassVar[str]
@@ -57,3 +60,10 @@ class DriverLibrary:
         if name not in self._start:
             raise Unavailable(f"{name} of {self.NAME} is unknown")
         return self._start[name]
+
+
+def possible_count(count: int, function: str) -> int:
+    """The count, unless no machine has so many GPUs."""
+    if not 0 <= count <= MOST_GPUS:
+        raise Unavailable(f"{function} answers {count}, which is not a possible number of GPUs")
+    return count

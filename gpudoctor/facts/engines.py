@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from gpudoctor.facts.container_start import Start, start_of
 from gpudoctor.facts.containerd import imports_of
 from gpudoctor.facts.docker import Docker, daemon_json_of, docker_of, version_of
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Reply, Unavailable
 
@@ -29,7 +30,7 @@ HERE = ("localhost", "127.0.0.1", "::1")
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-container-runtime")
 
 
-class Engines:
+class Engines(Guarded):
     """The container engines of this host."""
 
     def __init__(self, replies: Replies) -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 
 _USER_NCCL_FILE = "~/.nccl.conf"
@@ -13,14 +14,14 @@ _SYSTEM_NCCL_FILE = "/etc/nccl.conf"
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Guarded):
     """A value, with "environment" or the file that it comes from."""
 
     value: str
     source: str
 
 
-class Environment:
+class Environment(Guarded):
     """The environment of the examined process; a variable with a private value is "present"."""
 
     def __init__(self, replies: Replies) -> None:

@@ -18,6 +18,7 @@ from gpudoctor.facts.gpu_records import (
     SramErrors,
     Utilization,
 )
+from gpudoctor.facts.guarded import WRONG, Guarded
 from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import (
     ARCHITECTURES,
@@ -65,10 +66,14 @@ class Answer(Generic[T]):
         self.paths = paths
 
     def __get__(self, gpu: Gpu, owner: type[Gpu]) -> T:
-        return self.parse(gpu.get(*self.paths))
+        answer = gpu.get(*self.paths)
+        try:
+            return self.parse(answer)
+        except WRONG as failure:
+            raise Unavailable(f"GPU {gpu.index}: {self.paths[-1]} has an unexpected form ({failure})"[:300]) from failure
 
 
-class Gpu:
+class Gpu(Guarded):
     """One GPU. A fact that NVML did not provide raises Unavailable, with the kind that matches NVML's code."""
 
     def __init__(self, index: int, replies: Replies) -> None:

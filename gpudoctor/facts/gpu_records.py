@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.nvml_values import (
     FABRIC_HEALTH,
     FABRIC_STATES,
@@ -17,6 +18,7 @@ from gpudoctor.facts.nvml_values import (
     bus_id,
     checked,
 )
+from gpudoctor.model import Unavailable
 
 
 class Mode(NamedTuple):
@@ -31,7 +33,7 @@ class Mode(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RemappedRows:
+class RemappedRows(Guarded):
     """Memory rows replaced by spares; pending: a reset is needed; failure: no spare row was left."""
 
     corrected: int
@@ -53,7 +55,7 @@ class RetiredPages:
 
 
 @dataclass(frozen=True)
-class SramErrors:
+class SramErrors(Guarded):
     """ECC errors of caches and registers; sources: the aggregate uncorrected errors by unit."""
 
     volatile_corrected: int
@@ -79,7 +81,7 @@ class Utilization:
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(Guarded):
     """A process on a GPU. name and ours (same user) are None if /proc does not show it, used_mib if NVML does not."""
 
     pid: int
@@ -95,7 +97,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class MigDevice:
+class MigDevice(Guarded):
     name: str
     uuid: str
     gpu_instance: int
@@ -105,6 +107,9 @@ class MigDevice:
     @classmethod
     def of(cls, answers: dict[str, Any]) -> MigDevice:
         value = {name: checked(answer, f"{name} of a MIG device") for name, answer in answers.items() if name != "Attributes"}
+        for name in ("GpuInstanceId", "ComputeInstanceId", "MemoryInfo"):
+            if name not in value:
+                raise Unavailable(f"{name} of a MIG device is unknown")
         return cls(
             value.get("Name", ""),  # tables of nvidia-smi show neither
             value.get("UUID", ""),
@@ -115,7 +120,7 @@ class MigDevice:
 
 
 @dataclass(frozen=True)
-class NvLink:
+class NvLink(Guarded):
     """One link; errors is None if NVML has no counters for it, remote is "gpu", "switch", "npu" or None."""
 
     link: int
@@ -152,7 +157,7 @@ def _number(answer: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class Fabric(Guarded):
     """The GPU's state in an NVSwitch fabric: healthy means state "completed" and status 0, without problems.
 
     summary is "healthy", "unhealthy", "limited capacity", or None if the driver does not report one.
@@ -178,7 +183,7 @@ class Fabric:
 
 
 @dataclass(frozen=True)
-class Licence:
+class Licence(Guarded):
     """A vGPU software licence; licensed is False if the vGPU runs without one, which slows it down."""
 
     product: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
@@ -39,7 +40,7 @@ _BACK_SECONDS = 5.0  # messages of several CPUs are not strictly in order
 
 
 @dataclass(frozen=True)
-class LogLine:
+class LogLine(Guarded):
     """One message without the logger's prefix, and its time in seconds since the boot, if known."""
 
     seconds: float | None
@@ -47,7 +48,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class Xid:
+class Xid(Guarded):
     """One error of a GPU: https://docs.nvidia.com/deploy/xid-errors/"""
 
     pci: str  # "0000:38:00"
@@ -59,7 +60,7 @@ class Xid:
 
 
 @dataclass(frozen=True)
-class Sxid:
+class Sxid(Guarded):
     """One error of an NVSwitch; its follow-up lines with register contents are left out."""
 
     pci: str
@@ -70,7 +71,7 @@ class Sxid:
     link: int | None
 
 
-class KernelLog:
+class KernelLog(Guarded):
     """The lines that the probe kept. Unavailable if neither the ring buffer nor the journal can be read."""
 
     def __init__(self, replies: Replies) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import Skip
 
 Value = TypeVar("Value")
@@ -19,7 +20,7 @@ def known(read: Callable[[], Any], otherwise: Any = None) -> Any:
     """The value, or `otherwise` if it could not be read."""
     try:
         return read()
-    except Skip:
+    except (Skip, *WRONG):
         return otherwise
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -25,7 +26,7 @@ _DRIVER_LIBRARY = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvidia-[\w-]+|GLX_n
 
 
 @dataclass(frozen=True)
-class Library:
+class Library(Guarded):
     """One path of a library; several paths can lead to one file.
 
     via: where it was found: "LD_LIBRARY_PATH", "default" (the loader's default folders), "wsl", "driver", "local", "compat",
@@ -64,7 +65,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Preload:
+class Preload(Guarded):
     """A library that the loader loads before all others, in every program."""
 
     entry: str  # as written in the source
@@ -78,7 +79,7 @@ class Preload:
         return posixpath.basename(self.entry)
 
 
-class Libraries:
+class Libraries(Guarded):
     """The libraries in the places where loaders and frameworks look; 32-bit libraries are left out."""
 
     def __init__(self, replies: Replies) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -32,7 +33,7 @@ class TemporaryFolder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NcclSegment:
+class NcclSegment(Guarded):
     """A file /dev/shm/nccl-*; it is not known whether a process still uses it."""
 
     name: str
@@ -41,7 +42,7 @@ class NcclSegment:
     uid: int
 
 
-class Limits:
+class Limits(Guarded):
     """The limits and free space of this process."""
 
     def __init__(self, replies: Replies) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Reply, Skip, Unavailable
 
 # Entries that are not workloads: the plan, imports of frameworks, error counters, the sampler's history.
@@ -39,7 +40,7 @@ class Failure:
     prints: str
 
 
-class Measured:
+class Measured(Guarded):
     """The results; a workload without a result raises Unavailable with the reason."""
 
     def __init__(self, measured: Mapping[str, Reply]) -> None:
@@ -60,7 +61,7 @@ class Measured:
         for reply in replies.values():
             if reply.status in _SAYS_MORE:
                 return Unavailable(f"{workload} did not finish: see measurements")
-            kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
+            kind = str(reply.value.get("kind") or "") if isinstance(reply.value, dict) else ""
             return Unavailable(reply.detail or reply.status, kind or _KINDS.get(reply.status, Skip.NO_ANSWER))
         if self.not_measured:
             return Unavailable("; ".join(dict.fromkeys(self.not_measured.values())), self.plan.get("kind", Skip.BUSY))

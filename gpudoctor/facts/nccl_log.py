@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 
 
-class NcclLog:
+class NcclLog(Guarded):
     """NCCL's log; empty if no such log was given."""
 
     def __init__(self, replies: Replies) -> None:

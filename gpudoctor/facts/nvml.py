@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.driver_library import DriverLibrary
+from gpudoctor.facts.driver_library import DriverLibrary, possible_count
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.nvml_values import P2P, TOPOLOGY, answered, checked, error_name
 from gpudoctor.model import Unavailable
-from gpudoctor.worker.reply import MOST_GPUS
 
 Pair = tuple[int, int]
 LIBRARY_NOT_FOUND = 12
@@ -53,10 +52,7 @@ class Nvml(DriverLibrary):
 
     @cached_property
     def count(self) -> int:
-        count = int(checked(self._initialised("count"), "nvmlDeviceGetCount"))
-        if not 0 <= count <= MOST_GPUS:
-            raise Unavailable(f"nvmlDeviceGetCount: {count} is no number of GPUs")
-        return count
+        return possible_count(int(checked(self._initialised("count"), "nvmlDeviceGetCount")), "nvmlDeviceGetCount")
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:

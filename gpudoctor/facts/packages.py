@@ -12,11 +12,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Unavailable
 
 
 @dataclass(frozen=True)
-class Package:
+class Package(Guarded):
     """A distribution on sys.path; `file` is where it was installed from, if not from an index."""
 
     name: str  # as spelled in its folder's name
@@ -41,7 +42,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class CondaPackage:
+class CondaPackage(Guarded):
     """A package that conda installed."""
 
     name: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
@@ -18,7 +19,7 @@ MAXIMUM_LANES = 32  # the kernel reports 255, and a dead device 63, for "unknown
 
 
 @dataclass(frozen=True)
-class Bridge:
+class Bridge(Guarded):
     """A PCIe port above an NVIDIA function."""
 
     address: str
@@ -40,7 +41,7 @@ class Bridge:
 
 
 @dataclass(frozen=True)
-class PciFunction:
+class PciFunction(Guarded):
     """One NVIDIA function. Widths are None if the device or a hypervisor does not report them; also the NUMA node (-1)."""
 
     address: str
@@ -75,7 +76,7 @@ class PciFunction:
         return not self.config_all_ones
 
 
-class Pci:
+class Pci(Guarded):
     """The state of the bus, independent of the driver. WSL2 shows no NVIDIA functions."""
 
     def __init__(self, replies: Replies) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, requirement
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
 
-class Python:
+class Python(Guarded):
     """The examined interpreter; facts of a framework that is not installed raise Unavailable(not installed)."""
 
     def __init__(self, replies: Replies) -> None:

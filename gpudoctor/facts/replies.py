@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Reply, Skip, Unavailable
 
 _KINDS = {"missing": Skip.NOT_INSTALLED, "denied": Skip.NOT_PERMITTED}
 
 
-class Replies:
+class Replies(Guarded):
     """The replies of one snapshot. A question that was not asked, denied or not answered raises Unavailable."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
 
@@ -14,7 +15,7 @@ UNIT_FIELDS = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", 
 
 
 @dataclass(frozen=True)
-class Unit:
+class Unit(Guarded):
     """A systemd unit in systemd's words: loaded or masked; active, inactive or failed; running, exited or dead; the result of its
     last run (success, exit-code, timeout); enabled, disabled or static."""
 
@@ -31,7 +32,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(Guarded):
     """A process of interest; state is the kernel's letter: R, S, D (stuck in the kernel), Z, T."""
 
     name: str
@@ -47,7 +48,7 @@ class LicenceToken:
     mode: int
 
 
-class Services:
+class Services(Guarded):
     """The services around the driver. In a container, those of the container and not of its host."""
 
     def __init__(self, replies: Replies) -> None:

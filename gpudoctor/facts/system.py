@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.container import Container
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
@@ -51,7 +52,7 @@ class InfinibandPort:
     link_layer: str
 
 
-class System:
+class System(Guarded):
     """The system that the driver runs on."""
 
     def __init__(self, replies: Replies) -> None:

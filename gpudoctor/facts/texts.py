@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts import passed_tests
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.kernel_log import log_line
 from gpudoctor.facts.replies import Replies
 
@@ -27,7 +28,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Guarded):
     """The kept part of a text. kinds: the formats that gpudoctor recognised in it."""
 
     name: str
@@ -52,7 +53,7 @@ class Text:
         return tuple(passed_tests.spans(self.lines)) if "pytest output" in self.kinds else ()
 
 
-class Texts:
+class Texts(Guarded):
     """All texts of a snapshot, in the order in which they were given."""
 
     def __init__(self, replies: Replies) -> None:

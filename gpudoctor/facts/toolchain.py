@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -20,7 +21,7 @@ _NUMBERS = re.compile(r"(?<![\w.~+-])(\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True)
-class Tool:
+class Tool(Guarded):
     """A program; version is None if it did not print one."""
 
     name: str
@@ -31,14 +32,14 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Toolkit:
+class Toolkit(Guarded):
     """A CUDA toolkit, or the remains of one, by the real name of its folder."""
 
     root: str
     version: Version | None
 
 
-class Toolchain:
+class Toolchain(Guarded):
     """The programs that compile for a GPU and profile it."""
 
     def __init__(self, replies: Replies) -> None:

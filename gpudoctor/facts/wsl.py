@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.driver import Driver
+from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.libraries import Libraries
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
@@ -32,7 +33,7 @@ DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
 OTHERS = {"compat", "stubs", "wheel", "conda", "wsl", "container"}  # other sources of these libraries
 
 
-class Wsl:
+class Wsl(Guarded):
     """Facts of WSL; each raises Unavailable (not applicable) outside WSL."""
 
     def __init__(self, replies: Replies) -> None:

@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from gpudoctor import source
 from gpudoctor.errors import UserError
+from gpudoctor.facts import shapes
 from gpudoctor.files import bundle, page, snapshot
 from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Reply, Report, Snapshot
 from gpudoctor.plain import plain
 from gpudoctor.protocol import MOST_LEVELS, unkept
 
-MOST_BYTES = 128 << 20  # unpacked; in memory it takes ten times as much
+MOST_BYTES = 128 << 20  # unpacked
+MOST_VALUES = 1_000_000  # a machine of eight GPUs has about 50,000
+_PARTS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[,\[{]', re.DOTALL)
 READABLE = "expected a snapshot, a JSON or HTML report, or a bundle"
 _LONGEST_REASON = 300
 _REPORT = "report"  # the question answered by a report without a snapshot
@@ -28,6 +31,8 @@ _OURS = re.compile(
     | \s* <!doctype\ html> [^\0]{0,2000} <title> [^<]* gpudoctor </title>   # a page""",
     re.VERBOSE,
 )
+_NAME = re.compile(r"[\w.:-]{0,200}", re.ASCII)
+_URL = re.compile(r"https?://[!#-&(-;=?-_a-~]+")  # no quotes, angle brackets or backquotes
 Read = TypeVar("Read")
 
 
@@ -83,11 +88,13 @@ def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
     """The JSON or the page in a file; for a bundle, the snapshot in it."""
     if bundle.is_bundle(beginning):
         return bundle.snapshot_in(chain((beginning,), rest), path)
-    data = b""
+    pieces, size = [], 0
     for piece in chain((beginning,), rest):
-        data += piece
-        if len(data) > MOST_BYTES:
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
             raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: not a file from gpudoctor")
+    data = b"".join(pieces)
     if not data.strip():
         raise UserError(f"{path} is empty{', or was already read' * (path == '-')}: {READABLE}")
     return data
@@ -102,21 +109,31 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
                 "pass what it was made of, a report as JSON, a snapshot or a bundle"
             )
         data = embedded
+    _must_be_of_few_values(data, path)
     if data.lstrip()[:1] != b"{":
         raise UserError(f"{path} contains no gpudoctor snapshot: {READABLE}")
     if not _schema(data, path).startswith("gpudoctor."):
         raise UserError(f"{path} was not written by gpudoctor: {READABLE}")
     taken = snapshot.parse(data, path)
     answers = (taken.replies, taken.measured, taken.host)
-    _must_be_shallow([reply.value for replies in answers for reply in replies.values()])
+    _must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
     _must_be_a_time(taken.taken, path)
-    return taken
+    replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
+    return replace(taken, replies=replies, host=host, measured=shapes.all_measured_fitting(taken.measured))
 
 
-def _must_be_shallow(values: list[Any]) -> None:
-    """RecursionError if they are nested too deeply."""
-    if unkept(values):
-        raise RecursionError
+def _must_be_of_few_values(data: bytes, path: str) -> None:
+    """UserError before values are made of a file: `[],` takes three bytes there, and seventy in memory."""
+    if sum(map(data.count, (b",", b"[", b"{"))) <= MOST_VALUES:
+        return
+    found = sum(1 for _ in islice(filter(lambda part: part[0][:1] != b'"', _PARTS.finditer(data)), MOST_VALUES + 1))
+    if found > MOST_VALUES:
+        raise UserError(f"{path} has more than {MOST_VALUES:,} values: not a file from gpudoctor")
+
+
+def _must_be_kept(values: list[Any], path: str) -> None:
+    if why := unkept(values):
+        raise UserError(f"{path} is not a file from gpudoctor: {why}")
 
 
 def _must_be_a_time(said: Any, path: str) -> None:
@@ -128,18 +145,18 @@ def _must_be_a_time(said: Any, path: str) -> None:
 
 def _schema(data: bytes, path: str) -> str:
     try:
-        return str(msgspec.json.decode(data, type=dict[str, Any]).get("schema"))
+        return str(msgspec.json.decode(data, type=snapshot.Head).schema)
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{path} is not a complete gpudoctor snapshot or report ({failure}): {READABLE}") from None
 
 
 def _report(data: bytes, path: str) -> Report:
+    _must_be_of_few_values(data, path)
     plain = msgspec.json.decode(data)
-    _must_be_shallow([plain])
-    if plain["schema"] != REPORT_SCHEMA:
-        raise UserError(
-            f"{path} is not a report that this version can read: its schema is {plain['schema']!r}, not {REPORT_SCHEMA!r}"
-        )
+    _must_be_kept([plain], path)
+    schema = plain.get("schema")
+    if schema != REPORT_SCHEMA:
+        raise UserError(f"{path} is not a report that this version can read: its schema is {schema!r}, not {REPORT_SCHEMA!r}")
     try:
         report = msgspec.convert(plain, Report)
         msgspec.convert(report.facts, _Facts)
@@ -147,10 +164,20 @@ def _report(data: bytes, path: str) -> Report:
         raise UserError(f"{path} is a broken gpudoctor report: {failure}") from None
     if "taken" in report.target:
         _must_be_a_time(report.target["taken"], path)
-    for reference in (reference for entry in report.diagnosis for reference in entry.references):
-        if not re.fullmatch(r"https?://[^\s<>\"']+", reference):
-            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
+    _must_have_names(report, path)
     return report
+
+
+def _must_have_names(report: Report, path: str) -> None:
+    """UserError if a name or a reference has characters that one of gpudoctor never has."""
+    checks = {id for result in (*report.checks, *report.host) for id in (result.id, result.area, result.blocked_by or "check")}
+    problems = {id for entry in report.diagnosis for id in (entry.problem, entry.check, *entry.explains)}
+    for name in {*checks, *problems, *report.measured.figures}:
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{path} is a broken gpudoctor report: a check or a problem is not named {name!r}")
+    for reference in (reference for entry in report.diagnosis for reference in entry.references):
+        if not _URL.fullmatch(reference):
+            raise UserError(f"{path} is a broken gpudoctor report: {reference!r} is not a URL")
 
 
 def as_answers(report: Report) -> Snapshot:

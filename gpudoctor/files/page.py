@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import re
 import zlib
 
 from gpudoctor.errors import UserError
@@ -13,8 +12,9 @@ from gpudoctor.files import snapshot
 from gpudoctor.model import Snapshot
 
 TYPE = "application/vnd.gpudoctor.snapshot+gzip"
-MOST_BYTES = 512 << 20  # unpacked
-_ELEMENT = re.compile(rf'<script\b[^>]*\btype="{re.escape(TYPE)}"[^>]*>([^<]*)</script>', re.IGNORECASE)
+MOST_BYTES = 128 << 20  # unpacked
+_TYPE = f'type="{TYPE}"'
+_LONGEST_TAG = 200  # before its type
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -25,8 +25,14 @@ def packed(taken: Snapshot) -> str:
 
 def embedded(html: str) -> bytes:
     """The snapshot in a page, as bytes of JSON; b"" without a snapshot, UserError if it cannot be read."""
-    found = _ELEMENT.search(html)
-    return _unpacked(found[1]) if found else b""
+    at = 0
+    while (at := html.find(_TYPE, at) + 1) > 0:
+        tag = html.rfind("<", max(at - _LONGEST_TAG, 0), at)
+        if tag >= 0 and html[tag : tag + 7].lower() == "<script":
+            start = html.find(">", at) + 1
+            end = html.find("</script>", start)
+            return _unpacked(html[start:end]) if start and end >= 0 else b""
+    return b""
 
 
 def _unpacked(text: str) -> bytes:

@@ -12,6 +12,12 @@ from gpudoctor.errors import UserError
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 
 
+class Head(msgspec.Struct):
+    """The schema of a file; the rest of it is read past."""
+
+    schema: Any = None
+
+
 def dump(snapshot: Snapshot) -> bytes:
     """JSON, one question per line; empty fields of a reply are left out."""
     plain = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
@@ -36,7 +42,7 @@ def load(path: str) -> Snapshot:
 def parse(data: bytes, name: str) -> Snapshot:
     """Decodes a snapshot's bytes; `name` is their name in messages."""
     try:
-        schema = msgspec.json.decode(data, type=dict[str, Any]).get("schema")
+        schema = msgspec.json.decode(data, type=Head).schema
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{name} is not a gpudoctor snapshot: {failure}") from None
     if str(schema).startswith("gpudoctor.report/"):

@@ -53,7 +53,7 @@ class FixContext:
 
 def context(facts: Facts) -> FixContext:
     return FixContext(
-        facts.system.platform,
+        known(lambda: facts.system.platform, ()),
         distribution(facts),
         environment.of(facts),
         general(facts),
@@ -85,12 +85,17 @@ def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) ->
         key = fix.title, fix.recipe
         if key in done:
             continue
-        made = tuple(recipe(fix.filled(values), where.machine)) if fix.recipe else ()
+        made = _of_recipe(fix.filled(values), where.machine) if fix.recipe else ()
         if made:
             done.add(key)
             yield from made
         elif fix.suits(where.platform):
             yield _named(fix, where.platform)
+
+
+def _of_recipe(fix: Fix, machine: Distribution) -> tuple[Fix, ...]:
+    """Empty if what the recipe reads of this machine has a form that no machine has."""
+    return known(lambda: tuple(recipe(fix, machine)), ())
 
 
 def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from gpudoctor.lint import yaml_lines
 from gpudoctor.lint.bases import Base, base
-from gpudoctor.lint.yaml_lines import Node, NoYaml
+from gpudoctor.lint.budget import ENTRY, spend
+from gpudoctor.lint.yaml_lines import Node, NoYaml, Value
 
 Reader = Callable[[str], str | None]
 _DEEPEST = 8  # levels of extends
+_MOST_FILES = 20  # that one file extends
 _APPENDED = ("devices", "volumes", "cap_add")
 
 
@@ -39,6 +41,7 @@ class Service:
     def environment(self) -> dict[str, Node]:
         """Variables set here, as a list or as a mapping; one without a value comes from the shell."""
         found = dict(self.node.at("environment").mapping)
+        spend(ENTRY * len(found))
         for item in self.node.at("environment"):
             name, equals, value = item.text.partition("=")
             found[name] = Node(value if equals else None, item.line)
@@ -89,46 +92,82 @@ class Compose:
     gpu_elsewhere: frozenset[str] = frozenset()
 
 
+class _Others:
+    """The files that services extend, each read once."""
+
+    def __init__(self, read: Reader) -> None:
+        self.read = read
+        self.known: dict[str, Node | None] = {}
+
+    def file(self, name: str) -> Node | None:
+        """None if it cannot be read."""
+        if name not in self.known and len(self.known) < _MOST_FILES:
+            self.known[name] = self._parsed(name)
+        return self.known.get(name)
+
+    def _parsed(self, name: str) -> Node | None:
+        text = self.read(name)
+        try:
+            return None if text is None else yaml_lines.parse(text)
+        except NoYaml:
+            return None
+
+
 def parse(text: str, read: Reader = lambda name: None, gpu_elsewhere: frozenset[str] = frozenset()) -> Compose:
     """`read` returns the text of another file that a service extends; None if it cannot be read."""
     root = yaml_lines.parse(text)
+    others = _Others(read)
     services = root.at("services").mapping
     if not services and not any(root.at(key) for key in ("include", "name", "volumes", "networks", "x-common")):
         raise NoYaml(0, "it has no services")
-    found = (_resolved(name, root, read, 0) for name, node in services.items() if node.mapping)
+    found = (_resolved(name, root, others, 0) for name, node in services.items() if node.mapping)
     return Compose(tuple(found), root.at("version"), gpu_elsewhere)
 
 
-def _resolved(name: str, root: Node, read: Reader, depth: int) -> Service:
+def _resolved(name: str, root: Node, others: _Others, depth: int) -> Service:
     node = root.at("services", name)
     extends = node.at("extends")
     if not extends:
         return Service(name, node)
     other = extends.text or extends.at("service").text
     file = extends.at("file").text
-    try:
-        elsewhere = yaml_lines.parse(text) if file and (text := read(file)) is not None else None
-    except NoYaml:
-        elsewhere = None
-    where = elsewhere if file else root
+    where = others.file(file) if file else root
     if where is None or depth > _DEEPEST or not where.at("services", other):
         return Service(name, node, complete=False)
-    parent = _resolved(other, where, read, depth + 1)
+    parent = _resolved(other, where, others, depth + 1)
     # Content of another file is reported at the line that extends it.
     inherited = _moved(parent.node, extends.line) if file else parent.node
     return Service(name, _merged(inherited, node), parent.complete)
 
 
 def _moved(node: Node, line: int) -> Node:
-    if isinstance(node.value, dict):
-        return Node({key: _moved(value, line) for key, value in node.value.items()}, line)
-    if isinstance(node.value, list):
-        return Node([_moved(item, line) for item in node.value], line)
-    return Node(node.value, line, node.is_string)
+    """The node with all that is in it at one line; what several places share is still shared."""
+    done: dict[int, Node] = {}
+
+    def moved(one: Node) -> Node:
+        found = done.get(id(one.value))
+        if found is None:
+            if isinstance(one.value, str):
+                return Node(one.value, line, one.is_string)
+            found = done[id(one.value)] = Node(_of_each(one.value, moved), line, one.is_string)
+        return found
+
+    return moved(node)
+
+
+def _of_each(value: Value, make: Callable[[Node], Node]) -> Value:
+    if isinstance(value, dict):
+        spend(ENTRY * len(value))
+        return {key: make(one) for key, one in value.items()}
+    if isinstance(value, list):
+        spend(ENTRY * len(value))
+        return [make(one) for one in value]
+    return value
 
 
 def _merged(below: Node, above: Node) -> Node:
     """`above` wins; mappings are merged, some lists put together."""
+    spend(ENTRY * (len(below.mapping) + len(above.mapping)))
     both = dict(below.mapping)
     for key, value in above.mapping.items():
         old = both.get(key)

@@ -11,9 +11,10 @@ from functools import cached_property
 from gpudoctor.lint import instructions, shell
 from gpudoctor.lint.instructions import Instruction, NoDockerfile, Text
 from gpudoctor.lint.shell import Command, Word
-from gpudoctor.lint.variables import Values, unquoted
+from gpudoctor.lint.variables import Layer, Timeline, Values, unquoted
 
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*'|["'\\])+""", re.DOTALL)
+_MOST_STAGES = 150
 _SCRIPTS = ("", "sh", "bash", "dash", "ash")
 
 
@@ -89,24 +90,26 @@ class Stage:
     image: str
     line: int
     parent: Stage | None
-    values: dict[str, str]  # only ENV, at the end of the stage
+    values: Layer  # only ENV, at the end of the stage
     platform: str = ""
     steps: list[Step] = field(default_factory=list)
 
     @property
     def root(self) -> Stage:
         """The stage whose image comes from a registry."""
-        return self.parent.root if self.parent else self
+        return self.lineage[0]
 
-    @property
+    @cached_property
     def lineage(self) -> tuple[Stage, ...]:
-        return (*self.parent.lineage, self) if self.parent else (self,)
+        found = [self]
+        while found[-1].parent:
+            found.append(found[-1].parent)
+        return tuple(reversed(found))
 
-    @property
-    def history(self) -> Iterator[Step]:
+    @cached_property
+    def history(self) -> tuple[Step, ...]:
         """All steps since the registry image."""
-        for stage in self.lineage:
-            yield from stage.steps
+        return tuple(step for stage in self.lineage for step in stage.steps)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,15 @@ class Dockerfile:
 
     def stage(self, name: str) -> Stage | None:
         """By name, or by number as in `COPY --from=0`."""
-        return next((stage for stage in self.stages if name.lower() == (stage.name or None) or name == str(stage.index)), None)
+        return self._named.get(name.lower())
+
+    @cached_property
+    def _named(self) -> dict[str, Stage]:
+        found: dict[str, Stage] = {}
+        for stage in self.stages:
+            for name in filter(None, (stage.name, str(stage.index))):
+                found.setdefault(name, stage)
+        return found
 
 
 def sources(step: Step) -> tuple[str, ...]:
@@ -169,46 +180,49 @@ def parse(text: str) -> Dockerfile:
     parsed = instructions.parse(text)
     everywhere: dict[str, str] = {}
     stages: list[Stage] = []
-    values: dict[str, str] = {}
+    named: dict[str, Stage] = {}
+    values = Timeline(everywhere)
     for instruction in parsed.instructions:
-        step = Step(instruction, values if stages else everywhere, parsed.escape)
+        step = Step(instruction, values.view() if stages else everywhere, parsed.escape)
         if instruction.name == "FROM":
-            stages.append(_stage(step, everywhere, stages))
-            values = dict(stages[-1].values)
+            stages.append(_stage(step, everywhere, len(stages), named))
+            named[stages[-1].name] = stages[-1]
+            values = Timeline(stages[-1].values.below)
+            if len(stages) > _MOST_STAGES:
+                raise NoDockerfile(instruction.line, f"it has more than {_MOST_STAGES} stages")
             continue
         if not stages and instruction.name != "ARG":
             raise NoDockerfile(instruction.line, f"{instruction.name} is before the first FROM")
         if stages:
             stages[-1].steps.append(step)
         if step.settings:
-            values = _with(step, values, stages, everywhere)
+            _set(step, values, stages, everywhere)
     return Dockerfile(tuple(stages))
 
 
-def _stage(step: Step, everywhere: dict[str, str], stages: list[Stage]) -> Stage:
+def _stage(step: Step, everywhere: dict[str, str], number: int, named: dict[str, Stage]) -> Stage:
     words = [word.text for word in Step(step.instruction, everywhere, step.escape).words]
     if not words:
         raise NoDockerfile(step.line, "FROM names no image")
     name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else ""
-    parent = next((stage for stage in reversed(stages) if stage.name == words[0].lower()), None)
-    environment = dict(parent.values) if parent else {}
-    return Stage(len(stages), name, words[0], step.line, parent, environment, step.instruction.flags.get("platform", ""))
+    parent = named.get(words[0].lower())
+    environment = Layer(parent.values if parent else {})
+    return Stage(number, name, words[0], step.line, parent, environment, step.instruction.flags.get("platform", ""))
 
 
-def _with(step: Step, values: dict[str, str], stages: list[Stage], everywhere: dict[str, str]) -> dict[str, str]:
-    """The values after an ENV or ARG. An ARG without a default is unknown; ENV outlives the stage."""
-    changed = dict(values)
+def _set(step: Step, values: Timeline, stages: list[Stage], everywhere: dict[str, str]) -> None:
+    """Sets the values after an ENV or ARG. An ARG without a default is unknown; ENV outlives the stage."""
     for setting in step.settings:
         if step.name == "ENV":
-            changed[setting.name] = stages[-1].values[setting.name] = setting.value
+            stages[-1].values.own[setting.name] = setting.value
+            values.set(setting.name, setting.value)
         elif not stages:
             everywhere[setting.name] = setting.value
         elif setting.name not in stages[-1].values:
             if setting.written:
-                changed[setting.name] = setting.value
+                values.set(setting.name, setting.value)
             elif setting.name in everywhere:
-                changed[setting.name] = everywhere[setting.name]
-    return changed
+                values.set(setting.name, everywhere[setting.name])
 
 
 def _settings(step: Step) -> Iterator[Setting]:

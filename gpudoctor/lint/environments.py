@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import ChainMap
 
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Stage, Step
 from gpudoctor.lint.installs import PipInstall
 from gpudoctor.lint.variables import Values
@@ -31,16 +34,33 @@ _ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run")
 def elsewhere(install: PipInstall, step: Step, stage: Stage) -> bool:
     """Whether it leaves the packages of the image unchanged, or may do so."""
     texts, folder = install.command.texts, install.command.words[0].text.rpartition("/")[0]
-    values = {**step.values, **install.command.settings}
+    values: Values = ChainMap(install.command.settings, step.values)  # type: ignore[arg-type]
     if any(option in install.options for option in _ELSEWHERE) or install.command.program == "pipx":
         return True
     if install.command.program == "uv":
         return texts[1] == "add" or not _system_of_uv(install, values)
     if "--python" in texts or (folder and not _SYSTEM_FOLDER.fullmatch(folder)):
         return True
-    before = [one.instruction.body.text for one in stage.history if one.line <= step.line]
-    made = any(map(_MADE.search, before))
-    return "VIRTUAL_ENV" in values or bool(_ENTERED.search(before[-1])) or (made and _path_is_changed(values, before))
+    made = _first_made(stage) <= step.line and _path_is_changed(values, _first_shell(stage) <= step.line)
+    return "VIRTUAL_ENV" in values or _enters(step) or made
+
+
+@once
+def _enters(step: Step) -> bool:
+    return bool(_ENTERED.search(step.instruction.body.text))
+
+
+@once
+def _first_made(stage: Stage) -> float:
+    """The first line that makes an environment."""
+    return next((step.line for step in stage.history if _MADE.search(step.instruction.body.text)), math.inf)
+
+
+@once
+def _first_shell(stage: Stage) -> float:
+    """The first line that makes `conda run` the shell."""
+    texts = ((step.line, step.instruction.body.text) for step in stage.history)
+    return next((line for line, text in texts if '"conda"' in text and '"run"' in text), math.inf)
 
 
 def _system_of_uv(install: PipInstall, values: Values) -> bool:
@@ -50,8 +70,7 @@ def _system_of_uv(install: PipInstall, values: Values) -> bool:
     return told or bool(python and _SYSTEM_FOLDER.fullmatch(python.rpartition("/")[0]))
 
 
-def _path_is_changed(values: Values, before: list[str]) -> bool:
+def _path_is_changed(values: Values, by_conda: bool) -> bool:
     """Whether another folder comes first in PATH, or every RUN goes through `conda run`."""
     first = values.get("PATH", "").partition(":")[0]
-    shell = any('"conda"' in text and '"run"' in text for text in before)
-    return shell or bool(first and not first.startswith("$") and not _SYSTEM_FOLDER.fullmatch(first))
+    return by_conda or bool(first and not first.startswith("$") and not _SYSTEM_FOLDER.fullmatch(first))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from gpudoctor.errors import UserError
-from gpudoctor.lint import compose, devcontainer, dockerfile, linting
+from gpudoctor.lint import budget, compose, devcontainer, dockerfile, linting
 from gpudoctor.lint.instructions import NoDockerfile
 from gpudoctor.lint.model import Fault
 from gpudoctor.lint.yaml_lines import NoYaml
 
-_LARGEST = 2_000_000  # bytes; a file written by hand is a thousand times smaller
+_LARGEST = 1_000_000  # bytes; a file written by hand is a hundred times smaller
+_MOST_BESIDE = 100  # other compose files of a folder
+_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # of a process substitution
 _NAMES = {
     "dockerfile": re.compile(
         r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)? | [\w.-]+\.(?:dockerfile|containerfile)",
@@ -62,14 +66,17 @@ def lint(path: Path, kind: str = "") -> Linted:
 
 def lint_text(text: str, kind: str, name: str, path: Path | None = None) -> Linted:
     try:
-        parsed = _parsed(text, kind, path)
-        return Linted(name, linting.lint(kind, parsed, text))
+        with budget.limited():
+            parsed = _parsed(text, kind, path)
+            return Linted(name, linting.lint(kind, parsed, text))
     except (NoDockerfile, NoYaml) as error:
         where = f"{name}:{error.line}" if error.line else name
         what = {"dockerfile": "Dockerfile", "compose": "compose file", "devcontainer": "devcontainer.json"}[kind]
         raise UserError(f"{where}: not a {what}: {error}") from None
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise UserError(f"{name}: nested too deeply to be read") from None
+    except budget.TooMuch as error:
+        raise UserError(f"{name}: {error}") from None
 
 
 def _parsed(text: str, kind: str, path: Path | None) -> linting.Parsed:
@@ -95,13 +102,24 @@ def _kind_of(text: str, name: str) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not str(path).startswith(_PIPES):
+                raise UserError(f"{path}: not a regular file")
+            os.set_blocking(file.fileno(), True)
+            return _up_to_largest(file)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError:
         raise UserError(f"{path!s}: not a file name") from None
-    return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A FIFO or a terminal among the files of a folder would block for ever."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _up_to_largest(file: BinaryIO) -> bytes:
+    return file.read(_LARGEST + 1)
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -115,9 +133,9 @@ def _decoded(data: bytes, name: str) -> str:
         raise UserError(f"{name}: not UTF-8 text (byte {error.start})") from None
 
 
-def decoded(data: bytes, name: str) -> str:
-    """Text of standard input."""
-    return _decoded(data[: _LARGEST + 1], name)
+def read(file: BinaryIO, name: str) -> str:
+    """The text of standard input."""
+    return _decoded(_up_to_largest(file), name)
 
 
 def _beside(path: Path, name: str) -> str | None:
@@ -134,11 +152,12 @@ def _gpu_elsewhere(path: Path) -> Iterator[str]:
         names = sorted(other.name for other in path.resolve().parent.iterdir())
     except OSError:
         return
-    for name in names:
-        text = _beside(path, name) if name != path.name and kind_of_name(name) == "compose" else None
+    others = [name for name in names if name != path.name and kind_of_name(name) == "compose"]
+    for name in others[:_MOST_BESIDE]:
+        text = _beside(path, name)
         if text and ("nvidia" in text or "gpu" in text):
             try:
-                others = compose.parse(text).services
+                services = compose.parse(text).services
             except NoYaml:
                 continue
-            yield from (service.name for service in others if service.asks_for_gpu)
+            yield from (service.name for service in services if service.asks_for_gpu)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Stage, Step
 from gpudoctor.lint.shell import Command, Word
 
@@ -51,6 +53,7 @@ _SYSTEM_TAKES_VALUE = re.compile(
 )
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*?)\s*(\[[^\]]*\])?\s*((?:[<>=!~]=?|===)[^;]*)?(?:;.*)?", re.DOTALL)
 _DIRECT = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*@\s*(\S.*)")
+_LONGEST = 1000  # characters of a requirement
 _INDEX_OPTIONS = ("-i", "--index-url", "--default-index")
 _EXTRA_OPTIONS = ("--extra-index-url", "--index")
 
@@ -99,14 +102,24 @@ class SystemInstall:
     packages: tuple[Word, ...]
 
 
-def pip_installs(step: Step) -> Iterator[PipInstall]:
+@once
+def pip_installs(step: Step) -> tuple[PipInstall, ...]:
+    return tuple(_pip_installs(step))
+
+
+def _pip_installs(step: Step) -> Iterator[PipInstall]:
     for command in step.commands:
         words = _pip_words(command)
         if words is not None:
-            yield _pip(command, words, {**step.values, **command.settings})
+            yield _pip(command, words, ChainMap(command.settings, step.values))  # type: ignore[arg-type]
 
 
-def conda_installs(step: Step) -> Iterator[tuple[Command, tuple[Word, ...], tuple[str, ...]]]:
+@once
+def conda_installs(step: Step) -> tuple[tuple[Command, tuple[Word, ...], tuple[str, ...]], ...]:
+    return tuple(_conda_installs(step))
+
+
+def _conda_installs(step: Step) -> Iterator[tuple[Command, tuple[Word, ...], tuple[str, ...]]]:
     """(command, packages, channels) of `conda install` and `conda create`."""
     for command in step.commands:
         if command.program in ("conda", "mamba", "micromamba") and {"install", "create"} & set(command.texts[1:3]):
@@ -123,7 +136,12 @@ def conda_installs(step: Step) -> Iterator[tuple[Command, tuple[Word, ...], tupl
             yield command, tuple(packages), tuple(channels)
 
 
-def system_installs(step: Step) -> Iterator[SystemInstall]:
+@once
+def system_installs(step: Step) -> tuple[SystemInstall, ...]:
+    return tuple(_system_installs(step))
+
+
+def _system_installs(step: Step) -> Iterator[SystemInstall]:
     for command in step.commands:
         manager = _SYSTEM.get(command.program)
         texts = command.texts
@@ -143,6 +161,7 @@ def _packages(words: tuple[Word, ...], manager: str) -> Iterator[Word]:
             yield Word(re.split(r"[=<>~]|:(?:amd64|arm64)$", word.text)[0], word.line)
 
 
+@once
 def system_removals(step: Step) -> set[str]:
     """Packages that the same step removes."""
     return {
@@ -176,7 +195,7 @@ def _pip_words(command: Command) -> tuple[Word, ...] | None:
     return None
 
 
-def _pip(command: Command, words: tuple[Word, ...], values: dict[str, str]) -> PipInstall:
+def _pip(command: Command, words: tuple[Word, ...], values: Mapping[str, str]) -> PipInstall:
     found, options, rest = [], dict[str, tuple[str, ...]](), iter(words)
     for word in rest:
         if word.text.startswith("-"):
@@ -203,6 +222,8 @@ def _pip(command: Command, words: tuple[Word, ...], values: dict[str, str]) -> P
 
 def _requirement(word: Word) -> Requirement | None:
     text = word.text.strip()
+    if len(text) > _LONGEST:
+        return None
     direct = _DIRECT.fullmatch(text)
     if direct:
         return Requirement(canonicalize_name(direct[1]), "", "", word.line, direct[2])

@@ -6,10 +6,12 @@ Not `dockerfile-parse`: it reads the body of a heredoc as instructions. Not `doc
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+_MOST, _LONGEST = 20_000, 1 << 18  # instructions, and characters of one
+_MOST_HEREDOCS = 100  # of one instruction
 _NAMES_TEXT = """
     ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER VOLUME WORKDIR
 """
@@ -74,8 +76,11 @@ def parse(text: str) -> Parsed:
     directives = _directives(lines)
     escape = directives.get("escape", "\\")
     own_syntax = "docker/dockerfile" not in directives.get("syntax", "docker/dockerfile")
-    found = []
+    found: list[Instruction] = []
     for instruction in _instructions(lines, escape if escape in "\\`" else "\\"):
+        if len(found) >= _MOST or len(instruction.body.text) > _LONGEST:
+            limit = f"{_MOST} instructions" if len(found) >= _MOST else f"{_LONGEST >> 10} KB in one instruction"
+            raise NoDockerfile(instruction.line, f"it has more than {limit}")
         if instruction.name not in _NAMES and not own_syntax:
             raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is not a Dockerfile instruction")
         found.append(instruction)
@@ -99,6 +104,7 @@ def _directives(lines: list[str]) -> dict[str, str]:
 def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
     goes_on = re.compile(re.escape(escape) + r"[ \t]*$")
     at = 0
+    places = _Places(lines)
     while at < len(lines):
         if not lines[at].strip() or lines[at].lstrip().startswith("#"):
             at += 1
@@ -119,7 +125,7 @@ def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
         name, body = _split(whole)
         heredocs: tuple[Heredoc, ...] = ()
         if name in ("RUN", "COPY", "ADD"):
-            heredocs, at = _heredocs(body.text, lines, at)
+            heredocs, at = _heredocs(body.text, lines, at, places)
         flags, rest = _flags(body)
         yield Instruction(name, first + 1, at, flags, rest, heredocs)
 
@@ -139,26 +145,37 @@ def _split(whole: Text) -> tuple[str, Text]:
 
 
 def _flags(body: Text) -> tuple[dict[str, str], Text]:
-    flags: dict[str, str] = {}
+    flags: dict[str, list[str]] = {}
     at = 0
     while found := _FLAG.match(body.text, at):
-        # Several --mount=… are one flag to the rules: they only look for words in it.
-        flags[found[1]] = " ".join(filter(None, (flags.get(found[1], ""), found[2] or "")))
+        flags.setdefault(found[1], []).append(found[2] or "")
         at = found.end()
-    return flags, body.after(at)
+    # Several --mount=… are one flag to the rules: they only look for words in it.
+    return {name: " ".join(filter(None, values)) for name, values in flags.items()}, body.after(at)
 
 
-def _heredocs(text: str, lines: list[str], at: int) -> tuple[tuple[Heredoc, ...], int]:
+class _Places:
+    """Where each line stands: as it is, and without leading tabs."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.of: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+        for place, line in enumerate(lines):
+            for found, key in zip(self.of, (line, line.lstrip("\t")), strict=True):
+                found.setdefault(key, []).append(place)
+
+    def next(self, name: str, at: int, dash: bool) -> int | None:
+        places = self.of[dash].get(name, [])
+        number = bisect_left(places, at)
+        return places[number] if number < len(places) else None
+
+
+def _heredocs(text: str, lines: list[str], at: int, places: _Places) -> tuple[tuple[Heredoc, ...], int]:
     found: list[Heredoc] = []
-    for dash, quote, name in _HEREDOC.findall(text):
-        body = []
-        for place in range(at, len(lines)):
-            line = lines[place].lstrip("\t") if dash else lines[place]
-            if line == name:
-                break
-            body.append((place + 1, line + "\n"))
-        else:
+    for dash, quote, name in _HEREDOC.findall(text)[:_MOST_HEREDOCS]:
+        end = places.next(name, at, bool(dash))
+        if end is None:
             return tuple(found), at  # it does not end: not a heredoc
+        body = [(place + 1, (lines[place].lstrip("\t") if dash else lines[place]) + "\n") for place in range(at, end)]
         found.append(Heredoc(_joined(body) if body else Text("", ((0, at + 1),)), bool(quote)))
         at += len(body) + 1
     return tuple(found), at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+_LONGEST = 1 << 16  # characters
 _NEED = ("current_device", "get_device_name", "get_device_capability", "get_device_properties", "synchronize", "mem_get_info")
 _HARMLESS = ("torch.no_grad", "torch.inference_mode", "open")
 _ENDS = ("exit", "sys.exit", "quit", "os._exit")
@@ -12,11 +13,13 @@ _ENDS = ("exit", "sys.exit", "quit", "os._exit")
 
 def needs_gpu(program: str) -> str:
     """The statement that certainly fails without a GPU; "" if none does, or if that is not certain."""
+    if len(program) > _LONGEST:
+        return ""
     try:
         module = ast.parse(program.strip("\n"))
-    except (SyntaxError, ValueError, RecursionError):
+        return next((" ".join(ast.unparse(node).split()) for node in _failing(module.body)), "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested deeper than Python's own parser can read
         return ""
-    return next((" ".join(ast.unparse(node).split()) for node in _failing(module.body)), "")
 
 
 def _failing(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from gpudoctor.lint.budget import MOST_NESTED
 from gpudoctor.lint.instructions import Text
-from gpudoctor.lint.variables import Values, closing, variable
+from gpudoctor.lint.variables import Layer, Values, closing, joined, variable
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PREFIXES = frozenset(
@@ -50,9 +51,11 @@ class Command:
         return tuple(word.text for word in self.words)
 
 
-def commands(script: Text, values: Values) -> Iterator[Command]:
+def commands(script: Text, values: Values, nested: int = 0) -> Iterator[Command]:
     """All commands of a script, those in `$(…)` and `sh -c '…'` too."""
-    known, depth = dict(values), 0
+    if nested > MOST_NESTED:
+        return
+    known, depth = Layer(values), 0
     strict = re.search(r"\bset +-[a-z]*e|^#!.* -[a-z]*e", script.text) is not None
     simples: list[_Simple] = []
     found: list[tuple[int, Command]] = []
@@ -61,28 +64,29 @@ def commands(script: Text, values: Values) -> Iterator[Command]:
         command = _command(simple, depth > 0)
         for name, value in command.settings.items() if not command.words else _exported(command):
             if command.sometimes or "$" in value or "`" in value:
-                known.pop(name, None)
+                known.own[name] = None
             else:
-                known[name] = value
+                known.own[name] = value
         if simple.tokens[0].text == "for" and len(simple.tokens) > 1:
-            known.pop(simple.tokens[1].text, None)
-        found += [(len(simples), inner) for inner in _inner(command, simple.tokens, known)]
+            known.own[simple.tokens[1].text] = None
+        found += [(len(simples), inner) for inner in _inner(command, simple.tokens, known, nested + 1)]
         simples.append(simple)
+    forgiven = _forgiven(simples, strict)
     for place, command in found:
-        yield replace(command, forgiven=command.forgiven or _forgiven(simples, place, strict))
+        yield replace(command, forgiven=command.forgiven or forgiven[place])
 
 
-def _forgiven(simples: list[_Simple], place: int, strict: bool) -> bool:
-    """Whether the script continues after the command failed: `a && b || true`, `a; b`, `! a`; strict: `set -e`."""
-    if simples[place].tokens[0].text == "!":
-        return True
-    for later in range(place, len(simples)):
-        for sign in simples[later].after:
-            if sign in ("||", "|", "&"):
-                return True
-            if sign in (";", "\n"):
-                return later + 1 < len(simples) and (not strict or later > place)
-    return False
+def _forgiven(simples: list[_Simple], strict: bool) -> list[bool]:
+    """For each command, whether the script continues after it failed: `a && b || true`, `a; b`, `! a`; strict: `set -e`."""
+    found: list[bool] = []
+    sign, where = "", 0  # the next that decides, and the command before it
+    for place in range(len(simples) - 1, -1, -1):
+        own = next((one for one in simples[place].after if one in ("||", "|", "&", ";", "\n")), "")
+        if own:
+            sign, where = own, place
+        goes_on = sign in (";", "\n") and where + 1 < len(simples) and (not strict or where > place)
+        found.append(simples[place].tokens[0].text == "!" or sign in ("||", "|", "&") or goes_on)
+    return found[::-1]
 
 
 def _nesting(tokens: list[Word]) -> int:
@@ -101,17 +105,17 @@ def _exported(command: Command) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in map(_ASSIGNMENT.match, command.texts[1:]) if found]
 
 
-def _inner(command: Command, tokens: list[Word], known: Values) -> Iterator[Command]:
+def _inner(command: Command, tokens: list[Word], known: Values, nested: int) -> Iterator[Command]:
     for word in tokens:
         for inside in _substituted(word.text):
-            for inner in commands(Text(inside, ((0, word.line),)), known):  # `V=$(a)` fails with a, `echo $(a)` does not
+            for inner in commands(Text(inside, ((0, word.line),)), known, nested):  # `V=$(a)` fails with a, `echo $(a)` does not
                 forgiven = inner.forgiven or bool(command.words)
                 yield replace(inner, sometimes=inner.sometimes or command.sometimes, forgiven=forgiven)
     if not command.words:
         return
     texts = command.texts
     if command.program in _SHELLS and len(texts) > 2 and re.fullmatch(r"-[a-z]*c", texts[-2]):
-        for inner in commands(Text(texts[-1], ((0, command.words[-1].line),)), known):
+        for inner in commands(Text(texts[-1], ((0, command.words[-1].line),)), known, nested):
             yield replace(inner, sometimes=inner.sometimes or command.sometimes)
     else:
         yield command
@@ -212,9 +216,9 @@ class _Lexer:
         start = self.at
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;&|()<>":
             self.piece(out)
-        if "".join(out).isdecimal() and self.text[self.at : self.at + 1] in ("<", ">"):
+        if self.text[self.at : self.at + 1] in ("<", ">") and "".join(out).isdecimal():
             return Word(self.redirection(), self.script.line(start))
-        return Word("".join(out), self.script.line(start))
+        return Word(joined(out), self.script.line(start))
 
     def piece(self, out: list[str]) -> None:
         char = self.text[self.at]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Union
 
 import yaml
 
+from gpudoctor.lint.budget import ENTRY, spend
 from gpudoctor.lint.variables import expand
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 100  # levels
 _STRING = "tag:yaml.org,2002:str"
-_JSON = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
+_JSON = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
 
 
 class NoYaml(Exception):
@@ -23,11 +26,14 @@ class NoYaml(Exception):
         self.line = line
 
 
+Value = Union[str, dict[str, "Node"], list["Node"], None]  # noqa: UP007 (Node is defined below)
+
+
 @dataclass(frozen=True)
 class Node:
     """A value and the line of its key. A missing value is an empty node, so that paths need no guards."""
 
-    value: str | dict[str, Node] | list[Node] | None = None
+    value: Value = None
     line: int = 0
     is_string: bool = True  # a scalar that YAML reads as text, not as a number or a boolean
 
@@ -61,6 +67,7 @@ class Node:
         return isinstance(self.value, list)
 
     def __iter__(self) -> Iterator[Node]:
+        spend(ENTRY * len(self.list))
         return iter(self.list)
 
 
@@ -69,6 +76,7 @@ NOTHING = Node()
 
 def parse(text: str) -> Node:
     try:
+        _must_be_shallow(text)
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -77,6 +85,16 @@ def parse(text: str) -> Node:
     except yaml.YAMLError as error:
         raise NoYaml(0, str(error).splitlines()[0]) from None
     return _Reader().node(root, root.start_mark.line + 1) if root else NOTHING
+
+
+def _must_be_shallow(text: str) -> None:
+    """The loader in C composes by recursion, without a limit."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            mark = event.start_mark
+            raise NoYaml(mark.line + 1 if mark else 0, f"nested more than {_DEEPEST} levels deep")
 
 
 def parse_json(text: str) -> Node:
@@ -116,6 +134,7 @@ class _Reader:
             if key.value == "<<":
                 found = self.node(value, line)
                 for other in found.list if found.lists else [found]:
+                    spend(ENTRY * len(other.mapping))
                     merged = {**other.mapping, **merged}
             elif isinstance(key.value, str):
                 own[key.value] = self.node(value, line)

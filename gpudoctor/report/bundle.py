@@ -98,7 +98,7 @@ def _tar(files: dict[str, bytes], answers: list[Answer], left_out: set[str], whe
     # Without a file name and a time in its header, and without a user's name in those of its members.
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for file, content in contents.items():
             member = tarfile.TarInfo(f"{FOLDER}/{file}")
@@ -119,6 +119,7 @@ def _known(file: str, content: bytes) -> dict[str, Any]:
 
 def _seconds(taken: str) -> int:
     try:
-        return int(datetime.fromisoformat(taken.replace("Z", "+00:00")).timestamp())
-    except ValueError:
+        seconds = int(datetime.fromisoformat(taken.replace("Z", "+00:00")).timestamp())
+    except (ValueError, OverflowError):
         return 0
+    return min(max(seconds, 0), 8**11 - 1)  # the digits of a header

@@ -10,7 +10,10 @@ from gpudoctor.judging.measured.shortfalls import digits
 from gpudoctor.model import Figure, Model, Report
 from gpudoctor.plain import plain
 
-PAIR = re.compile(r"^(?P<before>.*)GPU (?P<one>\d+) (?P<way>to|and) (?P<other>\d+)(?P<after>.*)$")
+PAIR = re.compile(
+    r"(?P<before>.*) GPU \  (?P<one>\d{1,3}) \  (?P<way>to|and) \  (?P<other>\d{1,3}) (?P<after>(?!\d).*)",
+    re.VERBOSE,
+)
 HEADINGS = ("Measured", "Value", "Unit", "Expected", "% of expected")
 Row = tuple[str, ...]
 
@@ -73,14 +76,19 @@ def _range(values: Sequence[float]) -> str:
 
 def models(report: Report) -> Iterator[Row]:
     """One row per model size, one column per precision; sizes that do not fit at all are left out."""
+    precisions = _precisions(report)
     for size, found in groupby(report.measured.models, lambda model: model.size):
-        each = list(found)
-        if any(model.gpus for model in each):
-            yield (plain(size), *(_model(model) for model in each))
+        each = {model.precision: model for model in found}
+        if any(model.gpus for model in each.values()):
+            yield (plain(size), *(_model(each[precision]) if precision in each else "" for precision in precisions))
 
 
 def model_headings(report: Report) -> Row:
-    return ("Model", *dict.fromkeys(plain(model.precision) for model in report.measured.models))
+    return ("Model", *map(plain, _precisions(report)))
+
+
+def _precisions(report: Report) -> list[str]:
+    return list(dict.fromkeys(model.precision for model in report.measured.models))
 
 
 def _model(model: Model) -> str:

@@ -65,7 +65,9 @@ def _attributes(name: str, results: Iterable[Result], with_skipped: bool = True)
 
 
 def _case(suite: Element, name: str, result: Result, diagnosis: list[Diagnosis]) -> None:
-    case = SubElement(suite, "testcase", classname=_text(f"gpudoctor.{name}"), name=result.id, time=f"{result.seconds:.3f}")
+    case = SubElement(
+        suite, "testcase", classname=_text(f"gpudoctor.{name}"), name=_text(result.id), time=f"{result.seconds:.3f}"
+    )
     message = _text(result.message)
     if result.status is Status.SKIP:
         SubElement(case, "skipped", message=message)
@@ -75,7 +77,7 @@ def _case(suite: Element, name: str, result: Result, diagnosis: list[Diagnosis])
         SubElement(case, "error", message=message, type="gpudoctor")
     elif result.status is Status.FAIL:
         found = _found(result, diagnosis)
-        failure = SubElement(case, "failure", message=message, type=found[0].problem if found else "effect")
+        failure = SubElement(case, "failure", message=message, type=_text(found[0].problem) if found else "effect")
         failure.text = _text("\n\n".join(_said(group) for group in findings.groups(found)) or _cause(result, diagnosis))
     else:
         SubElement(case, "system-out").text = _text("warning: " * (result.status is Status.WARN) + result.message)

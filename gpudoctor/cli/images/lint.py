@@ -114,4 +114,4 @@ def _standard_input(kind: str) -> Linted:
         raise click.UsageError("- requires --kind: the kind of standard input is unknown.")
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    return files.lint_text(files.decoded(sys.stdin.buffer.read(), "standard input"), kind, "-")
+    return files.lint_text(files.read(sys.stdin.buffer, "standard input"), kind, "-")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.containers.images import reference as references
 from gpudoctor.errors import UserError
+from gpudoctor.plain import plain
 
 if TYPE_CHECKING:
     from gpudoctor.containers.images.catalog import Image
@@ -20,6 +22,8 @@ _HEAD = """\
 # Written by `gpudoctor images lock`: the digest that each image had on that day. Keep this file with your code.
 # `gpudoctor images pull NAME --locked` and `gpudoctor run --image NAME --locked` use exactly these digests.
 """
+_MOST_BYTES = 1 << 20  # thousands of images
+_MOST_LEVELS = 5
 _FIELDS = {"reference", "digest", "date"}
 
 
@@ -32,29 +36,65 @@ class Pin:
 
 def read(file: Path = FILE) -> dict[str, Pin]:
     """Name -> pin; empty if the file does not exist. UserError if it is invalid or unreadable."""
-    import yaml
-
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        with open(file, "rb", opener=_without_waiting) as opened:
+            data = opened.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return {}
     except OSError as failure:
         raise UserError(f"cannot read {file}: {failure.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as failure:
-        where = getattr(failure, "problem_mark", None)
-        raise UserError(f"{file} is not a lock file: invalid YAML" + (f" in line {where.line + 1}" if where else "")) from None
+    if len(data) > _MOST_BYTES:
+        raise UserError(f"{file} is not a lock file: it is larger than {_MOST_BYTES >> 20} MB")
+    found = _parsed(data, file) or {}
     entries = found.get("images") if isinstance(found, dict) else None
     if not isinstance(entries, dict):
         raise UserError(f"{file} is not a lock file: `images` is missing")
-    return {str(name): _pin(file, str(name), entry) for name, entry in entries.items()}
+    return {str(name): _pin(file, plain(str(name)), entry) for name, entry in entries.items()}
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _parsed(data: bytes, file: Path) -> object:
+    """Tables of texts; UserError for what no lock file has: an alias, more levels."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        text = data.decode()
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem_mark=event.start_mark)  # type: ignore[arg-type]
+        return yaml.load(text, loader)
+    except (yaml.YAMLError, ValueError) as failure:
+        where = getattr(failure, "problem_mark", None)
+        raise UserError(f"{file} is not a lock file: invalid YAML{_in_line(where, data)}") from None
+
+
+def _in_line(mark: Any, data: bytes) -> str:
+    return f" in line {min(mark.line + 1, max(len(data.splitlines()), 1))}" if mark else ""
+
+
+def _is_a_date(text: str) -> bool:
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _pin(file: Path, name: str, entry: object) -> Pin:
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise UserError(f"{file}: {name} must have exactly the fields reference, digest and date")
-    pin = Pin(**{field: str(value) for field, value in entry.items()})
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise UserError(f"{file}: the fields of {name} must be texts")
+    pin = Pin(**entry)
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", pin.digest):
-        raise UserError(f"{file}: the digest of {name} is invalid: {pin.digest}")
+        raise UserError(f"{file}: the digest of {name} is invalid: {plain(pin.digest)}")
+    if not _is_a_date(pin.date):
+        raise UserError(f"{file}: the date of {name} is invalid: {plain(pin.date)}")
     references.parse(pin.reference)
     return pin
 

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpudoctor.containers.engine import client as engines
-from gpudoctor.containers.images import building, catalog, registry, released
+from gpudoctor.containers.images import background, building, catalog, registry, released
 from gpudoctor.containers.images import reference as references
 from gpudoctor.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
 
-AT_ONCE = 8
+AT_ONCE, MOST = 8, 1000
 
 
 def digests(names: Sequence[str], program: str | None, mirror: str, tell: Callable[[str], None]) -> dict[str, tuple[str, str]]:
     """Name -> current reference and digest; fails if one of them fails. mirror: the registry to use for names."""
+    if len(names) > MOST:
+        raise UserError(f"{len(names)} images cannot be pinned at once; name at most {MOST}")
     engine = _engine(program)
     wanted = {name: _references(name, mirror) for name in names}
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        asked = {name: threads.submit(registry.digest, there, engine) for name, (_, there) in wanted.items()}
-        found = {}
-        for name, (reference, _) in wanted.items():
-            tell(name)
-            try:
-                found[name] = (reference, asked[name].result())
-            except (UserError, WorkError) as failure:
-                raise type(failure)(f"{name}: {failure}") from None
+    free = threading.Semaphore(AT_ONCE)
+
+    def digest(there: str) -> str:
+        with free:
+            return registry.digest(there, engine)
+
+    asked = {name: background.started(partial(digest, there)) for name, (_, there) in wanted.items()}
+    found = {}
+    for name, (reference, _) in wanted.items():
+        tell(name)
+        try:
+            found[name] = (reference, asked[name].result())
+        except (UserError, WorkError) as failure:
+            raise type(failure)(f"{name}: {failure}") from None
     return found
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Mapping
+from concurrent.futures import TimeoutError  # the built-in one since Python 3.11
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.containers.images import login
+from gpudoctor.containers.images import background, login
 from gpudoctor.containers.images.answer import Answer
 from gpudoctor.containers.images.reference import DOCKER_HUB
 from gpudoctor.errors import WorkError
@@ -84,21 +85,32 @@ class Registry:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         options = {"verify": False if self.is_insecure else authority, "cert": client, **options}
         options["headers"] = {"User-Agent": f"gpudoctor/{__version__}", **options.get("headers", {})}
-        ends = time.monotonic() + WHOLE_SECONDS
-        with requests.request(method, url, timeout=(CONNECT_SECONDS, READ_SECONDS), stream=True, **options) as response:
-            return Answer(response.status_code, response.headers, _body(response, ends))
+        future = background.started(lambda: _answered(method, url, options))
+        try:
+            return future.result(WHOLE_SECONDS)
+        except TimeoutError:
+            raise requests.Timeout("the response does not end") from None
+
+
+def _answered(method: str, url: str, options: Mapping[str, Any]) -> Answer:
+    """Its time limits are for each part of the answer: a registry can send a byte now and then."""
+    import requests
+
+    with requests.request(method, url, timeout=(CONNECT_SECONDS, READ_SECONDS), stream=True, **options) as response:
+        return Answer(response.status_code, response.headers, _body(response, time.monotonic() + WHOLE_SECONDS))
 
 
 def _body(response: Response, ends: float) -> bytes:
     """Reads the body; Timeout if it takes too long or is too large."""
     import requests
 
-    body = b""
+    pieces, size = [], 0
     for chunk in response.iter_content(1 << 16):
-        body += chunk
-        if time.monotonic() > ends or len(body) > MOST_BYTES:
+        pieces.append(chunk)
+        size += len(chunk)
+        if time.monotonic() > ends or size > MOST_BYTES:
             raise requests.Timeout("the response does not end")
-    return body
+    return b"".join(pieces)
 
 
 def is_insecure(registry: str, engine: Engine | None) -> bool:

@@ -21,11 +21,7 @@ _WHO = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    head, *lines = text.splitlines()
-    names = [re.sub(r" \[[^\]]+\]$", "", name.strip()) for name in head.split(",")]
-    if len(_NAMES.intersection(names)) < 2:
-        return None
-    told = list(_rows(names, lines))
+    told = list(_rows(text.splitlines()))
     gpus = _gpus(told)
     if not gpus:
         return None
@@ -33,10 +29,15 @@ def read(text: str) -> dict[str, Reply] | None:
     return nvml_answers.replies(system, [nvml_answers.answers("csv", gpu) for gpu in gpus])
 
 
-def _rows(names: Sequence[str], lines: Sequence[str]) -> Iterator[dict[str, str]]:
+def _rows(lines: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Each row with the names of the last head before it: a file that a loop appends to has many."""
+    names: list[str] = []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(names):
+        head = [re.sub(r" \[[^\]]+\]$", "", cell) for cell in cells]
+        if len(_NAMES.intersection(head)) >= 2:
+            names = head
+        elif names and len(cells) == len(names):
             yield dict(zip(names, cells, strict=True))
 
 
@@ -45,7 +46,10 @@ def _gpus(told: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     who = next((name for name in _WHO if told and name in told[0]), None)
     if who is None:
         return [] if told and "timestamp" in told[0] else list(told)
-    latest = {row[who]: row for row in told}
+    latest: dict[str, dict[str, str]] = {}
+    for row in told:
+        if who in row:
+            latest[row[who]] = {**latest.get(row[who], {}), **row}
     if who != "index":
         return list(latest.values())
     indices = sorted(latest, key=lambda index: int(index) if index.isdigit() else -1)

@@ -29,7 +29,7 @@ class Machine:
 def models(facts: Facts, figures: Iterable[Figure]) -> tuple[Model, ...]:
     """Every model size at every precision; empty if the memory was not measured."""
     machine = measured(facts, figures)
-    return tuple(rows(machine)) if machine else ()
+    return known(lambda: tuple(rows(machine)), ()) if machine else ()
 
 
 def measured(facts: Facts, figures: Iterable[Figure]) -> Machine | None:

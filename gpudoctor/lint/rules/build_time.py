@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.lint.bases import base
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Dockerfile, Stage, Step
 from gpudoctor.lint.model import Fault, Rule
 from gpudoctor.lint.python_code import needs_gpu
@@ -65,8 +66,17 @@ def _is_replaced(command: Command, step: Step, stage: Stage) -> bool:
     """Whether an earlier step put another program of that name into the image."""
     if command.program not in _TOOLS:
         return False
-    before = [one for one in stage.history if one.line < step.line]
-    return any(re.search(rf"/{re.escape(command.program)}\b", one.instruction.body.text) for one in before)
+    return _first_written(stage).get(command.program, step.line) < step.line
+
+
+@once
+def _first_written(stage: Stage) -> dict[str, int]:
+    """Tool -> the first line that names a file of its name."""
+    found: dict[str, int] = {}
+    for step in stage.history:
+        for name in re.findall(rf"/({'|'.join(_TOOLS)})\b", step.instruction.body.text):
+            found.setdefault(name, step.line)
+    return found
 
 
 def _scripts(step: Step) -> Iterator[tuple[int, str]]:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.lint.compose import Compose, Service
+from gpudoctor.lint.devcontainer import Devcontainer
 from gpudoctor.lint.model import Fault, Rule
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
 SHM = Rule(
     id="shared-memory-default",
-    title="/dev/shm has the default 64 MB in a service that needs more",
+    title="/dev/shm has the default 64 MB in a container that needs more",
     why="NCCL exchanges data between GPUs in /dev/shm, and PyTorch's data loaders pass batches through it. With 64 MB they "
     "fail with 'No space left on device' or a bus error.",
     write="    shm_size: 8gb",
@@ -50,6 +51,7 @@ _TRAINS = re.compile(
     """,
     re.VERBOSE,
 )
+_WITH_LOADERS = ("nvidia/", "pytorch/pytorch")
 _PARALLEL = re.compile(
     r"(?: tensor-parallel-size | -tp | --tp-size | --num-shard | --nproc[_-]per[_-]node )[= ]+( [2-9] | \d\d )",
     re.VERBOSE,
@@ -68,6 +70,16 @@ def compose(file: Compose) -> Iterator[Fault]:
             yield MEMLOCK.at(rdma, f"{service.name}: /dev/infiniband without ulimits.memlock")
 
 
+def devcontainer(file: Devcontainer) -> Iterator[Fault]:
+    """A devcontainer is one container: its image says whether it trains."""
+    texts = " ".join(item.text for item in (*file.arguments, *file.node.at("mounts")))
+    trains = _TRAINS.fullmatch(file.base.repository) and file.base.repository.startswith(_WITH_LOADERS)
+    if file.asks_for_gpu and trains and not re.search(r"--shm-size|--ipc|/dev/shm", texts):
+        line = (file.node.at("runArgs") or file.image).line
+        message = f"{file.image.text}: runArgs contains neither --shm-size nor --ipc=host"
+        yield SHM.at(line, message, '"runArgs": ["--gpus=all", "--shm-size=8g"]')
+
+
 def _needs_shm(service: Service) -> str:
     if not service.asks_for_gpu or not _TRAINS.fullmatch(service.base.repository):
         return ""
@@ -81,7 +93,7 @@ def _needs_shm(service: Service) -> str:
     if _PARALLEL.search(words) or several:
         return "several GPUs work together"
     # With one GPU, only training has data loaders; model servers do not need it.
-    return service.image.text if "nvidia/" in service.base.repository or "pytorch/pytorch" in service.base.repository else ""
+    return service.image.text if service.base.repository.startswith(_WITH_LOADERS) else ""
 
 
 def _mounts_shm(service: Service) -> bool:

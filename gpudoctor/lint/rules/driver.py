@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Dockerfile, Step
 from gpudoctor.lint.installs import SystemInstall, system_installs, system_removals
 from gpudoctor.lint.model import Fault, Rule
@@ -116,6 +117,11 @@ def _packages(install: SystemInstall, removed: set[str], has_engine: bool, wsl: 
             yield TOOLKIT.at(package.line, f"{package.text} is for the host")
 
 
+@once
+def _is_stand_in(step: Step) -> bool:
+    return bool(_STAND_IN.search(step.instruction.body.text))
+
+
 def _files(step: Step) -> Iterator[Fault]:
     for command in step.commands:
         run = _RUNFILE.search(command.program) or (command.program in ("sh", "bash") and any(map(_RUNFILE.search, command.texts)))
@@ -123,5 +129,5 @@ def _files(step: Step) -> Iterator[Fault]:
             yield INSTALLED.at(command.line, "the driver installer is run")
     if step.name in ("COPY", "ADD"):
         for word in step.words:
-            if _LIBRARY.fullmatch(word.text.rsplit("/", 1)[-1]) and not _STAND_IN.search(step.instruction.body.text):
+            if _LIBRARY.fullmatch(word.text.rsplit("/", 1)[-1]) and not _is_stand_in(step):
                 yield COPIED.at(word.line, f"{word.text} belongs to the driver of one host")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpudoctor.lint.bases import base
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Dockerfile, Stage, Step, sources
 from gpudoctor.lint.installs import PipInstall, conda_installs, pip_installs, system_installs
 from gpudoctor.lint.model import Fault, Rule
@@ -82,15 +83,19 @@ class Build:
     sometimes: bool
 
 
-def compiled(stage: Stage) -> Iterator[Build]:
+@once
+def compiled(stage: Stage) -> tuple[Build, ...]:
     """Everything that nvcc certainly compiles, from the registry image to the end of the stage."""
     cloned: set[str] = set()
-    for step in stage.history:
-        yield from _by_name(step)
-        yield from _cloned(step, cloned)
+    return tuple(build for step in stage.history for build in (*_by_name(step), *_cloned(step, cloned)))
 
 
-def _by_name(step: Step) -> Iterator[Build]:
+@once
+def _by_name(step: Step) -> tuple[Build, ...]:
+    return tuple(_named(step))
+
+
+def _named(step: Step) -> Iterator[Build]:
     for install in pip_installs(step):
         settings = install.command.settings
         for found in install.requirements:
@@ -139,20 +144,26 @@ def dockerfile(file: Dockerfile) -> Iterator[Fault]:
 
 def _has_architectures(build: Build) -> bool:
     """An ARG counts too: it is in the environment of RUN, whatever its value."""
-    body = build.step.instruction.body.text + "".join(heredoc.body.text for heredoc in build.step.instruction.heredocs)
     declared = "TORCH_CUDA_ARCH_LIST" in build.settings or "TORCH_CUDA_ARCH_LIST" in build.step.values
-    return declared or "ARCH_LIST" in body
+    return declared or _names_architectures(build.step)
 
 
 def _brings_compiler(stage: Stage) -> bool:
-    for step in stage.history:
-        packages = [package.text for install in system_installs(step) for package in install.packages]
-        packages += [package.text.rpartition("::")[2] for _, found, _ in conda_installs(step) for package in found]
-        named = any(_TOOLKIT.fullmatch(package.split("=")[0]) for package in packages)
-        copied = step.name == "COPY" and sources(step) and any("cuda" in word.text for word in step.words)
-        if named or copied or re.search(r"cuda_[\d.]+_.*\.run|nvcc", step.instruction.body.text):
-            return True
-    return False
+    return any(map(_brings, stage.history))
+
+
+@once
+def _names_architectures(step: Step) -> bool:
+    return any("ARCH_LIST" in body.text for body in (step.instruction.body, *(one.body for one in step.instruction.heredocs)))
+
+
+@once
+def _brings(step: Step) -> bool:
+    packages = [package.text for install in system_installs(step) for package in install.packages]
+    packages += [package.text.rpartition("::")[2] for _, found, _ in conda_installs(step) for package in found]
+    named = any(_TOOLKIT.fullmatch(package.split("=")[0]) for package in packages)
+    copied = step.name == "COPY" and sources(step) and any("cuda" in word.text for word in step.words)
+    return bool(named or copied or re.search(r"cuda_[\d.]{1,20}_.{0,99}\.run|nvcc", step.instruction.body.text))
 
 
 def _devel(stage: Stage) -> str:

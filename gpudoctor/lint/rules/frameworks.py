@@ -163,6 +163,6 @@ def _conda(step: Step, shipped: bool) -> Iterator[Fault]:
             and "pytorch" not in channels
             and "nvidia" not in channels
         ):
-            told = "CONDA_OVERRIDE_CUDA" in {**step.values, **command.settings} or "cuda" in torch.text
+            told = "CONDA_OVERRIDE_CUDA" in step.values or "CONDA_OVERRIDE_CUDA" in command.settings or "cuda" in torch.text
             if not told and not any(name.startswith(("cuda", "pytorch-cuda", "pytorch-gpu")) for name in names):
                 yield CONDA_CPU.at(torch.line, f"{torch.text} from conda-forge")

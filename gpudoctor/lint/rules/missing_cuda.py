@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.lint.bases import Base, base
-from gpudoctor.lint.dockerfile import Dockerfile, Stage, sources
-from gpudoctor.lint.installs import Requirement, conda_installs, pip_installs, requirements, system_installs
+from gpudoctor.lint.budget import once
+from gpudoctor.lint.dockerfile import Dockerfile, Stage, Step, sources
+from gpudoctor.lint.installs import Requirement, conda_installs, pip_installs, system_installs
 from gpudoctor.lint.model import Fault, Rule
 
 MISSING = Rule(
@@ -85,18 +86,21 @@ def _needs_system(requirement: Requirement) -> bool:
     return bool(alone) and not re.search(r"ctk|cuda|cudnn", requirement.extras)
 
 
+@once
 def _brings_libraries(stage: Stage) -> bool:
-    if any(_BRINGS.fullmatch(requirement.name) for requirement in requirements(stage)):
+    return any(map(_brings, stage.history))
+
+
+@once
+def _brings(step: Step) -> bool:
+    installs = pip_installs(step)
+    if any(_BRINGS.fullmatch(requirement.name) for install in installs for requirement in install.requirements):
         return True
-    for step in stage.history:
-        if any(_SYSTEM.fullmatch(package.text) for install in system_installs(step) for package in install.packages):
-            return True
-        if any(
-            _CONDA.fullmatch(package.text.rpartition("::")[2]) for _, packages, _ in conda_installs(step) for package in packages
-        ):
-            return True
-        if any("-r" in install.options or "--requirement" in install.options for install in pip_installs(step)):
-            return True  # the content of that file is unknown
-        if sources(step) or re.search(r"cuda[\w.-]*\.(?:run|deb)", step.instruction.body.text):
-            return True
-    return False
+    if any(_SYSTEM.fullmatch(package.text) for install in system_installs(step) for package in install.packages):
+        return True
+    found = (package.text.rpartition("::")[2] for _, packages, _ in conda_installs(step) for package in packages)
+    if any(map(_CONDA.fullmatch, found)):
+        return True
+    if any("-r" in install.options or "--requirement" in install.options for install in installs):
+        return True  # the content of that file is unknown
+    return bool(sources(step) or re.search(r"cuda[\w.-]{0,99}\.(?:run|deb)", step.instruction.body.text))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.lint.bases import base
+from gpudoctor.lint.budget import once
 from gpudoctor.lint.dockerfile import Dockerfile, Setting, Stage
 from gpudoctor.lint.installs import PipInstall, Requirement, pip_installs
 from gpudoctor.lint.model import Fault, Rule
@@ -83,6 +84,7 @@ def _setting(setting: Setting, stage: Stage) -> Iterator[Fault]:
         yield REQUIRE.at(setting.line, f"{name}={setting.written}")
 
 
+@once
 def _uses_cuda(stage: Stage) -> bool:
     return base(stage.root.image).has_cuda or any(
         _for_gpu(install, requirement)

@@ -109,7 +109,7 @@ def _against(install: PipInstall, cuda: Pair, step: Step, stage: Stage, shipped:
     if image.family not in ("cuda", "ngc") or not image.cuda or image.cuda[0] == cuda[0] or elsewhere(install, step, stage):
         return
     seen = f"wheels for CUDA {cuda[0]}.{cuda[1]} on {stage.root.image}"
-    if (image.flavour == "devel" or image.family == "ngc") and (what := next(compiled(stage), None)):
+    if (image.flavour == "devel" or image.family == "ngc") and (what := next(iter(compiled(stage)), None)):
         version = _NEWEST.get(cuda[0], f"{cuda[0]}.{cuda[1]}.0")
         yield MISMATCH.at(install.line, f"{seen}; {what.name} is compiled", f"FROM nvidia/cuda:{version}-devel-ubuntu22.04")
     elif cuda[0] > image.cuda[0] and shipped:

@@ -1,0 +1,166 @@
+"""The types of the answers to each question. An answer of another type is no answer: code may rely on what stands here.
+
+None is allowed everywhere, a field may be missing, and unknown fields and questions are not looked at: other versions of
+gpudoctor have others. What NVML and libcuda answer about one GPU is validated where it is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gpudoctor.facts import shapes_measured
+from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, record
+from gpudoctor.model import Reply
+
+_LINK = "current_link_speed current_link_width max_link_speed max_link_width driver"
+_FOLDER = record(numbers="bytes free_bytes", flags="noexec writable")
+_CODE = NUMBER | str | dict[str, Any]  # or {"error": code}
+
+_EXACT: dict[str, Any] = {
+    "bitsandbytes": TEXTS,
+    "broken-python": maps(TEXT),
+    "cdi": lists(record(numbers="mtime", texts="path text")),
+    "cgroup-limits": maps(TEXTS),
+    "conda": list[dict[str, Any]] | None,
+    "container-marks": maps(FLAG),
+    "container-start": record(
+        numbers="code",
+        texts="container engine entrypoint_failed gpus image message mode replaced version",
+        flags="started",
+        arguments=TEXTS,
+        asked=TEXTS,
+    ),
+    "cpus": record(numbers="count", affinity=list[int] | None),
+    "cuda": record(numbers="init_seconds", texts="library load_error", maps=TEXTS, names=maps(TEXTS), init=_CODE, count=_CODE),
+    "cuda:devices": list[dict[str, Any]] | None,
+    "devices": maps(record(numbers="gid major minor mode uid", texts="open_error type", flags="access opened")),
+    "docker": record(texts="endpoint not_asked", info=maps(Any), version=maps(Any)),
+    "docker-context": dict[str, Any] | None,
+    "environment": maps(TEXT),
+    "host-not-asked": TEXT,
+    "identity": record(numbers="gid uid", groups=maps(TEXT), owners=maps(TEXT)),
+    "interpreter": record(
+        texts="abi_flags base_prefix conda_prefix executable implementation include machine prefix user_site",
+        flags="externally_managed free_threaded has_ctypes python_h user_site_enabled",
+        libc=TEXTS,
+        markers=maps(TEXT),
+        path=TEXTS,
+        project_files=TEXTS,
+        venv_settings=TEXTS,
+        version=list[int | str] | None,
+    ),
+    "kernel-config": TEXT,
+    "kernel-log": record(numbers="total", texts="source", flags="complete", lines=TEXTS),
+    "kernel-log-earlier": lists(TEXTS),
+    "kernel-modules": maps(record(flags="headers", nvidia=TEXTS)),
+    "kubernetes-marks": maps(FLAG),
+    "libraries": lists(record(numbers="index size", texts="path real_path via", flags="mounted")),
+    "library-owners": record(numbers="code", texts="manager out", paths=TEXTS),
+    "licence-tokens": lists(record(numbers="mode", texts="name")),
+    "limits": maps(lists(NUMBER)),
+    "modprobe": maps(TEXT),
+    "mounts": lists(maps(TEXT)),
+    "nccl-log": record(
+        numbers="channels nodes nvls_channels ranks",
+        texts="network version",
+        flags="completed without_infiniband",
+        connections=maps(NUMBER),
+        interfaces=TEXTS,
+        settings=maps(TEXT),
+    ),
+    "nccl-segments": lists(record(numbers="age_seconds bytes uid", texts="name")),
+    "nvml": record(numbers="init_seconds", texts="library load_error", init=_CODE, count=_CODE, system=maps(Any)),
+    "nvml:peers": maps(Any),
+    "onnxruntime": record(texts="build_info", providers=TEXTS),
+    "os-packages": lists(maps(TEXT)),
+    "packages": lists(
+        record(texts="build installer location name version", requires=TEXTS, tags=TEXTS, direct_url=dict[str, Any] | None)
+    ),
+    "pci": record(
+        bridges=maps(record(numbers="device vendor", texts=_LINK, acs=NUMBER | str, parents=TEXTS)),
+        functions=maps(
+            record(
+                numbers="device subsystem_device subsystem_vendor vendor",
+                texts=f"{_LINK} iommu_group_type numa_node",
+                flags="all_ones virtual_function",
+                parents=TEXTS,
+                resource=TEXTS,
+            )
+        ),
+        other_display=TEXTS,
+    ),
+    "processes": lists(record(numbers="pid", texts="name state")),
+    "processor": TEXT,
+    "reduced": TEXT,
+    "root-filesystem": TEXT,
+    "runtime-file-times": maps(NUMBER),
+    "runtime-processes": record(numbers="boot ticks_per_second", started=maps(NUMBER)),
+    "runtime-programs": maps(record(numbers="changed mtime", texts="path real")),
+    "secure-boot": NUMBER,
+    "service-files": maps(FLAG),
+    "shm": _FOLDER,
+    "tmp": _FOLDER,
+    "toolchain": record(
+        texts="default",
+        headers=TEXTS,
+        homes=maps(TEXT),
+        nvvm=TEXTS,
+        programs=maps(TEXTS),
+        real_paths=maps(TEXT),
+        toolkits=lists(maps(TEXT)),
+        versions=maps(TEXT),
+    ),
+    "torch": record(texts="location version_py", libraries=TEXTS),
+    "udev-rules": maps(TEXT),
+    "uname": record(texts="machine nodename release sysname system version"),
+    "wsl": record(flags="is_wsl", marks=maps(FLAG)),
+    "wsl-libraries": maps(record(numbers="bytes", texts="kind")),
+}
+_BEGINNINGS: dict[str, Any] = {
+    "file:": TEXT,
+    "glob:": TEXTS,
+    "command:": record(numbers="code", texts="err out"),
+    "cuda:context": record(numbers="seconds", texts="name skipped text", code=_CODE),
+    "nvml:gpu": dict[str, Any] | None,
+    "text:": record(numbers="bytes left_out total_lines", kinds=TEXTS, lines=list[tuple[int, str]] | None),
+}
+
+
+def fitting(question: str, reply: Reply) -> Reply:
+    """The reply, or an error in its place if its value has another type than the answers to this question."""
+    value = shapes_measured.results(reply.value) if question.startswith("measured ") else reply.value
+    wrong = "" if value is None else _wrong(_shape(question), value)
+    return replace(reply, status="error", value=None, detail=f"the answer has an unexpected form: {wrong}") if wrong else reply
+
+
+def all_fitting(replies: Mapping[str, Reply]) -> dict[str, Reply]:
+    return {question: fitting(question, reply) for question, reply in replies.items()}
+
+
+def all_measured_fitting(measured: Mapping[str, Reply]) -> dict[str, Reply]:
+    """Those with a name that no measurement has are left out."""
+    named = {id: reply for id, reply in measured.items() if shapes_measured.NAMES.fullmatch(id)}
+    return {id: fitting(f"measured {id}", reply) for id, reply in named.items()}
+
+
+@functools.cache
+def _shape(question: str) -> Any:
+    if question in _EXACT:
+        return _EXACT[question]
+    if question.startswith("measured "):
+        return shapes_measured.of(question.removeprefix("measured "))
+    return next((shape for beginning, shape in _BEGINNINGS.items() if question.startswith(beginning)), Any)
+
+
+def _wrong(shape: Any, value: Any) -> str:
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as failure:
+        return re.sub(r"[`$]", "", str(failure))
+    return ""
