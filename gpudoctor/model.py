@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
+from gpudoctor import filling
 from gpudoctor.worker.reply import Reply as Reply
 from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
-_NAMED = re.compile(r"<([a-z_]+)>")  # evidence in a command
 
 # The areas of checks, in the order of the report.
 AREAS = (
@@ -74,9 +72,10 @@ Place = Literal["here", "shell", "host"]
 class Fix:
     """One fix: a command to paste and the command that verifies it.
 
-    `<name>` in a command is replaced by the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
-    "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines` limits it
-    to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their commands.
+    `<name>` in a command is replaced by the evidence of that name (filling.py). `on` limits a fix to platforms ("debian", "rhel",
+    "arch", "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines`
+    limits it to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their
+    commands.
 
     Decisions use the fields, not the words of the title. kind: what the command does; `gpudoctor fix` orders and runs fixes by
     it. It never runs a reset (of a GPU, of WSL, of the power). Manual fixes are left to the user, who has to decide something,
@@ -119,16 +118,26 @@ class Fix:
     @property
     def names(self) -> frozenset[str]:
         """The evidence that the command still contains as placeholders."""
-        return frozenset(_NAMED.findall(self.command))
+        return frozenset(filling.names(self.command))
 
     def suits(self, platform: Iterable[str]) -> bool:
         return not self.on or not set(self.on).isdisjoint(platform)
 
     def filled(self, values: Mapping[str, Any]) -> Fix:
-        def text(of: str) -> str:
-            return _fill(of, values)
+        """With the evidence in its commands. If a value cannot stand in the command, the fix is left to a person, without one."""
+        command = filling.filled(self.command, values)
+        recipe = filling.words_filled(self.recipe, values) or ""
+        verify = filling.filled(self.verify, values) or ""
+        if command is None:
+            return replace(self, command="", kind="manual", undo="", verify=verify, recipe=recipe, reboot=False)
+        return replace(self, command=command, verify=verify, undo=filling.filled(self.undo, values) or "", recipe=recipe)
 
-        return replace(self, command=text(self.command), verify=text(self.verify), undo=text(self.undo), recipe=text(self.recipe))
+    @property
+    def shown(self) -> Fix:
+        """With `${name:?}` for each value that is not known."""
+        return replace(
+            self, command=filling.shown(self.command), verify=filling.shown(self.verify), undo=filling.shown(self.undo)
+        )
 
 
 REBOOT = "sudo reboot"
@@ -165,15 +174,6 @@ def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind
         return replace(own, command=commands[platform], on=(platform,), kind=kinds.get(platform, fix.kind))
 
     return tuple(map(on, commands))
-
-
-def _fill(text: str, values: Mapping[str, Any]) -> str:
-    return _NAMED.sub(lambda match: _word(values[match[1]]) if match[1] in values else match[0], text)
-
-
-def _word(value: Any) -> str:
-    """A value quoted for a shell command, so that a file name on the machine cannot become a command."""
-    return " ".join(map(_word, value)) if isinstance(value, (list, tuple)) else shlex.quote(str(value))
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,8 @@ def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) ->
         key = fix.title, fix.recipe
         if key in done:
             continue
-        made = tuple(recipe(fix.filled(values), where.machine)) if fix.recipe else ()
+        wanted = fix.filled(values) if fix.recipe else fix
+        made = tuple(recipe(wanted, where.machine)) if wanted.recipe else ()
         if made:
             done.add(key)
             yield from made

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.filling import Written
 from gpudoctor.model import Fix
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
-    "docker": {"docker": "docker", "all_gpus": ("--gpus", "all")},
-    "podman": {"docker": "podman", "all_gpus": ("--device", "nvidia.com/gpu=all")},
-    "nerdctl": {"docker": "nerdctl", "all_gpus": ("--gpus", "all")},
+    "docker": {"docker": "docker", "all_gpus": Written("--gpus all")},
+    "podman": {"docker": "podman", "all_gpus": Written("--device nvidia.com/gpu=all")},
+    "nerdctl": {"docker": "nerdctl", "all_gpus": Written("--gpus all")},
 }
 BY_COMMAND, POD = ("docker", "podman"), ("kubernetes",)
 START = "<docker> run --rm <all_gpus> ubuntu nvidia-smi"

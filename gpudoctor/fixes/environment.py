@@ -28,7 +28,13 @@ class Environment:
 def of(facts: Facts) -> Environment:
     python = known(lambda: facts.python.executable, "python")
     prefix = known(lambda: facts.python.prefix, "")
-    return Environment(known(lambda: kind(facts), "pip"), python, prefix, lambda name: _version(facts, name))
+    kind_ = known(lambda: kind(facts), "pip")
+    return Environment(
+        kind_,
+        python if python.isprintable() else "python",
+        prefix if prefix.isprintable() else "",
+        lambda name: _version(facts, name),
+    )
 
 
 def _version(facts: Facts, name: str) -> str | None:
