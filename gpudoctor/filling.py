@@ -11,10 +11,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gpudoctor.placeholders import shown_name
+
 NAME = re.compile(r"<([a-z_]+)>")
 _OPEN = re.compile(r"<([a-z_]+)>|\$\{([a-z_]+):\?\}")
+_TESTED = re.compile(r"\$\{[a-z_]+:\?\}")
 _PLAIN = re.compile(r"[\w./:=+,@%~-]+", re.ASCII)  # the same inside quotes, in a regular expression and for sed
 _WORD = re.compile(r"\w[\w.+~:-]*", re.ASCII)
+_OPERATOR = re.compile(r"&&|\|\|?|;|\$\(")
 _STARTS = re.compile(r"(?:^|[\s;&|(])\Z")
 _CLOSING = {"'": "'", '"': '"', "`": "`", "(": ")", "{": "}"}
 _BARE = ("", "(")
@@ -76,16 +80,29 @@ def words_filled(text: str, values: Mapping[str, Any]) -> str | None:
 def shown(text: str) -> str:
     """The template as it can be pasted: each unknown value is `${name:?}`, outside single quotes.
 
-    >>> shown("pip install torch==<version>"), shown("grep '<name>' x")
-    ('pip install torch==${version:?}', 'grep \\'\\'"${name:?}"\\'\\' x')
+    A line that would do something before the shell comes to such a value tries them all first.
+
+    >>> print(shown("ls && rm -f <file> '<name>.x'"))
+    : "${file:?}" "${name:?}" && ls && rm -f ${file:?} ''"${name:?}"'.x'
     """
     parts, end = [], 0
     for place in _places(text):
-        open_value = f"${{{place.name}:?}}"
         if place.inside != "#":
-            parts += [text[end : place.start], f"'\"{open_value}\"'" if place.inside == "'" else open_value]
+            parts += [text[end : place.start], _open(place)]
             end = place.end
-    return "".join([*parts, text[end:]])
+    return "\n".join(map(_tried, "".join([*parts, text[end:]]).split("\n")))
+
+
+def _open(place: _Place) -> str:
+    value = f"${{{shown_name(place.name)}:?}}"
+    return f"'\"{value}\"'" if place.inside == "'" else value
+
+
+def _tried(line: str) -> str:
+    tested = dict.fromkeys(_TESTED.findall(line))
+    if set(tested) <= set(_TESTED.findall(_OPERATOR.split(line)[0])):
+        return line
+    return " ".join([":", *(f'"{value}"' for value in tested), "&&", line])
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ class Unavailable(Skip):
 
 Kind = Literal["read", "set", "install", "restart", "manual", "reset"]
 Place = Literal["here", "shell", "host"]
+Syntax = Literal["bash", "powershell", "cmd", "notebook", "dockerfile"]
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,10 @@ class Fix:
 
     Decisions use the fields, not the words of the title. kind: what the command does; `gpudoctor fix` orders and runs fixes by
     it. It never runs a reset (of a GPU, of WSL, of the power). Manual fixes are left to the user, who has to decide something,
-    fill in a value or go elsewhere. where: "shell" is the shell that starts the program, which a script cannot change; "host" is
-    the machine that runs the container. reboot: the command ends with `sudo reboot`, and what comes before it takes effect after
-    the reboot; such a fix needs root and interrupts work.
+    fill in a value or go elsewhere. undo: reverts exactly what the command did; "" if no command does. where: "shell" is the
+    shell that starts the program, which a script cannot change; "host" is the machine that runs the container. reboot: the
+    command ends with `sudo reboot`, and what comes before it takes effect after the reboot; such a fix needs root and interrupts
+    work. syntax: what reads the command; gpudoctor runs none but bash's.
     """
 
     title: str
@@ -96,6 +98,7 @@ class Fix:
     where: Place = "here"
     reboot: bool = False
     engines: tuple[str, ...] = ()
+    syntax: Syntax = "bash"
 
     def __post_init__(self) -> None:
         if self.reboot:
@@ -120,6 +123,11 @@ class Fix:
         """The evidence that the command still contains as placeholders."""
         return frozenset(filling.names(self.command))
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that can be pasted."""
+        return self.command, self.verify, self.undo
+
     def suits(self, platform: Iterable[str]) -> bool:
         return not self.on or not set(self.on).isdisjoint(platform)
 
@@ -134,7 +142,9 @@ class Fix:
 
     @property
     def shown(self) -> Fix:
-        """With `${name:?}` for each value that is not known."""
+        """With `${name:?}` for each value that is not known. Other shells have no such form."""
+        if self.syntax != "bash":
+            return self
         return replace(
             self, command=filling.shown(self.command), verify=filling.shown(self.verify), undo=filling.shown(self.undo)
         )
@@ -155,23 +165,25 @@ def fix_on(
     kind: Kind = "manual",
     reboot: bool = False,
     kinds: Mapping[str, Kind] | None = None,
+    undos: Mapping[str, str] | None = None,
     **commands: str,
 ) -> tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`.
 
-    kinds: platforms on which the fix has a different kind.
+    kinds, undos: platforms on which the fix has a different kind, and the undo of each command.
     """
     fix = Fix(title, "", risk, needs, verify, (), undo, recipe, kind, reboot=reboot)
-    return on_platforms(fix, commands, kinds or {})
+    return on_platforms(fix, commands, kinds or {}, undos or {})
 
 
-def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[Fix, ...]:
+def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind], undos: Mapping[str, str]) -> tuple[Fix, ...]:
     """commands: one for each platform. conda needs no recipe and no root."""
     for_conda = replace(fix, recipe="", needs=tuple(need for need in fix.needs if need != "root"))
 
     def on(platform: str) -> Fix:
         own = for_conda if platform == "conda" else fix
-        return replace(own, command=commands[platform], on=(platform,), kind=kinds.get(platform, fix.kind))
+        kind, undo = kinds.get(platform, fix.kind), undos.get(platform, fix.undo)
+        return replace(own, command=commands[platform], on=(platform,), kind=kind, undo=undo)
 
     return tuple(map(on, commands))
 

@@ -63,6 +63,7 @@ MISSING = Problem(
             on=("host",),
             kind="restart",
             needs=("root",),
+            undo="sudo systemctl disable --now nvidia-persistenced",
         ),
         *AGAIN,
     ),
@@ -76,6 +77,7 @@ JOIN = Fix(
     on=("host",),
     kind="set",
     needs=("root",),
+    undo="sudo gpasswd -d $USER <group>",
 )
 DENIED = Problem(
     id="dev-nvidia-permission-denied",

@@ -41,6 +41,7 @@ NOT_FOUND = Problem(
             rhel="sudo dnf install nvidia-driver-cuda",
             suse="sudo zypper install nvidia-compute-utils-G06",
             arch="sudo pacman -S nvidia-utils",
+            undos={"suse": "sudo zypper remove nvidia-compute-utils-G06"},
         ),
         Fix(
             INSTALL,

@@ -48,6 +48,7 @@ LIMITED = Problem(
             on=("host", "wsl2"),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/security/limits.d/90-memlock.conf",
         ),
         *again(
             "Restart the container without the limit (IMAGE: its image)",

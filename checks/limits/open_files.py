@@ -43,6 +43,7 @@ FEW = Problem(
             on=("host", "wsl2"),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/security/limits.d/90-nofile.conf",
         ),
         *again(
             "Restart the container with a higher limit (IMAGE: its image)",

@@ -172,6 +172,7 @@ IMEX = Problem(
             on=("host",),
             kind="set",
             reboot=True,
+            undo=f"sudo systemctl disable nvidia-imex && sudo rm /etc/modprobe.d/nvidia-imex.conf && {NEW_INITRAMFS}",
         ),
         Fix(
             "Restart the container with --device=/dev/nvidia-caps-imex-channels/channel0",

@@ -54,6 +54,7 @@ DENIED = Problem(
             verify="grep RmProfilingAdminOnly /proc/driver/nvidia/params",
             on=("host",),
             kind="set",
+            undo="sudo rm /etc/modprobe.d/nvidia-profiling.conf",
         ),
         *again(
             "Restart the container with permission to profile",

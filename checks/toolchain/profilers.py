@@ -56,6 +56,7 @@ PARANOID = Problem(
             kind="set",
             where="host",
             needs=("root",),
+            undo="sudo rm /etc/sysctl.d/90-nsys.conf",
         ),
         *ADD_CAPABILITY,
     ),
@@ -80,6 +81,13 @@ RESTRICTED = Problem(
             other=f"{OPTION}",
             kind="set",
             reboot=True,
+            undos={
+                "debian": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo update-initramfs -u",
+                "rhel": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo dracut --force",
+                "suse": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo dracut --force",
+                "arch": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo mkinitcpio -P",
+                "other": "sudo rm /etc/modprobe.d/nvidia-profiling.conf",
+            },
         ),
         Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", needs=("root",)),
     ),
@@ -89,7 +97,13 @@ IN_CONTAINER = replace(
     RESTRICTED,
     fixes=(
         *ADD_CAPABILITY,
-        Fix("On the host: allow it for all users, then reboot", OPTION, needs=("root", "reboot"), where="host"),
+        Fix(
+            "On the host: allow it for all users, then reboot",
+            OPTION,
+            needs=("root", "reboot"),
+            where="host",
+            undo="sudo rm /etc/modprobe.d/nvidia-profiling.conf",
+        ),
     ),
 )
 

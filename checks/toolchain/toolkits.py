@@ -64,6 +64,7 @@ REMOVE = Fix(
     on=("debian",),
     kind="install",
     needs=("root",),
+    undo="sudo apt install nvidia-cuda-toolkit",
 )
 CHOOSE = Fix(
     "Switch /usr/local/cuda to the other toolkit",

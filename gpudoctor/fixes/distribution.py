@@ -28,6 +28,9 @@ UBUNTU_DRIVER = re.compile(
 )
 
 
+IMPORT, UNIMPORT = "sudo mokutil --import /var/lib/dkms/mok.pub", "sudo mokutil --delete /var/lib/dkms/mok.pub"
+
+
 class Lines(NamedTuple):
     """A command and its undo, with other fields of the fix made from it.
 

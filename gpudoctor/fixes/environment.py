@@ -19,6 +19,7 @@ class Environment:
     python: str = "python"
     prefix: str = ""
     installed: Callable[[str], str | None] = field(default=lambda name: None)
+    is_listed: bool = True  # whether its packages are known
 
     @property
     def folder(self) -> str:
@@ -34,6 +35,7 @@ def of(facts: Facts) -> Environment:
         python if python.isprintable() else "python",
         prefix if prefix.isprintable() else "",
         lambda name: _version(facts, name),
+        bool(known(lambda: facts.python.packages, None)),
     )
 
 

@@ -139,7 +139,11 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
             before[name] = here.installed(name)
             if call.verb == "install" and before[name]:
                 how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
-    if any("/" in name for name in before) or any(version and not word(version) for version in before.values()):
+    if (
+        not here.is_listed
+        or any("/" in name for name in before)
+        or any(version and not word(version) for version in before.values())
+    ):
         return ""
     named = {name for names in how.values() for name in names}
     how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)

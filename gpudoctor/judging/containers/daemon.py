@@ -160,6 +160,7 @@ NOT_PERMITTED = Problem(
             verify="<docker> info",
             kind="set",
             needs=("root",),
+            undo="sudo gpasswd -d $USER docker",
         ),
         look("Run the command as root, this time only", "sudo <docker> info", root=True),
     ),

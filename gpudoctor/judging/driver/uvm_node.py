@@ -31,6 +31,7 @@ UVM = Problem(
             on=("host",),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/modules-load.d/nvidia-uvm.conf",
         ),
         Fix(
             "On the host: load it, regenerate the CDI file if CDI is used, then recreate the container",

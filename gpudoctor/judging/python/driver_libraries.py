@@ -42,7 +42,7 @@ IMAGE = Problem(
     "cannot load them.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Build the image on a compatible base, for example (Dockerfile)", "FROM <base>", kind="manual"),
+        Fix("Build the image on a compatible base, for example (Dockerfile)", "FROM <base>", kind="manual", syntax="dockerfile"),
         look("Show what it has now", "cat /etc/os-release; uname -m; ldd --version 2>&1 | head -n 1"),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/509",),
