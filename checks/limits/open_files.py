@@ -17,6 +17,7 @@ https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_so
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.engines import again
@@ -62,7 +63,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if soft is not None and soft < USUAL:
         possible = 65536 if hard is None else min(hard, 65536)
         evidence = {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible}
-        yield FEW.found(f"{soft} files may be open at once", evidence)
+        problem = FEW if possible > soft else replace(FEW, fixes=FEW.fixes[1:])
+        yield problem.found(f"{soft} files may be open at once", evidence)
 
 
 def summary(facts: Facts) -> str:
