@@ -132,7 +132,7 @@ REFUSED = Problem(
         look("Find the call that fails", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
         *again(
             "In a container: try without restrictions",
-            "run --rm <all_gpus> --privileged IMAGE",
+            "run --rm <all_gpus> --privileged <image>",
             spec="--privileged",
             on=("container",),
         ),

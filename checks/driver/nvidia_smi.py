@@ -82,8 +82,8 @@ IN_CONTAINER = Problem(
     fixes=(
         *again(
             "If you need it: recreate the container with the capability 'utility'",
-            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
-            kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility <image> nvidia-smi",
+            kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
     ),
 )

@@ -47,8 +47,8 @@ FEW = Problem(
             undo="sudo rm /etc/security/limits.d/90-nofile.conf",
         ),
         *again(
-            "Restart the container with a higher limit (IMAGE: its image)",
-            "run <all_gpus> --ulimit nofile=65536:1048576 IMAGE",
+            "Restart the container with a higher limit",
+            "run <all_gpus> --ulimit nofile=65536:1048576 <image>",
             spec="--ulimit",
             risk="disruptive",
             verify="ulimit -n",

@@ -58,11 +58,11 @@ DENIED = Problem(
         ),
         *again(
             "Restart the container with permission to profile",
-            "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
+            "run --rm <all_gpus> --cap-add=SYS_ADMIN <image>",
             spec="--cap-add=SYS_ADMIN",
             on=("container",),
         ),
-        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", on=("host",), needs=("root",)),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> <program>.py", on=("host",), needs=("root",)),
     ),
     references=(PERMISSION,),
     status=Status.WARN,

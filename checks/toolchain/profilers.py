@@ -34,7 +34,7 @@ FIRST_WITH_PERFMON = 565
 OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf"
 ADD_CAPABILITY = again(
     "Restart the container with permission to profile",
-    "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
+    "run --rm <all_gpus> --cap-add=SYS_ADMIN <image>",
     spec="--cap-add=SYS_ADMIN",
     verify="grep CapEff /proc/self/status",
     on=("container",),
@@ -89,7 +89,7 @@ RESTRICTED = Problem(
                 "other": "sudo rm /etc/modprobe.d/nvidia-profiling.conf",
             },
         ),
-        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", needs=("root",)),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> <program>.py", needs=("root",)),
     ),
     references=(COUNTERS,),
 )

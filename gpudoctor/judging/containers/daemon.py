@@ -143,7 +143,7 @@ ELSEWHERE = Problem(
             "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
             where="shell",
         ),
-        Fix("If the other machine should be used: run gpudoctor there", "ssh MACHINE gpudoctor check"),
+        Fix("If the other machine should be used: run gpudoctor there", "ssh <machine> gpudoctor check"),
     ),
     references=(CONTEXTS,),
 )

@@ -121,7 +121,7 @@ def ways(unit: Unit) -> tuple[Fix, ...]:
 IN_GUEST = (
     Fix(
         "On the host, before this virtual machine starts: check Fabric Manager, then activate these GPUs' partition",
-        "systemctl is-active nvidia-fabricmanager; fmpm -l; fmpm -a PARTITION",
+        "systemctl is-active nvidia-fabricmanager; fmpm -l; fmpm -a <partition>",
         verify=LOOK,
     ),
     Fix(

@@ -20,7 +20,7 @@ IN_OPERATOR = Problem(
     status=Status.WARN,
     fixes=(
         Fix("Run nvidia-smi from the driver container's files", f"sudo chroot {ROOT} nvidia-smi", kind="set", needs=("root",)),
-        Fix("Run nvidia-smi in a pod that has a GPU", "kubectl exec POD -- nvidia-smi"),
+        Fix("Run nvidia-smi in a pod that has a GPU", "kubectl exec <pod> -- nvidia-smi"),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/",),
 )
