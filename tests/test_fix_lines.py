@@ -9,16 +9,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from each import each, try_each
 from test_fix_fields import every
-from test_fix_recipes import COMMANDS, made
+from test_fix_recipes import ARCH, BOOKWORM, COMMANDS, NIXOS, NOBLE, ROCKY, SLES, made
 
 from gpudoctor import catalog, filling, placeholders
-from gpudoctor.fixes import engines
+from gpudoctor.fixes import FixContext, engines, fitting
 from gpudoctor.model import Fix
 
 ENGINES = ("docker", "podman", "kubernetes")
@@ -29,11 +30,16 @@ ACCEPTED = (2046, 2155, 2164, 1090, 2044, 2010, 1007)
 @cache
 def lines() -> dict[str, str]:
     """Line of bash, as shown -> the fix that has it: of the catalog, of every engine, and of every recipe on every platform."""
-    found = {}
+    found: dict[str, str] = {}
     for name, fix in every():
         for engine in fix.engines or ENGINES[:1]:
             [spoken] = engines.of((fix,), engine)
             found.update(_of(name, spoken))
+    for host in (NOBLE, replace(NOBLE, version="22.04"), BOOKWORM, ROCKY, SLES, ARCH, NIXOS):
+        where = FixContext((host.family, "host", "conda"), host, values={"python": "python"})
+        for name, fix in every():
+            for fitted in fitting((fix,), where, {}):
+                found.update(_of(f"{name} on {host.distribution} {host.version}", fitted))
     for host, recipe, _ in COMMANDS:
         for fix in made(host, recipe):
             found.update(_of(f"{host.distribution} {recipe}", fix))
