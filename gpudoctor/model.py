@@ -125,8 +125,8 @@ class Fix:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All that can be pasted."""
-        return self.command, self.verify, self.undo
+        """All that can be pasted into bash."""
+        return (self.command, self.verify, self.undo) if self.syntax == "bash" else ()
 
     def suits(self, platform: Iterable[str]) -> bool:
         return not self.on or not set(self.on).isdisjoint(platform)
