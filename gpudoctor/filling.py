@@ -39,7 +39,7 @@ class _Place(NamedTuple):
     inside: str
 
 
-def word(text: Any) -> str | None:
+def word(text: str | int) -> str | None:
     """A version, a name or an address that cannot be anything but one plain word of a command; None if it is more than that.
 
     >>> word("580.95.05"), word("x86_64;id")

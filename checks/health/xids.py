@@ -120,9 +120,7 @@ OWN = {
         "The driver cannot reach it over PCIe. Possible causes: heat, too little power, a loose card or plug, a failing board.",
         replace(REBOOT, title="Reboot"),
         POWER_OFF,
-        Fix(
-            "If it comes back: reseat the card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)
-        ),
+        Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)),
         Fix(
             "To find out whether power is the cause: limit the clocks",
             "sudo nvidia-smi -lgc 300,1500",

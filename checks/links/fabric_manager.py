@@ -166,8 +166,7 @@ IMEX = Problem(
         Fix(
             "Let the driver create a channel, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
-            "sudo systemctl enable nvidia-imex && "
-            f"{NEW_INITRAMFS}",
+            f"sudo systemctl enable nvidia-imex && {NEW_INITRAMFS}",
             verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
             on=("host",),
             kind="set",

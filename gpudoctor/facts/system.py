@@ -63,7 +63,7 @@ class System:
 
     @property
     def distribution(self) -> str:
-        return word(self._os_release.get("ID")) or "linux"
+        return word(self._os_release.get("ID", "")) or "linux"
 
     @property
     def distribution_like(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class System:
     @property
     def distribution_version(self) -> str:
         """VERSION_ID, such as 24.04; "" for a rolling release."""
-        return word(self._os_release.get("VERSION_ID")) or ""
+        return word(self._os_release.get("VERSION_ID", "")) or ""
 
     @property
     def ubuntu_codename(self) -> str:
