@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from gpudoctor import catalog
-from gpudoctor.fixes import engines, undoing
+from gpudoctor import catalog, filling, placeholders
 from gpudoctor.knowledge import messages
 from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import AREAS, Check, Fix, Problem
 from gpudoctor.report import words
+from gpudoctor.report.explanation import ANYWHERE
 from gpudoctor.report.markdown import fence
 
 HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
@@ -28,7 +28,6 @@ PLATFORMS = {
     "host": "a machine that is no container",
     "conda": "a conda environment",
 }
-_FILLED_IN = re.compile(r"<[a-z_]+>")
 LONGEST_MESSAGE = 300  # characters
 
 
@@ -98,7 +97,7 @@ def _fixes(problem: Problem) -> Iterator[str]:
         return
     yield "## How to fix it"
     yield ""
-    ways = tuple(engines.of(problem.fixes, "docker"))
+    ways = ANYWHERE.fixes(problem)
     for (title, terms, verify), fixes in groupby(ways, lambda fix: (fix.title, words.terms(fix), fix.verify)):
         yield f"**{_escaped(title)}**" + (f" ({terms})" if terms else "")
         yield ""
@@ -108,8 +107,12 @@ def _fixes(problem: Problem) -> Iterator[str]:
             yield "Check that it worked:"
             yield ""
             yield from _quoted("sh", verify.splitlines())
-    if any(_FILLED_IN.search(fix.command + fix.verify) for fix in ways):
-        yield "`<name>` stands for what gpudoctor reads from the machine and fills in."
+    left = sorted({name for fix in ways for text in fix.lines for name in filling.names(text)})
+    if left:
+        yield "`gpudoctor fix` fills in these values from the machine. Without it, set them before you paste, such as"
+        yield f"`{left[0]}=…`:"
+        yield ""
+        yield from (f"- `{name}`: {_escaped(placeholders.meaning(name))}" for name in left)
         yield ""
 
 
@@ -120,11 +123,10 @@ def _commands(fix: Fix) -> Iterator[str]:
         yield ""
     if fix.command:
         yield from _quoted("sh", fix.command.splitlines())
-    undo = undoing.known(fix).undo
-    if undo:
+    if fix.undo:
         yield "To undo it:"
         yield ""
-        yield from _quoted("sh", undo.splitlines())
+        yield from _quoted("sh", fix.undo.splitlines())
 
 
 def _lines_of(said: Iterable[Message]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.evidence import Evidence
     from gpudoctor.model import Check, Report
+    from gpudoctor.report.explanation import Here
 
 
 def explained_anything(report: Report) -> bool:
@@ -34,10 +36,11 @@ def known(what: Sequence[str]) -> Iterable[str]:
     checks, problems = catalog.checks(), catalog.problems()
     ids = [word.strip().lower().replace("_", "-") for word in what]
     if all(id in checks or id in problems for id in ids):
+        machine = here()
         return _apart(
-            explanation.of_check(checks[id])
+            explanation.of_check(checks[id], machine)
             if id in checks
-            else explanation.of_problem([check for check in checks.values() if id in _finds(check)], problems[id][1])
+            else explanation.of_problem([check for check in checks.values() if id in _finds(check)], problems[id][1], machine)
             for id in ids
         )
     from gpudoctor import codes
@@ -53,6 +56,23 @@ def known(what: Sequence[str]) -> Iterable[str]:
     if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise UserError(unknown("check or problem", name, {**checks, **problems}))
     return ()
+
+
+def here() -> Here:
+    """What lines to paste depend on, read without a check: the distribution and the Python in use."""
+    from gpudoctor.facts.system import FAMILIES, family_of, os_release
+    from gpudoctor.report.explanation import Here
+
+    prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    python = str(Path(prefix) / "bin" / "python") if prefix else "python3"
+    try:
+        known = os_release(Path("/etc/os-release").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return Here(python=python)
+    family = family_of((known.get("ID", ""), *known.get("ID_LIKE", "").split()))
+    places = ("wsl2",) if "WSL_DISTRO_NAME" in os.environ else ("host", "container")
+    conda = ("conda",) if os.environ.get("CONDA_PREFIX") else ()
+    return Here((family if family in FAMILIES else "other", *places, *conda), python)
 
 
 def _finds(check: Check) -> set[str]:

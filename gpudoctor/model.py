@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
+from gpudoctor import filling
 from gpudoctor.worker.reply import Reply as Reply
 from gpudoctor.worker.reply import Skip as Skip
 
 REPORT_SCHEMA = "gpudoctor.report/1"
 SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
-_NAMED = re.compile(r"<([a-z_]+)>")  # evidence in a command
 
 # The areas of checks, in the order of the report.
 AREAS = (
@@ -68,21 +66,24 @@ class Unavailable(Skip):
 
 Kind = Literal["read", "set", "install", "restart", "manual", "reset"]
 Place = Literal["here", "shell", "host"]
+Syntax = Literal["bash", "powershell", "cmd", "notebook", "dockerfile"]
 
 
 @dataclass(frozen=True)
 class Fix:
     """One fix: a command to paste and the command that verifies it.
 
-    `<name>` in a command is replaced by the evidence of that name. `on` limits a fix to platforms ("debian", "rhel", "arch",
-    "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines` limits it
-    to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their commands.
+    `<name>` in a command is replaced by the evidence of that name (filling.py). `on` limits a fix to platforms ("debian", "rhel",
+    "arch", "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines`
+    limits it to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their
+    commands.
 
     Decisions use the fields, not the words of the title. kind: what the command does; `gpudoctor fix` orders and runs fixes by
     it. It never runs a reset (of a GPU, of WSL, of the power). Manual fixes are left to the user, who has to decide something,
-    fill in a value or go elsewhere. where: "shell" is the shell that starts the program, which a script cannot change; "host" is
-    the machine that runs the container. reboot: the command ends with `sudo reboot`, and what comes before it takes effect after
-    the reboot; such a fix needs root and interrupts work.
+    fill in a value or go elsewhere. undo: reverts exactly what the command did; "" if no command does. where: "shell" is the
+    shell that starts the program, which a script cannot change; "host" is the machine that runs the container. reboot: the
+    command ends with `sudo reboot`, and what comes before it takes effect after the reboot; such a fix needs root and interrupts
+    work. syntax: what reads the command; gpudoctor runs none but bash's.
     """
 
     title: str
@@ -97,6 +98,7 @@ class Fix:
     where: Place = "here"
     reboot: bool = False
     engines: tuple[str, ...] = ()
+    syntax: Syntax = "bash"
 
     def __post_init__(self) -> None:
         if self.reboot:
@@ -119,16 +121,33 @@ class Fix:
     @property
     def names(self) -> frozenset[str]:
         """The evidence that the command still contains as placeholders."""
-        return frozenset(_NAMED.findall(self.command))
+        return frozenset(filling.names(self.command))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that can be pasted into bash."""
+        return (self.command, self.verify, self.undo) if self.syntax == "bash" else ()
 
     def suits(self, platform: Iterable[str]) -> bool:
         return not self.on or not set(self.on).isdisjoint(platform)
 
     def filled(self, values: Mapping[str, Any]) -> Fix:
-        def text(of: str) -> str:
-            return _fill(of, values)
+        """With the evidence in its commands. If a value cannot stand in the command, the fix is left to a person, without one."""
+        command = filling.filled(self.command, values)
+        recipe = filling.words_filled(self.recipe, values) or ""
+        verify = filling.filled(self.verify, values) or ""
+        if command is None:
+            return replace(self, command="", kind="manual", undo="", verify=verify, recipe=recipe, reboot=False)
+        return replace(self, command=command, verify=verify, undo=filling.filled(self.undo, values) or "", recipe=recipe)
 
-        return replace(self, command=text(self.command), verify=text(self.verify), undo=text(self.undo), recipe=text(self.recipe))
+    @property
+    def shown(self) -> Fix:
+        """With `${name:?}` for each value that is not known. Other shells have no such form."""
+        if self.syntax != "bash":
+            return self
+        return replace(
+            self, command=filling.shown(self.command), verify=filling.shown(self.verify), undo=filling.shown(self.undo)
+        )
 
 
 REBOOT = "sudo reboot"
@@ -146,34 +165,27 @@ def fix_on(
     kind: Kind = "manual",
     reboot: bool = False,
     kinds: Mapping[str, Kind] | None = None,
+    undos: Mapping[str, str] | None = None,
     **commands: str,
 ) -> tuple[Fix, ...]:
     """One fix with a command for each platform: `fix_on("Install gcc", debian="sudo apt install gcc", rhel=...)`.
 
-    kinds: platforms on which the fix has a different kind.
+    kinds, undos: platforms on which the fix has a different kind, and the undo of each command.
     """
     fix = Fix(title, "", risk, needs, verify, (), undo, recipe, kind, reboot=reboot)
-    return on_platforms(fix, commands, kinds or {})
+    return on_platforms(fix, commands, kinds or {}, undos or {})
 
 
-def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[Fix, ...]:
+def on_platforms(fix: Fix, commands: Mapping[str, str], kinds: Mapping[str, Kind], undos: Mapping[str, str]) -> tuple[Fix, ...]:
     """commands: one for each platform. conda needs no recipe and no root."""
     for_conda = replace(fix, recipe="", needs=tuple(need for need in fix.needs if need != "root"))
 
     def on(platform: str) -> Fix:
         own = for_conda if platform == "conda" else fix
-        return replace(own, command=commands[platform], on=(platform,), kind=kinds.get(platform, fix.kind))
+        kind, undo = kinds.get(platform, fix.kind), undos.get(platform, fix.undo)
+        return replace(own, command=commands[platform], on=(platform,), kind=kind, undo=undo)
 
     return tuple(map(on, commands))
-
-
-def _fill(text: str, values: Mapping[str, Any]) -> str:
-    return _NAMED.sub(lambda match: _word(values[match[1]]) if match[1] in values else match[0], text)
-
-
-def _word(value: Any) -> str:
-    """A value quoted for a shell command, so that a file name on the machine cannot become a command."""
-    return " ".join(map(_word, value)) if isinstance(value, (list, tuple)) else shlex.quote(str(value))
 
 
 @dataclass(frozen=True)

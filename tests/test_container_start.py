@@ -88,7 +88,7 @@ def test_an_engine_that_says_nothing() -> None:
 
 def test_podmans_ways_out_are_podmans() -> None:
     finding = judged(start("Error: nosuch:1: image not known\n", "podman", "4.3.1", "podman"), {})
-    assert [fix.command for fix in finding.problem.fixes] == ["podman image ls", "podman login REGISTRY"]
+    assert [fix.command for fix in finding.problem.fixes] == ["podman image ls", "podman login <registry>"]
 
 
 def test_the_version_decides_between_an_old_engine_and_one_that_is_switched_off() -> None:

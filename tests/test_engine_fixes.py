@@ -10,7 +10,7 @@ from gpudoctor.model import Fix
 VARIABLE = engines.again(
     "With the capability",
     "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
-    kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+    kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 )
 LIMIT = engines.again(
     "With a higher limit", "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE", spec="--ulimit --cap-add"
@@ -22,8 +22,8 @@ OF_DOCKER = Fix("Switch it on", "sudo true", engines=("docker",))
 @pytest.mark.parametrize(
     ("fixes", "there"),
     [
-        (RESTART, "kubectl delete pod POD --namespace NAMESPACE"),
-        (VARIABLE, "kubectl set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
+        (RESTART, "kubectl delete pod <pod> --namespace <namespace>"),
+        (VARIABLE, "kubectl set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
         (LIMIT, ""),
         (engines.by_cdi("By CDI"), ""),
         ((Fix("Install it", "apt install gcc"),), "apt install gcc"),
@@ -40,7 +40,7 @@ def test_options_without_a_word_of_kubectl_are_named_for_the_spec() -> None:
 
 
 def test_podman_has_the_same_commands_and_another_way_to_ask_for_gpus() -> None:
-    assert [fix.command for fix in engines.of(RESTART, "podman")] == ["podman restart CONTAINER"]
+    assert [fix.command for fix in engines.of(RESTART, "podman")] == ["podman restart <container>"]
     [fix] = engines.of(VARIABLE, "podman")
     assert fix.command.startswith("podman run --rm --device nvidia.com/gpu=all -e ")
     [check] = engines.of((Fix("Look", verify=engines.START),), "podman")
@@ -49,7 +49,7 @@ def test_podman_has_the_same_commands_and_another_way_to_ask_for_gpus() -> None:
 
 @pytest.mark.parametrize("engine", [None, "docker", "unknown", "lxc"])
 def test_elsewhere_the_words_are_dockers(engine: str | None) -> None:
-    assert [fix.command for fix in engines.of((*RESTART, OF_DOCKER), engine)] == ["docker restart CONTAINER", "sudo true"]
+    assert [fix.command for fix in engines.of((*RESTART, OF_DOCKER), engine)] == ["docker restart <container>", "sudo true"]
     [fix] = engines.of(VARIABLE, engine)
     assert fix.command.startswith("docker run --rm --gpus all -e ")
 

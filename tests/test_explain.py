@@ -9,6 +9,7 @@ import pytest
 from click.shell_completion import BashComplete
 from stand_in import CHECKS, few_checks, run
 
+from gpudoctor import explaining
 from gpudoctor.cli import list as list_command
 from gpudoctor.cli import main
 from gpudoctor.report import explanation
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("catalog_of_two")
 @pytest.fixture
 def catalog_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     few_checks(monkeypatch)
+    monkeypatch.setattr(explaining, "here", explanation.Here)
 
 
 def test_list_is_a_line_per_check_by_area() -> None:

@@ -13,7 +13,7 @@ from each import each
 
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
-from gpudoctor.fixes import RECIPES, FixContext, available, environment, fitting, undoing
+from gpudoctor.fixes import RECIPES, FixContext, available, environment, fitting
 from gpudoctor.fixes.distribution import Distribution, distribution, is_server, source
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.knowledge import apt
@@ -478,50 +478,26 @@ def test_every_package_of_apt_is_in_the_table() -> None:
     assert sorted(name for name in names if not any(apt.offers(release, name) for release in apt.releases())) == []
 
 
-UNDO = [
-    ("sudo apt install gcc-12 && sudo dkms autoinstall", "sudo apt remove gcc-12"),
-    ("sudo apt install dkms linux-headers-$(uname -r) nvidia-utils-580", "sudo apt remove nvidia-utils-580"),
-    ("sudo apt install --allow-downgrades 'a=1-*' 'b=2'", "sudo apt remove a b"),
-    ("sudo apt install -y a-$(cut -d. -f1 /x/version)", "sudo apt remove a-$(cut -d. -f1 /x/version)"),
-    ("sudo apt install there", ""),
-    ("sudo dnf install akmod-nvidia && sudo akmods --force", "sudo dnf history undo last"),
-    (
-        "sudo sed -i.bak -E '/^x$/d' /etc/modprobe.d/a.conf && sudo modprobe nvidia",
-        "sudo mv /etc/modprobe.d/a.conf.bak /etc/modprobe.d/a.conf",
-    ),
-    (
-        "echo x | sudo tee /etc/modprobe.d/b.conf && sudo update-initramfs -u",
-        "sudo rm /etc/modprobe.d/b.conf && sudo update-initramfs -u",
-    ),
-    ("sudo systemctl enable --now nvidia-persistenced", "sudo systemctl disable --now nvidia-persistenced"),
-    ("sudo usermod -aG video $USER", "sudo gpasswd -d $USER video"),
-    ("sudo nvidia-smi -i 0 -lgc 300,1500", "sudo nvidia-smi -i 0 -rgc"),
-    ("sudo apt remove nvidia-cuda-toolkit", "sudo apt install nvidia-cuda-toolkit"),
-    ("sudo apt install linux-image-generic nvidia-dkms-580 nvidia-driver-580", "sudo apt remove nvidia-driver-580"),
-    (
-        "conda install -p /c -c conda-forge pytorch-gpu",
-        "conda list -p /c --revisions # then conda install -p /c --revision NUMBER, with the previous revision",
-    ),
-    ("echo A=1 | sudo tee -a /etc/environment", "remove the line from /etc/environment"),
-    ("nvidia-smi -q", ""),
-    ("sudo reboot", ""),
+WRITTEN = [
+    (ROCKY, "driver 580", "sudo dnf remove nvidia-open"),
+    (OF_ROCKY, "driver 580", ""),
+    (FEDORA, "driver", "sudo dnf remove akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+    (FUSION, "driver", ""),
+    (LEAP, "driver 580", ""),
+    (ARCH, "driver", "sudo pacman -Rs nvidia-open nvidia-utils"),
+    (replace(ARCH, source="distribution"), "driver", ""),
+    (SLES, "sign", "sudo mokutil --delete /var/lib/dkms/mok.pub"),
+    (replace(DKMS, secure_boot=True), "module", ""),
 ]
 
 
-@each(("command", "expected"), UNDO)
-def test_undo_is_read_off_the_command(command: str, expected: str) -> None:
-    assert undoing.of(command, {"there"}) == expected
+@each(("machine", "recipe", "expected"), WRITTEN)
+def test_an_undo_is_written_where_it_is_exact(machine: Distribution, recipe: str, expected: str) -> None:
+    assert made(machine, recipe)[0].undo == expected
 
 
-CHANGES = r"sudo (apt install (?!--)|pacman -S|systemctl (enable|mask)|sed -i\.bak)|tee (-a )?/etc/|nvidia-ctk runtime configure"
-
-
-def test_what_changes_a_machine_can_be_undone() -> None:
-    """Every fix, except for what apt only repairs or upgrades."""
-    fixes = [fix for _, problem in catalog.problems().values() for fix in problem.fixes if not fix.recipe]
-    changing = [fix for fix in fixes if re.search(CHANGES, fix.command) and "reboot" not in fix.needs]
-    assert len(changing) > 20
-    assert [fix.command for fix in changing if not undoing.known(fix).undo and not re.search(HARMLESS, fix.command)] == []
-
-
-HARMLESS = r"apt install (dkms|linux-headers)"
+def test_what_is_not_known_to_be_installed_is_not_removed() -> None:
+    fix = Fix("Do it", "<python> -m pip install --force-reinstall torch")
+    here = Environment("pip", "python", "/opt/env", is_listed=False)
+    [made_here] = fitting((fix,), FixContext(("debian", "host"), python=here, values={"python": "python"}), {})
+    assert made_here.undo == ""

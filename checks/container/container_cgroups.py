@@ -37,10 +37,10 @@ LOST_AT_RELOAD = Problem(
     status=Status.WARN,
     latent=True,
     fixes=(
-        Fix("Start containers with CDI devices (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all IMAGE"),
+        Fix("Start containers with CDI devices (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all <image>"),
         Fix(
             "Upgrade the toolkit to 1.18 or later, and start containers with --runtime=nvidia instead of --gpus",
-            "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all IMAGE",
+            "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all <image>",
         ),
         Fix(
             'Set "exec-opts": ["native.cgroupdriver=cgroupfs"] in daemon.json, so that Docker owns the cgroups, then restart it',

@@ -61,8 +61,8 @@ CAPABILITIES = Problem(
     fixes=(
         *again(
             "Restart it with compute and utility (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
-            kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility <image> nvidia-smi",
+            kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             verify=SMI,
         ),
     ),
@@ -131,7 +131,7 @@ DENIAL = re.compile(
 )
 WITHOUT_LABELS = Fix(
     PODMAN.title,
-    "<docker> run --security-opt label=disable --rm <all_gpus> IMAGE nvidia-smi",
+    "<docker> run --security-opt label=disable --rm <all_gpus> <image> nvidia-smi",
     verify=SMI,
 )
 

@@ -41,7 +41,9 @@ MESSAGES = look(
 RESET = reset(verify="nvidia-smi")
 REBOOT = Fix("If that does not help: reboot", verify="nvidia-smi", on=("host",), reboot=True)
 ASK_HOST = Fix("Ask the owner of the host to reset the GPU", on=("container",))
-RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",), kind="reset")
+RESTART_WSL = Fix(
+    "Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", on=("wsl2",), kind="reset", syntax="powershell"
+)
 
 DIED = Problem(
     id="cuda-context-died",

@@ -32,7 +32,11 @@ AMPERE = (8, 0)
 
 UNSET = (
     Fix("In this shell: unset it, then restart the program", "unset <variable>", where="shell"),
-    look("To fix it permanently: find the line that sets it and delete it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+    look(
+        "To fix it permanently: find the line that sets it and delete it",
+        f"grep -sn <variable> {FILES} || echo 'in none of these files'",
+        on=("host", "wsl2"),
+    ),
     Fix("In a container: remove it from the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)),
     Fix("In a conda environment: unset it", "conda env config vars unset <variable>", on=("conda",), kind="install"),
 )

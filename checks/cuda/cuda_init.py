@@ -40,7 +40,15 @@ BROKEN_GPU = ("gpu-fallen-off-bus-probe", "gpu-lost", "gpu-needs-reset", *knowle
 
 READ_LOG = look("On the host: read the driver's messages", LOG, root=True, where="host")
 REBOOT = Fix("If it still fails: reboot", verify=VERIFY, on=("host",), reboot=True)
-RESTART_WSL = Fix("Restart WSL, in PowerShell", "wsl --shutdown", risk="disruptive", verify=VERIFY, on=("wsl2",), kind="reset")
+RESTART_WSL = Fix(
+    "Restart WSL, in PowerShell",
+    "wsl --shutdown",
+    risk="disruptive",
+    verify=VERIFY,
+    on=("wsl2",),
+    kind="reset",
+    syntax="powershell",
+)
 
 DIED = Problem(
     id="cuda-init-died",
@@ -124,7 +132,7 @@ REFUSED = Problem(
         look("Find the call that fails", f"strace -f -e trace=openat,ioctl,mmap {INIT} 2>&1 | grep -E 'EPERM|EACCES|ENOMEM'"),
         *again(
             "In a container: try without restrictions",
-            "run --rm <all_gpus> --privileged IMAGE",
+            "run --rm <all_gpus> --privileged <image>",
             spec="--privileged",
             on=("container",),
         ),

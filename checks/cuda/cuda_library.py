@@ -54,7 +54,10 @@ STUB = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         OUT_OF_THIS_SHELL,
-        look("To fix it permanently: delete the line that names the stubs, then run ldconfig", f"grep -n stubs {FILES}"),
+        look(
+            "To fix it permanently: delete the line that names the stubs, then run ldconfig",
+            f"grep -sn stubs {FILES} || echo 'in none of these files'",
+        ),
         look("If a symbolic link points to the stub: delete it", "find / -xdev -name 'libcuda.so*' -lname '*stubs*' 2>/dev/null"),
         IN_AN_IMAGE,
     ),
@@ -126,7 +129,10 @@ MIXED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         OUT_OF_THIS_SHELL,
-        look("To fix it permanently: delete the line that names its folder, then run ldconfig", f"grep -n <folder> {FILES}"),
+        look(
+            "To fix it permanently: delete the line that names its folder, then run ldconfig",
+            f"grep -sn <folder> {FILES} || echo 'in none of these files'",
+        ),
         look("Find the package that installed it", "dpkg -S <library> || rpm -qf <library>", on=("debian", "rhel", "suse")),
         Fix(
             "In a conda environment: remove cuda-compat", "conda remove cuda-compat", "disruptive", on=("conda",), kind="install"

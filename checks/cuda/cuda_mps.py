@@ -53,7 +53,7 @@ NOT_RUNNING = Problem(
         ),
         *again(
             "In a container: share the host's daemon",
-            "run <all_gpus> --ipc=host -v <folder>:<folder> IMAGE",
+            "run <all_gpus> --ipc=host -v <folder>:<folder> <image>",
             spec="--ipc=host -v",
             on=("container",),
         ),

@@ -39,7 +39,11 @@ BY_SLURM = "nodevfiles"
 HIDING = ("", "none", "void", BY_SLURM)
 
 WHERE = (
-    look("Find the line that sets it, then delete or correct it", f"grep -n {VARIABLE} {FILES}", on=("host", "wsl2")),
+    look(
+        "Find the line that sets it, then delete or correct it",
+        f"grep -sn {VARIABLE} {FILES} || echo 'in none of these files'",
+        on=("host", "wsl2"),
+    ),
     Fix("In a container: correct it in the image's ENV, the compose file, the --env-file or -e of docker run", on=("container",)),
     Fix("In a conda environment: unset it", f"conda env config vars unset {VARIABLE}", on=("conda",), kind="install"),
 )

@@ -67,6 +67,7 @@ WPR2 = Problem(
             f"{NEW_INITRAMFS}",
             kind="set",
             reboot=True,
+            undo=f"sudo rm /etc/modprobe.d/nvidia-idle.conf && {NEW_INITRAMFS}",
         ),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/876",),

@@ -35,7 +35,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 LIST = "ls -l /dev/nvidia*"
 AGAIN = again(
     "Recreate the container with its GPUs; with --device, pass nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
-    "run --rm <all_gpus> IMAGE nvidia-smi",
+    "run --rm <all_gpus> <image> nvidia-smi",
     spec="--gpus",
     verify=LIST,
     on=("container",),
@@ -63,6 +63,7 @@ MISSING = Problem(
             on=("host",),
             kind="restart",
             needs=("root",),
+            undo="sudo systemctl disable --now nvidia-persistenced",
         ),
         *AGAIN,
     ),
@@ -76,6 +77,7 @@ JOIN = Fix(
     on=("host",),
     kind="set",
     needs=("root",),
+    undo="sudo gpasswd -d $USER <group>",
 )
 DENIED = Problem(
     id="dev-nvidia-permission-denied",
@@ -96,7 +98,7 @@ DENIED = Problem(
         ),
         *again(
             "Recreate the container with the node's group",
-            "run --rm <all_gpus> --group-add <gid> IMAGE nvidia-smi",
+            "run --rm <all_gpus> --group-add <gid> <image> nvidia-smi",
             spec="--group-add",
             verify="nvidia-smi -L",
             on=("container",),
@@ -113,8 +115,8 @@ BLOCKED = Problem(
     fixes=(
         Fix("In Slurm: request the GPU", command="srun --gres=gpu:1 nvidia-smi -L", on=("host",)),
         Fix(
-            "In a systemd service: show its allowed devices, then add the GPU's with DeviceAllow (NAME: the service)",
-            command="systemctl show -p DevicePolicy -p DeviceAllow NAME",
+            "In a systemd service: show its allowed devices, then add the GPU's with DeviceAllow",
+            command="systemctl show -p DevicePolicy -p DeviceAllow <chosen_name>",
             on=("host",),
         ),
         replace(AGAIN[0], title="Recreate the container: a reload of systemd on the host removes its devices"),

@@ -57,6 +57,7 @@ NOT_INSTALLED = Problem(
 
 KEPT_OUT = "blacklist nouveau\\nblacklist nova_core\\noptions nouveau modeset=0\\n"
 BLACKLIST = f"printf '{KEPT_OUT}' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf"
+UNBLACKLIST = "sudo rm /etc/modprobe.d/blacklist-nouveau.conf"
 DRACUT, MKINITCPIO = " && sudo dracut --force", " && sudo mkinitcpio -P"
 INITRAMFS = {"debian": " && sudo update-initramfs -u", "rhel": DRACUT, "suse": DRACUT, "arch": MKINITCPIO, "other": ""}
 KEEP_OUT = "Blacklist it, rebuild the initramfs, then reboot"
@@ -66,7 +67,7 @@ NOUVEAU = Problem(
     why="It was loaded first and cannot share a GPU with NVIDIA's module. It does not support CUDA.",
     action=Action.REBOOT,
     fixes=tuple(
-        Fix(KEEP_OUT, BLACKLIST + words, verify="nvidia-smi", on=(on,), kind="set", reboot=True)
+        Fix(KEEP_OUT, BLACKLIST + words, verify="nvidia-smi", on=(on,), kind="set", reboot=True, undo=UNBLACKLIST + words)
         for on, words in INITRAMFS.items()
     ),
     references=(GUIDE,),

@@ -41,6 +41,7 @@ NOT_FOUND = Problem(
             rhel="sudo dnf install nvidia-driver-cuda",
             suse="sudo zypper install nvidia-compute-utils-G06",
             arch="sudo pacman -S nvidia-utils",
+            undos={"suse": "sudo zypper remove nvidia-compute-utils-G06"},
         ),
         Fix(
             INSTALL,
@@ -81,8 +82,8 @@ IN_CONTAINER = Problem(
     fixes=(
         *again(
             "If you need it: recreate the container with the capability 'utility'",
-            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
-            kubectl="set env deployment/NAME NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility <image> nvidia-smi",
+            kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
     ),
 )

@@ -165,6 +165,7 @@ HANGS = Problem(
             on=("host",),
             kind="restart",
             needs=("root",),
+            undo="sudo systemctl disable --now nvidia-persistenced",
         ),
         *RESTART,
     ),

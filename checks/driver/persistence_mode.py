@@ -40,6 +40,7 @@ SLOW_START = Problem(
             verify="nvidia-smi --query-gpu=persistence_mode --format=csv && time nvidia-smi -L",
             kind="restart",
             needs=("root",),
+            undo="sudo systemctl disable --now nvidia-persistenced",
         ),
         Fix(
             "Without systemd: enable persistence mode until the next boot",
@@ -47,6 +48,7 @@ SLOW_START = Problem(
             verify="time nvidia-smi -L",
             kind="set",
             needs=("root",),
+            undo="sudo nvidia-smi -pm 0",
         ),
     ),
 )

@@ -88,6 +88,7 @@ NO_ADDRESS = Problem(
             on=("debian",),
             kind="set",
             reboot=True,
+            undo="sudo mv /etc/default/grub.bak /etc/default/grub && sudo update-grub",
         ),
         Fix(
             "Let the kernel reassign the regions",
@@ -96,6 +97,7 @@ NO_ADDRESS = Problem(
             on=("rhel",),
             kind="set",
             reboot=True,
+            undo="sudo grubby --update-kernel=ALL --remove-args=pci=realloc",
         ),
         Fix("In a QEMU virtual machine with OVMF, enlarge its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
     ),

@@ -40,7 +40,7 @@ LOOK, LINKS = "nvidia-smi -i <address>", "nvidia-smi nvlink -s"
 RESET = reset(verify=LOOK)
 RESET_ALL = replace(RESET, title="Stop all GPU work, then reset all GPUs", command="sudo nvidia-smi --gpu-reset", verify=LINKS)
 REBOOT = Fix("If the reset does not help or is refused: reboot", verify=LOOK, on=("host",), reboot=True)
-POWER_OFF = power_off("Switch off, wait, then switch on: a warm reboot may not be enough")
+POWER_OFF = power_off("If the GPU stays away after the reboot: switch off, wait, then switch on")
 UPDATE = Fix("If it comes back: update the driver to the newest release of its branch", on=("host",))
 REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for vendor support")
 HOST = ASK_OWNER
@@ -98,6 +98,7 @@ OWN = {
             on=("host",),
             kind="set",
             needs=("root",),
+            undo="sudo nvidia-smi -i <address> -rgc",
         ),
         Fix("If that helps: update the mainboard's firmware, or disable ASPM there", on=("host",)),
         action=Action.REBOOT,
@@ -117,16 +118,16 @@ OWN = {
         "xid-79-fallen-off-bus",
         "A GPU has fallen off the bus (Xid 79)",
         "The driver cannot reach it over PCIe. Possible causes: heat, too little power, a loose card or plug, a failing board.",
+        replace(REBOOT, title="Reboot"),
         POWER_OFF,
-        Fix(
-            "If it comes back: reseat the card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)
-        ),
+        Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)),
         Fix(
             "To find out whether power is the cause: limit the clocks",
             "sudo nvidia-smi -lgc 300,1500",
             on=("host",),
             kind="set",
             needs=("root",),
+            undo="sudo nvidia-smi -rgc",
         ),
         action=Action.REBOOT,
         reference=ISSUES + "1151",
@@ -153,6 +154,7 @@ OWN = {
             on=("host",),
             kind="set",
             reboot=True,
+            undo=f"sudo rm /etc/modprobe.d/nvidia-gsp.conf && {NEW_INITRAMFS}",
         ),
         reference=ISSUES + "446",
     ),
@@ -170,6 +172,7 @@ OWN = {
         "xid-143-gpu-init-error",
         "A GPU failed to initialise (Xid 143)",
         "Its firmware or hardware did not start, so programs cannot use it.",
+        replace(REBOOT, title="Reboot"),
         POWER_OFF,
         UPDATE,
         REPORT,

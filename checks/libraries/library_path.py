@@ -75,7 +75,7 @@ def current_directory(value: str) -> Iterator[Finding]:
     entries = re.split("[:;]", value) if value else []
     wrong = [entry for entry in entries if not entry.startswith(("/", "$"))]
     if wrong:
-        clean = ":".join(entry for entry in entries if entry not in wrong)
+        clean = ":".join(entry for entry in entries if entry not in wrong and "stubs" not in entry.split("/"))
         which = "an empty entry" if wrong[0] == "" else repr(wrong[0])
         yield CURRENT_DIRECTORY.found(f"LD_LIBRARY_PATH has {which}: {value!r}", {"value": value, "clean": clean})
 

@@ -37,9 +37,9 @@ MEMORY = Problem(
     latent=True,
     fixes=(
         *again(
-            "Restart the container with a higher memory limit (IMAGE: its image)",
-            "run <all_gpus> --memory=<gpu_mib>m IMAGE",
-            kubectl="set resources deployment/NAME --limits=memory=<gpu_mib>Mi",
+            "Restart the container with a higher memory limit",
+            "run <all_gpus> --memory=<gpu_mib>m <image>",
+            kubectl="set resources deployment/<chosen_name> --limits=memory=<gpu_mib>Mi",
             on=("container",),
         ),
         Fix(
@@ -58,9 +58,9 @@ CPU = Problem(
     status=Status.WARN,
     fixes=(
         *again(
-            "Restart the container with more CPUs (IMAGE: its image)",
-            "run <all_gpus> --cpus=8 IMAGE",
-            kubectl="set resources deployment/NAME --limits=cpu=8",
+            "Restart the container with more CPUs",
+            "run <all_gpus> --cpus=8 <image>",
+            kubectl="set resources deployment/<chosen_name> --limits=cpu=8",
             on=("container",),
         ),
         Fix(

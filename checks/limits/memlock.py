@@ -48,10 +48,11 @@ LIMITED = Problem(
             on=("host", "wsl2"),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/security/limits.d/90-memlock.conf",
         ),
         *again(
-            "Restart the container without the limit (IMAGE: its image)",
-            "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE",
+            "Restart the container without the limit",
+            "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK <image>",
             spec="--ulimit --cap-add=IPC_LOCK",
             risk="disruptive",
             verify="ulimit -l",

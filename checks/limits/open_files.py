@@ -17,6 +17,7 @@ https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_so
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.engines import again
@@ -43,10 +44,11 @@ FEW = Problem(
             on=("host", "wsl2"),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/security/limits.d/90-nofile.conf",
         ),
         *again(
-            "Restart the container with a higher limit (IMAGE: its image)",
-            "run <all_gpus> --ulimit nofile=65536:1048576 IMAGE",
+            "Restart the container with a higher limit",
+            "run <all_gpus> --ulimit nofile=65536:1048576 <image>",
             spec="--ulimit",
             risk="disruptive",
             verify="ulimit -n",
@@ -61,7 +63,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if soft is not None and soft < USUAL:
         possible = 65536 if hard is None else min(hard, 65536)
         evidence = {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible}
-        yield FEW.found(f"{soft} files may be open at once", evidence)
+        problem = FEW if possible > soft else replace(FEW, fixes=FEW.fixes[1:])
+        yield problem.found(f"{soft} files may be open at once", evidence)
 
 
 def summary(facts: Facts) -> str:

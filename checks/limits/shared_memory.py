@@ -51,8 +51,8 @@ spec:
 )
 ENLARGE = (
     *again(
-        "Restart the container with a larger /dev/shm (IMAGE: its image)",
-        "run <all_gpus> --shm-size=8g --ulimit memlock=-1 IMAGE",
+        "Restart the container with a larger /dev/shm",
+        "run <all_gpus> --shm-size=8g --ulimit memlock=-1 <image>",
         spec="--shm-size=8g --ulimit",
         risk="disruptive",
         verify=LOOK,

@@ -166,12 +166,12 @@ IMEX = Problem(
         Fix(
             "Let the driver create a channel, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
-            "sudo systemctl enable nvidia-imex && "
-            f"{NEW_INITRAMFS}",
+            f"sudo systemctl enable nvidia-imex && {NEW_INITRAMFS}",
             verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
             on=("host",),
             kind="set",
             reboot=True,
+            undo=f"sudo systemctl disable nvidia-imex && sudo rm /etc/modprobe.d/nvidia-imex.conf && {NEW_INITRAMFS}",
         ),
         Fix(
             "Restart the container with --device=/dev/nvidia-caps-imex-channels/channel0",

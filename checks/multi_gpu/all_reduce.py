@@ -67,7 +67,7 @@ BYPASSED = Problem(
     "so, or the driver refuses direct access.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look("List the NCCL variables and settings", "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf"),
+        look("List the NCCL variables and settings", "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf 2>/dev/null"),
         look("Show which GPUs have access to each other", "nvidia-smi topo -p2p r; nvidia-smi topo -m"),
         Fix("Read what NCCL logs at its start in your own job", "NCCL_DEBUG=INFO torchrun --nproc-per-node=gpu train.py"),
         look("Measure again", AGAIN),
@@ -90,7 +90,7 @@ NETWORK = Problem(
         ),
         look("Check whether there is room for shared memory", "df -h /dev/shm"),
         *again(
-            "In a container: share the host's memory", "run <all_gpus> --ipc=host IMAGE", spec="--ipc=host", on=("container",)
+            "In a container: share the host's memory", "run <all_gpus> --ipc=host <image>", spec="--ipc=host", on=("container",)
         ),
     ),
     references=(GUIDE + "troubleshooting.html",),

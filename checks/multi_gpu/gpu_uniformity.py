@@ -46,8 +46,8 @@ DIFFERENT = Problem(
     fixes=(
         look("Compare all of them", LOOK),
         Fix(
-            "If the power limit differs: set the same limit on all (WATTS: the limit of the others)",
-            "sudo nvidia-smi -pl WATTS",
+            "If the power limit differs: set the same limit on all",
+            "sudo nvidia-smi -pl <watts>",
             verify=LOOK,
             on=("host",),
             needs=("root",),

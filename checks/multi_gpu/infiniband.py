@@ -88,8 +88,8 @@ UNUSABLE = Problem(
             needs=("root",),
         ),
         *again(
-            "If the nodes are missing: restart the container with them (IMAGE: its image)",
-            "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host IMAGE",
+            "If the nodes are missing: restart the container with them",
+            "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host <image>",
             spec="--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit --network=host",
             risk="disruptive",
             verify="ls /dev/infiniband",

@@ -82,6 +82,12 @@ IOMMU = Problem(
             "sudo grub-mkconfig -o /boot/grub/grub.cfg",
             kind="set",
             reboot=True,
+            undos={
+                "debian": "sudo mv /etc/default/grub.bak /etc/default/grub && sudo update-grub",
+                "rhel": "sudo grubby --update-kernel=ALL --remove-args=iommu=pt",
+                "suse": "sudo mv /etc/default/grub.bak /etc/default/grub && sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
+                "arch": "sudo mv /etc/default/grub.bak /etc/default/grub && sudo grub-mkconfig -o /boot/grub/grub.cfg",
+            },
         ),
         Fix(
             "On other distributions: add iommu=pt to the kernel command line and reboot", needs=("root", "reboot"), on=("other",)

@@ -77,7 +77,7 @@ ENVIRONMENT = Problem(
         Fix(
             "Unset them in this shell, then remove them from the profile, job script or image that sets them",
             "unset <names>",
-            verify="env | grep NCCL_",
+            verify="env | grep NCCL_ || echo 'no NCCL variables are set'",
             where="shell",
         ),
     ),
@@ -95,7 +95,7 @@ FILE = Problem(
         Fix(
             "Remove the lines from the file",
             'for name in <names>; do (cd && sudo sed -i "/^ *$name *=/d" <file>); done',
-            verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+            verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf || echo 'no NCCL settings'",
             kind="set",
             needs=("root",),
         ),
@@ -109,7 +109,7 @@ NAME_ANOTHER = Fix(
 WITHOUT_LINE = Fix(
     "Remove the line from the file, so that NCCL chooses",
     '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
-    verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf",
+    verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf || echo 'no NCCL settings'",
     kind="set",
     needs=("root",),
 )
@@ -125,7 +125,12 @@ INTERFACE = Problem(
     "exists, every job fails with 'Bootstrap : no socket interface found'.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Unset the variable, so that NCCL chooses", "unset NCCL_SOCKET_IFNAME", verify="env | grep NCCL_", where="shell"),
+        Fix(
+            "Unset the variable, so that NCCL chooses",
+            "unset NCCL_SOCKET_IFNAME",
+            verify="env | grep NCCL_ || echo 'no NCCL variables are set'",
+            where="shell",
+        ),
         NAME_ANOTHER,
         look("List the interfaces of this machine; the variable takes prefixes of names", "ip -br addr"),
     ),

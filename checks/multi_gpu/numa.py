@@ -36,7 +36,7 @@ FAR = Problem(
     fixes=(
         Fix(
             "Run the job for these GPUs on their node (COMMAND: the job)",
-            "numactl --cpunodebind=<node> --membind=<node> COMMAND",
+            "numactl --cpunodebind=<node> --membind=<node> <program>",
             verify=LOOK,
         ),
         Fix(
@@ -57,8 +57,8 @@ UNKNOWN = Problem(
     fixes=(
         Fix("Update the board's firmware, and enable NUMA there (no node interleaving)", needs=("reboot",), verify=LOOK),
         Fix(
-            "Until then: set the node by hand, until the next boot (NODE: from the board's manual)",
-            "echo NODE | sudo tee <numa_file>",
+            "Until then: set the node by hand, until the next boot",
+            "echo <numa_node> | sudo tee <numa_file>",
             on=("host",),
             needs=("root",),
         ),

@@ -44,6 +44,11 @@ INSTALL = install_on(
     arch="sudo pacman -S cuda",
     other="sudo sh cuda_<cuda>*_linux.run --toolkit",
     conda="conda install -c nvidia cuda-toolkit=<cuda>",
+    undos={
+        "debian": "sudo apt remove cuda-toolkit-<dashed>",
+        "rhel": "sudo dnf remove cuda-toolkit-<dashed>",
+        "suse": "sudo zypper remove cuda-toolkit-<dashed>",
+    },
 )
 
 TOO_OLD = Problem(

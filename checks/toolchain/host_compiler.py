@@ -72,6 +72,7 @@ TOO_NEW = Problem(
             suse="sudo zypper install gcc<newest>-c++",
             arch="sudo pacman -S gcc<newest>",
             conda="conda install -c conda-forge gxx=<newest>",
+            undos={"debian": "sudo apt remove g++-<newest>"},
         ),
         Fix("Make nvcc and CMake use it", "export NVCC_CCBIN=<older> CUDAHOSTCXX=<older>", where="shell"),
         Fix("Install a newer CUDA toolkit that accepts it"),

@@ -34,7 +34,7 @@ FIRST_WITH_PERFMON = 565
 OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf"
 ADD_CAPABILITY = again(
     "Restart the container with permission to profile",
-    "run --rm <all_gpus> --cap-add=SYS_ADMIN IMAGE",
+    "run --rm <all_gpus> --cap-add=SYS_ADMIN <image>",
     spec="--cap-add=SYS_ADMIN",
     verify="grep CapEff /proc/self/status",
     on=("container",),
@@ -56,6 +56,7 @@ PARANOID = Problem(
             kind="set",
             where="host",
             needs=("root",),
+            undo="sudo rm /etc/sysctl.d/90-nsys.conf",
         ),
         *ADD_CAPABILITY,
     ),
@@ -80,8 +81,15 @@ RESTRICTED = Problem(
             other=f"{OPTION}",
             kind="set",
             reboot=True,
+            undos={
+                "debian": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo update-initramfs -u",
+                "rhel": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo dracut --force",
+                "suse": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo dracut --force",
+                "arch": "sudo rm /etc/modprobe.d/nvidia-profiling.conf && sudo mkinitcpio -P",
+                "other": "sudo rm /etc/modprobe.d/nvidia-profiling.conf",
+            },
         ),
-        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> PROGRAM.py", needs=("root",)),
+        Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> <program>.py", needs=("root",)),
     ),
     references=(COUNTERS,),
 )
@@ -89,7 +97,13 @@ IN_CONTAINER = replace(
     RESTRICTED,
     fixes=(
         *ADD_CAPABILITY,
-        Fix("On the host: allow it for all users, then reboot", OPTION, needs=("root", "reboot"), where="host"),
+        Fix(
+            "On the host: allow it for all users, then reboot",
+            OPTION,
+            needs=("root", "reboot"),
+            where="host",
+            undo="sudo rm /etc/modprobe.d/nvidia-profiling.conf",
+        ),
     ),
 )
 

@@ -45,6 +45,11 @@ MISMATCH = Problem(
             rhel="sudo dnf install cuda-toolkit-<dashed>",
             suse="sudo zypper install cuda-toolkit-<dashed>",
             conda="conda install -c nvidia cuda-toolkit=<cuda>",
+            undos={
+                "debian": "sudo apt remove cuda-toolkit-<dashed>",
+                "rhel": "sudo dnf remove cuda-toolkit-<dashed>",
+                "suse": "sudo zypper remove cuda-toolkit-<dashed>",
+            },
         ),
         Fix(
             "Use that toolkit for builds",

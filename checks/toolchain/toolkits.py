@@ -40,10 +40,14 @@ INVALID_HOME = Problem(
         Fix(
             "In this shell: unset it, so that builds use PATH and /usr/local/cuda",
             "unset <variable>",
-            verify="nvcc --version",
+            verify="printenv <variable> || echo unset",
             where="shell",
         ),
-        look("Permanently: find the line that sets it", f"grep -n <variable> {FILES}", on=("host", "wsl2")),
+        look(
+            "Permanently: find the line that sets it",
+            f"grep -sn <variable> {FILES} || echo 'in none of these files'",
+            on=("host", "wsl2"),
+        ),
         Fix("In a container: correct ENV in the Dockerfile", on=("container",)),
         look("List the installed toolkits", "ls -d /usr/local/cuda*"),
     ),
@@ -54,7 +58,7 @@ INVALID_HOME = Problem(
 USE = Fix(
     "Use one toolkit everywhere, here and in the file that sets the variables",
     "export CUDA_HOME=<toolkit> PATH=<toolkit>/bin:$PATH",
-    verify="nvcc --version",
+    verify="echo $CUDA_HOME; command -v nvcc",
     where="shell",
 )
 REMOVE = Fix(
@@ -64,6 +68,7 @@ REMOVE = Fix(
     on=("debian",),
     kind="install",
     needs=("root",),
+    undo="sudo apt install nvidia-cuda-toolkit",
 )
 CHOOSE = Fix(
     "Switch /usr/local/cuda to the other toolkit",

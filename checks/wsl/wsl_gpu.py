@@ -42,8 +42,8 @@ WSL1 = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
-            "In Windows (PowerShell): convert this distribution to WSL 2 (NAME is its name in the list)",
-            "wsl.exe --list --verbose; wsl.exe --set-version NAME 2",
+            "In Windows (PowerShell): convert this distribution to WSL 2",
+            "wsl.exe --list --verbose; wsl.exe --set-version <chosen_name> 2",
             risk="disruptive",
             verify=SMI,
         ),

@@ -15,6 +15,7 @@ GPU_CLASSES = (0x0300, 0x0302)  # VGA controller, 3D controller
 NVSWITCH_CLASS = 0x0680
 IORESOURCE_MEM_64 = 0x100000  # https://github.com/torvalds/linux/blob/master/include/linux/ioport.h
 UNTOLD = "?"
+ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 MAXIMUM_LANES = 32  # the kernel reports 255, and a dead device 63, for "unknown"
 
 
@@ -87,9 +88,13 @@ class Pci(Guarded):
         nothing: dict[str, Any] = {"functions": {}, "bridges": {}, "other_display": []}
         return self._replies.optional("pci") or nothing
 
+    def _known(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Sorted by address; what has no PCI address is no device."""
+        return sorted((address, raw) for address, raw in self._answer[kind].items() if ADDRESS.fullmatch(address))
+
     @cached_property
     def functions(self) -> tuple[PciFunction, ...]:
-        return tuple(pci_function(address, raw) for address, raw in sorted(self._answer["functions"].items()))
+        return tuple(pci_function(address, raw) for address, raw in self._known("functions"))
 
     @cached_property
     def gpus(self) -> tuple[PciFunction, ...]:
@@ -103,7 +108,7 @@ class Pci(Guarded):
     @cached_property
     def bridges(self) -> dict[str, Bridge]:
         """Address -> bridge."""
-        return {address: bridge(address, raw) for address, raw in self._answer["bridges"].items()}
+        return {address: bridge(address, raw) for address, raw in self._known("bridges")}
 
     @cached_property
     def other_display(self) -> tuple[str, ...]:

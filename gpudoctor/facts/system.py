@@ -12,6 +12,7 @@ from gpudoctor.facts.container import Container
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
+from gpudoctor.filling import word
 from gpudoctor.model import Skip, Unavailable
 
 MOST_NUMBERS = 1 << 14  # processors of one machine
@@ -64,7 +65,7 @@ class System(Guarded):
 
     @property
     def distribution(self) -> str:
-        return self._os_release.get("ID", "linux")
+        return word(self._os_release.get("ID", "")) or "linux"
 
     @property
     def distribution_like(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class System(Guarded):
     @property
     def distribution_version(self) -> str:
         """VERSION_ID, such as 24.04; "" for a rolling release."""
-        return self._os_release.get("VERSION_ID", "")
+        return word(self._os_release.get("VERSION_ID", "")) or ""
 
     @property
     def ubuntu_codename(self) -> str:
@@ -96,8 +97,8 @@ class System(Guarded):
     @cached_property
     def architecture(self) -> str:
         architecture = self._uname("machine")
-        if architecture is None:
-            raise Unavailable("uname: no answer")
+        if architecture is None or word(architecture) is None:
+            raise Unavailable("uname: no answer" if architecture is None else "uname: the machine is not a name")
         return architecture
 
     def _uname(self, field: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import available, driver, engines, environment, packages, undoing
+from gpudoctor.fixes import available, driver, engines, environment, packages
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -68,10 +68,8 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
         replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="")
         for fix in _made(engines.of(fixes, where.engine), where, values)
     )
-    suited = [
-        undoing.known(translated, where.machine.packages) for fix in made for translated in packages.translated(fix, where.python)
-    ]
-    suited = [*available.installable(suited, where.machine)]
+    translated = [one for fix in made for one in packages.translated(fix, where.python)]
+    suited = [fix.shown for fix in available.installable(translated, where.machine)]
     if "container" not in where.platform:
         return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
     inside = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]
@@ -85,7 +83,8 @@ def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) ->
         key = fix.title, fix.recipe
         if key in done:
             continue
-        made = _of_recipe(fix.filled(values), where.machine) if fix.recipe else ()
+        wanted = fix.filled(values) if fix.recipe else fix
+        made = _of_recipe(wanted, where.machine) if wanted.recipe else ()
         if made:
             done.add(key)
             yield from made

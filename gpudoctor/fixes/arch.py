@@ -5,10 +5,9 @@ https://archlinux.org/news/nvidia-590-driver-drops-pascal-support-main-packages-
 
 from __future__ import annotations
 
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
 
 READY_MADE = {"linux": "nvidia-open", "linux-lts": "nvidia-open-lts"}
-OLD = "sudo pacman -U /var/cache/pacman/pkg/PACKAGE-OLD_VERSION.pkg.tar.zst"
 
 
 def kernel_package(host: Distribution) -> str:
@@ -19,18 +18,20 @@ def install(host: Distribution, branch: int) -> Lines:
     kernel = kernel_package(host)
     if not host.wants_open(branch):
         names = f"nvidia-{branch}xx-dkms nvidia-{branch}xx-utils"
-        return Lines(f"sudo pacman -Syu {kernel}-headers && yay -S {names}", f"sudo pacman -Rns {names}")
+        return Lines(f"sudo pacman -Syu {kernel}-headers && yay -S {names}", "" if host.source else f"sudo pacman -Rs {names}")
     module = READY_MADE.get(kernel, f"nvidia-open-dkms {kernel}-headers")
     if host.has("^nvidia-open-dkms$"):
         module = f"nvidia-open-dkms {kernel}-headers"
-    return Lines(f"sudo pacman -Syu {module} nvidia-utils", OLD if host.source else f"sudo pacman -Rns {module} nvidia-utils")
+    return Lines(
+        f"sudo pacman -Syu {module} nvidia-utils", "" if host.source else f"sudo pacman -Rs {module.split()[0]} nvidia-utils"
+    )
 
 
 def module(host: Distribution) -> Lines:
     """Kernel and module match only within one state of the repositories, so only a full upgrade is safe."""
     if host.has("dkms"):
         return Lines(f"sudo pacman -S --needed {kernel_package(host)}-headers && sudo dkms autoinstall", loads=True)
-    return Lines("sudo pacman -Syu", OLD, reboot=True)
+    return Lines("sudo pacman -Syu", reboot=True)
 
 
 def reinstall(host: Distribution) -> Lines:
@@ -39,7 +40,7 @@ def reinstall(host: Distribution) -> Lines:
 
 
 def libraries(host: Distribution) -> Lines:
-    return Lines("sudo pacman -Syu nvidia-utils", OLD)
+    return Lines("sudo pacman -Syu nvidia-utils")
 
 
 def fabric_manager(host: Distribution) -> Lines:
@@ -47,8 +48,8 @@ def fabric_manager(host: Distribution) -> Lines:
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
-    return Lines("sudo pacman -Syu cuda", "sudo pacman -Rns cuda")
+    return Lines("sudo pacman -Syu cuda", "" if host.has("^cuda$") else "sudo pacman -Rs cuda")
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")
+    return Lines(IMPORT, UNIMPORT, kind="set")

@@ -14,14 +14,33 @@ INSTALL = re.compile(r"\bapt(?:-get)?(?: -\S+)* install((?: (?:\$\([^)]*\)|[^\s&
 WORD = re.compile(r"(?:\$\([^)]*\)|[^\s])+")
 NAME = r"[a-z0-9][a-z0-9.+-]+"
 OR = " || "
+GROUP = re.compile(r"(?<!\$)\(((?:\$\([^()]*\)|[^()])*)\)")
 
 
 def installable(fixes: Iterable[Fix], machine: Distribution) -> Iterator[Fix]:
     """The fixes whose packages exist; packages in no table may exist. Of alternatives, those that can work."""
     for fix in fixes:
-        ways = [way for way in fix.command.split(OR) if all(may_exist(name, machine) for name in installed_by_apt(way))]
-        if ways:
-            yield replace(fix, command=OR.join(ways))
+        command = _without_missing(fix.command, machine)
+        if command is not None:
+            yield replace(fix, command=command)
+
+
+def _without_missing(command: str, machine: Distribution) -> str | None:
+    """Alternatives in parentheses are tried first, so that no parenthesis stays open."""
+    if _all_exist(command, machine):
+        return command
+    for group in GROUP.finditer(command):
+        ways = [way for way in group[1].split(OR) if _all_exist(way, machine)]
+        if OR in group[1] and ways and not _all_exist(group[1], machine):
+            kept = f"({OR.join(ways)})" if len(ways) > 1 else ways[0]
+            return _without_missing(command.replace(group[0], kept), machine)
+    if GROUP.search(command):
+        return None
+    return OR.join(way for way in command.split(OR) if _all_exist(way, machine)) or None
+
+
+def _all_exist(command: str, machine: Distribution) -> bool:
+    return all(may_exist(name, machine) for name in installed_by_apt(command))
 
 
 def may_exist(package: str, machine: Distribution) -> bool:

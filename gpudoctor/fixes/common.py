@@ -40,10 +40,11 @@ def install_on(
     recipe: str = "",
     reboot: bool = False,
     kinds: Mapping[str, Kind] = BY_HAND,
+    undos: Mapping[str, str] | None = None,
     **commands: str,
 ) -> tuple[Fix, ...]:
     """Fixes with each platform's package manager, as root. On an unknown platform, a person must first download an installer."""
-    return fix_on(title, verify, risk, ("root", *needs), "", recipe, "install", reboot, kinds, **commands)
+    return fix_on(title, verify, risk, ("root", *needs), "", recipe, "install", reboot, kinds, undos, **commands)
 
 
 def reset(title: str = "Stop what uses the GPU, then reset it", gpu: str = "<address>", verify: str = "") -> Fix:

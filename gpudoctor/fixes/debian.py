@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.fixes import runfile, ubuntu
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
 
 BRANCHES = {11: 470, 12: 535, 13: 550}  # the branch in each release of Debian
 CODENAMES = {11: "bullseye", 12: "bookworm", 13: "trixie"}
@@ -117,4 +117,4 @@ def fabric_manager(host: Distribution) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")
+    return Lines(IMPORT, UNIMPORT, kind="set")

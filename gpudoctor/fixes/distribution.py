@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.filling import word
 from gpudoctor.knowledge import architecture, architecture_of_device, gpus_by_device_id
 from gpudoctor.model import Kind
 
@@ -27,6 +28,9 @@ UBUNTU_DRIVER = re.compile(
 )
 
 
+IMPORT, UNIMPORT = "sudo mokutil --import /var/lib/dkms/mok.pub", "sudo mokutil --delete /var/lib/dkms/mok.pub"
+
+
 class Lines(NamedTuple):
     """A command and its undo, with other fields of the fix made from it.
 
@@ -43,7 +47,10 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """place: host, wsl2 or container. source: of the installed driver, "" if none is installed. cloud: aws, gcp, azure."""
+    """place: host, wsl2 or container. source: of the installed driver, "" if none is installed. cloud: aws, gcp, azure.
+
+    All texts are plain words, since they become parts of commands; anything else counts as unknown.
+    """
 
     distribution: str = "linux"
     version: str = ""
@@ -59,6 +66,16 @@ class Distribution:
     is_server: bool = False
     secure_boot: bool = False
     cloud: str = ""
+
+    def __post_init__(self) -> None:
+        for field_ in fields(self):
+            value = getattr(self, field_.name)
+            if isinstance(value, str) and value and word(value) is None:
+                object.__setattr__(self, field_.name, field_.default)
+        if not re.match(r"\d+(\.|$)", self.driver):
+            object.__setattr__(self, "driver", "")
+        packages = {name: version for name, version in self.packages.items() if word(name) and word(version or "0")}
+        object.__setattr__(self, "packages", packages)
 
     @property
     def branch(self) -> int | None:

@@ -101,7 +101,8 @@ CLOUDS = {
     ),
     "azure": Fix(
         "On Azure, with its command line: install the GPU driver extension, which also supports the GRID driver of NV sizes",
-        "az vm extension set --publisher Microsoft.HpcCompute --name NvidiaGpuDriverLinux --resource-group GROUP --vm-name NAME",
+        "az vm extension set --publisher Microsoft.HpcCompute --name NvidiaGpuDriverLinux "
+        "--resource-group <group_name> --vm-name <chosen_name>",
         needs=("network",),
     ),
     "aws": Fix("On AWS: start the instance from a Deep Learning Base GPU AMI, which includes the driver and Fabric Manager"),

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.filling import Written
 from gpudoctor.model import Fix
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
-    "docker": {"docker": "docker", "all_gpus": ("--gpus", "all")},
-    "podman": {"docker": "podman", "all_gpus": ("--device", "nvidia.com/gpu=all")},
-    "nerdctl": {"docker": "nerdctl", "all_gpus": ("--gpus", "all")},
+    "docker": {"docker": "docker", "all_gpus": Written("--gpus all")},
+    "podman": {"docker": "podman", "all_gpus": Written("--device nvidia.com/gpu=all")},
+    "nerdctl": {"docker": "nerdctl", "all_gpus": Written("--gpus all")},
 }
 BY_COMMAND, POD = ("docker", "podman"), ("kubernetes",)
 START = "<docker> run --rm <all_gpus> ubuntu nvidia-smi"
@@ -53,14 +54,14 @@ def again(
 
 def by_cdi(title: str, verify: str = "", on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
     """Fixes that give a container its GPUs as CDI devices."""
-    run = "<docker> run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi"
+    run = "<docker> run --rm --device nvidia.com/gpu=all <image> nvidia-smi"
     return Fix(title, run, verify=verify, on=on, engines=BY_COMMAND), Fix(BY_CDI, verify=verify, on=on, engines=POD)
 
 
 def restarted(title: str, verify: str, on: tuple[str, ...] = ()) -> tuple[Fix, Fix]:
     """Fixes that restart the container with the same options; a pod cannot restart itself."""
-    by_command = Fix(title, "<docker> restart CONTAINER", "disruptive", verify=verify, on=on, engines=BY_COMMAND)
-    pod = "kubectl delete pod POD --namespace NAMESPACE"
+    by_command = Fix(title, "<docker> restart <container>", "disruptive", verify=verify, on=on, engines=BY_COMMAND)
+    pod = "kubectl delete pod <pod> --namespace <namespace>"
     return by_command, Fix(DELETE, pod, "disruptive", verify=verify, on=on, engines=POD)
 
 

@@ -19,6 +19,7 @@ class Environment:
     python: str = "python"
     prefix: str = ""
     installed: Callable[[str], str | None] = field(default=lambda name: None)
+    is_listed: bool = True  # whether its packages are known
 
     @property
     def folder(self) -> str:
@@ -28,7 +29,14 @@ class Environment:
 def of(facts: Facts) -> Environment:
     python = known(lambda: facts.python.executable, "python")
     prefix = known(lambda: facts.python.prefix, "")
-    return Environment(known(lambda: kind(facts), "pip"), python, prefix, lambda name: _version(facts, name))
+    kind_ = known(lambda: kind(facts), "pip")
+    return Environment(
+        kind_,
+        python if python.isprintable() else "python",
+        prefix if prefix.isprintable() else "",
+        lambda name: _version(facts, name),
+        bool(known(lambda: facts.python.packages, None)),
+    )
 
 
 def _version(facts: Facts, name: str) -> str | None:

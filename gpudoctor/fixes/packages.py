@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from gpudoctor.filling import parts, word
 from gpudoctor.fixes import pip
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.fixes.pip import Call, joined
@@ -24,7 +25,7 @@ def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
     command = conda(fix.command, here)
     if command is None:
         return
-    calls = [pip.parsed(part) for part in pip.parts(command)]
+    calls = [pip.parsed(part) for part in parts(command)]
     if not any(calls) or "\n" in command:
         yield replace(fix, command=command)
         return
@@ -52,10 +53,10 @@ def conda(command: str, here: Environment) -> str | None:
 
 
 def _said(command: str, here: Environment) -> str:
-    parts = pip.parts(command)
-    calls = [pip.parsed(part) for part in parts]
+    pieces = parts(command)
+    calls = [pip.parsed(piece) for piece in pieces]
     said = []
-    for number, (part, call) in enumerate(zip(parts, calls, strict=True)):
+    for number, (part, call) in enumerate(zip(pieces, calls, strict=True)):
         later = frozenset[str]().union(*(other.names for other in calls[number + 1 :] if other and other.verb == "install"))
         said.append(
             part
@@ -121,7 +122,7 @@ def _removed(call: Call, here: Environment) -> str:
 
 def in_new(fix: Fix, command: str, here: Environment) -> Fix:
     """Installs everything in a new environment; the system's Python is unchanged."""
-    calls = [call for call in map(pip.parsed, pip.parts(command)) if call and call.verb == "install"]
+    calls = [call for call in map(pip.parsed, parts(command)) if call and call.verb == "install"]
     lines = [f"{IN_NEW} -m pip install {joined(call.packages, _index(call), call.extra)}" for call in calls]
     made = " && ".join([f"{joined(here.python)} -m venv {NEW}", *lines])
     verify = fix.verify.replace(joined(here.python), IN_NEW)
@@ -138,7 +139,11 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
             before[name] = here.installed(name)
             if call.verb == "install" and before[name]:
                 how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
-    if any("/" in name for name in before):
+    if (
+        not here.is_listed
+        or any("/" in name for name in before)
+        or any(version and not word(version) for version in before.values())
+    ):
         return ""
     named = {name for names in how.values() for name in names}
     how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from gpudoctor import filling
+
 _WITH_VALUE = ("--index-url", "-i", "--extra-index-url", "-f", "--find-links", "-c", "-r")
 _ANY_PIP = re.compile(
     r"""^(?:(?P<python>\S+)\ -m\ )?       # by the pip of an interpreter
@@ -36,14 +38,10 @@ class Call:
         return frozenset(map(name_of, self.packages))
 
 
-def parts(command: str) -> list[str]:
-    return command.split(" && ")
-
-
 def parsed(part: str) -> Call | None:
     """The pip call, or None if it is something else or contains a placeholder for a person."""
     match = _ANY_PIP.match(part.strip())
-    if not match or re.search(r"<[a-z_]+>", match["rest"]):
+    if not match or filling.names(match["rest"]):
         return None
     words = _words(match["rest"])
     if words is None:

@@ -6,18 +6,25 @@ https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/advanced-opti
 
 from __future__ import annotations
 
-from gpudoctor.fixes.distribution import Distribution, Lines
+import re
+from dataclasses import replace
+
+from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 BUILDER = "sudo dnf install dkms"
 EPEL = "https://dl.fedoraproject.org/pub/epel/epel-release-latest-{}.noarch.rpm"
-UNDO = "sudo dnf history undo last"
 MODULAR = (8, 9, 2023)  # later releases have no module streams
 
 
 def install(host: Distribution, branch: int) -> Lines:
     name = "nvidia-open" if host.wants_open(branch) else "cuda-drivers"
-    return Lines(prepare(host) + select(host, branch) + f"sudo dnf install --allowerasing {name}", UNDO)
+    return Lines(prepare(host) + select(host, branch) + f"sudo dnf install --allowerasing {name}", remove(host, name))
+
+
+def remove(host: Distribution, names: str) -> str:
+    """Only where there was no driver: what replaced packages cannot be undone later, when dnf has done other things since."""
+    return "" if host.source or any(host.has(f"^{re.escape(name)}$") for name in names.split()) else f"sudo dnf remove {names}"
 
 
 def prepare(host: Distribution) -> str:
@@ -77,7 +84,7 @@ def is_precompiled(host: Distribution) -> bool:
 
 def module(host: Distribution) -> Lines:
     if is_precompiled(host):
-        return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*'", UNDO, loads=True)
+        return Lines("sudo dnf upgrade 'kmod-nvidia*' 'nvidia*'", loads=True)
     return Lines(f"sudo dnf install dkms {headers(host)} && sudo dkms autoinstall", loads=True)
 
 
@@ -89,7 +96,7 @@ def libraries(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
     names = ("nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml")
-    return Lines("sudo dnf install " + " ".join(f"{name}-{host.driver}" for name in names), UNDO)
+    return Lines("sudo dnf install " + " ".join(f"{name}-{host.driver}" for name in names))
 
 
 def fabric_manager(host: Distribution) -> Lines:
@@ -98,14 +105,15 @@ def fabric_manager(host: Distribution) -> Lines:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < 590 else "libnvidia-nscq"
     names = f"nvidia-fabric-manager-{host.driver} {library}-{host.driver}"
-    return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}", UNDO)
+    return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}")
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
     """Never `cuda`, which would change the driver too."""
     known = "" if host.source == "nvidia" or host.has("^cuda-toolkit") else repository(host)
-    return Lines(f"{known}sudo dnf install cuda-toolkit-{release.replace('.', '-')}", UNDO)
+    package = f"cuda-toolkit-{release.replace('.', '-')}"
+    return Lines(f"{known}sudo dnf install {package}", remove(replace(host, source=""), package))
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")
+    return Lines(IMPORT, UNIMPORT, kind="set")

@@ -13,15 +13,15 @@ BUILD = "sudo akmods --force"
 DEVELOPMENT = '"kernel-devel-uname-r == $(uname -r)"'
 LEGACY = (470, 580)  # branches with separate packages: akmod-nvidia-580xx
 OPEN = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod && "
-UNDO = redhat.UNDO
 fabric_manager, toolkit = redhat.fabric_manager, redhat.toolkit
 
 
 def install(host: Distribution, branch: int) -> Lines:
     legacy = f"-{branch}xx" if branch in LEGACY and not host.wants_open(branch) else ""
-    packages = f"akmod-nvidia{legacy} xorg-x11-drv-nvidia{legacy}-cuda {DEVELOPMENT}"
+    names = f"akmod-nvidia{legacy} xorg-x11-drv-nvidia{legacy}-cuda"
     asked = OPEN if host.wants_open(branch) else ""
-    return Lines(f"{repositories(host)}{asked}sudo dnf install --refresh --allowerasing --best {packages} && {BUILD}", UNDO)
+    command = f"{repositories(host)}{asked}sudo dnf install --refresh --allowerasing --best {names} {DEVELOPMENT} && {BUILD}"
+    return Lines(command, redhat.remove(host, names))
 
 
 def repositories(host: Distribution) -> str:
@@ -45,7 +45,7 @@ def reinstall(host: Distribution) -> Lines:
 
 def libraries(host: Distribution) -> Lines:
     legacy = f"-{host.branch}xx" if host.has(rf"nvidia-{host.branch}xx") else ""
-    return Lines(f"sudo dnf install xorg-x11-drv-nvidia{legacy}-cuda xorg-x11-drv-nvidia{legacy}-cuda-libs", UNDO)
+    return Lines(f"sudo dnf install xorg-x11-drv-nvidia{legacy}-cuda xorg-x11-drv-nvidia{legacy}-cuda-libs")
 
 
 def sign(host: Distribution) -> Lines:

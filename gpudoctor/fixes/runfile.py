@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
 
 DOWNLOADS = "https://us.download.nvidia.com/tesla"
 UNDO = "sudo nvidia-uninstall"
@@ -68,11 +68,14 @@ def with_own_key(host: Distribution) -> Iterator[tuple[str, Lines]]:
         "sudo openssl req -new -x509 -newkey rsa:2048 -nodes -days 36500 -subj '/CN=NVIDIA module/' "
         f"-keyout {KEY}.key -outform DER -out {KEY}.der"
     )
-    yield MAKE_KEY, Lines(f"{made} && sudo mokutil --import {KEY}.der", kind="set", reboot=True)
+    yield (
+        MAKE_KEY,
+        Lines(f"{made} && sudo mokutil --import {KEY}.der", f"sudo mokutil --delete {KEY}.der", kind="set", reboot=True),
+    )
     signing = f" --module-signing-secret-key={KEY}.key --module-signing-public-key={KEY}.der"
     any_release = Lines(f"sudo sh {file(host, '*')}{signing}", kind="manual")
     yield USE_KEY, (again(host, signing) if host.driver else any_release)._replace(undo="", loads=True)
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub" if host.has("^dkms$") else "", kind="set")
+    return Lines(IMPORT, UNIMPORT, kind="set") if host.has("^dkms$") else Lines("")

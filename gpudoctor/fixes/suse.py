@@ -6,11 +6,10 @@ https://en.opensuse.org/SDB:NVIDIA_drivers
 
 from __future__ import annotations
 
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 G07_FROM = 590  # the generation of packages: G06 up to R580
-BACK = "sudo snapper list, then sudo snapper rollback NUMBER with the snapshot from before (on btrfs)"
 ADD = "sudo zypper addrepo -f {} cuda && sudo zypper --gpg-auto-import-keys refresh && "
 
 
@@ -31,7 +30,7 @@ def install(host: Distribution, branch: int) -> Lines:
     release = f"$(rpm -q --qf '%{{VERSION}}' {package} | cut -d_ -f1)"
     tools = f"nvidia-compute-utils-{kind}"
     command = f'{repository(host)}sudo zypper install {package} && sudo zypper install "{tools}={release}"'
-    return Lines(command, BACK if host.source else f"sudo zypper remove --clean-deps {package} {tools}")
+    return Lines(command, "" if host.source else f"sudo zypper remove --clean-deps {package} {tools}")
 
 
 def repository(host: Distribution) -> str:
@@ -61,7 +60,8 @@ def libraries(host: Distribution) -> Lines:
     if not host.branch:
         return Lines("")
     tools = f"nvidia-compute-utils-{generation(host.branch)}"
-    return Lines(f"{repository(host)}sudo zypper install --oldpackage '{tools}={host.driver}'", f"sudo zypper remove {tools}")
+    undo = "" if host.has(f"^{tools}$") else f"sudo zypper remove {tools}"
+    return Lines(f"{repository(host)}sudo zypper install --oldpackage '{tools}={host.driver}'", undo)
 
 
 def fabric_manager(host: Distribution) -> Lines:
@@ -69,7 +69,8 @@ def fabric_manager(host: Distribution) -> Lines:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < G07_FROM else "libnvidia-nscq"
     names = f"'nvidia-fabric-manager={host.driver}' '{library}={host.driver}'"
-    return Lines(f"sudo zypper install --oldpackage {names}", f"sudo zypper remove nvidia-fabric-manager {library}")
+    undo = "" if host.has("^nvidia-fabric-manager$") else f"sudo zypper remove nvidia-fabric-manager {library}"
+    return Lines(f"sudo zypper install --oldpackage {names}", undo)
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
@@ -79,4 +80,4 @@ def toolkit(host: Distribution, release: str) -> Lines:
 
 
 def sign(host: Distribution) -> Lines:
-    return Lines("sudo mokutil --import /var/lib/dkms/mok.pub", kind="set")
+    return Lines(IMPORT, UNIMPORT, kind="set")

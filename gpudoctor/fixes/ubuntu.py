@@ -17,7 +17,7 @@ UPDATE = "sudo apt update && "
 HEADERS = "linux-headers-$(uname -r)"
 SIGNED_FROM = 535  # older branches have modules only for old kernels
 PINNED_FROM = 590  # since this branch, names in NVIDIA's repository do not contain the branch
-CACHE = "sudo apt install --allow-downgrades /var/cache/apt/archives/*nvidia*_{}-*.deb, if they are still there"
+CACHE = "sudo apt install --allow-downgrades /var/cache/apt/archives/*nvidia*_{}-*.deb"
 
 
 def install(host: Distribution, branch: int) -> Lines:
@@ -30,7 +30,7 @@ def install(host: Distribution, branch: int) -> Lines:
 
 
 def undo(host: Distribution, branch: int) -> str:
-    """Restores the driver; packages that Ubuntu has replaced can only come from apt's cache."""
+    """Restores the driver; packages that Ubuntu has replaced can only come from apt's cache, if they are still there."""
     if not (host.branch and host.source):
         modules = f"'linux-modules-nvidia-{package_branch(host, branch)}-*'"
         return f"sudo apt autoremove --purge {driver(host, branch)} {modules}"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpudoctor import compiled
-from gpudoctor.model import Action, Fix, Kind, Place, Problem, Status, on_platforms
+from gpudoctor.model import Action, Fix, Kind, Place, Problem, Status, Syntax, on_platforms
 
 TEXTS = "messages"
 """The check that searches texts for the messages of all tables except those in IN_ORDER."""
@@ -119,11 +119,15 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reboot: bool = False
     engines: tuple[str, ...] = ()
     kinds: Mapping[str, Kind] = {}
+    undos: Mapping[str, str] = {}
+    syntax: Syntax = "bash"
 
     def fixes(self) -> tuple[Fix, ...]:
-        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("commands", "kinds")}
+        fields = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("commands", "kinds", "undos")
+        }
         fix = Fix(**fields)
-        return on_platforms(fix, self.commands, self.kinds) if self.commands else (fix,)
+        return on_platforms(fix, self.commands, self.kinds, self.undos) if self.commands else (fix,)
 
 
 class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

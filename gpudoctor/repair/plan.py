@@ -80,7 +80,7 @@ def _step(problem: str, title: str, fix: Fix) -> Step:
 
 def _kind(fix: Fix) -> Kind:
     is_lost = fix.risk == "destructive" and fix.kind != "read"
-    is_for_a_person = not fix.before_reboot or fix.where != "here" or fix.names or is_lost
+    is_for_a_person = not fix.before_reboot or fix.where != "here" or fix.syntax != "bash" or fix.names or is_lost
     return "manual" if is_for_a_person and fix.kind != "reset" else fix.kind
 
 

@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from gpudoctor import filling, placeholders
 from gpudoctor.model import Fix
 from gpudoctor.plain import plain
 from gpudoctor.repair.plan import Step, is_checked_later
@@ -107,6 +108,8 @@ def _for_a_person(step: Step) -> Iterator[str]:
         yield from (f"#     {line}" for line in _commands(step.fix.verify))
     if step.fix.undo:
         yield from _comment(f"Undo:   {step.fix.undo}", 8)
+    for line in placeholders.explained(name for text in step.fix.lines for name in filling.names(text)):
+        yield from _comment(line, 4)
 
 
 def reason(step: Step) -> str:

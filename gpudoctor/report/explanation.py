@@ -6,18 +6,36 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from gpudoctor import catalog
-from gpudoctor.fixes import engines, undoing
-from gpudoctor.model import Check, Problem
+from gpudoctor import catalog, filling, placeholders
+from gpudoctor.fixes import engines
+from gpudoctor.model import Check, Fix, Problem
 from gpudoctor.report import words
 
 _WIDEST = 100
 _HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
 
 
-def of_check(check: Check) -> Iterator[str]:
+@dataclass(frozen=True)
+class Here:
+    """What is known of this machine. platform: the tags of `Fix.on`; empty to show the fixes of all. python: its Python."""
+
+    platform: tuple[str, ...] = ()
+    python: str = "python"
+
+    def fixes(self, problem: Problem) -> list[Fix]:
+        """The fixes as they can be pasted here; those of other platforms only where none is for this one."""
+        ways = [fix.filled({"python": self.python}).shown for fix in engines.of(problem.fixes, "docker")]
+        titles = {fix.title for fix in ways if fix.suits(self.platform)}
+        return [fix for fix in ways if not self.platform or fix.title not in titles or fix.suits(self.platform)]
+
+
+ANYWHERE = Here()
+
+
+def of_check(check: Check, here: Here = ANYWHERE) -> Iterator[str]:
     """The check's explanation, then every problem that it can find."""
     yield f"{check.id}: a check in the area {check.area}, level {check.level}"
     yield ""
@@ -27,16 +45,16 @@ def of_check(check: Check) -> Iterator[str]:
     for problem in catalog.found_by(check):
         yield ""
         yield f"Problem {problem.id}"
-        yield from _problem(problem)
+        yield from _problem(problem, here)
 
 
-def of_problem(finders: Sequence[Check], problem: Problem) -> Iterator[str]:
+def of_problem(finders: Sequence[Check], problem: Problem, here: Here = ANYWHERE) -> Iterator[str]:
     """finders: the checks that find it. If there is only one, its way of judging is included."""
     names = ", ".join(check.id for check in finders)
     found = f"by the check {names}" if len(finders) == 1 else f"by these checks: {names}"
     yield from _wrapped(f"{problem.id}: a problem found {found}")
     yield ""
-    yield from _problem(problem)
+    yield from _problem(problem, here)
     yield ""
     yield f"For this machine: gpudoctor fix {problem.id}"
     if len(finders) == 1:
@@ -49,18 +67,20 @@ def of_problem(finders: Sequence[Check], problem: Problem) -> Iterator[str]:
         yield from problem.references
 
 
-def _problem(problem: Problem) -> Iterator[str]:
+def _problem(problem: Problem, here: Here) -> Iterator[str]:
     yield from _wrapped(problem.title)
     yield f"  {words.to_do(problem)}"
     yield from _wrapped(problem.why, "  ")
-    ways = engines.of(problem.fixes, "docker")
+    ways = here.fixes(problem)
     for (title, terms, verify), fixes in groupby(ways, lambda fix: (fix.title, words.terms(fix), fix.verify)):
         yield ""
         yield from _wrapped(f"Fix: {title}" + (f" ({terms})" if terms else ""), "  ")
         for fix in fixes:
             yield from _paste(fix.command, f"on {', '.join(fix.on)}:" if fix.on else "")
-            yield from _paste(undoing.known(fix).undo, "Undo:")
+            yield from _paste(fix.undo, "Undo:")
         yield from _paste(verify, "Check that it worked:")
+    values = list(placeholders.explained(name for fix in ways for text in fix.lines for name in filling.names(text)))
+    yield from ["", *(f"  {line}" for line in values)] if values else []
 
 
 def _paste(commands: str, before: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from gpudoctor.model import Report
 
-INTERNAL = ("kind", "where", "reboot", "engines")  # fields of a fix that are not published
+INTERNAL = ("kind", "where", "reboot", "engines", "syntax")  # fields of a fix that are not published
 CHOICE = ("on", "recipe")  # how a fix was chosen; a fix in a report is for this machine
 
 

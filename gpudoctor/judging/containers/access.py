@@ -15,13 +15,13 @@ SMI = "nvidia-smi -L"
 # IMAGE, CONTAINER and CTID are for the user to replace: their names are not visible inside the container.
 DOCKER = Fix(
     "On the host: start the container with its GPUs",
-    "<docker> run --rm <all_gpus> IMAGE nvidia-smi",
+    "<docker> run --rm <all_gpus> <image> nvidia-smi",
     verify=SMI,
     engines=engines.BY_COMMAND,
 )
 BY_VARIABLE = Fix(
     "Set NVIDIA_VISIBLE_DEVICES, which names the GPUs for the runtime",
-    "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi",
+    "docker run --rm --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all <image> nvidia-smi",
     verify=SMI,
 )
 COMPOSE = Fix(
@@ -34,7 +34,7 @@ COMPOSE = Fix(
 )
 PODMAN = Fix(
     "On the host: start the container with its GPUs (older Podman ignores --gpus)",
-    "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable IMAGE nvidia-smi",
+    "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable <image> nvidia-smi",
     verify=SMI,
 )
 KUBERNETES = look(
@@ -43,15 +43,15 @@ KUBERNETES = look(
     verify=SMI,
 )
 APPTAINER = Fix(
-    "Start the container with --nv, which adds the driver's libraries", "apptainer exec --nv IMAGE.sif nvidia-smi", verify=SMI
+    "Start the container with --nv, which adds the driver's libraries", "apptainer exec --nv <image>.sif nvidia-smi", verify=SMI
 )
-ENROOT = Fix("Request the GPU from Slurm", "srun --gpus=1 --container-image=IMAGE nvidia-smi -L", verify=SMI)
+ENROOT = Fix("Request the GPU from Slurm", "srun --gpus=1 --container-image=<image> nvidia-smi -L", verify=SMI)
 ENTRIES = " ".join(
     f"'lxc.mount.entry: /dev/{name} dev/{name} none bind,create=file'" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
 )
 RULES = '$(awk \'/ nvidia(-frontend|-uvm)?$/{print "lxc.cgroup2.devices.allow: c "$1":* rwm"}\' /proc/devices)'
 LXC = Fix(
-    "On the host: allow and mount the devices in the container's configuration, then restart it (CTID: its number)",
+    "On the host: allow and mount the devices in the container's configuration, then restart it",
     f"printf '%s\\n' \"{RULES}\" {ENTRIES} | sudo tee -a /etc/pve/lxc/CTID.conf",
     verify=SMI,
     where="host",
@@ -92,10 +92,12 @@ VISIBLE_DEVICES = Problem(
     fixes=(
         *engines.again(
             "Start the container again with the variable set",
-            "run --rm <all_gpus> -e NVIDIA_VISIBLE_DEVICES=all IMAGE nvidia-smi",
-            kubectl="set env deployment/NAME NVIDIA_VISIBLE_DEVICES=all",
+            "run --rm <all_gpus> -e NVIDIA_VISIBLE_DEVICES=all <image> nvidia-smi",
+            kubectl="set env deployment/<chosen_name> NVIDIA_VISIBLE_DEVICES=all",
         ),
-        Fix("Check whether the image sets it, else the compose or pod file", "<docker> image inspect -f '{{.Config.Env}}' IMAGE"),
+        Fix(
+            "Check whether the image sets it, else the compose or pod file", "<docker> image inspect -f '{{.Config.Env}}' <image>"
+        ),
     ),
 )
 
@@ -168,7 +170,7 @@ USERNS = Problem(
     fixes=(
         *engines.again(
             "Start the container in the host's user namespace",
-            "run --rm --userns=host <all_gpus> IMAGE nvidia-smi",
+            "run --rm --userns=host <all_gpus> <image> nvidia-smi",
             spec="--userns=host",
             verify=SMI,
         ),

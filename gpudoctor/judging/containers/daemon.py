@@ -143,7 +143,7 @@ ELSEWHERE = Problem(
             "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
             where="shell",
         ),
-        Fix("If the other machine should be used: run gpudoctor there", "ssh MACHINE gpudoctor check"),
+        Fix("If the other machine should be used: run gpudoctor there", "ssh <machine> gpudoctor check"),
     ),
     references=(CONTEXTS,),
 )
@@ -160,6 +160,7 @@ NOT_PERMITTED = Problem(
             verify="<docker> info",
             kind="set",
             needs=("root",),
+            undo="sudo gpasswd -d $USER docker",
         ),
         look("Run the command as root, this time only", "sudo <docker> info", root=True),
     ),

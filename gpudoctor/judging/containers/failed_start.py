@@ -191,28 +191,24 @@ def failed(start: Start, finding: Finding) -> Finding:
     engine = "podman" if start.is_podman else "nerdctl" if start.is_nerdctl else "docker"
     problem = replace(problem, fixes=tuple(engines.of(problem.fixes, engine)))
     evidence = _told(finding.evidence, problem)
-    problem = replace(problem, fixes=tuple(_for_a_person(fix, evidence) for fix in problem.fixes))
     return replace(finding, problem=problem, message=message, evidence=evidence)
 
 
-TO_FILL_IN = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME"}
-UNTOLD = {**TO_FILL_IN, "wanted": str(LEAST_BRANCH)}
-"""Placeholders for values that a fix needs but the engine did not name."""
-
-
-def _for_a_person(fix: Fix, evidence: dict[str, Any]) -> Fix:
-    """The fix, marked as manual if the user must fill in a value."""
-    return replace(fix, kind="manual") if any(evidence.get(name) == TO_FILL_IN.get(name, "") for name in fix.names) else fix
+UNTOLD = {"image": "IMAGE", "name": "NAME", "path": "NAME", "command": "NAME", "file": "NAME"}
+"""Words of a message for what the engine did not name. A fix leaves such a value open."""
 
 
 def _told(evidence: dict[str, Any], problem: Problem) -> dict[str, Any]:
     fixes = " ".join(f"{fix.command} {fix.verify} {fix.undo} {fix.recipe}" for fix in problem.fixes)
-    untold = {**UNTOLD, **{key: evidence["name"] for key in ("path", "command", "file") if "name" in evidence}}
+    same = {key: evidence["name"] for key in ("path", "command", "file") if "name" in evidence}
     return {
         key: value
         for key, value in evidence.items()
-        if f"<{key}>" in fixes or value not in ("", UNTOLD.get(key), untold.get(key))
+        if value not in ("", UNTOLD.get(key)) and (f"<{key}>" in fixes or value not in (same.get(key), _UNASKED.get(key)))
     }
+
+
+_UNASKED = {"wanted": str(LEAST_BRANCH)}
 
 
 def unexplained(case: Case) -> Finding:

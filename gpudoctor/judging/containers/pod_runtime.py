@@ -9,7 +9,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.model import Confidence, Finding, Fix, Problem
 
-LOOK = "kubectl exec POD -- nvidia-smi -L"
+LOOK = "kubectl exec <pod> -- nvidia-smi -L"
 # What the device plugin writes: the UUID of a GPU or a MIG device, its index, or the directory of its mounts.
 ASSIGNED = re.compile(r"(?:GPU|MIG)-[0-9a-f]|\d+(?:,\d+)*$|/var/run/nvidia-container-devices")
 RUNTIME = re.compile(r"(?m)^[^#\n]*\bruntimes\.[\"']?nvidia[\"']?\s*\]")
@@ -21,8 +21,8 @@ CLASS = Fix(
     verify="kubectl get runtimeclass",
 )
 IN_POD = Fix(
-    "Set runtimeClassName: nvidia in the pod's spec, here of the deployment NAME; recreate a standalone pod",
-    """kubectl patch deployment NAME -p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
+    "Set runtimeClassName: nvidia in the pod's spec, here of a deployment; recreate a standalone pod",
+    """kubectl patch deployment <chosen_name> -p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
     risk="disruptive",
     verify=LOOK,
 )

@@ -141,6 +141,12 @@ NO_HOOK = Problem(
                 rhel="sudo dnf install nvidia-container-toolkit",
                 suse="sudo zypper install nvidia-container-toolkit",
                 arch="sudo pacman -S nvidia-container-toolkit",
+                undos={
+                    "debian": "sudo apt remove nvidia-container-toolkit",
+                    "rhel": "sudo dnf remove nvidia-container-toolkit",
+                    "suse": "sudo zypper remove nvidia-container-toolkit",
+                    "arch": "sudo pacman -Rs nvidia-container-toolkit",
+                },
             )
         ),
         Fix("Request the GPU by CDI (Docker 28.2 or later)", CDI_DEVICES, engines=("docker",)),

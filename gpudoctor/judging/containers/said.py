@@ -22,7 +22,7 @@ def named(case: Case, message: Message) -> dict[str, str]:
     found = message.regex.search(case.start.words)
     groups = found.groupdict() if found else {}
     condition = groups.pop("condition", None)
-    name = next((text for text in groups.values() if text), "NAME")
+    name = groups.get("name") or next((text for text in groups.values() if text), "NAME")
     return {
         "said": said(case.start),
         "engine": case.start.name,

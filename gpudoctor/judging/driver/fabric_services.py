@@ -35,6 +35,7 @@ SUBNET_MANAGER = Problem(
             debian=f"sudo apt install nvlsm && {RESTART}",
             rhel=f"sudo dnf install nvlsm && {RESTART}",
             suse=f"sudo zypper install nvlsm && {RESTART}",
+            undos={"debian": "sudo apt remove nvlsm", "suse": "sudo zypper remove nvlsm"},
         ),
         LOG,
     ),
@@ -55,6 +56,7 @@ UMAD = Problem(
             on=("host",),
             kind="restart",
             needs=("root",),
+            undo="sudo rm /etc/modules-load.d/nvswitch.conf",
         ),
         Fix(
             "If modprobe does not find it: install the kernel's package of extra modules",
@@ -119,7 +121,7 @@ def ways(unit: Unit) -> tuple[Fix, ...]:
 IN_GUEST = (
     Fix(
         "On the host, before this virtual machine starts: check Fabric Manager, then activate these GPUs' partition",
-        "systemctl is-active nvidia-fabricmanager; fmpm -l; fmpm -a PARTITION",
+        "systemctl is-active nvidia-fabricmanager; fmpm -l; fmpm -a <partition>",
         verify=LOOK,
     ),
     Fix(

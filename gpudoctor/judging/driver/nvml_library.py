@@ -24,6 +24,7 @@ LIBRARY_MISSING = Problem(
         suse="sudo zypper install nvidia-compute-utils-G06",
         arch="sudo pacman -S nvidia-utils",
         other="sudo sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
+        undos={"suse": "sudo zypper remove nvidia-compute-utils-G06"},
     ),
 )
 
@@ -39,6 +40,7 @@ NOT_FOUND_BY_LOADER = Problem(
             verify="ldconfig -p | grep libnvidia-ml",
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/ld.so.conf.d/gpudoctor.conf && sudo ldconfig",
         ),
     ),
 )

@@ -133,6 +133,7 @@ BLACKLISTED = Problem(
             verify="nvidia-smi",
             kind="restart",
             needs=("root",),
+            undo="sudo mv <file>.bak <file>",
         ),
     ),
 )

@@ -31,6 +31,7 @@ UVM = Problem(
             on=("host",),
             kind="set",
             needs=("root",),
+            undo="sudo rm /etc/modules-load.d/nvidia-uvm.conf",
         ),
         Fix(
             "On the host: load it, regenerate the CDI file if CDI is used, then recreate the container",
@@ -50,7 +51,7 @@ UVM = Problem(
 REBOOT = Fix("Boot the kernel that the modules on disk were built for", verify=f"ls -l {UVM_NODE}", on=("host",), reboot=True)
 WITH_UVM = again(
     "Recreate the container with the node: the host has it, but a list of --device must name it",
-    "run --rm <all_gpus> --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools IMAGE nvidia-smi",
+    "run --rm <all_gpus> --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools <image> nvidia-smi",
     spec="--device --device",
     verify=f"ls -l {UVM_NODE}",
     on=("container",),

@@ -26,6 +26,7 @@ HMM = Problem(
             needs=("root", "drain"),
             verify=VERIFY,
             kind="restart",
+            undo="sudo rm /etc/modprobe.d/uvm.conf",
         ),
         Fix("Boot with the kernel parameter nokaslr, or boot a newer kernel", needs=("reboot",)),
     ),
@@ -58,6 +59,8 @@ AFTER_SUSPEND = Problem(
             f"{NEW_INITRAMFS}",
             kind="set",
             reboot=True,
+            undo="sudo systemctl disable nvidia-suspend nvidia-resume nvidia-hibernate && "
+            f"sudo rm /etc/modprobe.d/nvidia-video-memory.conf && {NEW_INITRAMFS}",
         ),
     ),
     references=("https://github.com/pytorch/pytorch/issues/88639", "https://github.com/NixOS/nixpkgs/issues/334180"),

@@ -20,7 +20,7 @@ IN_OPERATOR = Problem(
     status=Status.WARN,
     fixes=(
         Fix("Run nvidia-smi from the driver container's files", f"sudo chroot {ROOT} nvidia-smi", kind="set", needs=("root",)),
-        Fix("Run nvidia-smi in a pod that has a GPU", "kubectl exec POD -- nvidia-smi"),
+        Fix("Run nvidia-smi in a pod that has a GPU", "kubectl exec <pod> -- nvidia-smi"),
     ),
     references=("https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/",),
 )
@@ -42,7 +42,7 @@ IMAGE = Problem(
     "cannot load them.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Build the image on a compatible base, for example (Dockerfile)", "FROM <base>", kind="manual"),
+        Fix("Build the image on a compatible base, for example (Dockerfile)", "FROM <base>", kind="manual", syntax="dockerfile"),
         look("Show what it has now", "cat /etc/os-release; uname -m; ldd --version 2>&1 | head -n 1"),
     ),
     references=("https://github.com/NVIDIA/nvidia-docker/issues/509",),

@@ -11,7 +11,7 @@ from gpudoctor.model import Fix, Problem
 FILES = "~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh /etc/systemd/system/*.service.d/*.conf"
 FORGET = (
     Fix("Remove it from LD_PRELOAD in this shell", "export LD_PRELOAD=<without_it>", verify="echo $LD_PRELOAD", where="shell"),
-    look("Permanently: find and delete the line that sets it", f"grep -sn LD_PRELOAD {FILES}"),
+    look("Permanently: find and delete the line that sets it", f"grep -sn LD_PRELOAD {FILES} || echo 'in none of these files'"),
 )
 OUT_OF_FILE = Fix(
     "Remove it from /etc/ld.so.preload, which applies to every program on this machine",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,7 +10,6 @@ from gpudoctor.knowledge import messages
 from gpudoctor.model import Fix, Problem
 
 CHECK_ID = "toolchain-ladder"
-_HARMLESS = re.compile(r"[\w./+-]+")  # a file or a version
 
 
 class Known(NamedTuple):
@@ -35,10 +33,9 @@ def recognise(text: str, rung: str, **values: str) -> Known | None:
     return Known(problem, message.words.format_map({"nvcc": "", **groups, **values}), because)
 
 
-def _filled(fix: Fix, groups: Mapping[str, str]) -> Fix:
-    """The fix with the matched text. Only a file name or version goes into a command: a compiler's output must not become one."""
-    title, command = fix.title, fix.command
+def _filled(fix: Fix, groups: Mapping[str, str | None]) -> Fix:
+    """The fix with the matched text in its title and its commands."""
+    title = fix.title
     for name, text in groups.items():
-        title = title.replace(f"{{{name}}}", text)
-        command = command.replace(f"{{{name}}}", text if _HARMLESS.fullmatch(text) else "NAME")
-    return replace(fix, title=title, command=command)
+        title = title.replace(f"{{{name}}}", text or "")
+    return replace(fix.filled({name: text for name, text in groups.items() if text}), title=title)

@@ -176,11 +176,11 @@ def _install(module: str) -> tuple[Fix, ...]:
     return (
         Fix(
             f"Install the module {module} in this environment (its package may have another name); for a job: on all its nodes",
-            f"<python> -m pip install {module}",
+            "<python> -m pip install <module>",
             needs=("network",),
-            verify=f"<python> -c 'import {module}'",
+            verify="<python> -c 'import <module>'",
             kind="install",
-        ),
+        ).filled({"module": module}),
     )
 
 
