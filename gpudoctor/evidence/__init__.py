@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from gpudoctor.evidence import kernel
+from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.readers import READERS
@@ -22,6 +23,7 @@ TEXT = "text:"
 # A text that does not mention WSL does not come from WSL.
 ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not contain the kernel version")}
 
+SERVICES = "command:systemctl show from the text"
 PACKAGES = ("packages", "conda", "os-packages")
 
 
@@ -64,7 +66,7 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
-    for block in excerpt.blocks:
+    for block in _outermost(excerpt.blocks):
         proved = block.reader.read(block.text)
         if proved is not None:
             kinds.append(block.reader.kind)
@@ -77,6 +79,14 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
         kinds, replies = [KIND], {}
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}
     return {**replies, TEXT + name: Reply("ok", text)}
+
+
+def _outermost(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Without the parts of a longer output that a reader of parts has found in it."""
+    spans = [(block.first, block.first + block.text.count("\n")) for block in blocks if not block.reader.alone]
+    for block in blocks:
+        if not (block.reader.alone and any(first <= block.first < end for first, end in spans)):
+            yield block
 
 
 def _together(known: Mapping[str, Reply], more: Mapping[str, Reply]) -> dict[str, Reply]:
@@ -94,6 +104,8 @@ def _joined(question: str, known: Reply, more: Reply) -> Reply:
         return known if known.status == "ok" else more
     if question.startswith("nvml:gpu") and known.value.get("UUID", more.value.get("UUID")) != more.value.get("UUID"):
         return more
+    if question == SERVICES:
+        return replace(more, value={**more.value, "out": known.value["out"] + more.value["out"]})
     if question in PACKAGES:
         return replace(more, value=list({record["name"]: record for record in (*known.value, *more.value)}.values()))
     return replace(more, value=_merged(known.value, more.value))
