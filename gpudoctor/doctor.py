@@ -119,7 +119,7 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
-        status=_overall(results.values()),
+        status=_overall(results.values(), facts),
         target={**target(facts), "taken": taken.taken},
         coverage=coverage(results.values(), facts.texts.alone),
         diagnosis=diagnosis,
@@ -209,10 +209,13 @@ def _lost(facts: Facts) -> list[int]:
         return []
 
 
-def _overall(results: Iterable[Result]) -> Status:
+def _overall(results: Iterable[Result], facts: Facts) -> Status:
+    """Skip for texts in which nothing was recognised: they show nothing, so nothing passed."""
     statuses = {result.status for result in results}
     if Status.FAIL in statuses:
         return Status.FAIL
+    if facts.texts.alone and not statuses & {Status.WARN, Status.ERROR} and not any(text.kinds for text in facts.texts.all):
+        return Status.SKIP
     return Status.WARN if statuses & {Status.WARN, Status.ERROR} else Status.PASS
 
 

@@ -9,6 +9,8 @@ from gpudoctor import fixes
 from gpudoctor.facts import Facts
 from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Status
 
+OF_TEXTS = "text-facts"
+"""Its rules repeat in part what the checks of a machine find; these are surer."""
 Finders = Callable[[], Mapping[str, list[str]]]
 """Problem id -> the checks that can find it; used only if words alone name a problem."""
 
@@ -71,7 +73,10 @@ def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:
         if (id, finding) in effects:
             continue
         same = next((root for root in roots if root.check != id and _is_same(root.finding, finding)), None)
-        if same:
+        if same and same.check == OF_TEXTS and finding.confidence is Confidence.CONFIRMED:
+            same.check, known_before, same.finding = id, same.finding, finding
+            same.add(OF_TEXTS, known_before)
+        elif same:
             same.add(id, finding)
         else:
             roots.append(_Root(id, finding))

@@ -66,7 +66,10 @@ def test_no_gpu_is_told_by_a_whole_listing_only() -> None:
 
 
 def test_listing_without_ids_does_not_tell_which_device_it_is() -> None:
-    assert lspci.read("01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n") is None
+    line = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
+    assert lspci.read(line) == {"shown-pci": Reply("ok", ["0000:01:00.0"])}
+    with pytest.raises(Unavailable):
+        facts(line).pci.gpus  # noqa: B018
 
 
 def test_link_of_lspci() -> None:

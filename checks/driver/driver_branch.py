@@ -18,6 +18,7 @@ https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import install_on
@@ -63,7 +64,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
         maintained = oldest_maintained(number, month)
         package = f"{maintained}-open" if facts.driver.module_is_open else str(maintained)
-        yield END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package})
+        found = END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package})
+        yield replace(found, is_clue=facts.texts.alone)  # who pastes a text asks about something else
 
 
 def oldest_maintained(number: int, month: str) -> int:

@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.texts import messages
+from gpudoctor.judging.texts import answers, rules
+from gpudoctor.judging.texts.vetoes import weighed
 from gpudoctor.model import Check, Finding, Skip
 
 
@@ -29,7 +30,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     texts = facts.texts.all
     if not texts:
         raise Skip("no log or text was given (--log FILE)")
-    yield from messages.findings(texts, facts.problems)
+    shown = tuple(finding.problem.id for finding in facts.once(rules.findings)) if facts.texts.alone else ()
+    yield from (weighed(finding, shown, facts) for finding in facts.once(answers.of_texts))
 
 
 def summary(facts: Facts) -> str:

@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     now, default = gpu.get("ApplicationsClock.graphics"), gpu.get("DefaultApplicationsClock.graphics")
     if now < default * (1 - TOLERANCE):
-        evidence = {"address": gpu.bus_id, "graphics_mhz": now, "default_mhz": default}
+        evidence = {"address": gpu.selector, "graphics_mhz": now, "default_mhz": default}
         yield LOWERED.found(f"GPU {gpu.index}: {now} MHz instead of {default} MHz", evidence, gpu.index)
 
 

@@ -176,7 +176,7 @@ QUESTIONS = (judge_mode, judge_uncorrected, judge_sram, judge_corrected, judge_c
 
 
 def address(gpu: Gpu) -> dict[str, str]:
-    return {"address": gpu.bus_id}
+    return {"address": gpu.selector}
 
 
 def summary(facts: Facts) -> str:

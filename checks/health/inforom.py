@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     questions = [name for name, code in gpu.refusals.items() if code == CORRUPTED_INFOROM]
     if questions:
-        evidence = {"address": gpu.bus_id, "questions": questions}
+        evidence = {"address": gpu.selector, "questions": questions}
         yield CORRUPTED.found(f"GPU {gpu.index}: NVML reports that its InfoROM is corrupted", evidence, gpu.index)
     else:
         gpu.inforom  # noqa: B018 (not read is not healthy)

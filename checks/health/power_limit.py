@@ -66,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     default, enforced = gpu.default_power_limit_watts, gpu.enforced_power_limit_watts
     if enforced < default * (1 - TOLERANCE):
-        evidence = {"address": gpu.bus_id, "enforced_watts": round(enforced), "default_watts": round(default)}
+        evidence = {"address": gpu.selector, "enforced_watts": round(enforced), "default_watts": round(default)}
         yield LOW_LIMIT.found(f"GPU {gpu.index}: {enforced:.0f} W instead of {default:.0f} W", evidence, gpu.index)
 
 

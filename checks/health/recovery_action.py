@@ -89,7 +89,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     action = gpu.recovery_action
     if action != "none":
         message = f"GPU {gpu.index}: the driver's recovery action is {action}"
-        yield PROBLEMS.get(action, RESET).found(message, {"address": gpu.bus_id, "action": action}, gpu.index)
+        yield PROBLEMS.get(action, RESET).found(message, {"address": gpu.selector, "action": action}, gpu.index)
 
 
 def judge_log(facts: Facts) -> Iterator[Finding]:

@@ -136,7 +136,7 @@ QUESTIONS = (judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge
 
 
 def address(gpu: Gpu) -> dict[str, str | int]:
-    return {"address": gpu.bus_id}
+    return {"address": gpu.selector}
 
 
 def summary(facts: Facts) -> str:

@@ -98,7 +98,7 @@ def judge_memory(gpu: Gpu) -> Iterator[Finding]:
 
 
 def found(problem: Problem, gpu: Gpu, words: str, evidence: dict[str, int]) -> Finding:
-    return problem.found(f"GPU {gpu.index}: {words}", {"address": gpu.bus_id, **evidence}, gpu.index)
+    return problem.found(f"GPU {gpu.index}: {words}", {"address": gpu.selector, **evidence}, gpu.index)
 
 
 def limit(gpu: Gpu, kind: str) -> int | None:

@@ -140,7 +140,7 @@ def memory_is_the_cause(gpu: Gpu) -> bool:
 
 def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confidence.CONFIRMED) -> Finding:
     evidence = {
-        "address": gpu.bus_id,
+        "address": gpu.selector,
         "reasons": [reason.name for reason in knowledge.clock_reasons(gpu.clock_reasons)],
         **measurements(gpu),
     }

@@ -22,6 +22,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from gpudoctor.facts import Facts
@@ -66,7 +67,8 @@ PRELOADED = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from current_directory(facts.environment.get("LD_LIBRARY_PATH") or "")
+    found = current_directory(facts.environment.get("LD_LIBRARY_PATH") or "")
+    yield from (replace(finding, is_clue=facts.texts.alone) for finding in found)
     yield from preloaded(facts)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
@@ -83,13 +84,13 @@ SPARK = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    kernel = facts.system.kernel
+    kernel = known(lambda: facts.system.kernel)
     if kernel == SPARK_KERNEL and not facts.system.memory_mib.get("CmaTotal"):
         yield SPARK.found(f"kernel {kernel}, CmaTotal is 0", {"running_kernel": kernel})
     soft, hard = facts.limits.memlock
     if soft is None:
         return
-    ports = rdma_ports(facts)
+    ports = known(lambda: rdma_ports(facts), []) if soft < LEAST_BYTES else rdma_ports(facts)
     if soft < LEAST_BYTES or (ports and not may_ignore_it(facts)):
         evidence = {"soft_kib": soft // KIB, "hard_kib": "unlimited" if hard is None else hard // KIB, "rdma_ports": len(ports)}
         words = f"{soft // KIB} KiB may be locked" + f", with {len(ports)} active InfiniBand or RoCE ports" * bool(ports)

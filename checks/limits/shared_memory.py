@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
@@ -102,10 +103,10 @@ LEFTOVERS = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    gpus = facts.nvml.count
+    gpus = known(lambda: facts.nvml.count, 1) if facts.texts.alone else facts.nvml.count
     if not gpus:
         raise Skip("no GPU found")
-    free, stale = facts.limits.shm_free_bytes, stale_bytes(facts)
+    free, stale = facts.limits.shm_free_bytes, known(lambda: stale_bytes(facts), 0) if facts.texts.alone else stale_bytes(facts)
     short = is_short(free, gpus)
     if is_short(facts.limits.shm_bytes, gpus):
         cause = too_small(facts, gpus)
@@ -121,7 +122,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def too_small(facts: Facts, gpus: int) -> Finding:
     free, size = mib(facts.limits.shm_free_bytes), mib(facts.limits.shm_bytes)
     problem = NO_SPACE if gpus > 1 else TOO_SMALL
-    if facts.container.engine == "kubernetes":
+    if known(lambda: facts.container.engine) == "kubernetes":
         problem = replace(problem, fixes=(KUBERNETES,))
     words = f"{free} of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
     return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})

@@ -83,7 +83,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield NOT_WRITABLE.found("the folder that TMPDIR names does not exist")
         return
     folder = facts.limits.tmp
-    if not folder.writable:
+    if folder.writable is False:
         yield NOT_WRITABLE.found("this user may not write to TMPDIR (or /tmp)")
         return
     if folder.noexec:

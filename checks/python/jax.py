@@ -114,7 +114,7 @@ NO_LIBRARIES = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     jaxlib = wanted(facts)
     plugins = plugins_of(facts)
-    if not plugins:
+    if not plugins and facts.python.lacks("jax-cuda12-plugin"):
         message = f"jaxlib {jaxlib.version} is installed, but no CUDA plugin"
         yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"}, packages=("jaxlib",))
     for major, plugin in plugins.items():

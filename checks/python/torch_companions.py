@@ -136,7 +136,16 @@ def _why_not(facts: Facts, package: Package) -> str | None:
     version = _torch_version(facts)
     wanted = [line for line in _requirements(facts, package) if canonicalize_name(line.name) == "torch"]
     unmet = next((line for line in wanted if not _meets(line, version)), None)
-    return f"needs {unmet}" if unmet else _other_cuda(facts, package)
+    return f"needs {unmet}" if unmet else _other_release(package, version) or _other_cuda(facts, package)
+
+
+def _other_release(package: Package, version: str) -> str | None:
+    """From the numbers alone, where a text shows no requirements: https://github.com/pytorch/vision#installation"""
+    torch, own = Version(version), Version(package.version)
+    if package.stated_requires is not None or torch.major != 2 or torch.is_prerelease or own.is_prerelease:
+        return None
+    wanted = {"torchvision": (0, torch.minor + 15), "torchaudio": (2, torch.minor)}.get(canonicalize_name(package.name))
+    return f"is not the release for it ({wanted[0]}.{wanted[1]})" if wanted and own.release[:2] != wanted else None
 
 
 def _requirements(facts: Facts, package: Package) -> tuple[Requirement, ...]:

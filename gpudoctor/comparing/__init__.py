@@ -12,7 +12,7 @@ from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
 from gpudoctor.model import Check, Diagnosis, Figure, Opened, Reply, Report, Snapshot, Status
 
-_WORST = (Status.PASS, Status.WARN, Status.FAIL)
+_WORST = (Status.PASS, Status.SKIP, Status.WARN, Status.FAIL)
 ABSENT = "absent"
 NOTICEABLE = 0.05  # relative difference of a figure that two runs of one machine do not reach
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -24,6 +24,7 @@ TEXT = "text:"
 # A text that does not mention WSL does not come from WSL.
 ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not contain the kernel version")}
 
+SERVICES = "command:systemctl show from the text"
 PACKAGES = ("packages", "conda", "os-packages")
 
 
@@ -66,7 +67,7 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
-    for block in excerpt.blocks:
+    for block in _outermost(excerpt.blocks):
         proved = _read(block)
         if proved is not None:
             kinds.append(block.reader.kind)
@@ -89,6 +90,14 @@ def _read(block: Block) -> dict[str, Reply] | None:
         return None
 
 
+def _outermost(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Without the parts of a longer output that a reader of parts has found in it."""
+    spans = [(block.first, block.first + block.text.count("\n")) for block in blocks if not block.reader.alone]
+    for block in blocks:
+        if not (block.reader.alone and any(first <= block.first < end for first, end in spans)):
+            yield block
+
+
 def _together(known: Mapping[str, Reply], more: Mapping[str, Reply]) -> dict[str, Reply]:
     """A later text overrides; kernel logs, tables and package lists of several texts are joined."""
     merged = {**known, **more}
@@ -104,6 +113,8 @@ def _joined(question: str, known: Reply, more: Reply) -> Reply:
         return known if known.status == "ok" else more
     if question.startswith("nvml:gpu") and known.value.get("UUID", more.value.get("UUID")) != more.value.get("UUID"):
         return more
+    if question == SERVICES:
+        return replace(more, value={**more.value, "out": known.value["out"] + more.value["out"]})
     if question in PACKAGES:
         return replace(more, value=list({record["name"]: record for record in (*known.value, *more.value)}.values()))
     return replace(more, value=_merged(known.value, more.value))

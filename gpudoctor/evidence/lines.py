@@ -13,6 +13,9 @@ LINE_CHARACTERS = 2000  # kept at each end of a very long line, and on each side
 KEPT_BYTES = 32 << 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
+_OF_FORUMS = str.maketrans({"\xa0": " ", "\u200b": None, "\ufeff": None})
+_QUOTED = re.compile(r"^(?:> )+")  # of a mail or in Markdown
+
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Turns pieces of any size into chunks of whole lines of some MB; a longer line is cut."""
@@ -52,10 +55,14 @@ def end_of(chunk: bytes, start: int) -> int:
 
 
 def clean(line: bytes) -> str:
-    """Without colours and NULs; only the last text of a progress bar; only the two ends of a very long line."""
+    """Without colours, NULs and marks of quotes; only the last text of a progress bar; only the two ends of a very long line."""
     text = _COLOURS.sub("", line.decode("utf-8", "replace")).rstrip("\r\n").replace("\0", "")
     if "\r" in text:
         text = text.rsplit("\r", 1)[-1]
+    if "\xa0" in text or "\u200b" in text or "\ufeff" in text:
+        text = text.translate(_OF_FORUMS)
+    if text.startswith("> "):
+        text = _QUOTED.sub("", text)
     if len(text) > 2 * LINE_CHARACTERS:
         text = f"{text[:LINE_CHARACTERS]} … {text[-LINE_CHARACTERS:]}"
     return text

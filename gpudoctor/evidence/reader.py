@@ -15,7 +15,7 @@ class Reader:
 
     kind: the usual name. anchors: literals, one of which is in its first line. begins: matches its first line. ends: matches the
     first line that does not belong to it. read: a block's text -> the replies that it proves, None if it is a different format.
-    once: only the first block is used.
+    once: only the first block is used. alone: a block inside of another reader's block is not used.
     """
 
     kind: str
@@ -26,3 +26,4 @@ class Reader:
     most_lines: int = 20_000
     most_bytes: int = 4 << 20
     once: bool = False
+    alone: bool = False

@@ -22,6 +22,7 @@ from gpudoctor.facts.pci import Pci
 from gpudoctor.facts.python import Python
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.services import Services
+from gpudoctor.facts.shown import Shown
 from gpudoctor.facts.system import System
 from gpudoctor.facts.texts import Texts
 from gpudoctor.facts.toolchain import Toolchain
@@ -142,6 +143,10 @@ class Facts:
     @cached_property
     def nccl_log(self) -> NcclLog:
         return NcclLog(self.replies)
+
+    @cached_property
+    def shown(self) -> Shown:
+        return Shown(self.replies)
 
     @cached_property
     def texts(self) -> Texts:

@@ -33,6 +33,8 @@ class Container(Guarded):
         """docker, podman, kubernetes, apptainer, enroot, lxc or unknown; None on a host."""
         if start := self._start:
             return str(start["engine"])
+        if self._is_of_text:
+            return self._shown_in_text
         found = (name for name, is_it in self._signs.items() if is_it)
         engine = next(found, "unknown" if self._is_overlay and not self._sees_kernel_threads else None)
         return None if engine in ("docker", "unknown") and self._is_booted_image else engine
@@ -42,6 +44,18 @@ class Container(Guarded):
         """How gpudoctor entered the container, if it did so from outside."""
         reply = self._replies.starting_with("container-start").get("container-start")
         return reply.value if reply and reply.value["started"] else {}
+
+    @property
+    def _is_of_text(self) -> bool:
+        """Only a text is judged, which shows a container by its prompt or its variables, or comes from a host."""
+        asked = any(self._replies.starting_with(name) for name in ("container-", "identity", "mounts"))
+        return not asked and bool(self._replies.starting_with("text:"))
+
+    @property
+    def _shown_in_text(self) -> str | None:
+        if "KUBERNETES_SERVICE_HOST" in self._variables:
+            return "kubernetes"
+        return "docker" if self._replies.starting_with("prompt-of-container") else None
 
     @property
     def _signs(self) -> dict[str, bool]:

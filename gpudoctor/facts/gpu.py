@@ -19,7 +19,7 @@ from gpudoctor.facts.gpu_records import (
     Utilization,
 )
 from gpudoctor.facts.guarded import WRONG, Guarded
-from gpudoctor.facts.known import supported
+from gpudoctor.facts.known import known, supported
 from gpudoctor.facts.nvml_values import (
     ARCHITECTURES,
     BRANDS,
@@ -101,7 +101,7 @@ class Gpu(Guarded):
     power_watts = Answer(watts, "PowerUsage")
     power_limit_watts = Answer(watts, "PowerManagementLimit")
     default_power_limit_watts = Answer(watts, "PowerManagementDefaultLimit")
-    enforced_power_limit_watts = Answer(watts, "EnforcedPowerLimit")
+    enforced_power_limit_watts = Answer(watts, "EnforcedPowerLimit", "PowerManagementLimit")
     minimum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.0")
     maximum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.1")
     performance_state = Answer(int, "PerformanceState")
@@ -142,6 +142,11 @@ class Gpu(Guarded):
         """The code with which NVML refused a handle: 15 for a lost GPU."""
         code = self._answers.get("handle_error")
         return code if isinstance(code, int) else None
+
+    @property
+    def selector(self) -> str:
+        """Its bus id or, where a text does not show it, its index: both select it in nvidia-smi -i."""
+        return known(lambda: self.bus_id, str(self.index))
 
     @property
     def is_reachable(self) -> bool:

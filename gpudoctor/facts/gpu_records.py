@@ -113,9 +113,9 @@ class MigDevice(Guarded):
         return cls(
             value.get("Name", ""),  # tables of nvidia-smi show neither
             value.get("UUID", ""),
-            value["GpuInstanceId"],
-            value["ComputeInstanceId"],
-            value["MemoryInfo"]["total"] // MIB,
+            checked(value.get("GpuInstanceId", {"absent": True}), "GpuInstanceId"),
+            checked(value.get("ComputeInstanceId", {"absent": True}), "ComputeInstanceId"),
+            checked(value.get("MemoryInfo", {"absent": True}), "MemoryInfo")["total"] // MIB,
         )
 
 

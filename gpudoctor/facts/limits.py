@@ -25,11 +25,11 @@ UNLIMITED_BYTES = 1 << 60  # cgroup version 1 writes "unlimited" as the highest 
 
 
 class TemporaryFolder(NamedTuple):
-    """TMPDIR, or /tmp: where compilers and JITs write files and load them from."""
+    """TMPDIR, or /tmp: where compilers and JITs write files and load them from. None: not shown in a text."""
 
     free_bytes: int
-    writable: bool
-    noexec: bool
+    writable: bool | None
+    noexec: bool | None
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,12 @@ class Limits(Guarded):
         return self._limit("stack")
 
     def _limit(self, name: str) -> Limit:
-        try:
-            soft, hard = self._replies.value("limits")[name]
-        except Unavailable:
-            return limit_of(self._replies.value("file:/proc/self/limits"), TITLES[name])
-        return soft, hard
+        """A text can show only some of them."""
+        asked = self._replies.starting_with("limits").get("limits")
+        if asked and asked.status == "ok" and name in asked.value:
+            soft, hard = asked.value[name]
+            return soft, hard
+        return limit_of(self._replies.value("file:/proc/self/limits"), TITLES[name])
 
     @property
     def shm_bytes(self) -> int:

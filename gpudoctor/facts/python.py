@@ -124,6 +124,15 @@ class Python(Guarded):
         """The copy that is imported."""
         return self.packages.get(canonicalize_name(name), (None,))[0]
 
+    def lacks(self, name: str) -> bool:
+        """Whether a package is not installed; Unavailable if a text shows only a part of the list."""
+        filters = self._replies.starting_with("packages-shown")
+        is_whole = not filters or self._replies.starting_with("packages-listed")
+        asked = (word for reply in filters.values() for word in reply.value or ())
+        if self.package(name) is None and not is_whole and not any(word in canonicalize_name(name) for word in asked):
+            raise Unavailable(f"the text shows only some packages, and {name} is not among those it asks for")
+        return self.package(name) is None
+
     def requirements(self, package: Package) -> tuple[Requirement, ...]:
         """What a package requires in this Python, without extras; invalid lines (old eggs) are left out."""
         return _needed(package.requires, tuple({**self.marker_environment, "extra": ""}.items()))

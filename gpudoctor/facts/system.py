@@ -130,7 +130,7 @@ class System(Guarded):
     @cached_property
     def is_container(self) -> bool:
         """False for a text that does not mention it."""
-        asked = self._replies.starting_with("container-")
+        asked = self._replies.starting_with("container-") or self._replies.starting_with("prompt-of-container")
         return bool(asked) and Container(self._replies).engine is not None
 
     @cached_property

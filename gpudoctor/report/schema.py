@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
     kinds["Fix"]["description"] = _FIX
     verdict = kinds["Report"]["properties"]
     verdict["schema"] = {"const": REPORT_SCHEMA}
-    verdict["status"] = {"enum": ["pass", "warn", "fail"]}
+    verdict["status"] = {"enum": ["pass", "skip", "warn", "fail"]}
     return _published(REPORT_SCHEMA, made)
 
 

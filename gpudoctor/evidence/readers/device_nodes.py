@@ -34,6 +34,7 @@ def _node(match: re.Match[str]) -> tuple[str, dict[str, Any]]:
         "mode": mode,
         "uid": 0 if user == "root" else -1,
         "gid": 0 if group == "root" else -1,
+        "group": group,
         "major": int(major or 0),
         "minor": int(minor or 0),
         "access": mode & 0o006 == 0o006,

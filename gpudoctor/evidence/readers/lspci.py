@@ -44,10 +44,17 @@ def read(text: str) -> dict[str, Reply] | None:
         elif match and match[2] in _CLASSES and ids:
             others.append(f"{ids[1]}:{ids[2]}")
     if any(function is None for function in functions.values()):
-        return None  # without -nn a listing does not identify these devices
+        return _unidentified(lines)
     if not functions and not any(_WHOLE.search(line) for line in lines):
         return None
     return {"pci": Reply("ok", {"functions": functions, "bridges": {}, "other_display": others})}
+
+
+def _unidentified(lines: Sequence[str]) -> dict[str, Reply] | None:
+    """Without -nn a listing counts the GPUs, and does not say which they are."""
+    found = (match for match in map(_FUNCTION.match, lines) if match and "NVIDIA" in match[4] and match[2] in _CLASSES)
+    addresses = [_address(match[1]) for match in found]
+    return {"shown-pci": Reply("ok", addresses)} if addresses else None
 
 
 def details(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -21,20 +21,37 @@ _WHO = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    told = list(_rows(text.splitlines()))
+    head, *lines = text.splitlines()
+    return replies_of(_names(head), lines) if len(_NAMES.intersection(_names(head))) > 1 else None
+
+
+def _names(head: str) -> list[str]:
+    """The columns without their units."""
+    return [re.sub(r" \[[^\]]+\]$", "", name.strip()) for name in head.split(",")]
+
+
+def replies_of(names: Sequence[str], lines: Sequence[str]) -> dict[str, Reply] | None:
+    told = list(rows_of(names, lines))
     gpus = _gpus(told)
     if not gpus:
         return None
     system = nvml_answers.system(told[-1].get("driver_version"), None)
-    return nvml_answers.replies(system, [nvml_answers.answers("csv", gpu) for gpu in gpus])
+    return nvml_answers.replies(system, [nvml_answers.answers("csv", _renamed(gpu)) for gpu in gpus])
 
 
-def _rows(lines: Sequence[str]) -> Iterator[dict[str, str]]:
+def _renamed(gpu: dict[str, str]) -> dict[str, str]:
+    """The names of the single reasons for lower clocks as in the other formats."""
+    return {_REASON.sub("clockseventreasons/", name).replace("_", "") if _REASON.match(name) else name: gpu[name] for name in gpu}
+
+
+_REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(?!active$|supported$)")
+
+
+def rows_of(names: Sequence[str], lines: Sequence[str]) -> Iterator[dict[str, str]]:
     """Each row with the names of the last head before it: a file that a loop appends to has many."""
-    names: list[str] = []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
-        head = [re.sub(r" \[[^\]]+\]$", "", cell) for cell in cells]
+        head = _names(line)
         if len(_NAMES.intersection(head)) >= 2:
             names = head
         elif names and len(cells) == len(names):
@@ -61,6 +78,7 @@ READER = Reader(
     anchors=(
         *("utilization.gpu", "memory.total", "memory.used", "driver_version", "temperature.gpu", "power.draw", "compute_cap,"),
         *("compute_cap\n", "remapped_rows.", "retired_pages.", "ecc.errors.", "pcie.link.", "mig.mode.", "clocks_event_reasons"),
+        *(" [W]", " [MHz]", "power.limit", "power.default_limit", "clocks.", "name, driver", "index, "),
         *("clocks_throttle_reasons", "pci.bus_id", "index, name", "index, uuid", "name, uuid"),
     ),
     begins=_HEAD,

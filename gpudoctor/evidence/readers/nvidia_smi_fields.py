@@ -163,7 +163,7 @@ DefaultApplicationsClock.memory number defaultapplicationsclocks/memory | defaul
 # Answers that are only meaningful as a whole.
 WHOLE = ("MigMode", "EccMode", "RemappedRows", "RepairStatus", "PowerManagementLimitConstraints", "SramEccErrorStatus")
 FORMS = ("q", "x", "csv")
-_OPEN, _CLOSED = ("enabled", "yes", "active", "on", "true"), ("disabled", "no", "notactive", "off", "false")
+_OPEN, _CLOSED = ("enabled", "yes", "active", "on", "true", "1"), ("disabled", "no", "notactive", "off", "false", "0")
 # Text printed by nvidia-smi instead of a value -> NVML's code.
 _REFUSALS = {
     "na": 3,

@@ -28,7 +28,7 @@ def read(text: str) -> dict[str, Reply] | None:
     latest = text[max(text.rfind("==NVSMI LOG=="), 0) :]  # the last of several, as printed with -l
     parts = list(_parts(latest.splitlines()))
     top = {field.path: field.text for field in _fields(parts[0][1]) if field.path in _TOP}
-    gpus = [_gpu(address, lines) for address, lines in parts[1:]]
+    gpus = [of_gpu(lines, address) for address, lines in parts[1:]]
     system = nvml_answers.system(
         top.get("kmdversion", top.get("driverversion")), top.get("cudaumdversion", top.get("cudaversion"))
     )
@@ -51,12 +51,13 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     yield address, part
 
 
-def _gpu(address: str, lines: Sequence[str]) -> nvml_answers.Answers:
+def of_gpu(lines: Sequence[str], address: str = "") -> nvml_answers.Answers:
+    """The answers in the lines of one GPU; its address is unknown if only a section is shown."""
     fields = list(_fields(lines))
-    said = {"pci/busid": address}
+    said = {"pci/busid": address} if address else {}
     for field in fields:
-        said.setdefault(field.path, field.text)
-    said["pci/busid"] = address
+        if not (address and field.path == "pci/busid"):
+            said.setdefault(field.path, field.text)
     found = nvml_answers.answers("q", said)
     if "processes" in said or any(field.path.startswith("processes/") for field in fields):
         found |= nvml_answers.processes(_processes(fields))

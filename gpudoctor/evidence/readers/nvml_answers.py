@@ -90,7 +90,10 @@ def tidy(pairs: Iterable[tuple[str, Any]]) -> Answers:
             found[name] = value
     for name in WHOLE:
         if isinstance(found.get(name), dict) and "error" not in found[name]:
-            whole = _whole(name, found.pop(name))
+            parts = found.pop(name)
+            whole = _whole(name, parts)
+            if name == "MigMode" and whole is None and isinstance(parts.get("0"), int):
+                found["MigModeShown"] = parts["0"]
             found |= {name: whole} if whole is not None else {}
     return _completed(found)
 

@@ -32,7 +32,7 @@ def read(text: str) -> dict[str, Reply] | None:
     lines = text.splitlines()
     is_conda = any("packages in environment at" in line or re.match(r"#\s+Name\s+Version\s+Build", line) for line in lines[:5])
     listed = list(installed(lines, is_conda))
-    return replies(listed) if len(listed) >= FEWEST else None
+    return {**replies(listed), "packages-listed": Reply("ok", True)} if len(listed) >= FEWEST else None
 
 
 def installed(lines: Iterable[str], is_conda: bool = False) -> Iterator[Installed]:
@@ -94,6 +94,12 @@ def _built_with(of_pip: dict[str, Installed], of_conda: Iterable[Installed]) -> 
     if runtime and "+" not in of_pip["torch"].version:
         return ".".join(runtime.version.split(".")[:2])
     return ""
+
+
+def shown(listed: Iterable[Installed], only: Iterable[str] = ()) -> dict[str, Reply]:
+    """A part of the list. only: the patterns by which it was filtered; a name that matches one is absent if it is not shown."""
+    every = list(listed)
+    return {**(replies(every) if every else {}), "packages-shown": Reply("ok", dict.fromkeys(only, True))}
 
 
 _BEGINS = r"(?:torch|tensorflow|jax|nvidia-cublas(?:-cu\d+)?|cupy-cuda\d+x?)(?:==| @ )\S+"

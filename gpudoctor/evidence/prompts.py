@@ -1,0 +1,57 @@
+"""A pasted session: where a command of the user begins, and where its output ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+Read = Callable[[str, str], dict[str, Reply] | None]
+"""(the command without its prompt, its output) -> the replies that they prove."""
+
+# bash, zsh, root, a container, conda's and venv's names, cmd.exe, PowerShell
+_PLACE = r"""
+    (?:\([\w./ -]{1,40}\)\s*)*
+    (?:
+        \[?[\w.+-]+@[\w.-]+(?:[: ][^$\#>%\n]{0,80})?\]?\s?[$\#%>❯]
+        | PS\ [A-Za-z]:[^>\n]{0,80}>
+        | [A-Za-z]:\\[^>\n]{0,80}>
+        | (?:bash|sh|zsh)-?[\d.]*[$\#]
+        | [$%❯➜]
+    )
+"""
+_ROOT = r"(?:\([\w./ -]{1,40}\)\s*)*\#"  # also the start of a comment
+_SUDO = r"(?:sudo\ (?:-\w+\ )*)?"
+OF_SHELL = re.compile(rf"^\s*(?:{_PLACE})\s*(?=\S)", re.VERBOSE)
+_BEFORE = re.compile(rf"^\s*(?:(?:{_PLACE}|{_ROOT})\s*)?[`*]*{_SUDO}", re.VERBOSE)
+_OVER = r"^\s*(?:```|~~~|</?(?:details|summary|pre|code)>)|^(?:>>>|In\ \[\d+\]:)\ "
+NEXT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|{_OVER}", re.VERBOSE)
+NEXT_OR_ROOT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_OVER}", re.VERBOSE)
+
+
+def reader(
+    kind: str,
+    anchors: tuple[str, ...],
+    command: str,
+    read: Read,
+    *,
+    bare: bool = True,
+    files: bool = False,
+    most_lines: int = 400,
+) -> Reader:
+    """A reader of a command's output. command: a verbose expression for it; bare: also where no prompt stands before it.
+
+    files: the output is a file, in which a line can begin with "# ".
+    """
+    before = rf"(?:(?:{_PLACE}|{_ROOT})\s*){'?' if bare else ''}"
+    end = r"[`*:\s]*$" if bare else r"(?:\s|$)"
+    begins = re.compile(rf"^\s*{before}[`*]*{_SUDO}(?:{command}){end}", re.VERBOSE)
+    return Reader(kind, anchors, begins, lambda text: _read(text, read), NEXT if files else NEXT_OR_ROOT, most_lines)
+
+
+def _read(text: str, read: Read) -> dict[str, Reply] | None:
+    first, _, output = text.partition("\n")
+    command = _BEFORE.sub("", first).strip(" `*:\t")
+    return read(command, output) if command else None

@@ -1,0 +1,104 @@
+"""Which commands show in a text what the collector asks a machine: question (or a pattern of questions) -> commands.
+
+A person types the first command; the others are further forms whose output the readers understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv")
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "nvml": SMI,
+    "nvml:gpu*": SMI,
+    "nvml:peers": ("nvidia-smi topo -m", "nvidia-smi topo -p2p r"),
+    "cuda": ("nvidia-smi", "python -m torch.utils.collect_env"),
+    "command:nvidia-smi -L": ("nvidia-smi -L",),
+    "pci": ("lspci -nnk", "lspci -vvv", "lspci"),
+    "packages": ("pip list", "pip freeze", "pip show NAME", "conda list", "python -m torch.utils.collect_env"),
+    "conda": ("conda list",),
+    "torch": ('python -c "import torch; print(torch.__version__, torch.version.cuda)"', "pip list"),
+    "interpreter": ("python -V", "python -m torch.utils.collect_env"),
+    "os-packages": ("dpkg -l", "rpm -qa", "apt list --installed"),
+    "environment": ("env", "export", "printenv NAME", "echo $NAME"),
+    "toolchain": ("nvcc --version", "gcc --version"),
+    "command:modinfo nvidia": ("modinfo nvidia",),
+    "command:dkms status": ("dkms status",),
+    "glob:/var/lib/dkms/nvidia*/*/build/make.log": ("cat /var/lib/dkms/nvidia/VERSION/build/make.log",),
+    "file:/proc/modules": ("lsmod", "cat /proc/modules"),
+    "file:/proc/meminfo": ("free -h", "cat /proc/meminfo"),
+    "file:/proc/version": ("cat /proc/version",),
+    "file:/etc/os-release": ("cat /etc/os-release",),
+    "file:*": ("cat FILE",),
+    "uname": ("uname -a", "uname -r"),
+    "secure-boot": ("mokutil --sb-state",),
+    "limits": ("ulimit -a", "ulimit -l", "prlimit"),
+    "shm": ("df -h /dev/shm",),
+    "tmp": ("df -h /tmp",),
+    "devices": ("ls -l /dev/nvidia*",),
+    "modprobe": ("cat /etc/modprobe.d/FILE",),
+    "cdi": ("cat /etc/cdi/nvidia.yaml",),
+    "docker": ("docker info",),
+    "docker-context": ("docker context ls", "docker context show"),
+    "container-start": ("docker run …",),
+    "runtime-programs": ("which docker nvidia-ctk",),
+    "command:systemctl show *": ("systemctl status UNIT", "systemctl is-active UNIT"),
+    "command:ldconfig -p": ("ldconfig -p",),
+    "command:nvidia-ctk --version": ("nvidia-ctk --version",),
+    "command:nvidia-container-cli --version": ("nvidia-container-cli --version",),
+    "command:podman --version": ("podman --version",),
+    "command:nv-fabricmanager --version": ("nv-fabricmanager --version",),
+    "glob:/sys/class/infiniband/*/ports/*/state": ("ibstat", "ibv_devinfo", "ibdev2netdev", "rdma link"),
+    "glob:/sys/class/infiniband/*/ports/*/*": ("cat /sys/class/infiniband/DEVICE/ports/1/link_layer",),
+    "glob:/sys/class/net/*": ("ip addr",),
+    "kernel-log*": ("dmesg", "journalctl -k"),
+    "nccl-log": ("NCCL_DEBUG=INFO …",),
+    "processes": ("ps aux",),
+    "cpus": ("nproc",),
+    "identity": ("id",),
+}
+AS_SHOWN = {"processes": "shown-processes", "cpus": "shown-cpus", "identity": "shown-identity"}
+"""Questions whose text shows less than the machine answers, and the names under which that part is kept."""
+
+BY_NO_COMMAND: Mapping[str, str] = {
+    "cuda:*": "libcuda's own answers, which only a program prints",
+    "probe:*": "how the collector fared",
+    "reduced": "how the collector fared",
+    "text:*": "the text itself",
+    "bitsandbytes": "names of files in a package, which are not pasted",
+    "onnxruntime": "names of files in a package, which are not pasted",
+    "libraries": "every folder of the loader: messages of the loader name the file that matters",
+    "library-owners": "every folder of the loader: messages of the loader name the file that matters",
+    "wsl*": "folders of WSL; the prompt and the kernel's release show WSL",
+    "kernel-modules": "the files below /lib/modules; dkms status and modinfo show the built modules",
+    "kernel-config": "a compressed file",
+    "container-marks": "files that exist; the prompt and the variables show a container",
+    "kubernetes-marks": "files that exist; kubectl shows a cluster",
+    "root-filesystem": "files that exist; the prompt shows a container",
+    "service-files": "files that exist",
+    "licence-tokens": "files with secrets",
+    "runtime-file-times": "times of files, which are rarely pasted",
+    "runtime-processes": "start times of daemons, which are rarely pasted",
+    "udev-rules": "rules below /etc/udev, which cat shows one by one",
+    "nccl-segments": "ages of files in /dev/shm; df shows its size",
+    "mounts": "mountinfo; df and the prompt show the parts that matter in a text",
+    "processor": "only whether it is virtual counts, which the first page of /proc/cpuinfo shows",
+    "cgroup-limits": "all folders of a cgroup; kubectl describe and the kernel log show the limit",
+    "broken-python": "the Python did not start",
+    "glob:*": "which files exist",
+}
+
+
+def commands(question: str) -> tuple[str, ...]:
+    """The commands that show the answer; empty if no command does.
+
+    >>> commands("secure-boot")
+    ('mokutil --sb-state',)
+    """
+    return next((found for pattern, found in COMMANDS.items() if fnmatchcase(question, pattern)), ())
+
+
+def reason(question: str) -> str:
+    """Why no command shows a question; "" if that is not known."""
+    return next((words for pattern, words in BY_NO_COMMAND.items() if fnmatchcase(question, pattern)), "")

@@ -1,0 +1,93 @@
+"""`docker info` and `systemctl status`, `is-active` or `is-enabled`: what runs, and how it is configured."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.evidence import prompts
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+_INFO = {
+    "Server Version": "ServerVersion",
+    "Storage Driver": "Driver",
+    "Cgroup Driver": "CgroupDriver",
+    "Cgroup Version": "CgroupVersion",
+    "Kernel Version": "KernelVersion",
+    "Operating System": "OperatingSystem",
+    "OSType": "OSType",
+    "Architecture": "Architecture",
+    "Default Runtime": "DefaultRuntime",
+    "Docker Root Dir": "DockerRootDir",
+}
+_FIELD = re.compile(r"^\s*([A-Z][\w ]*?): (\S.*?)\s*$")
+_UNIT = re.compile(r"^\s*[●○×*↻]?\s*([\w@.-]+\.(?:service|socket|target))(?: - .*)?\s*$")
+_LOADED = re.compile(r"^\s*Loaded: (\S+)(?: \([^;)]*(?:; (\w+))?)?")
+_ACTIVE = re.compile(r"^\s*Active: (\w+)(?: \((\w+)\))?(?: \(Result: ([\w-]+)\))?")
+_RESULT = re.compile(r"\(Result: ([\w-]+)\)")
+_PREFIX = "command:systemctl show from the text"
+
+
+def _docker(text: str) -> dict[str, Reply] | None:
+    said = {match[1]: match[2] for match in map(_FIELD.match, text.splitlines()) if match}
+    if "Runtimes" not in said:
+        return None
+    info = {key: said[name] for name, key in _INFO.items() if name in said}
+    options = re.search(r"Security Options:((?:\n\s{2,}\S.*)+)", text)
+    devices = re.findall(r"cdi: (nvidia\.com/\S+)", text)
+    found = {
+        **info,
+        "Runtimes": dict.fromkeys(said["Runtimes"].split(), ""),
+        "SecurityOptions": re.findall(r"\n\s{2,4}(\w+)", options[1]) if options else [],
+        "DiscoveredDevices": devices,
+    }
+    return {"docker": Reply("ok", {"endpoint": "unix:///var/run/docker.sock", "info": found, "version": {}})}
+
+
+def _status(text: str) -> dict[str, Reply] | None:
+    unit = _UNIT.match(text.splitlines()[0])
+    lines = text.splitlines()
+    loaded = next(filter(None, map(_LOADED.match, lines)), None)
+    active = next(filter(None, map(_ACTIVE.match, lines)), None)
+    if not (unit and loaded and active):
+        return None
+    result = _RESULT.search(text)
+    return _shown(unit[1], loaded[1], active[1], active[2] or "", result[1] if result else "", loaded[2] or "")
+
+
+def _shown(name: str, load: str, active: str = "", sub: str = "", result: str = "", enabled: str = "") -> dict[str, Reply]:
+    names = ("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState")
+    values = zip(names, (name, load, active, sub, result, enabled), strict=True)
+    out = "".join(f"{key}={value}\n" for key, value in values if value)
+    return {_PREFIX: Reply("ok", {"code": 0, "out": out + "\n", "err": ""})}
+
+
+def _is(command: str, output: str) -> dict[str, Reply] | None:
+    name, word = command.rpartition(" ")[2], (output.split() or [""])[0]
+    unit = name if "." in name else f"{name}.service"
+    if "is-active" in command and word in ("active", "inactive", "failed", "activating"):
+        return _shown(unit, "loaded", active=word)
+    if "is-enabled" in command and re.fullmatch(r"enabled|disabled|masked|static", word):
+        return _shown(unit, "loaded", enabled=word)
+    return None
+
+
+READERS = (
+    Reader(
+        "docker info",
+        ("Server Version:", "Containers:", "Client: Docker", "Runtimes: "),
+        re.compile(r"^\s*(?:Server Version: \S|Containers: \d+|Runtimes: \S|Client:(?: Docker.*)?$)"),
+        _docker,
+        re.compile(r"^\s*[$#] |^\S+@\S+[:~]|^```"),
+        120,
+    ),
+    Reader(
+        "systemctl status",
+        (".service",),
+        _UNIT,
+        _status,
+        re.compile(r"^\s*$|^(?!\s)(?![●○×*↻])"),
+        40,
+    ),
+    prompts.reader("systemctl is-active", ("systemctl is-",), r"systemctl\ is-(?:active|enabled)\ \S+", _is, most_lines=3),
+)

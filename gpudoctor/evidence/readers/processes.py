@@ -1,0 +1,38 @@
+"""`ps aux`, `ps -ef` with states, and `fuser -v /dev/nvidia*`: who runs, in which state, and who has a GPU open."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+_HEAD = re.compile(r"^\s*(?=.*\bPID\b)(?=.*\b(?:STAT|S)\b)(?:[A-Z%]+[+]?\s+)+(?:COMMAND|CMD|ARGS)\b")
+_FUSER = re.compile(r"^(?P<path>/dev/nvidia\S*):\s+(?P<user>\S+)\s+(?P<pid>\d+)\ (?P<access>\S+)\ (?P<name>\S+)", re.VERBOSE)
+_MORE = re.compile(r"^\s{8,}(?P<user>\S+)\s+(?P<pid>\d+) (?P<access>\S+) (?P<name>\S+)")
+
+
+def _ps(text: str) -> dict[str, Reply] | None:
+    head, *lines = text.splitlines()
+    names = head.split()
+    if not _HEAD.match(head):
+        return None
+    state = names.index("STAT") if "STAT" in names else names.index("S")
+    place, last = names.index("PID"), len(names) - 1
+    found = {}
+    for line in lines:
+        words = line.split(None, last)
+        if len(words) > last and words[place].isdigit():
+            found[words[place]] = {"state": words[state][:1], "command": words[last], "user": words[0]}
+    return {"shown-processes": Reply("ok", found)} if found else None
+
+
+def _fuser(text: str) -> dict[str, Reply] | None:
+    holders = [match.groupdict() for line in text.splitlines() if (match := _FUSER.match(line) or _MORE.match(line))]
+    return {"gpu-holders": Reply("ok", {one["pid"]: one["name"] for one in holders})} if holders else None
+
+
+READERS = (
+    Reader("ps", (" PID ",), _HEAD, _ps, re.compile(r"^\s*$|^\S*[$#>] |^```"), 2000),
+    Reader("fuser", ("/dev/nvidia",), _FUSER, _fuser, re.compile(r"^(?!/dev/|\s{8,}\S)"), 200),
+)

@@ -1,0 +1,139 @@
+"""Python at work: a session with >>> or In [1], and `python -c "print(...)"`, about frameworks and the GPU."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gpudoctor.evidence import prompts
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.evidence.readers import nvml_answers, python_packages
+from gpudoctor.evidence.readers.python_packages import Installed
+from gpudoctor.model import Reply
+
+Pairs = Iterator[tuple[str, str]]
+"""(expression, the text of its value)"""
+
+_PROMPT = re.compile(r"^\s*(?:>>>|In \[\d+\]:)\s?(.*)$")
+_RESULT = re.compile(r"^\s*(?:Out\[\d+\]:\s*)?(.*\S)\s*$")
+_IMPORT = re.compile(r"\bimport ([\w.]+) as (\w+)")
+_ALIASES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy", "bnb": "bitsandbytes", "cp": "cupy"}
+_VERSION = re.compile(r"(\w+)\.(?:__version__|version\.VERSION)")
+_RELEASE = re.compile(r"\d+\.\d+[\w.+-]*")
+_ROW = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^\s,]+""")
+
+
+def _session(text: str) -> dict[str, Reply] | None:
+    return _replies(_pairs(_unaliased(text).splitlines()))
+
+
+def _unaliased(text: str) -> str:
+    """With the names of modules instead of those that `import … as` gives them."""
+    for module, name in {**{module: name for name, module in _ALIASES.items()}, **dict(_IMPORT.findall(text))}.items():
+        text = re.sub(rf"(?<![\w.'\"]){name}\.(?=\w)", f"{module}.", text)
+    return text
+
+
+def _pairs(lines: list[str]) -> Pairs:
+    asked: list[str] = []
+    for line in lines:
+        prompt = _PROMPT.match(line)
+        if prompt:
+            asked = _asked(prompt[1])
+        elif asked and (result := _RESULT.match(line)):
+            yield from zip(asked, _values(result[1], len(asked)), strict=False)
+            asked = []
+
+
+def _of_command(command: str, output: str) -> dict[str, Reply] | None:
+    """One line of output for each print."""
+    match = re.search(r"-c\s*([\"'])(.*)\1", _unaliased(command))
+    statements = [asked for statement in (match[2] if match else "").split(";") if (asked := _asked(statement))]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    pairs = (
+        pair
+        for asked, line in zip(statements, lines, strict=False)
+        for pair in zip(asked, _values(line, len(asked)), strict=False)
+    )
+    return _replies(pairs)
+
+
+def _asked(statement: str) -> list[str]:
+    """The expressions whose values a line prints."""
+    try:
+        nodes = ast.parse(statement.strip()).body
+    except (SyntaxError, ValueError):
+        return []
+    values = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    return [each for value in values[-1:] for each in _printed(value)]
+
+
+def _printed(value: ast.expr) -> list[str]:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print":
+        return [ast.unparse(each) for each in value.args]
+    return [ast.unparse(each) for each in value.elts] if isinstance(value, ast.Tuple) else [ast.unparse(value)]
+
+
+def _values(line: str, count: int) -> list[str]:
+    if count == 1:
+        return [line.strip("'\"")]
+    words = [word.strip("'\"") for word in _ROW.findall(line.strip("()") if line.startswith("(") else line)]
+    return words if len(words) == count else []
+
+
+def _replies(pairs: Pairs) -> dict[str, Reply] | None:
+    said = dict(pairs)
+    installed = [Installed(name, version) for name, version in _versions(said)]
+    found = python_packages.shown(installed) if installed else {}
+    cuda = said.get("torch.version.cuda")
+    if cuda is not None and (cuda == "None" or re.match(r"\d+\.\d+", cuda)):
+        found["torch"] = _torch(said.get("torch.__version__"), None if cuda == "None" else cuda)
+    name = next((value for asked, value in said.items() if asked.startswith("torch.cuda.get_device_name")), "")
+    if name and not name.startswith(("Traceback", "<")):
+        found |= nvml_answers.replies({}, [nvml_answers.tidy([("Name", name)])])
+    if answers := {asked: value for asked, value in said.items() if _ANSWER.match(asked)}:
+        found["python-answers"] = Reply("ok", answers)
+    return found or None
+
+
+_ANSWER = re.compile(
+    r"""
+    torch\.cuda\.(?:is_available|device_count|get_arch_list|get_device_capability)\(
+    | torch\.version\.hip
+    | tensorflow\.config\.list_physical_devices
+    | jax\.(?:devices|default_backend|local_devices)\(
+    | onnxruntime\.get_(?:available_providers|device)\(
+    """,
+    re.VERBOSE,
+)
+
+
+def _versions(said: dict[str, str]) -> Pairs:
+    for asked, value in said.items():
+        match = _VERSION.fullmatch(asked)
+        if match and _RELEASE.fullmatch(value):
+            yield match[1], value
+
+
+def _torch(version: str | None, cuda: str | None) -> Reply:
+    return python_packages.torch(version or "", cuda)
+
+
+READERS = (
+    Reader(
+        "Python session",
+        (">>> ", "In ["),
+        _PROMPT,
+        _session,
+        prompts.OF_SHELL,
+        400,
+    ),
+    prompts.reader(
+        "python -c",
+        (" -c ",),
+        r"python[\d.]*\ -c\s*[\"'].*[\"'][^\"']*",
+        _of_command,
+        most_lines=40,
+    ),
+)

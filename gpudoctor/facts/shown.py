@@ -1,0 +1,102 @@
+"""What only a text shows: a part of a list, another process's state, the date. A machine is not asked for these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.replies import Replies
+
+
+class Shown:
+    """The parts of outputs in a text; empty if a text does not show them."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+
+    def _value(self, name: str, otherwise: Any) -> Any:
+        reply = self._replies.starting_with(name).get(name)
+        return reply.value if reply and reply.status == "ok" else otherwise
+
+    @cached_property
+    def modules(self) -> Mapping[str, list[str]]:
+        """lsmod | grep: {"asked": [...], "loaded": [...]}."""
+        return dict(self._value("shown-modules", {"asked": [], "loaded": []}))
+
+    def is_loaded(self, module: str) -> bool | None:
+        """None if the text does not show it."""
+        if module in self.modules["loaded"]:
+            return True
+        return False if any(word in module for word in self.modules["asked"]) else None
+
+    @cached_property
+    def on_bus(self) -> tuple[str, ...]:
+        """The PCI addresses of NVIDIA's GPUs, from an lspci without device ids."""
+        return tuple(self._value("shown-pci", ()))
+
+    @cached_property
+    def programs(self) -> tuple[Mapping[str, Any], ...]:
+        """The programs on GPUs, from nvidia-smi --query-compute-apps: pid, name, mib."""
+        return tuple(self._value("shown-programs", ()))
+
+    @cached_property
+    def processes(self) -> Mapping[str, Mapping[str, str]]:
+        """pid -> state, command and user, from ps."""
+        return dict(self._value("shown-processes", {}))
+
+    @cached_property
+    def holders(self) -> Mapping[str, str]:
+        """pid -> name of the processes that have a GPU's device open, from fuser."""
+        return dict(self._value("gpu-holders", {}))
+
+    @cached_property
+    def answers(self) -> Mapping[str, str]:
+        """Expression -> value, in Python: torch.cuda.is_available() and so on."""
+        return dict(self._value("python-answers", {}))
+
+    @cached_property
+    def node(self) -> Mapping[str, int] | None:
+        """The GPUs in a Kubernetes node's capacity and allocatable resources."""
+        node: Mapping[str, int] | None = self._value("kubernetes-node", None)
+        return node
+
+    @cached_property
+    def identity(self) -> Mapping[str, Any] | None:
+        """uid, gid and groups, from id."""
+        identity: Mapping[str, Any] | None = self._value("shown-identity", None)
+        return identity
+
+    @cached_property
+    def year(self) -> int | None:
+        year: int | None = self._value("shown-year", None)
+        return year
+
+    @cached_property
+    def disks(self) -> Mapping[str, Mapping[str, int]]:
+        """Mount point -> size, used and free bytes, from df."""
+        return dict(self._value("disks", {}))
+
+    @cached_property
+    def free_inodes(self) -> Mapping[str, int]:
+        """Mount point -> free inodes, from df -i."""
+        return dict(self._value("inodes", {}))
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Path -> a device node, from ls -l."""
+        return dict(self._value("devices", {}))
+
+    @cached_property
+    def has_no_devices(self) -> bool:
+        return bool(self._value("no-devices", False))
+
+    @cached_property
+    def system_packages(self) -> tuple[str, ...]:
+        """The words by which the list of system packages was filtered."""
+        return tuple(self._value("os-packages-shown", ()))
+
+    @cached_property
+    def is_in_container(self) -> bool:
+        """A prompt of the text is a container's."""
+        return bool(self._value("prompt-of-container", ""))

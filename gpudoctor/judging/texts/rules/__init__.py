@@ -1,0 +1,19 @@
+"""Rules about the outputs in a text: two that do not fit each other, or one value that is wrong for its kind. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gpudoctor.facts import Facts
+from gpudoctor.judging.texts.rules import driver, gpus, places, python
+from gpudoctor.model import Finding, Skip
+
+RULES = (*driver.RULES, *gpus.RULES, *python.RULES, *places.RULES)
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """A rule whose facts are not in the text finds nothing."""
+    for rule in RULES:
+        with suppress(Skip):
+            yield from rule(facts)

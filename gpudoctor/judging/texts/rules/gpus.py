@@ -1,0 +1,150 @@
+"""What one tool of a text counts or measures against another: GPUs on the bus and in the driver, memory, links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.model import Confidence, Finding, Skip
+
+MEMORY_SHARE = 0.25
+SLOW_START = re.compile(
+    r"""
+    (?:first|every|each|start|init|begin|launch|nvidia-smi)[^.\n]{0,60}?
+    \b(?:takes|took|needs|hangs\ for)\b[^.\n]{0,30}?
+    \b(\d+)\s*(?:s|sec|secs|seconds|min|minutes)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+SLOW_SECONDS = 2
+
+
+def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
+    """lspci lists more GPUs than nvidia-smi."""
+    on_bus = facts.shown.on_bus or tuple(gpu.address for gpu in known(lambda: facts.pci.gpus, ()))
+    listed = known(lambda: facts.nvml.count, 0)
+    if not 0 < listed < len(on_bus) or known(lambda: facts.driver.nvidia_smi) is None or facts.shown.is_in_container:
+        return
+    shown = set(facts.nvml.reachable)
+    absent = [address for address in on_bus if address not in shown] if any(address in shown for address in on_bus) else []
+    words = f"lspci lists {len(on_bus)} GPUs, nvidia-smi only {listed}" + (f": {', '.join(absent)} missing" if absent else "")
+    first = absent[0] if absent else "PCI_ADDRESS"
+    evidence = {"gpu": first, "slot": first.rpartition(".")[0] or "NVRM", "on_bus": len(on_bus), "listed": listed}
+    yield facts.problems["gpu-missing-from-driver"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def empty_mig(facts: Facts) -> Iterator[Finding]:
+    """MIG is on, and nvidia-smi lists no instance."""
+    on = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _is_in_mig_mode(gpu)]
+    if on and any(_EMPTY.search(text) for text in _texts(facts)):
+        words = f"MIG is enabled on GPU {', '.join(str(gpu.index) for gpu in on)}, and no instance exists"
+        evidence = {"index": on[0].index, "gpus": [gpu.index for gpu in on]}
+        yield facts.problems["mig-enabled-without-instances"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _is_in_mig_mode(gpu: Gpu) -> bool:
+    """Queries can show the mode without what is pending."""
+    return bool(known(lambda: gpu.get("MigModeShown")) or known(lambda: gpu.mig_mode.current))
+
+
+def held_by_others(facts: Facts) -> Iterator[Finding]:
+    """Programs that hold much of a GPU's memory: nothing alone, but the cause where memory runs out."""
+    sizes = list(filter(None, map(_memory, known(lambda: facts.nvml.gpus, ()))))
+    large = [one for one in facts.shown.programs if one["mib"] and sizes and one["mib"] > MEMORY_SHARE * min(sizes)]
+    if large:
+        words = ", ".join(f"{one['name'] or 'a process'} (pid {one['pid']}) with {one['mib']:,} MiB" for one in large)
+        evidence = {"pids": ",".join(one["pid"] for one in large), "used_mib": [one["mib"] for one in large]}
+        found = facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+        yield replace(found, is_clue=True)
+
+
+def _memory(gpu: Gpu) -> int | None:
+    return known(lambda: gpu.memory_total_mib)
+
+
+def _is_off(gpu: Gpu) -> bool:
+    return known(lambda: not gpu.persistence_mode, False)
+
+
+def stuck_processes(facts: Facts) -> Iterator[Finding]:
+    """A process with the GPU open that waits in the kernel, or whose parent does not collect it."""
+    stuck = {pid: one for pid, one in facts.shown.processes.items() if one["state"] in "DZ"}
+    held = [pid for pid in stuck if pid in facts.shown.holders] or [
+        pid for pid, one in stuck.items() if re.search(r"python|nvidia|cuda|torch|vllm", one["command"])
+    ]
+    if held:
+        pid = held[0]
+        state = "waits in the kernel (state D)" if stuck[pid]["state"] == "D" else "has ended, but was not collected (state Z)"
+        words = f"process {pid} ({stuck[pid]['command'].strip()}) {state} and keeps its GPU memory"
+        evidence = {"pids": ",".join(held), "states": [stuck[one]["state"] for one in held]}
+        yield facts.problems["gpu-process-stuck"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def slow_start(facts: Facts) -> Iterator[Finding]:
+    """Persistence mode is off, and the text says how long a start takes."""
+    off = [gpu.index for gpu in known(lambda: facts.nvml.gpus, ()) if _is_off(gpu)]
+    matches = map(SLOW_START.search, _texts(facts))
+    seconds = next((int(match[1]) for match in matches if match), 0)
+    if off and seconds > SLOW_SECONDS:
+        words = f"persistence mode is off on GPU {', '.join(map(str, off))}, and a start takes {seconds} s"
+        evidence = {"seconds": seconds, "gpus": off}
+        yield facts.problems["persistence-mode-off-slow-init"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def narrow_link(facts: Facts) -> Iterator[Finding]:
+    """A query shows fewer lanes than card and slot have, and nothing about a virtual machine."""
+    for gpu in known(lambda: facts.nvml.gpus, ()):
+        with suppress(Skip):
+            yield from _narrow(facts, gpu)
+
+
+def _narrow(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    lanes, most = gpu.pcie_width, gpu.maximum_pcie_width
+    if lanes < most and known(lambda: gpu.virtualization_mode) is None:
+        evidence = {"link": gpu.selector, "lanes": lanes, "possible_lanes": most}
+        words = f"GPU {gpu.index} has x{lanes} of x{most} lanes"
+        yield facts.problems["pcie-width-downgraded"].found(words, evidence, gpu.index, Confidence.LIKELY)
+
+
+def inactive_bridge(facts: Facts) -> Iterator[Finding]:
+    """Every link is inactive, although the text names a bridge."""
+    if any(_INACTIVE.search(text) and _BRIDGE.search(text) for text in _texts(facts)):
+        words = "nvidia-smi nvlink reports every link as inactive, although the text names an NVLink bridge"
+        yield facts.problems["nvlink-link-down"].found(words, {"links": "inactive"}, confidence=Confidence.LIKELY)
+
+
+def translating_iommu(facts: Facts) -> Iterator[Finding]:
+    """The kernel's parameters make the IOMMU translate, and the GPUs exchange data wrongly or not at all."""
+    line = known(lambda: facts.system.command_line, "")
+    on = next((word for word in line.split() if re.fullmatch(r"(?:(?:amd_|intel_)?iommu)=(?:on|force|1)", word)), None)
+    is_fault = any(_PEERS.search(text) and _WRONG.search(text) for text in _texts(facts))
+    if on and "iommu=pt" not in line and is_fault:
+        words = f"the kernel was started with {on} and without iommu=pt, so the IOMMU translates transfers between GPUs"
+        yield facts.problems["iommu-translates-peer-traffic"].found(words, {"command_line": on}, confidence=Confidence.LIKELY)
+
+
+def _texts(facts: Facts) -> Iterator[str]:
+    yield from (passage.text for text in facts.texts.all for passage in text.passages)
+
+
+_EMPTY = re.compile(r"No (?:GPU|compute) instances found|No MIG(?:-enabled)? devices found")
+_INACTIVE = re.compile(r"(?i)all links are inactive")
+_BRIDGE = re.compile(r"(?i)\bbridged?\b|nvlink(?:ed)? (?:installed|connected)")
+_PEERS = re.compile(r"(?i)\bp2p\b|peer|nccl|all.?reduce|multi.?gpu")
+_WRONG = re.compile(r"(?i)wrong|corrupt|garbage|hang|stuck|freez|slow|nan\b")
+
+RULES = (
+    narrow_link,
+    inactive_bridge,
+    translating_iommu,
+    fewer_than_on_bus,
+    empty_mig,
+    held_by_others,
+    stuck_processes,
+    slow_start,
+)

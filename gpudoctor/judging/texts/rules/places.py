@@ -1,0 +1,97 @@
+"""Containers, pods and the system around them in a text: what is configured against what is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.docker import daemon_json_of
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.model import Confidence, Finding
+
+FIRST_YEAR = 2015
+NEARLY_NOTHING = 256 << 20  # bytes
+PSEUDO = re.compile(r"/(?:dev|proc|sys|snap|run|boot/efi)\b|/etc/(?:hosts|hostname|resolv)")
+FAILED = re.compile(
+    r"""
+    (?i)
+    no\ gpu | sees?\ no | without\ (?:a\ )?gpu | could\ not\ select\ device
+    | (?:do|does|did|can)(?:n't|\ not|not)\ (?:see|find|detect|work|use|access)
+    | not\ (?:see|seen|find|found|detect|detected|work|working)
+    """,
+    re.VERBOSE,
+)
+
+
+def runtime_not_known(facts: Facts) -> Iterator[Finding]:
+    """docker info lists neither NVIDIA's runtime nor a GPU, and the text says that a container gets none."""
+    daemon = known(lambda: facts.engines.docker)
+    if facts.engines.start or daemon is None or not daemon.runtimes or "nvidia" in daemon.runtimes or daemon.discovered_devices:
+        return
+    installed = any("nvidia-container-toolkit" in one.name for one in known(lambda: facts.driver.packages, ()))
+    asked = any(word in "nvidia-container-toolkit" for word in facts.shown.system_packages)
+    texts = (passage.text for text in facts.texts.all for passage in text.passages)
+    if not (installed or asked or any(FAILED.search(text) for text in texts)):
+        return
+    words = f"docker info lists the runtimes {', '.join(daemon.runtimes)}, and no GPU through CDI"
+    if asked and not installed:
+        words += "; no package of the container toolkit is installed"
+        yield facts.problems["container-toolkit-missing"].found(words, confidence=Confidence.LIKELY)
+    else:
+        evidence = {"runtimes": list(daemon.runtimes)}
+        yield facts.problems["docker-runtime-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def invalid_settings(facts: Facts) -> Iterator[Finding]:
+    for path in ("/etc/docker/daemon.json", "~/.config/docker/daemon.json"):
+        reply = facts.replies.starting_with(f"file:{path}").get(f"file:{path}")
+        text = reply.value if reply and reply.status == "ok" else None
+        _, error = daemon_json_of(text) if text else (None, None)
+        if error:
+            evidence = {"file": path.replace("~/", "", 1), "error": error}
+            yield facts.problems["daemon-json-invalid"].found(f"{path}: {error}", evidence, confidence=Confidence.LIKELY)
+
+
+def capabilities(facts: Facts) -> Iterator[Finding]:
+    """NVIDIA_DRIVER_CAPABILITIES without compute, and CUDA does not work."""
+    value = known(lambda: facts.environment.get("NVIDIA_DRIVER_CAPABILITIES"))
+    blind = "False" in facts.shown.answers.values() or said(facts, "libcuda.so")
+    asked = set((value or "all").replace(" ", "").split(","))
+    if blind and not asked & {"all", "compute"}:
+        words = f"NVIDIA_DRIVER_CAPABILITIES is {value!r}: the engine does not mount libcuda.so.1"
+        evidence = {"NVIDIA_DRIVER_CAPABILITIES": value}
+        yield facts.problems["container-driver-capabilities-missing"].found(words, evidence)
+
+
+def node_without_gpus(facts: Facts) -> Iterator[Finding]:
+    node = facts.shown.node
+    if node is not None and not any(node.values()) and said(facts, "nvidia.com/gpu"):
+        words = "a node of the text offers no nvidia.com/gpu in its capacity: its device plugin does not run, or found no driver"
+        yield facts.problems["k8s-device-plugin-no-nvml"].found(words, {"offered": dict(node)}, confidence=Confidence.LIKELY)
+
+
+def full_disks(facts: Facts) -> Iterator[Finding]:
+    for point, disk in facts.shown.disks.items():
+        if disk["size"] and disk["free"] < min(NEARLY_NOTHING, disk["size"] // 50) and not PSEUDO.match(point):
+            words = f"{point} has {disk['free'] >> 20} MiB free of {disk['size'] >> 20} MiB"
+            yield facts.problems["disk-full"].found(words, {"point": point, "free_mib": disk["free"] >> 20})
+            return
+
+
+def no_inodes(facts: Facts) -> Iterator[Finding]:
+    full = [point for point, free in facts.shown.free_inodes.items() if free == 0 and not PSEUDO.match(point)]
+    if full:
+        words = f"{', '.join(full)} has no free inode: no file can be created, although there is free space"
+        yield facts.problems["disk-inodes-used-up"].found(words, {"point": full[0]})
+
+
+def wrong_date(facts: Facts) -> Iterator[Finding]:
+    year, taken = facts.shown.year, int(facts.taken[:4] or 0)
+    if year and not FIRST_YEAR <= year <= taken + 1:
+        words = f"the clock of the machine shows the year {year}"
+        yield facts.problems["system-clock-wrong"].found(words, {"year": year})
+
+
+RULES = (runtime_not_known, invalid_settings, capabilities, node_without_gpus, full_disks, no_inodes, wrong_date)

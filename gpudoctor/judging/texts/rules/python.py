@@ -1,0 +1,175 @@
+"""What Python prints in a text against what is installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.model import Confidence, Finding
+
+BLIND = {"torch.cuda.is_available()": "False", "torch.cuda.device_count()": "0"}
+FAILS = re.compile(r"(?i)crash|fail|error|segfault|core dumped|undefined symbol")
+_TOOLKIT = re.compile(r"/cuda-(\d+)\.\d+(?:/|$)")
+FIRST_BITSANDBYTES_FOR_CUDA_12_4 = Version(
+    "0.43.1"
+)  # https://github.com/bitsandbytes-foundation/bitsandbytes/releases/tag/0.43.1
+
+
+def answer(facts: Facts, *expressions: str) -> str:
+    return next((value for asked, value in facts.shown.answers.items() if asked.startswith(expressions)), "")
+
+
+def package(facts: Facts, name: str) -> str | None:
+    found = known(lambda: facts.python.package(name))
+    return found.version if found else None
+
+
+def old_driver(facts: Facts) -> Iterator[Finding]:
+    """torch's CUDA needs a newer driver than the text shows, and torch sees no GPU."""
+    cuda, driver = known(lambda: facts.python.torch_cuda), known(lambda: facts.nvml.driver_version)
+    blind = any(facts.shown.answers.get(asked) == value for asked, value in BLIND.items())
+    if not (cuda and driver and blind) or known(lambda: facts.cuda.driver_version) is not None:
+        return
+    pair = tuple(map(int, cuda.split(".")[:2]))
+    least = knowledge.minimum_driver((pair[0], pair[1]))
+    if least and Version(driver) < Version(least):
+        version = known(lambda: facts.python.torch_version) or ""
+        words = f"torch {version} was built with CUDA {cuda}, which requires driver {least} or newer, this is {driver}"
+        evidence = {"driver": driver, "least_driver": least, "upgrade": least.split(".")[0]}
+        yield facts.problems["driver-too-old-for-runtime"].found(words, evidence, packages=("torch",))
+
+
+def toolkit_of_another_major(facts: Facts) -> Iterator[Finding]:
+    nvcc, cuda = known(lambda: facts.toolchain.nvcc), known(lambda: facts.python.torch_cuda)
+    if nvcc and nvcc.version and cuda and nvcc.version[0] != int(cuda.split(".")[0]):
+        words = f"nvcc is CUDA {'.'.join(map(str, nvcc.version[:2]))}, but torch was built with CUDA {cuda}"
+        evidence = {"cuda": cuda, "dashed": cuda.replace(".", "-"), "toolkit": f"/usr/local/cuda-{cuda}", "found": nvcc.path}
+        yield facts.problems["nvcc-torch-cuda-mismatch"].found(words, evidence, packages=("torch",))
+
+
+def compiler_too_new(facts: Facts) -> Iterator[Finding]:
+    """gcc against nvcc, where the text shows no variable that chooses another compiler."""
+    nvcc, host = known(lambda: facts.toolchain.nvcc), known(lambda: facts.toolchain.tool("gcc"))
+    if known(lambda: facts.environment.variables) or not (nvcc and nvcc.version and host and host.version):
+        return
+    limits = knowledge.host_compiler((nvcc.version[0], nvcc.version[1]))
+    if limits and host.version[0] > limits.gcc:
+        cuda = ".".join(map(str, nvcc.version[:2]))
+        evidence = {"version": host.version[0], "newest": limits.gcc, "cuda": cuda, "older": f"/usr/bin/g++-{limits.gcc}"}
+        words = f"gcc is version {host.version[0]}; nvcc {cuda} accepts up to {limits.gcc}"
+        yield facts.problems["host-gcc-too-new"].found(words, evidence)
+
+
+def jax_on_cpu(facts: Facts) -> Iterator[Finding]:
+    devices, version = answer(facts, "jax."), package(facts, "jaxlib") or package(facts, "jax")
+    lacks = facts.python.lacks("jax-cuda12-plugin") and facts.python.lacks("jax-cuda13-plugin")
+    is_cpu = "CpuDevice" in devices or "TFRT_CPU" in devices or devices == "cpu"
+    if version and lacks and is_cpu and "cuda" not in version:
+        words = f"jax lists only the CPU, and no CUDA plugin is installed with jaxlib {version}"
+        yield facts.problems["jax-cpu-only"].found(words, {"package": "jax[cuda12]"}, packages=("jaxlib",))
+
+
+def tensorflow_without_libraries(facts: Facts) -> Iterator[Finding]:
+    """TensorFlow lists no GPU, and the list of packages has no NVIDIA wheel."""
+    version = package(facts, "tensorflow")
+    devices = answer(facts, "tensorflow.config.list_physical_devices")
+    if version and devices == "[]" and facts.python.lacks("nvidia-cudnn-cu12") and _numbers(version) >= (2, 14):
+        words = f"TensorFlow {version} lists no GPU, and none of NVIDIA's CUDA wheels is installed"
+        evidence = {"package": f"tensorflow[and-cuda]=={version}"}
+        yield facts.problems["tensorflow-cuda-libraries-missing"].found(
+            words, evidence, confidence=Confidence.LIKELY, packages=("tensorflow",)
+        )
+
+
+def onnxruntime_on_cpu(facts: Facts) -> Iterator[Finding]:
+    cpu, gpu = package(facts, "onnxruntime"), package(facts, "onnxruntime-gpu")
+    providers = answer(facts, "onnxruntime.get_available_providers", "onnxruntime.get_device")
+    if cpu and gpu and providers and "CUDA" not in providers and providers != "GPU":
+        words = f"onnxruntime {cpu} (CPU only) has overwritten onnxruntime-gpu {gpu}: no CUDA provider is listed"
+        evidence = {"package": "onnxruntime-gpu"}
+        yield facts.problems["onnxruntime-cpu-package-shadows-gpu"].found(
+            words, evidence, packages=("onnxruntime", "onnxruntime-gpu")
+        )
+
+
+def old_bitsandbytes(facts: Facts) -> Iterator[Finding]:
+    """A release from before the CUDA of this environment has no library for it."""
+    version, cuda = package(facts, "bitsandbytes"), _cuda(facts)
+    first = FIRST_BITSANDBYTES_FOR_CUDA_12_4
+    if version and cuda and cuda >= (12, 4) and _parsed(version) < first:
+        words = f"bitsandbytes {version} has no library for CUDA {cuda[0]}.{cuda[1]}; the first release with one is {first}"
+        evidence = {"installed": version, "cuda": f"{cuda[0]}.{cuda[1]}"}
+        yield facts.problems["bitsandbytes-cpu-lib"].found(
+            words, evidence, confidence=Confidence.LIKELY, packages=("bitsandbytes",)
+        )
+
+
+def library_path(facts: Facts) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH names a toolkit of another major version than the wheels, and something fails."""
+    entries = known(lambda: facts.environment.library_path, ())
+    of_wheels = {int(name[-2:]) for name in known(lambda: facts.python.packages, {}) if re.fullmatch(r"nvidia-\w+-cu\d\d", name)}
+    cuda = known(lambda: facts.python.torch_cuda)
+    majors = {int(cuda.split(".")[0])} if cuda else of_wheels
+    old = [entry for entry in entries if (match := _TOOLKIT.search(entry)) and majors and int(match[1]) < min(majors)]
+    if (
+        old
+        and facts.python.package("torch")
+        and any(FAILS.search(passage.text) for text in facts.texts.all for passage in text.passages)
+    ):
+        words = f"LD_LIBRARY_PATH has {old[0]}, but PyTorch's libraries are of CUDA {min(majors)}"
+        evidence = {"entry": old[0], "without": ":".join(entry for entry in entries if entry not in old)}
+        yield facts.problems["stale-ld-library-path-cuda"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def mixed_wheels(facts: Facts) -> Iterator[Finding]:
+    """Wheels of two CUDA releases, where the text does not show which of them torch requires."""
+    names = known(lambda: tuple(facts.python.packages), ())
+    twice = sorted(
+        name[:-5] for name in names if name.startswith("nvidia-") and name.endswith("-cu11") and name[:-1] + "2" in names
+    )
+    if twice and known(lambda: facts.python.torch_cuda) is None:
+        old = [f"{name}-cu11" for name in twice]
+        words = f"NVIDIA's wheels of CUDA 11 and 12 are both installed: {', '.join(twice)}"
+        yield facts.problems["cuda-wheels-overwrite-each-other"].found(words, {"others": old}, confidence=Confidence.LIKELY)
+
+
+def _cuda(facts: Facts) -> tuple[int, int] | None:
+    conda = known(lambda: facts.python.conda_packages, {})
+    named = next(
+        (conda[name].version for name in ("pytorch-cuda", "cuda-cudart", "cuda-version", "cudatoolkit") if name in conda), None
+    )
+    text = known(lambda: facts.python.torch_cuda) or named
+    numbers = _numbers(text or "")
+    return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+
+
+def _parsed(version: str) -> Version:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("9999")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    try:
+        return Version(version).release
+    except InvalidVersion:
+        return ()
+
+
+RULES = (
+    old_driver,
+    toolkit_of_another_major,
+    compiler_too_new,
+    jax_on_cpu,
+    tensorflow_without_libraries,
+    onnxruntime_on_cpu,
+    old_bitsandbytes,
+    library_path,
+    mixed_wheels,
+)

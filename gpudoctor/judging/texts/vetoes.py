@@ -1,0 +1,133 @@
+"""What a text shows decides between the possible causes of its messages. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.version import Version
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.model import Confidence, Finding
+
+ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
+SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "disk-full", "program-raised-error")
+"""Problems that a message names for want of a cause: what contradicts in the same text explains them."""
+
+
+def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
+    """A message's finding, explained by what the outputs of the text show, without the causes that they exclude."""
+    if finding.problem.id in SYMPTOMS or finding.confidence is Confidence.UNKNOWN:
+        finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
+    if not facts.texts.alone or not finding.evidence.get("could_be"):
+        return finding
+    return _without(
+        finding, {id: fact for id in (finding.problem.id, *finding.evidence["could_be"]) if (fact := veto(id, facts))}, facts
+    )
+
+
+def _without(finding: Finding, excluded: Mapping[str, str], facts: Facts) -> Finding:
+    """Only an unsure message gives way to its next cause."""
+    if not excluded:
+        return finding
+    left = [id for id in finding.evidence["could_be"] if id not in excluded]
+    evidence: dict[str, Any] = {**finding.evidence, "could_be": left, "excluded_by": sorted(set(excluded.values()))}
+    causes = tuple(id for id in finding.causes if id not in excluded or id == finding.problem.id)
+    changed = replace(finding, evidence={name: value for name, value in evidence.items() if value}, causes=causes)
+    if finding.problem.id in excluded and left and finding.confidence is Confidence.UNKNOWN:
+        return replace(changed, problem=facts.problems[left[0]], confidence=Confidence.UNKNOWN)
+    return changed
+
+
+def veto(id: str, facts: Facts) -> str:
+    """The fact that excludes a problem; "" if nothing in the text does."""
+    return known(lambda: VETOES[id](facts), "") if id in VETOES else ""
+
+
+def _driver_works(facts: Facts) -> str:
+    gpus = known(lambda: facts.nvml.count, 0)
+    release = known(lambda: facts.nvml.driver_version)
+    return f"nvidia-smi lists {gpus} GPU{'s' * (gpus != 1)} with driver {release}" if gpus and release else ""
+
+
+def _has_cuda(facts: Facts) -> str:
+    cuda = facts.python.torch_cuda
+    return f"torch {facts.python.torch_version} is built with CUDA {cuda}" if cuda else ""
+
+
+def _shows_gpus(facts: Facts) -> str:
+    value = facts.environment.get("CUDA_VISIBLE_DEVICES")
+    return f"CUDA_VISIBLE_DEVICES is {value!r}" if value and value.strip()[:1].isdigit() else ""
+
+
+def _has_gpu(facts: Facts) -> str:
+    on_bus = facts.shown.on_bus or tuple(gpu.address for gpu in known(lambda: facts.pci.gpus, ()))
+    return f"lspci lists {', '.join(on_bus)}" if on_bus else _driver_works(facts)
+
+
+def _has_shared_memory(facts: Facts) -> str:
+    free = facts.limits.shm_free_bytes
+    return f"/dev/shm has {free >> 20} MiB free" if free >= ENOUGH_SHARED_MEMORY else ""
+
+
+def _locks_memory(facts: Facts) -> str:
+    return "the limit on locked memory is unlimited" if facts.limits.memlock[0] is None else ""
+
+
+def _no_secure_boot(facts: Facts) -> str:
+    return "Secure Boot is off" if facts.system.secure_boot is False else ""
+
+
+def _no_nouveau(facts: Facts) -> str:
+    return "lsmod does not list nouveau" if facts.shown.is_loaded("nouveau") is False else _driver_works(facts)
+
+
+def _of_all(facts: Facts, fact: Callable[[Gpu], bool], words: str) -> str:
+    gpus = facts.nvml.gpus
+    return words if gpus and all(fact(gpu) for gpu in gpus) else ""
+
+
+def _no_mig(facts: Facts) -> str:
+    return _of_all(facts, lambda gpu: gpu.mig_mode.current is False, "MIG is disabled")
+
+
+def _shared(facts: Facts) -> str:
+    return _of_all(facts, lambda gpu: gpu.compute_mode == "default", "the compute mode is Default")
+
+
+def _new_enough(facts: Facts) -> str:
+    """The check of the driver against CUDA's runtimes, in its words."""
+    numbers = list(map(int, re.findall(r"\d+", facts.python.torch_cuda or "")))
+    least = knowledge.minimum_driver((numbers[0], numbers[1])) if len(numbers) > 1 else None
+    driver = facts.nvml.driver_version
+    fits = least and Version(driver) >= Version(least)
+    return f"driver {driver} runs torch's CUDA {facts.python.torch_cuda}" if fits else ""
+
+
+VETOES: Mapping[str, Callable[[Facts], str]] = {
+    **dict.fromkeys(
+        (
+            *("no-driver-found", "kernel-module-not-loaded", "nvml-driver-not-loaded", "driver-library-version-mismatch"),
+            *("module-not-built-after-kernel-update", "container-no-gpus-flag", "container-host-driver-not-loaded"),
+            *("nvidia-visible-devices-void", "notebook-without-gpu", "module-of-another-kernel", "nvidia-module-blacklisted"),
+        ),
+        _driver_works,
+    ),
+    "torch-cpu-only-wheel": _has_cuda,
+    "cuda-visible-devices-hides-all-gpus": _shows_gpus,
+    "no-nvidia-gpu": _has_gpu,
+    "nouveau-loaded": _no_nouveau,
+    "secure-boot-module-rejected": _no_secure_boot,
+    "driver-too-old-for-runtime": _new_enough,
+    "nccl-shm-no-space": _has_shared_memory,
+    "shm-too-small-for-dataloaders": _has_shared_memory,
+    "memlock-limited": _locks_memory,
+    "mig-enabled-without-instances": _no_mig,
+    "compute-mode-exclusive-busy": _shared,
+    "compute-mode-prohibited": _shared,
+}

@@ -1,0 +1,105 @@
+"""A text is one machine: however it was copied, its outputs decide, and exclude the causes that they contradict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpudoctor import catalog, doctor, evidence
+from gpudoctor.evidence.readers.package_sessions import patterns
+from gpudoctor.model import Diagnosis, Report, Status
+
+TEXTS = Path(__file__).parent / "texts"
+SHOWN = sorted(TEXTS.glob("shown-*.yaml"))
+
+COPIES: dict[str, Callable[[str], str]] = {
+    "Windows newlines": lambda text: text.replace("\n", "\r\n"),
+    "a quoted mail": lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+    "no-break spaces of a forum": lambda text: text.replace("  ", "\u00a0 "),
+    "colours": lambda text: "".join(f"\x1b[0m{line}\x1b[0m\n" for line in text.splitlines()),
+    "a fence around it": lambda text: f"Hello, this is what I see:\n\n```console\n{text}```\n\nThanks!\n",
+}
+
+
+def case(name: str) -> dict[str, object]:
+    return dict(yaml.load((TEXTS / name).read_text(encoding="utf-8"), yaml.CSafeLoader))
+
+
+def judged(text: str) -> Report:
+    return doctor.judge(evidence.snapshot_of(evidence.of_text(text)), doctor.select(catalog.checks(), "quick"))
+
+
+def problems(text: str) -> list[str]:
+    return [entry.problem for entry in judged(text).diagnosis]
+
+
+def first(text: str) -> Diagnosis:
+    return judged(text).diagnosis[0]
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_how_a_text_was_copied_does_not_matter(copy: str) -> None:
+    cases = {path.name: case(path.name) for path in SHOWN}
+    told = {name: problems(COPIES[copy](str(each["text"]))) for name, each in cases.items()}
+    assert told == {name: each["problems"] for name, each in cases.items()}
+
+
+def test_order_of_columns_does_not_matter() -> None:
+    one = "index, power.limit [W], power.default_limit [W], name\n0, 150.00 W, 450.00 W, NVIDIA GeForce RTX 4090\n"
+    other = "name, power.default_limit [W], index, power.limit [W]\nNVIDIA GeForce RTX 4090, 450.00 W, 0, 150.00 W\n"
+    assert problems(one) == problems(other) == ["sw-power-cap-low-limit"]
+
+
+BLIND = '$ python -c "import torch; print(torch.__version__, torch.cuda.is_available())"\n'
+LISTED = "$ nvidia-smi --query-gpu=index,driver_version,name --format=csv,noheader\n0, 560.35.03, NVIDIA L4\n"
+
+
+def test_facts_exclude_causes_and_are_named() -> None:
+    alone, beside = first(BLIND + "2.5.1+cu124 False\n"), first(BLIND + "2.5.1+cu124 False\n" + LISTED)
+    assert {"no-driver-found", "driver-too-old-for-runtime"} <= set(alone.evidence["could_be"])
+    assert not {"no-driver-found", "driver-too-old-for-runtime", "no-nvidia-gpu"} & set(beside.evidence["could_be"])
+    assert "nvidia-smi lists 1 GPU with driver 560.35.03" in beside.evidence["excluded_by"]
+
+
+def test_only_an_unsure_message_gives_way_to_another_cause() -> None:
+    """The listing can be the host's, and the message a container's."""
+    said = "Failed to initialize NVML: Driver/library version mismatch\n"
+    assert problems(LISTED + "\nIn the container:\n" + said) == ["driver-library-version-mismatch"]
+
+
+def test_a_filtered_list_does_not_say_what_it_leaves_out() -> None:
+    listed = "$ pip list | grep {}\njax 0.4.30\njaxlib 0.4.30\n>>> import jax\n>>> jax.devices()\n[CpuDevice(id=0)]\n"
+    assert problems(listed.format("jax")) == ["jax-cpu-only"]
+    assert problems(listed.format("jaxlib")) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("pip list | grep -i -E 'torch|nvidia'", ["torch", "nvidia"]),
+        ("pip freeze | grep -i -e torch -e cuda", ["torch", "cuda"]),
+        ("dpkg -l|grep ^ii|grep nvidia", ["ii", "grep", "nvidia"]),
+        ("pip list", []),
+    ],
+)
+def test_words_of_grep(command: str, words: list[str]) -> None:
+    assert patterns(command) == words
+
+
+def test_nothing_recognised_is_not_a_pass() -> None:
+    assert judged("the weather is fine\n").status is Status.SKIP
+    assert judged("| NVIDIA-SMI has nothing to say\n").status is Status.SKIP
+    assert judged("Mem: 503Gi 41Gi 300Gi 1.0Gi 161Gi 456Gi\n").status is Status.PASS
+
+
+def test_a_part_inside_of_a_whole_output_is_not_read_twice() -> None:
+    """The sections of `nvidia-smi -q` belong to its GPUs; alone they are those of the only GPU."""
+    section = "    Applications Clocks\n        Graphics                          : 345 MHz\n"
+    section += "    Default Applications Clocks\n        Graphics                          : 1740 MHz\n"
+    whole = "==NVSMI LOG==\nAttached GPUs : 2\nGPU 00000000:3B:00.0\n" + section.replace("345", "1740")
+    whole += "GPU 00000000:D8:00.0\n" + section
+    assert problems("The clocks:\n" + section) == ["application-clocks-lowered"]
+    assert [entry.gpu for entry in judged(whole).diagnosis] == [1]
