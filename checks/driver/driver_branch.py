@@ -60,8 +60,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if known is None:
         raise Skip(f"R{number} is not in the built-in copy of NVIDIA's table", Skip.UNSUPPORTED)
     if known.is_over(month):
-        words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
         maintained = oldest_maintained(number, month)
+        words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
+        words += f"; the nearest maintained branch is R{maintained}"
         package = f"{maintained}-open" if facts.driver.module_is_open else str(maintained)
         yield END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package})
 

@@ -30,7 +30,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
-from gpudoctor.facts.known import supported
+from gpudoctor.facts.known import known, supported
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.fixes.common import install_on, look, reset_by
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
@@ -273,8 +273,10 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
 
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
+    """A clue only, unless IMEX is set up on this node: Slurm and Kubernetes (DRA) make channels for each job."""
     if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
-        yield IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
+        missing = IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
+        yield replace(missing, is_clue=not known(lambda: facts.services.has_imex_nodes, False))
 
 
 def judge_multicast(facts: Facts) -> Iterator[Finding]:
