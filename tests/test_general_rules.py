@@ -85,3 +85,17 @@ def test_a_fallback_says_only_what_it_looked_at() -> None:
     assert "Call to cuFoo failed in a new way" in entry.message
     assert "not name" not in entry.title
     assert "works" not in report_of("bash: nvidia-smi: command not found").diagnosis[0].title
+
+
+XID_31 = "NVRM: Xid (PCI:0000:{bus}:00): 31, pid={pid}, name=python, Ch 00000010"
+
+
+def test_the_same_error_on_several_gpus_is_the_programs() -> None:
+    log = "\n".join(XID_31.format(bus=bus, pid=7) for bus in ("18", "2a"))
+    assert all("points to the program" in entry.message for entry in report_of(log).diagnosis)
+
+
+def test_the_same_error_of_several_programs_on_one_gpu_is_not() -> None:
+    log = "\n".join(XID_31.format(bus="18", pid=pid) for pid in (7, 8, 9))
+    assert "3 processes met it on this GPU and on no other" in report_of(log).diagnosis[0].message
+    assert "processes met" not in report_of(XID_31.format(bus="18", pid=7)).diagnosis[0].message
