@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -264,13 +263,7 @@ def is_open(facts: Facts) -> bool:
 
 
 def summary(facts: Facts) -> str:
-    return f"{'open' if is_open(facts) else 'proprietary'} module{gsp_firmware(facts)}"
-
-
-def gsp_firmware(facts: Facts) -> str:
-    versions = {known(partial(getattr, gpu, "gsp_firmware"), "") for gpu in known(lambda: facts.nvml.gpus, ())}
-    found = sorted(versions - {"", "N/A"})
-    return f", GSP firmware {', '.join(found)}" if found else ""
+    return f"{'open' if is_open(facts) else 'proprietary'} module"
 
 
 CHECK = Check(

@@ -7,8 +7,8 @@ The program sees "CUDA error: an illegal memory access was encountered". The GPU
 How it is judged
 Reads the Xids of the kernel log for which NVIDIA's catalogue says: restart the application. They warn, as the cause is nearly
 always the program. Xid 45 is not counted, and Xid 43 is not counted if another Xid came with it. An error seen only in an
-earlier boot warns too. The same error on several GPUs points to the program, and one of three or more processes on a single GPU to that
-GPU.
+earlier boot warns too. The same error on several GPUs points to the program; if three or more processes met it on a single GPU,
+it points to that GPU.
 
 Known exceptions
 If the same GPU reported a hardware or memory error, that error is the cause and programs are not blamed. The kernel log is

@@ -12,10 +12,9 @@ for none, the error is over and only warns. An error that comes back after a res
 error seen only in an earlier boot of the log warns. Errors of programs and of memory have their own checks.
 
 Known exceptions
-Xids that NVIDIA marks as unused or to be ignored, and non-fatal errors of NVLink 5, are only named, and only if a log is all
-there is. An error that a tool injected for a test (i1 in the line) is named as such. Xid 74 together with a fatal NVSwitch
-error belongs to that switch. The kernel log is often not readable for users, goes back only to the last boot,
-and under WSL it is in Windows.
+Xids to be ignored and non-fatal errors of NVLink 5 are named only if a log is all there is. An error that a tool injected for a
+test (i1 in the line) is named as such. Xid 74 together with a fatal NVSwitch error belongs to that switch. The kernel log is
+often not readable for users, goes back only to the last boot, and under WSL it is in Windows.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -29,10 +28,9 @@ from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
-from gpudoctor.facts.kernel_log import Xid
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
 from gpudoctor.fixes.common import ASK_OWNER, look, power_off, report_to_vendor, reset
-from gpudoctor.judging.driver import history, nvlink_bridges
+from gpudoctor.judging.driver import history, nvlink_bridges, quiet_xids
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -203,24 +201,7 @@ CONTACT_SUPPORT = problem(
     action=Action.WATCH,
     status=Status.WARN,
 )
-INJECTED = problem(
-    "xid-injected",
-    "An error was injected on a GPU for a test",
-    "A tool such as DCGM provoked it. It says nothing about the hardware, but the GPU may need a reset before it works again.",
-    look("If no test was meant to run: find what injects errors", "ps aux | grep -iE 'dcgmi|nv-hostengine|inject'", on=("host",)),
-    RESET,
-    action=Action.NONE,
-    status=Status.WARN,
-)
-NOTHING_TO_DO = problem(
-    "xid-needs-no-action",
-    "A GPU reported an Xid that needs no action",
-    "NVIDIA's catalogue marks this Xid as informational, unused or to be ignored. If programs fail, the cause is elsewhere.",
-    look("Look for other messages of the driver around it", "sudo dmesg -T | grep -i nvrm | tail -n 20", on=("host",), root=True),
-    action=Action.NONE,
-    status=Status.WARN,
-)
-ALL = (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT, INJECTED, NOTHING_TO_DO)
+ALL = (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT, quiet_xids.INJECTED, quiet_xids.NOTHING_TO_DO)
 PROBLEMS = {problem.id: problem for problem in ALL}
 OVER = "; the driver no longer asks for a recovery action"
 CAUSED_BY = {119: (62, 120), 120: (62, 119)}
@@ -239,9 +220,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
                 links.append(gpu)
             else:
                 yield found(problem, gpu, codes)
-        if facts.texts.alone and gpu.faults and not any(map(has_a_problem, gpu.codes)):
-            yield nothing_to_do(gpu)
-    yield from injected(facts.kernel_log.injected_xids)
+        if facts.texts.alone:
+            yield from quiet_xids.need_no_action(gpu)
+    yield from quiet_xids.injected(facts.kernel_log.injected_xids)
     if links and not any(sxid.is_fatal for sxid in facts.kernel_log.sxids):
         yield nvlink(facts, links)
     for past in past_xids_by_gpu(facts):
@@ -266,25 +247,6 @@ def problem_of(code: int) -> Problem | None:
     """None for Xids that are judged elsewhere (memory, programs) or not at all."""
     known = knowledge.xid(code)
     return PROBLEMS.get(known.problem or "") if known else CONTACT_SUPPORT
-
-
-def has_a_problem(code: int) -> bool:
-    """Here or in another check; an unknown code has one."""
-    known = knowledge.xid(code)
-    return known is None or bool(known.problem)
-
-
-def nothing_to_do(gpu: GpuXids) -> Finding:
-    row = knowledge.xid(gpu.codes[0])
-    name = f" ({row.name})" if row and row.name not in ("Unused", "Reserved") else ""
-    return NOTHING_TO_DO.found(f"{gpu.words(gpu.codes)}{name}", gpu.evidence(gpu.codes), gpu.index)
-
-
-def injected(xids: Sequence[Xid]) -> Iterator[Finding]:
-    if xids:
-        gpus, codes = sorted({xid.pci for xid in xids}), sorted({str(xid.code) for xid in xids})
-        words = f"{', '.join(gpus)}: Xid {', '.join(codes)} was injected, {len(xids)} time{'s' if len(xids) > 1 else ''}"
-        yield INJECTED.found(words, {"address": f"{gpus[0]}.0", "xids": codes, "first": xids[0].text})
 
 
 def is_harmless_link_error(gpu: GpuXids, code: int) -> bool:

@@ -7,7 +7,7 @@ exactly the driver's version. On racks (GB200) the fabric is managed elsewhere, 
 How it is judged
 Reads the fabric state that NVML reports for each GPU, or the NVSwitches on the PCI bus and CUDA's error 802. If the fabric is
 not ready: Fabric Manager's version, then whether it runs. If the fabric is ready: its health, multicast errors since the last
-start in /var/log/fabricmanager.log, and the IMEX channels.
+start in /var/log/fabricmanager.log, and the IMEX channels, which Slurm and Kubernetes make for each job.
 
 Known exceptions
 In a container, and in a virtual machine without its own switches, Fabric Manager runs on the host, so only the state counts.
@@ -166,8 +166,7 @@ IMEX = Problem(
         Fix(
             "Let the driver create a channel, list the nodes, and start IMEX",
             "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
-            "sudo systemctl enable nvidia-imex && "
-            f"{NEW_INITRAMFS}",
+            f"sudo systemctl enable nvidia-imex && {NEW_INITRAMFS}",
             verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
             on=("host",),
             kind="set",
@@ -273,7 +272,6 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
 
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
-    """A clue only, unless IMEX is set up on this node: Slurm and Kubernetes (DRA) make channels for each job."""
     if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
         missing = IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
         yield replace(missing, is_clue=not known(lambda: facts.services.has_imex_nodes, False))

@@ -15,7 +15,13 @@ from gpudoctor.model import Confidence, Finding, Problem, Status
 _NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in the output of kubectl describe
 
 # Lines of container engines, which the check container-start judges.
-_OF_ENGINE = re.compile(r"^\S*docker: |^Error: |\b(?:daemon: |OCI |nvidia-container-|(?:runc|crun|containerd|dockerd|conmon)\b)")
+_OF_ENGINE = re.compile(
+    r"""
+    ^\S*docker:[ ] | ^Error:[ ]
+    | \b(?: daemon:[ ] | OCI[ ] | nvidia-container- | (?:runc|crun|containerd|dockerd|conmon)\b )
+    """,
+    re.VERBOSE,
+)
 
 MOST_SAID = 300  # characters of a quoted message
 
