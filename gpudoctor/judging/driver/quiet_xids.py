@@ -1,4 +1,4 @@
-"""Xids that are no fault: injected for a test, or marked by NVIDIA as needing no action. Pure."""
+"""Xids without a fault: injected for a test, or marked by NVIDIA as needing no action. Pure."""
 
 from __future__ import annotations
 
