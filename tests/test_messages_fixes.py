@@ -25,6 +25,7 @@ TOPICS = (
         "onnxruntime",
         "serving",
         "data_science",
+        *("system_calls", "graphics", "media", "rdma", "batch", "orchestrators", "virtual_machines", "jetson"),
     ),
 )
 

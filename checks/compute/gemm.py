@@ -24,6 +24,7 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampe
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -97,7 +98,15 @@ def summary(facts: Facts) -> str:
     for figure in facts.once(figures):
         name = figure.what.removeprefix("GEMM ").partition(" ")[0]
         best[name] = min(best.get(name, figure.value), figure.value)
-    return "TFLOP/s: " + ", ".join(f"{name} {value:.0f}" for name, value in best.items()) + "; all results correct"
+    words = ", ".join(f"{name} {value:.0f}" for name, value in best.items())
+    return f"TFLOP/s: {words}; all results correct{other_cublas(facts)}"
+
+
+def other_cublas(facts: Facts) -> str:
+    """The folders of a loaded cuBLAS that is not from PyTorch's wheels."""
+    paths = {path for run in facts.measured.runs(WORKLOAD) for path in run.values.get("libraries", {}).get("cublas", ())}
+    folders = sorted({posixpath.dirname(path) for path in paths if "/nvidia/" not in path and "/torch/" not in path})
+    return f", with cuBLAS from {', '.join(folders)}" if folders else ""
 
 
 CHECK = Check(

@@ -61,8 +61,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if known is None:
         raise Skip(f"R{number} is not in the built-in copy of NVIDIA's table", Skip.UNSUPPORTED)
     if known.is_over(month):
-        words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
         maintained = oldest_maintained(number, month)
+        words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
+        words += f"; the nearest maintained branch is R{maintained}"
         package = f"{maintained}-open" if facts.driver.module_is_open else str(maintained)
         found = END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package})
         yield replace(found, is_clue=facts.texts.alone)  # who pastes a text asks about something else

@@ -27,7 +27,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 INSTALL = "Install the driver's utilities of the module's release"
 NOT_FOUND = Problem(
     id="nvidia-smi-command-not-found",
-    title="nvidia-smi is not on PATH, although the driver works",
+    title="nvidia-smi is not installed or not on PATH",
     why="The driver's utilities are not installed, or are in a folder that is not on PATH. Scripts that call nvidia-smi assume "
     "that this machine has no GPU.",
     action=Action.INSTALL,

@@ -19,7 +19,9 @@ https://docs.pytorch.org/docs/stable/backends.html#torch-backends-cudnn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.measured import faults, rounding, slowness
@@ -46,9 +48,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     runs = facts.measured.runs(WORKLOAD)
-    loaded = {run.values["cudnn"]["loaded"] for run in runs if "cudnn" in run.values}
+    loaded = {cudnn_words(run.values["cudnn"]) for run in runs if "cudnn" in run.values}
     fastest = max(figure.value for figure in facts.once(figures))
     return f"cuDNN {', '.join(sorted(loaded)) or 'of unknown version'}, up to {fastest:.0f} TFLOP/s, all results correct"
+
+
+def cudnn_words(cudnn: Mapping[str, Any]) -> str:
+    """The loaded version, the one that torch was compiled with if that differs, and the folder if the library is not torch's."""
+    loaded, compiled = cudnn["loaded"], cudnn.get("compiled_for")
+    folders = {posixpath.dirname(path) for path in cudnn.get("libraries", ())}
+    foreign = sorted(folder for folder in folders if "/nvidia/cudnn" not in folder and "/torch/" not in folder)
+    built = f" (PyTorch was compiled with {compiled})" if compiled and compiled != loaded else ""
+    return f"{loaded}{built}" + (f" from {', '.join(foreign)}" if foreign else "")
 
 
 CHECK = Check(

@@ -7,7 +7,8 @@ The program sees "CUDA error: an illegal memory access was encountered". The GPU
 How it is judged
 Reads the Xids of the kernel log for which NVIDIA's catalogue says: restart the application. They warn, as the cause is nearly
 always the program. Xid 45 is not counted, and Xid 43 is not counted if another Xid came with it. An error seen only in an
-earlier boot warns too.
+earlier boot warns too. The same error on several GPUs points to the program; if three or more processes met it on a single GPU,
+it points to that GPU.
 
 Known exceptions
 If the same GPU reported a hardware or memory error, that error is the cause and programs are not blamed. The kernel log is
@@ -19,7 +20,7 @@ https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
@@ -74,6 +75,7 @@ APPLICATION_ERROR = problem(
     SANITIZE,
     TEST,
 )
+SEVERAL = 3  # processes with the same error on one GPU
 PROBLEMS = {problem.id: problem for problem in (EXCEPTION, PUSH_BUFFER, CLASS_ERROR, APPLICATION_ERROR)}
 
 
@@ -83,12 +85,24 @@ def judge(facts: Facts) -> Iterator[Finding]:
     present = xids_by_gpu(facts)
     for gpu in present:
         for problem, codes in problems_of(gpu).items():
-            yield problem.found(gpu.words(codes), gpu.evidence(codes), gpu.index, confidence(codes))
+            words = gpu.words(codes) + where_else(gpu, codes, present)
+            yield problem.found(words, gpu.evidence(codes), gpu.index, confidence(codes))
     for past in past_xids_by_gpu(facts):
         if not any(gpu.pci == past.pci for gpu in present):
             for problem, codes in problems_of(past).items():
                 before = history.before(problem, past, codes)
                 yield before.problem.found(past.words(codes) + before.words, past.evidence(codes), past.index, confidence(codes))
+
+
+def where_else(gpu: GpuXids, codes: Sequence[int], gpus: Sequence[GpuXids]) -> str:
+    """What repeats mean: the same error on several GPUs is the program's; of several programs on one GPU only, the GPU's."""
+    others = [other.name for other in gpus if other is not gpu and set(codes) & set(other.codes)]
+    programs = {xid.pid for xid in gpu.all if xid.code in codes and xid.pid is not None}
+    if others:
+        return f"; {' and '.join(others)} did too, which points to the program"
+    if len(programs) >= SEVERAL:
+        return f"; {len(programs)} processes met it on this GPU and on no other, so test the GPU"
+    return ""
 
 
 def problems_of(gpu: GpuXids) -> dict[Problem, list[int]]:

@@ -12,9 +12,9 @@ for none, the error is over and only warns. An error that comes back after a res
 error seen only in an earlier boot of the log warns. Errors of programs and of memory have their own checks.
 
 Known exceptions
-Xids that NVIDIA marks as unused or to be ignored, and non-fatal errors of NVLink 5, are not reported. Xid 74 together with a
-fatal NVSwitch error belongs to that switch. The kernel log is often not readable for users, goes back only to the last boot,
-and under WSL it is in Windows.
+Xids to be ignored and non-fatal errors of NVLink 5 are named only if a log is all there is. An error that a tool injected for a
+test (i1 in the line) is named as such. Xid 74 together with a fatal NVSwitch error belongs to that switch. The kernel log is
+often not readable for users, goes back only to the last boot, and under WSL it is in Windows.
 
 References
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -30,7 +30,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
 from gpudoctor.fixes.common import ASK_OWNER, look, power_off, report_to_vendor, reset
-from gpudoctor.judging.driver import history, nvlink_bridges
+from gpudoctor.judging.driver import history, nvlink_bridges, quiet_xids
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -204,7 +204,8 @@ CONTACT_SUPPORT = problem(
     action=Action.WATCH,
     status=Status.WARN,
 )
-PROBLEMS = {problem.id: problem for problem in (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT)}
+ALL = (*OWN.values(), NVLINK, NEEDS_RESET, NEEDS_REBOOT, CONTACT_SUPPORT, quiet_xids.INJECTED, quiet_xids.NOTHING_TO_DO)
+PROBLEMS = {problem.id: problem for problem in ALL}
 OVER = "; the driver no longer asks for a recovery action"
 CAUSED_BY = {119: (62, 120), 120: (62, 119)}
 NVLINK5 = range(144, 151)
@@ -222,6 +223,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
                 links.append(gpu)
             else:
                 yield found(problem, gpu, codes)
+        if facts.texts.alone:
+            yield from quiet_xids.need_no_action(gpu)
+    yield from quiet_xids.injected(facts.kernel_log.injected_xids)
     if links and not any(sxid.is_fatal for sxid in facts.kernel_log.sxids):
         yield nvlink(facts, links)
     for past in past_xids_by_gpu(facts):

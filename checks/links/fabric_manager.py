@@ -7,7 +7,7 @@ exactly the driver's version. On racks (GB200) the fabric is managed elsewhere, 
 How it is judged
 Reads the fabric state that NVML reports for each GPU, or the NVSwitches on the PCI bus and CUDA's error 802. If the fabric is
 not ready: Fabric Manager's version, then whether it runs. If the fabric is ready: its health, multicast errors since the last
-start in /var/log/fabricmanager.log, and the IMEX channels.
+start in /var/log/fabricmanager.log, and the IMEX channels, which Slurm and Kubernetes make for each job.
 
 Known exceptions
 In a container, and in a virtual machine without its own switches, Fabric Manager runs on the host, so only the state counts.
@@ -30,7 +30,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
-from gpudoctor.facts.known import supported
+from gpudoctor.facts.known import known, supported
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.fixes.common import install_on, look, reset_by
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
@@ -274,7 +274,8 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
     if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
-        yield IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
+        missing = IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
+        yield replace(missing, is_clue=not known(lambda: facts.services.has_imex_nodes, False))
 
 
 def judge_multicast(facts: Facts) -> Iterator[Finding]:

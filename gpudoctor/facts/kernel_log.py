@@ -32,6 +32,7 @@ _PCI = r"(?:PCI:)?(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2,4}:[0-9a-fA-F]{2})(?:\.
 _XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d+)(?:, *(.*))?")
 _SXID = re.compile(rf"SXid \({_PCI}\): (\d+), *((Non-fatal|Fatal)\b.*)")
 _WHO = re.compile(r"(?:pid='?(?P<pid>[^,']*)'?,? *)?(?:name=(?P<name>[^,]*),? *)?")
+_INJECTED = re.compile(r"\bXC\d+ i1\b|\b[Ii]njected\b|\b[Ee]rror [Ii]njection\b")
 _LINK = re.compile(r"\bLink (\d+)")
 # The start of another boot: the kernel's first message, or journalctl's separator between two boots.
 _BEGINS = re.compile(r"Linux version \d")
@@ -57,6 +58,11 @@ class Xid(Guarded):
     seconds: float | None
     process: str | None
     pid: int | None
+
+    @property
+    def is_injected(self) -> bool:
+        """A tool provoked it for a test: the driver marks errors of NVLink 5 with i1 (XC: cross-contained, i: injected)."""
+        return bool(_INJECTED.search(self.text))
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,15 @@ class KernelLog(Guarded):
 
     @cached_property
     def xids(self) -> tuple[Xid, ...]:
+        """Without those that were injected."""
+        return tuple(xid for xid in self._all_xids if not xid.is_injected)
+
+    @cached_property
+    def injected_xids(self) -> tuple[Xid, ...]:
+        return tuple(xid for xid in self._all_xids if xid.is_injected)
+
+    @cached_property
+    def _all_xids(self) -> tuple[Xid, ...]:
         return tuple(xid for line in self.lines if (xid := xid_of(line)))
 
     @cached_property

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FALLEN_OFF = 79
 LINK_ERRORS = (74, *range(144, 151))
 RECOVERY_CHANGED = 154
+FIRMWARE_ERRORS = {62, 119, 120}
 # What the driver reports for one bad word or row of memory, the most severe first.
 MEMORY_ERRORS = (64, 95, 140, 48, 172, 171, 94, 63)
 LONGEST_TEXT = 160
@@ -80,6 +81,12 @@ class GpuXids:
         return self.gpu.index if self.gpu else None
 
     @property
+    def gsp_firmware(self) -> str:
+        """The release of the firmware that runs on the GPU's GSP, "" if unknown."""
+        gpu = self.gpu
+        return known(lambda: gpu.gsp_firmware) or "" if gpu else ""
+
+    @property
     def name(self) -> str:
         return self.pci if self.gpu is None else f"GPU {self.gpu.index} ({self.pci})"
 
@@ -108,6 +115,7 @@ class GpuXids:
             "recovery_change": changes[-1] if changes else None,
             "recovery_action": self.recovery,
             "earlier_boots": earlier or None,
+            "gsp_firmware": self.gsp_firmware if FIRMWARE_ERRORS & set(codes) else None,
         }
         return {name: value for name, value in values.items() if value not in (None, [], "")}
 

@@ -38,12 +38,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     that describes the fault, with the pattern's groups in braces. confidence: how certain `problem` is from the message alone.
     causes: problems that would explain it, the likeliest first. decide: the one command that distinguishes them. samples: texts
     that must match; never: texts that must not match. fixes: replace the problem's fixes if only this message is known. read:
-    when the source was read; known: "field" if the source is experience.
+    when the source was read; known: "field" if the source is experience, "unverified" if it was not read.
 
     For texts: wraps: any other failure in the text explains this one, as for the last line of a launcher. clue: reported only if
     it explains something else. fails: the program has stopped, so this is not a warning. over: a pattern for a later line that
     reports success, with this pattern's groups as <name>. unless: a pattern that makes the message harmless, anywhere in the
-    text. anchor: a literal that replaces those of the pattern.
+    text. anchor: a literal that replaces those of the pattern. general: a rule, which counts only on lines that no other row
+    explains; of several rules, the first.
     For engines: causes are links of the chain, in the order in which they are ruled out; with unknown confidence only the host
     can distinguish them; `mostly`: the likeliest one from a text alone.
     For compilers: because_of: the cause at a rung of the ladder, if it is not the first of `causes`.
@@ -57,13 +58,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     confidence: Literal["confirmed", "likely", "unknown"] = "confirmed"
     source: tuple[str, ...] = ()
     read: date | None = None
-    known: Literal["", "field"] = ""
+    known: Literal["", "field", "unverified"] = ""
     causes: tuple[str, ...] = ()
     decide: str = ""
     never: tuple[str, ...] = ()
     fixes: tuple[_Way, ...] = ()
     wraps: bool = False
     clue: bool = False
+    general: bool = False
     fails: bool = False
     over: str = ""
     unless: str = ""

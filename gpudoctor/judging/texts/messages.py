@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,18 +14,27 @@ from gpudoctor.model import Confidence, Finding, Problem, Status
 
 _NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in the output of kubectl describe
 
+# Lines of container engines, which the check container-start judges.
+_OF_ENGINE = re.compile(
+    r"""
+    ^\S*docker:[ ] | ^Error:[ ]
+    | \b(?: daemon:[ ] | OCI[ ] | nvidia-container- | (?:runc|crun|containerd|dockerd|conmon)\b )
+    """,
+    re.VERBOSE,
+)
+
 MOST_SAID = 300  # characters of a quoted message
 
 
 class Match(NamedTuple):
-    """A message where it was first found. said: the line; groups: the pattern's; times: in how many places it occurs."""
+    """A message where it was first found. said: the line; groups: the pattern's; lines: of all places where it occurs."""
 
     message: Message
     text: Text
     line: int
     said: str
     groups: dict[str, str]
-    times: int
+    lines: tuple[range, ...]
 
 
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
@@ -51,28 +60,39 @@ def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator
 
 def matches(texts: Iterable[Text]) -> list[Match]:
     """Every known message, once for each text."""
-    found = [match for text in texts for message in messages() if (match := _match(message, text))]
-    return sorted(found, key=lambda match: match.line)
+    return sorted((match for text in texts for match in _of_text(text)), key=lambda match: match.line)
 
 
-def _match(message: Message, text: Text) -> Match | None:
+def _of_text(text: Text) -> list[Match]:
+    rows = sorted(messages(), key=lambda message: message.general)
+    found: list[Match] = []
+    explained = {number for number, line in text.lines if _OF_ENGINE.search(line)}
+    for message in rows:
+        if match := _match(message, text, explained if message.general else frozenset()):
+            found.append(match)
+            explained.update(*([] if message.clue else match.lines))
+    return found
+
+
+def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
     first: tuple[Passage, re.Match[str]] | None = None
-    count = 0
+    lines: list[range] = []
     for place, passage in enumerate(text.passages):
         if not any(literal in passage.text for literal in message.literals):
             continue
         for match in message.regex.finditer(passage.text):
             if message.over and message.ended_well(match.groupdict(), _after(text, place, match.end())):
                 continue
-            if any(begin <= passage.line_of(match.start()) <= end for begin, end in text.of_passed_tests):
+            at = range(passage.line_of(match.start()), passage.line_of(match.end()) + 1)
+            if any(begin <= at[0] <= end for begin, end in text.of_passed_tests) or not explained.isdisjoint(at):
                 continue
             first = first or (passage, match)
-            count += 1
+            lines.append(at)
     if first is None or (message.unless and any(re.search(message.unless, passage.text) for passage in text.passages)):
         return None
     passage, match = first
     groups = {name: value.strip() for name, value in match.groupdict().items() if value}
-    return Match(message, text, passage.line_of(match.start()), _said(passage.text, match), groups, count)
+    return Match(message, text, passage.line_of(match.start()), _said(passage.text, match), groups, tuple(lines))
 
 
 def _after(text: Text, place: int, end: int) -> str:
@@ -104,8 +124,8 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
     others = [match.said for match in found if match is not surest and match.said != surest.said]
     if others:
         evidence["also_said"] = others
-    if surest.times > 1:
-        evidence["times"] = surest.times
+    if len(surest.lines) > 1:
+        evidence["times"] = len(surest.lines)
     causes = tuple(dict.fromkeys(id for match in found for id in match.message.causes if id != problem.id))
     if message.confidence != "confirmed" and causes:
         evidence["could_be"] = list(causes)
