@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
-from gpudoctor.facts.gpu_records import MigDevice
 from gpudoctor.facts.known import known, supported
 from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
@@ -151,7 +150,7 @@ def skip_lost_instance(facts: Facts, value: str) -> None:
 
 
 def is_without_instances(gpu: Gpu) -> bool:
-    return known(lambda: gpu.mig_mode.current and not gpu.mig_devices, False)
+    return known(lambda: gpu.mig_mode.current and not gpu.mig_uuids, False)
 
 
 def example(value: str, facts: Facts) -> str:
@@ -199,11 +198,11 @@ def read_uuids(entries: list[str], known: list[str]) -> Reading:
 
 def uuids(facts: Facts) -> list[str]:
     gpus = facts.nvml.reachable.values()
-    return [gpu.uuid for gpu in gpus] + [device.uuid for gpu in gpus for device in instances(gpu)]
+    return [gpu.uuid for gpu in gpus] + [uuid for gpu in gpus for uuid in instances(gpu)]
 
 
-def instances(gpu: Gpu) -> tuple[MigDevice, ...]:
-    return supported(lambda: gpu.mig_devices, ())
+def instances(gpu: Gpu) -> tuple[str, ...]:
+    return supported(lambda: gpu.mig_uuids, ())
 
 
 def is_contradicted(facts: Facts, count: int) -> bool:

@@ -87,7 +87,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     in_mig_mode = [gpu for gpu in gpus if gpu.is_in_mig_mode]
     if not in_mig_mode:
         raise Skip("no GPU is in MIG mode")
-    empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_devices]
+    empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_uuids]
     if empty:
         yield without_instances(facts, ",".join(map(str, empty)), all_lack=len(empty) == len(gpus))
     instances = [instance for gpu in in_mig_mode for instance in gpu.mig_devices]
@@ -112,7 +112,7 @@ def gone_instance(facts: Facts) -> str | None:
         first = (facts.environment.get(VARIABLE) or "").split(",")[0].strip()
     except Skip:  # unknown if only the output of nvidia-smi was given
         return None
-    here = (device.uuid for gpu in facts.nvml.reachable.values() if gpu.is_in_mig_mode for device in gpu.mig_devices)
+    here = (uuid for gpu in facts.nvml.reachable.values() if gpu.is_in_mig_mode for uuid in gpu.mig_uuids)
     if not first.startswith("MIG-") or first.startswith("MIG-GPU-") or any(uuid.startswith(first) for uuid in here):
         return None
     return first

@@ -38,7 +38,7 @@ PACKAGES = ("libibverbs1", "libibverbs")
 # The NVSwitches of B200 and B300 appear here as InfiniBand ports, which wait for NVLink's own subnet manager.
 NO_SUBNET_MANAGER = (
     *("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch"),
-    "fabricmanager-not-running-802",
+    *("fabricmanager-not-running-802", "ib-subnet-manager-missing"),
 )
 NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # setting one of these means that RoCE is wanted
 
@@ -135,7 +135,11 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
         words.append(f"the active ports are of two kinds: {' and '.join(kinds)}")
     if words:
         wanted = list(filter(is_infiniband, active)) or active or ports
-        evidence = {"active": ",".join(sorted(port.device for port in wanted)), "down": names(down), "link_layers": kinds}
+        evidence = {
+            "active": ",".join(sorted(port.device for port in wanted)) if active else "",
+            "down": names(down),
+            "link_layers": kinds,
+        }
         found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
         waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
         yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found

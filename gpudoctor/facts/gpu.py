@@ -262,6 +262,11 @@ class Gpu(Guarded):
         return tuple(MigDevice.of(answers) for answers in self.get("MigDevices"))
 
     @cached_property
+    def mig_uuids(self) -> tuple[str, ...]:
+        """Of its MIG devices, of which a text may show nothing else."""
+        return tuple(checked(answers.get("UUID", ""), "UUID of a MIG device") for answers in self.get("MigDevices"))
+
+    @cached_property
     def vgpu_licences(self) -> tuple[Licence, ...]:
         """The vGPU licences that this GPU can have; empty if it is not a vGPU."""
         answer = self.get("GridLicensableFeatures")

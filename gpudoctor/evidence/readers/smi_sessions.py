@@ -37,7 +37,7 @@ def _programs(text: str) -> dict[str, Reply] | None:
     if "pid" not in names:
         return None
     listed = list(nvidia_smi_csv.rows_of(names, lines))
-    programs = [{"pid": row["pid"], "name": _name(row), "mib": _mib(row)} for row in listed if row["pid"].isdigit()]
+    programs = [{"pid": row["pid"], "name": _name(row), "mib": _mib(row)} for row in listed if row.get("pid", "").isdigit()]
     return {"shown-programs": Reply("ok", programs)}
 
 
