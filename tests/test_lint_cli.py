@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(tmp_path: Path, name: s
 
 def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
     gone = lint(tmp_path / "Dockerfile")
-    assert (gone.exit_code, gone.stderr) == (2, f"Error: {tmp_path}/Dockerfile: No such file or directory\n")
+    assert (gone.exit_code, gone.stderr) == (2, f"Error: cannot read {tmp_path}/Dockerfile: No such file or directory\n")
     latin = tmp_path / "Dockerfile"
     latin.write_bytes(b"FROM a\n# \xfcber\n")
     assert "not UTF-8 text" in lint(latin).stderr

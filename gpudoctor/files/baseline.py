@@ -51,7 +51,7 @@ def read(path: Path | None = None) -> Baseline:
     except OSError as failure:
         if path is None:
             return Baseline(schema=SCHEMA, gpus={})
-        raise UserError(f"{file} cannot be read: {failure.strerror}") from None
+        raise UserError(f"cannot read {file}: {failure.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{file} is not a gpudoctor baseline: {failure}") from None
     if found.schema != SCHEMA:
