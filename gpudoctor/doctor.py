@@ -44,15 +44,22 @@ _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
 
 
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
-    """The checks of a level; or those named in `only`, with all checks that they need. UserError for an unknown name."""
-    only, skip = tuple(only), set(skip)
+    """The checks of a level; or those of `only`, with all checks that they need. UserError for an unknown name.
+
+    only, skip: ids of checks, of any level, and areas. An area in `only` stands for its checks at this level.
+    """
+    only, skip = tuple(only), tuple(skip)
+    areas = {check.area for check in checks.values()}
     for name in (*only, *skip):
-        if name not in checks:
-            raise UserError(unknown("check", name, checks))
+        if name not in checks and name not in areas:
+            raise UserError(unknown("check", name, (*checks, *areas)))
     wanted = {id for id, check in checks.items() if LEVELS.index(check.level) <= LEVELS.index(level)}
     if only:
-        wanted = _with_needs(checks, only)
-    return {id: check for id, check in checks.items() if id in wanted - skip}
+        named = {id for id, check in checks.items() if id in only or (id in wanted and check.area in only)}
+        if not named:
+            raise UserError(f"no check of {', '.join(only)} runs at level {level}; choose a higher --level")
+        wanted = _with_needs(checks, named)
+    return {id: check for id, check in checks.items() if id in wanted and not {id, check.area} & set(skip)}
 
 
 def deepest_level(checks: Checks) -> str:

@@ -46,14 +46,19 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 )
 @click.option(
     "--only",
-    metavar="ID,…",
+    metavar="ID|AREA,…",
     multiple=True,
     callback=names,
     shell_complete=completion.checks,
-    help="Run only these checks, of any level, and the checks they need.",
+    help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
 )
 @click.option(
-    "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Skip these checks."
+    "--skip",
+    metavar="ID|AREA,…",
+    multiple=True,
+    callback=names,
+    shell_complete=completion.checks,
+    help="Skip these checks or areas.",
 )
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")

@@ -7,11 +7,19 @@ from click.shell_completion import CompletionItem
 
 
 def checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Check ids, for the last item of a comma-separated list."""
+    """Ids of checks and areas, for the last item of a comma-separated list."""
     from gpudoctor import catalog
+    from gpudoctor.model import AREAS
 
     before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(before + comma + name) for name in catalog.checks() if name.startswith(last)]
+    names = dict.fromkeys((*catalog.checks(), *AREAS))
+    return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
+
+
+def areas(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from gpudoctor.model import AREAS
+
+    return [CompletionItem(name) for name in AREAS if name.startswith(incomplete)]
 
 
 def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -67,29 +67,24 @@ def command(
     from gpudoctor.cli import output
 
     form = form or output.text_or_json(destination)
-    about = list(explaining.known(what))
+    if destination:
+        output.must_be_writable(destination)
+    about = explaining.known_as_json(what) if form == "json" else "".join(f"{line}\n" for line in explaining.known(what))
     if about:
-        if form == "json" or save:
-            raise click.UsageError(f"--format json and --save work on logs and messages only, not on {' '.join(what)!r}.")
-        _deliver(about, destination)
+        if save:
+            raise click.UsageError(f"--save works on logs and messages only, not on {' '.join(what)!r}.")
+        output.deliver(about, destination)
         return
     found = explaining.checkup_of(what or ("-",))
     shown = output.saved(found, how, save)
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
-        about = explaining.about_words(" ".join(what))
-        if about:
-            _deliver(about, destination)
+        words = explaining.about_words(" ".join(what))
+        if words:
+            output.deliver("".join(f"{line}\n" for line in words), destination)
             return
     output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
-
-
-def _deliver(about: list[str], destination: Path | None) -> None:
-    """Text of the catalog, with nothing private in it."""
-    from gpudoctor.cli import output
-
-    output.deliver("".join(f"{line}\n" for line in about), destination)
 
 
 def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:

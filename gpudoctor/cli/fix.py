@@ -55,6 +55,7 @@ class Options:
     destination: Path | None
     run: bool
     journal: Path | None
+    form: str | None
 
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
@@ -62,6 +63,7 @@ class Options:
 @options.python("Examine this interpreter or environment.")
 @options.replay("Use a saved snapshot instead of this machine.")
 @options.logs("Also analyse this log or traceback (-: standard input).")
+@options.script_or_json
 @options.output("Write the script to FILE.")
 @click.option("--run", is_flag=True, help="Ask before each step, then run it.")
 @click.option(
@@ -70,7 +72,7 @@ class Options:
 @options.timeout
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    asked = Options(Wanted(**options.taken_out(Wanted, given)), **given)
+    asked = Options(Wanted(**options.taken_out(Wanted, given)), **{**given, "form": _form(given["form"], given["destination"])})
     _forbid_contradictions(asked)
     _must_be_known(asked.problems)
     from gpudoctor.cli import output
@@ -80,7 +82,11 @@ def command(context: click.Context, /, **given: Any) -> None:
     found = _found(asked)
     report = found.report
     steps, notes = _steps(asked, found)
-    if not steps:
+    if asked.form == "json":
+        from gpudoctor.repair import as_json
+
+        output.deliver(as_json.render(steps, notes, report), asked.destination)
+    elif not steps:
         output.show(f"# {_nothing(report)} There is nothing to fix.\n")
     elif asked.run:
         context.exit(_run(asked, steps, notes, report))
@@ -95,11 +101,21 @@ def _forbid_contradictions(asked: Options) -> None:
         raise click.UsageError("--journal requires --run.")
     if not asked.run:
         return
-    for name, value in {"--replay": asked.replay, "-o": asked.destination}.items():
+    for name, value in {"--replay": asked.replay, "-o": asked.destination, "--format json": asked.form == "json"}.items():
         if value:
             raise click.UsageError(f"--run changes this machine: {name} cannot be used with it.")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise click.UsageError("--run asks before each step and needs a terminal. Without --run the script is printed.")
+
+
+def _form(form: str | None, destination: Path | None) -> str:
+    """sh or json: as chosen, or as the file's name implies; UsageError for the name of another format."""
+    from gpudoctor.report import formats
+
+    by_name = formats.of(destination) if destination else None
+    if form or by_name in (None, "text", "json"):
+        return form or ("json" if by_name == "json" else "sh")
+    raise click.UsageError(f"a script or JSON is written here, but -o {destination} means {by_name}.")
 
 
 def _must_be_known(names: tuple[str, ...]) -> None:

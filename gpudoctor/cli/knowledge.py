@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 
 
 @click.command(help=COMMANDS["knowledge"])
-@options.printed_format()
-def command(form: str) -> None:
+@options.text_or_json
+@options.output()
+def command(form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.knowledge import version
 
+    form = output.prepared(form, destination)
     number, counts = version.version(), version.counts()
-    output.show(as_json(number, counts) if form == "json" else as_text(number, counts))
+    output.deliver(as_json(number, counts) if form == "json" else as_text(number, counts), destination)
 
 
 def as_json(version: str, counts: Sequence[Count]) -> str:

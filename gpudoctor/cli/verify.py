@@ -52,10 +52,21 @@ _OF_CONTAINERS = ("--engine", "--gpus", "--gpu-mode", "--docker-option")
 @options.docker_option
 @options.gpu_mode("How the container gets its GPUs.")
 @click.option("--append", metavar="FILE", type=PATH, help="Append the result to FILE, as Markdown.")
+@options.text_or_json
+@options.output("Write the result to FILE.")
 @options.verbose()
 @options.sharing
 @click.pass_context
-def command(context: click.Context, /, file: str, append: Path | None, verbose: bool, **given: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    file: str,
+    append: Path | None,
+    form: str | None,
+    destination: Path | None,
+    verbose: bool,
+    **given: Any,
+) -> None:
     how = sharing.chosen(given)
     typed = _typed(given)
     from gpudoctor import checkup
@@ -63,6 +74,7 @@ def command(context: click.Context, /, file: str, append: Path | None, verbose: 
     from gpudoctor.redaction import remembering
     from gpudoctor.report import verified
 
+    form = output.prepared(form, destination)
     if append:
         output.must_be_writable(append)
         if append.exists() and not append.is_file():
@@ -74,10 +86,9 @@ def command(context: click.Context, /, file: str, append: Path | None, verbose: 
     if append:
         _append(append, shared.sweep(verified.as_markdown(again)))
         sharing.tell_written(append, shared, "Appended to")
-    said = verified.render(again, *output.look(None), verbose=verbose)
-    if is_for_all:
-        sharing.tell_shown(shared)
-    output.show(shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", ""))))
+    said = verified.as_json(again) if form == "json" else verified.render(again, *output.look(destination), verbose=verbose)
+    said = shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", "")))
+    output.deliver(said, destination, shared if is_for_all else now)
     context.exit(_exit_code(again))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,13 +36,16 @@ _NAMES = {
 @click.command(help=COMMANDS["show"] + " NAME is a name from `images list`, or a full image reference.")
 @options.image_name
 @options.registry
-@options.printed_format()
-def command(name: str, registry: str, form: str) -> None:
+@options.text_or_json
+@options.output()
+def command(name: str, registry: str, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import about, catalog
 
+    form = output.prepared(form, destination)
     found = about.look(catalog.resolve(name, registry))
-    output.show(json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found))
+    text = json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found)
+    output.deliver(text, destination)
 
 
 def as_object(found: Known) -> dict[str, Any]:
