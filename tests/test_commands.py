@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import machine
 import pytest
 from stand_in import run
+from test_report import HEALTHY
 
 from gpudoctor import catalog, doctor
+from gpudoctor.cli import last_report
 from gpudoctor.errors import UserError
 from gpudoctor.files import snapshot
 from gpudoctor.model import AREAS
@@ -147,3 +150,36 @@ def test_a_narrow_terminal_is_followed(width: int) -> None:
         "a few words that are longer than one line of it " * 3, "   Seen: ", "     "
     )
     assert max(map(len, paragraphs)) <= width
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("pytorch-24.08", "python", "-c", "a b"), "gpudoctor run --image pytorch-24.08 -- python -c 'a b'"),
+        (("-it", "--rm", "--gpus", "all", "x:1"), "gpudoctor run --image x:1 -it --rm --gpus all"),
+        (("-e", "HF_TOKEN=secret", "-eA=secret", "x:1", "--", "true"), "gpudoctor run --image x:1 -e HF_TOKEN=… -eA=… -- true"),
+    ],
+)
+def test_run_shows_the_line_to_those_who_type_it_as_with_docker(typed: tuple[str, ...], meant: str) -> None:
+    result = run("run", *typed)
+    assert result.exit_code == 2
+    assert "secret" not in result.stderr
+    assert shlex.split(result.stderr.splitlines()[-1].partition("--image: ")[2]) == shlex.split(meant)
+
+
+def test_verify_takes_the_last_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = run("verify")
+    assert (result.exit_code, "run gpudoctor check first" in result.stderr) == (2, True)
+    last_report.keep(HEALTHY)
+    assert last_report.path().stat().st_mode & 0o777 == 0o600
+    assert "nothing failed in the last report" in run("verify").stderr
+
+
+def test_a_check_without_a_state_folder_still_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/1/nowhere")
+    last_report.keep(HEALTHY)
+
+
+def test_run_without_any_image() -> None:
+    assert "Missing option '--image'" in run("run", "-it").stderr

@@ -105,7 +105,7 @@ def command(
     **given: Any,
 ) -> None:
     from gpudoctor import examining
-    from gpudoctor.cli import delivering, next_steps, output
+    from gpudoctor.cli import delivering, last_report, next_steps, output
 
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
@@ -127,6 +127,8 @@ def command(
     else:
         sharing.tell_shown(shown)
         delivering.show(shown, delivered, hints)
+    if not replay:
+        last_report.keep(shown.report)
     if failure:
         raise failure
     if save:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +58,33 @@ start it, as with docker; 2 wrong usage, 3 no engine or no image.
 """
 
 
+class _Command(click.Command):
+    """Shows the right line to those who type the image as with docker, before the command."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        before = args[: args.index("--")] if "--" in args else args
+        is_named = any(word.partition("=")[0] in ("--image", "-h", "--help") for word in before)
+        if not (is_named or context.resilient_parsing) and (line := self._meant(context, args)):
+            raise click.UsageError(f"the image is given with --image: {line}", context)
+        return super().parse_args(context, args)
+
+    def _meant(self, context: click.Context, args: list[str]) -> str:
+        """The line with --image; "" if there is no image or there are unknown options."""
+        try:
+            typed = self.make_parser(context).parse_args([*args])[0]["command"]
+        except click.UsageError:
+            return ""
+        if not isinstance(typed, (tuple, list)):  # nothing was typed
+            return ""
+        options, rest = args[: len(args) - len(typed)], [word for word in typed if word != "--"]
+        if not rest:
+            return ""
+        options = [re.sub(r"^((?:-e|--env=)?[A-Za-z_]\w*=).*", r"\1…", word, flags=re.DOTALL) for word in options if word != "--"]
+        return shlex.join(["gpudoctor", "run", "--image", rest[0], *options]) + (
+            f" -- {shlex.join(rest[1:])}" if rest[1:] else ""
+        )
+
+
 @dataclass(frozen=True)
 class Ours:
     """The options that are not passed on to docker's command."""
@@ -88,7 +117,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     return value
 
 
-@click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
+@click.command(cls=_Command, help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @options.image("The image: a name from the catalog, or any image reference.", required=True)
 @click.option(
     "--gpus",
@@ -152,6 +181,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 @click.option("--force", is_flag=True, help="Pull the image even if it cannot run here.")
 @click.option("--dry-run", is_flag=True, help="Only print the docker command; pull and start nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the docker command.")
+@click.option("-i", "-t", "--interactive", "--tty", "--rm", "as_always", is_flag=True, hidden=True, expose_value=False)
 @click.argument("command", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
