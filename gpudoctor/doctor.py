@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gpudoctor import catalog, roots
+from gpudoctor import catalog, ignoring, roots
 from gpudoctor.choices import LEVELS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
@@ -88,6 +88,10 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 
 def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
+    return ignoring.applied(_judged(taken, checks), taken.ignored)
+
+
+def _judged(taken: Snapshot, checks: Checks) -> Report:
     if not _has_come_up(taken):
         return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
     report = _judge(taken, checks)

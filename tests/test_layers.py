@@ -19,8 +19,8 @@ FLOORS = (
     "errors version plain spelling folders choices compiled filling placeholders worker state screen",
     "model knowledge facts",
     "judging fixes",
-    "checks catalog planning coverage roots doctor",
-    "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
+    "checks catalog planning coverage roots ignoring doctor",
+    "settings redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
     "wanted collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
     "examining explaining checkup results",
@@ -28,7 +28,20 @@ FLOORS = (
     "__init__ __main__",
 )
 # These judge. Of what travels to the machine they know only values.
-PURE = ["model", "knowledge", "facts", "judging", "fixes", "checks", "catalog", "planning", "coverage", "roots", "doctor"]
+PURE = [
+    "model",
+    "knowledge",
+    "facts",
+    "judging",
+    "fixes",
+    "checks",
+    "catalog",
+    "planning",
+    "coverage",
+    "roots",
+    "ignoring",
+    "doctor",
+]
 VALUES = {"gpudoctor.worker.reply", "gpudoctor.worker.paths"}
 NOT_PURE = {
     "ctypes",

@@ -29,6 +29,7 @@ COMMANDS = {
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
     "list": "List or search the checks, or the problems that they find.",
+    "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or a bundle manifest.",
 }

@@ -105,11 +105,11 @@ def command(
     **given: Any,
 ) -> None:
     from gpudoctor import examining
-    from gpudoctor.cli import delivering, last_report, next_steps, output
+    from gpudoctor.cli import configured, delivering, last_report, next_steps, output
 
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
-    wanted = wanted_of(given)
+    wanted = wanted_of(given) if replay else configured.applied(wanted_of(given))
     if wanted.only or wanted.skip:  # reports a misspelt name before the machine is examined
         wanted.checks()
     for path in filter(None, (destination, save)):

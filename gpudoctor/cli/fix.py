@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,11 +144,12 @@ def _found(asked: Options) -> Checkup:
 
 
 def _answers(wanted: Wanted) -> Snapshot:
-    from gpudoctor.cli import output
+    from gpudoctor.cli import configured, output
     from gpudoctor.examining import of_interpreter
 
+    wanted = configured.applied(wanted)
     with output.progress() as tell:
-        return of_interpreter(wanted, tell)[0]
+        return replace(of_interpreter(wanted, tell)[0], ignored=wanted.ignored)
 
 
 def _steps(asked: Options, found: Checkup) -> tuple[list[Step], list[str]]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report
-from gpudoctor.report import areas, figures, heading, without_gpu
+from gpudoctor.report import areas, figures, findings, heading, without_gpu
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -33,8 +33,10 @@ def _lines(page: Page, report: Report) -> Lines:
     yield Text()
     if not page.verbose and without_gpu.is_all(report):
         yield from without_gpu.lines(page, report)
+        yield from _ignored(page, report)
         return
     yield from diagnosis(page, report, brief=not page.verbose)
+    yield from _ignored(page, report)
     yield from _comparison(page, report)
     yield from _measured(page, report)
     yield Text()
@@ -65,6 +67,13 @@ def _unusable(page: Page, report: Report) -> Lines:
     """Why a Python that comes first could not be examined."""
     for name, why in report.target.get("python_unusable", {}).items() if page.verbose else ():
         yield from page.paragraph(f"{name}: {why}", _MARGIN, _MARGIN + "  ")
+
+
+def _ignored(page: Page, report: Report) -> Lines:
+    if report.ignored:
+        yield Text()
+    for line in findings.ignored(report):
+        yield from page.paragraph(line, rest="  ")
 
 
 def _comparison(page: Page, report: Report) -> Lines:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor import compiled
+from gpudoctor import compiled, settings
 from gpudoctor.containers.images import reference as references
 from gpudoctor.containers.images import released
 from gpudoctor.containers.images.needs import Needs, pair_of
@@ -166,7 +166,7 @@ def _exact(text: str) -> Image | None:
 
 
 def elsewhere(reference: str, registry: str) -> str:
-    prefix = (registry or os.environ.get(REGISTRY, "")).rstrip("/")
+    prefix = (registry or os.environ.get(REGISTRY) or settings.current().registry or "").rstrip("/")
     if not prefix:
         return reference
     try:
