@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import machine
 import pytest
+from click.shell_completion import BashComplete
 from stand_in import run
 from test_report import HEALTHY
 
-from gpudoctor import catalog, doctor
-from gpudoctor.cli import last_report
+from gpudoctor import catalog, doctor, programs
+from gpudoctor.cli import last_report, main
 from gpudoctor.errors import UserError
 from gpudoctor.files import snapshot
 from gpudoctor.model import AREAS
@@ -183,3 +185,39 @@ def test_a_check_without_a_state_folder_still_reports(monkeypatch: pytest.Monkey
 
 def test_run_without_any_image() -> None:
     assert "Missing option '--image'" in run("run", "-it").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_says_where_it_belongs(shell: str, tmp_path: Path) -> None:
+    script = run("completion", shell).stdout
+    assert script.startswith("# Completion of gpudoctor. Add this line to ~/")
+    assert f"gpudoctor completion {shell}" in script.splitlines()[1]
+    assert f"{shell}_complete" in script
+    assert run("completion", shell, "-o", str(tmp_path / "c")).exit_code == 0
+    assert (tmp_path / "c").read_text() == script
+
+
+def test_the_completion_script_of_an_unknown_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/dash")
+    assert "gpudoctor completion bash|zsh|fish" in run("completion").stderr
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    assert "fish_complete" in run("completion").stdout
+
+
+def completed(typed: str, *args: str) -> list[str]:
+    found = BashComplete(main, {}, "gpudoctor", "_GPUDOCTOR_COMPLETE").get_completions(list(args), typed)
+    return [item.value for item in found]
+
+
+def test_completion_knows_areas_rules_and_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "driver" in completed("dri", "check", "--only")
+    assert "multi-gpu" in completed("multi", "list")
+    assert completed("gpu-used-in-b", "images", "lint", "--ignore") == ["gpu-used-in-build"]
+
+    def finished(argv: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        if argv[0] == "docker":
+            raise subprocess.TimeoutExpired(argv, seconds)
+        return subprocess.CompletedProcess(argv, 0, "trainer\ntools\n", "")
+
+    monkeypatch.setattr(programs, "finished", finished)
+    assert completed("tr", "check", "--container") == ["trainer"]

@@ -29,6 +29,7 @@ COMMANDS = {
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
     "list": "List or search the checks, or the problems that they find.",
+    "completion": "Print the completion script for bash, zsh or fish.",
     "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or a bundle manifest.",
@@ -42,9 +43,7 @@ Examples:
   gpudoctor explain train.log            find the cause in a log
   gpudoctor explain Xid 79               look up a code
 \b
-Shell completion, for example in ~/.bashrc:
-  eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"
-(For zsh and fish: zsh_source, fish_source.)
+Shell completion: gpudoctor completion --help
 """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import COMMANDS, completion, options, sharing
+from gpudoctor.cli import COMMANDS, completing, options, sharing
 from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
 from gpudoctor.cli.paths import PATH
 
@@ -49,7 +49,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
     metavar="ID|AREA,…",
     multiple=True,
     callback=names,
-    shell_complete=completion.checks,
+    shell_complete=completing.checks,
     help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
 )
 @click.option(
@@ -57,12 +57,14 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
     metavar="ID|AREA,…",
     multiple=True,
     callback=names,
-    shell_complete=completion.checks,
+    shell_complete=completing.checks,
     help="Skip these checks or areas.",
 )
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")
-@click.option("--container", metavar="ID", help="Diagnose this running container, and its host.")
+@click.option(
+    "--container", metavar="ID", shell_complete=completing.containers, help="Diagnose this running container, and its host."
+)
 @click.option(
     "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
 )

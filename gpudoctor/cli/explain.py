@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion, options, sharing
+from gpudoctor.cli import COMMANDS, completing, options, sharing
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -43,7 +43,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, help=COMMANDS["explain"], epilog=_EPILOG)
-@click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completion.anything)
+@click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completing.anything)
 @options.text_or_json
 @options.output()
 @options.save("Write what the texts contain to FILE, as a snapshot.")

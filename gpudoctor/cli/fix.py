@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import COMMANDS, completion, options
+from gpudoctor.cli import COMMANDS, completing, options
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.spelling import unknown
@@ -59,7 +59,7 @@ class Options:
 
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
-@click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completing.problems)
 @options.python("Examine this interpreter or environment.")
 @options.replay("Use a saved snapshot instead of this machine.")
 @options.logs("Also analyse this log or traceback (-: standard input).")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion, options
+from gpudoctor.cli import COMMANDS, completing, options
 from gpudoctor.errors import UserError
 from gpudoctor.model import AREAS
 
@@ -38,7 +38,7 @@ Details: gpudoctor explain ID
 @click.command(
     help=COMMANDS["list"] + " Words limit the list to an area, or to ids and titles that contain all of them.", epilog=_EPILOG
 )
-@click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completion.areas)
+@click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completing.areas)
 @click.option("--problems", is_flag=True, help="List the problems.")
 @options.text_or_json
 @options.output()
