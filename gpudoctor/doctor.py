@@ -14,6 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging.containers import beside_host
+from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import shadowing
 from gpudoctor.knowledge.version import version as knowledge_version
@@ -238,6 +239,11 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
                 found[id] = facts.once(check.figures)
     figures = {id: figures for id, figures in found.items() if figures}
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
-    table = models(facts, [figure for each in figures.values() for figure in each])
+    every = [figure for each in figures.values() for figure in each]
+    table = models(facts, every)
     left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
-    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone)
+    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone, _with_baseline(facts, every))
+
+
+def _with_baseline(facts: Facts, figures: Iterable[Figure]) -> int:
+    return sum(bool(facts.baseline) and shortfalls.baseline(facts, figure) is not None for figure in figures)

@@ -440,7 +440,7 @@ class Measurements:
     """All measurements, taken in `seconds`.
 
     figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> results of the workload. left_alone: why some GPUs were not
-    measured although others were.
+    measured although others were. with_baseline: how many figures were compared with the saved baseline.
     """
 
     figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
@@ -448,6 +448,7 @@ class Measurements:
     runs: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     left_alone: tuple[str, ...] = ()
+    with_baseline: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ Examples:
   gpudoctor check --redact -o report.md            for a ticket
   gpudoctor check --save machine.json              save a snapshot, redacted
   gpudoctor check --replay machine.json            diagnose a saved snapshot
+  gpudoctor check --replay a.json --save b.json    redact it, to share it
   gpudoctor check --image pytorch-24.08            a container of an image
   gpudoctor check --container trainer              a running container
   gpudoctor check --log train.log                  this machine and a log

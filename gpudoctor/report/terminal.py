@@ -69,6 +69,11 @@ def _unusable(page: Page, report: Report) -> Lines:
         yield from page.paragraph(f"{name}: {why}", _MARGIN, _MARGIN + "  ")
 
 
+def _baseline(number: int) -> str:
+    figures = "1 figure was" if number == 1 else f"{number} figures were"
+    return f" {figures} also compared with the saved baseline (gpudoctor baseline show)." if number else ""
+
+
 def _ignored(page: Page, report: Report) -> Lines:
     if report.ignored:
         yield Text()
@@ -95,7 +100,7 @@ def _measured(page: Page, report: Report) -> Lines:
         yield Text(first, "bold")
         yield from map(Text, rest)
         took = f"Measured in {report.measured.seconds:.1f} s. Expected: the typical value for this GPU or link."
-        yield from page.paragraph(took)
+        yield from page.paragraph(took + _baseline(report.measured.with_baseline))
         yield from page.paragraph(figures.judged_by_itself(report))
     for title, matrix in figures.matrices(report) if page.verbose else ():
         yield Text()
