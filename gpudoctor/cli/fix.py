@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -191,6 +192,7 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
 
     path = asked.journal or _default_journal()
     with _opened(path) as journal:
+        journal.write(_head(before))
         runner = Runner(asking.ask, journal, _busy)
         for note in notes:
             _say(note)
@@ -206,9 +208,25 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
             _said(runner, path)
             return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
     _said(runner, path)
-    if not runner.has_run:
-        return _compared("Nothing was changed:", before, before, failed, runner.reboots)
-    return _compared("After the fixes:", before, _found(asked).report, failed, runner.reboots)
+    after = _found(asked).report if runner.has_run else before
+    _log_outcome(path, before, after)
+    heading = "After the fixes:" if runner.has_run else "Nothing was changed:"
+    return _compared(heading, before, after, failed, runner.reboots)
+
+
+def _head(before: Report) -> bytes:
+    from gpudoctor.repair import journal
+
+    now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    return journal.head(before, platform.node(), now).encode("utf-8", "replace")
+
+
+def _log_outcome(path: Path, before: Report, after: Report) -> None:
+    from gpudoctor.repair import journal
+
+    with _opened(path) as log:
+        lines = ("\n== Looked again" if after is not before else "\n== Nothing was changed", *journal.outcome(before, after))
+        log.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -235,13 +253,13 @@ def _said(runner: Runner, path: Path) -> None:
 def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:
     """Prints which problems are fixed, remain or are new."""
     from gpudoctor.model import Status
+    from gpudoctor.repair import journal
 
-    was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
-    _say(f"\n{heading}" if was or now else "\nNo problems found.")
-    for problem, entry in {**was, **now}.items():
-        state = "fixed" if problem not in now else "still there" if problem in was else "new"
-        _say(f"  {state + ':':<13}{entry.title} ({problem})")
-    if waits_for_boot and now:
+    lines = journal.outcome(before, after)
+    _say(f"\n{heading}" if lines else "\nNo problems found.")
+    for line in lines:
+        _say(f"  {line}")
+    if waits_for_boot and after.diagnosis:
         _say("Some of these may need the reboot.")
     left = any(entry.status is Status.FAIL for entry in after.diagnosis)
     return 1 if failed or (left and not waits_for_boot) else 0
