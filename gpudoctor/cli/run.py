@@ -6,6 +6,7 @@ import contextlib
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
     from gpudoctor.containers.engine.gpus import Access
     from gpudoctor.containers.images.catalog import Image
-    from gpudoctor.containers.run.command import Command
+    from gpudoctor.containers.run.command import Command, Options
     from gpudoctor.containers.run.running import Ended
 
 _PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles.PROFILES.items())
@@ -56,6 +57,13 @@ Examples:
 Exit code: that of the command inside; 125, 126 or 127 if the engine could not
 start it, as with docker; 2 wrong usage, 3 no engine or no image.
 """
+
+
+def _size(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """As docker reads sizes: 64m, 1.5g, 1048576."""
+    if value and not re.fullmatch(r"\d+(\.\d+)? ?([kmgtp]i?)?b?", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r} is not a size such as 512m or 16g.")
+    return value
 
 
 class _Command(click.Command):
@@ -157,6 +165,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     "--shm-size",
     metavar="SIZE",
     default="",
+    callback=_size,
     help="Size of the shared memory.  [default: half of the memory, at most 16g; docker: 64m]",
 )
 @click.option("--ipc", metavar="MODE", default="", help="host: use the host's shared memory, without a size limit.")
@@ -211,6 +220,7 @@ def command(context: click.Context, /, **given: Any) -> None:
             _tell(f"secret values are not shown: export {names} before you run this command")
         if private.HIDDEN in shown:
             _tell(f"put your own values in the place of {private.HIDDEN} before you run this command")
+        _tell_of_dry_run(about, access, chosen, ours)
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"caches are disabled: {why}")
@@ -218,6 +228,14 @@ def command(context: click.Context, /, **given: Any) -> None:
     _announce(built, access, ours)
     ended = Run(engine, built, access.mode != "none", _tell).wait()
     context.exit(_finish(engine, access, ended, ours.quiet))
+
+
+def _tell_of_dry_run(about: Mapping[str, Any], access: Access, chosen: Options, ours: Ours) -> None:
+    """What is said before a real run, and what it adds to the command."""
+    _warn_without_gpu(access, ours)
+    if not about:
+        caches = ", and cache folders, which depend on its digest, are mounted" if chosen.cache else ""
+        _tell(f"the image is not on this machine: a real run pulls it first; then what it sets itself is left out{caches}")
 
 
 def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str, Any]:
@@ -228,11 +246,18 @@ def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str
     return pulling.ensure(engine, image, reference, force=ours.force)
 
 
+def _warn_without_gpu(access: Access, ours: Ours) -> bool:
+    is_without = access.mode == "none" and ours.gpus == "auto"
+    if is_without:
+        _tell(f"Warning: {access.why}, so the container gets no GPU (use --gpus all to request GPUs anyway)")
+    return is_without
+
+
 def _announce(built: Command, access: Access, ours: Ours) -> None:
     from gpudoctor.model import WAYS
 
-    if access.mode == "none" and ours.gpus == "auto":
-        _tell(f"Warning: {access.why}, so the container gets no GPU (use --gpus all to request GPUs anyway)")
+    if _warn_without_gpu(access, ours):
+        pass
     elif access.mode != "none" and not ours.quiet:
         _tell(f"GPUs with {WAYS[access.mode]}: {access.why}")
     if ours.gpus.isdecimal() and ours.gpus != "0":

@@ -63,6 +63,7 @@ class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compat: str | None = None
     require: str | None = None
     architectures: tuple[str, ...] | None = None
+    any_gpu: bool = False
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +111,8 @@ def _recipe(folder: Path, recipe: Recipe) -> Image:
     base = _known(recipe.base)
     needs = recipe.needs
     given: dict[str, Any] = {name: value for name in ("driver", "architectures") if (value := getattr(needs, name))}
+    if needs.any_gpu:
+        given["any_gpu"] = True
     if needs.cuda:
         given["cuda"] = pair_of(needs.cuda)
     if needs.compat is not None:
