@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import machine
 import pytest
 from click.shell_completion import BashComplete
-from stand_in import run
+from stand_in import environment, run
+from terminal import Terminal
 from test_report import HEALTHY
 
 from gpudoctor import catalog, doctor, programs
@@ -221,3 +223,11 @@ def test_completion_knows_areas_rules_and_containers(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(programs, "finished", finished)
     assert completed("tr", "check", "--container") == ["trainer"]
+
+
+def test_who_pastes_is_told_how_it_ends(tmp_path: Path) -> None:
+    opened = Terminal([sys.executable, "-m", "gpudoctor", "explain", "-"], environment(), tmp_path)
+    opened.expect("Paste the text, then press Ctrl-D")
+    opened.type("Xid 79\n\x04")
+    opened.wait()
+    opened.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, completing, options, sharing
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or a file (-: standard input).")
+    if what == ("-",) and sys.stdin and sys.stdin.isatty():
+        screen.note("Paste the text, then press Ctrl-D on an empty line.")
     from gpudoctor import explaining
     from gpudoctor.cli import output
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS, options
+from gpudoctor.cli.as_with_docker import AsWithDocker
 from gpudoctor.containers.engine import gpus
 from gpudoctor.containers.run import profiles
 from gpudoctor.plain import plain
@@ -66,33 +66,6 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> str
     return value
 
 
-class _Command(click.Command):
-    """Shows the right line to those who type the image as with docker, before the command."""
-
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        before = args[: args.index("--")] if "--" in args else args
-        is_named = any(word.partition("=")[0] in ("--image", "-h", "--help") for word in before)
-        if not (is_named or context.resilient_parsing) and (line := self._meant(context, args)):
-            raise click.UsageError(f"the image is given with --image: {line}", context)
-        return super().parse_args(context, args)
-
-    def _meant(self, context: click.Context, args: list[str]) -> str:
-        """The line with --image; "" if there is no image or there are unknown options."""
-        try:
-            typed = self.make_parser(context).parse_args([*args])[0]["command"]
-        except click.UsageError:
-            return ""
-        if not isinstance(typed, (tuple, list)):  # nothing was typed
-            return ""
-        options, rest = args[: len(args) - len(typed)], [word for word in typed if word != "--"]
-        if not rest:
-            return ""
-        options = [re.sub(r"^((?:-e|--env=)?[A-Za-z_]\w*=).*", r"\1…", word, flags=re.DOTALL) for word in options if word != "--"]
-        return shlex.join(["gpudoctor", "run", "--image", rest[0], *options]) + (
-            f" -- {shlex.join(rest[1:])}" if rest[1:] else ""
-        )
-
-
 @dataclass(frozen=True)
 class Ours:
     """The options that are not passed on to docker's command."""
@@ -125,7 +98,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     return value
 
 
-@click.command(cls=_Command, help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
+@click.command(cls=AsWithDocker, help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @options.image("The image: a name from the catalog, or any image reference.", required=True)
 @click.option(
     "--gpus",
