@@ -161,7 +161,10 @@ def test_a_narrow_terminal_is_followed(width: int) -> None:
     [
         (("pytorch-24.08", "python", "-c", "a b"), "gpudoctor run --image pytorch-24.08 -- python -c 'a b'"),
         (("-it", "--rm", "--gpus", "all", "x:1"), "gpudoctor run --image x:1 -it --rm --gpus all"),
-        (("-e", "HF_TOKEN=secret", "-eA=secret", "x:1", "--", "true"), "gpudoctor run --image x:1 -e HF_TOKEN=… -eA=… -- true"),
+        (
+            ("-e", "HF_TOKEN=secret1", "x:1", "--", "true", "--api-key", "secret2z"),
+            "gpudoctor run --image x:1 -e HF_TOKEN -- true --api-key REDACTED",
+        ),
     ],
 )
 def test_run_shows_the_line_to_those_who_type_it_as_with_docker(typed: tuple[str, ...], meant: str) -> None:

@@ -16,11 +16,11 @@ from gpudoctor import catalog, folders
 
 # From the ground up. A room is a module or a package of gpudoctor, and imports from its own floor and those below it.
 FLOORS = (
-    "errors version plain spelling folders choices compiled filling placeholders worker state screen",
+    "errors version plain spelling folders choices compiled filling placeholders worker state screen settings",
     "model knowledge facts",
     "judging fixes",
     "checks catalog planning coverage roots ignoring doctor",
-    "settings redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
+    "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
     "wanted collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
     "examining explaining checkup results",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 import click
@@ -29,7 +28,9 @@ class AsWithDocker(click.Command):
         options, rest = args[: len(args) - len(typed)], [word for word in typed if word != "--"]
         if not rest:
             return ""
-        options = [re.sub(r"^((?:-e|--env=)?[A-Za-z_]\w*=).*", r"\1…", word, flags=re.DOTALL) for word in options if word != "--"]
-        return shlex.join(["gpudoctor", "run", "--image", rest[0], *options]) + (
-            f" -- {shlex.join(rest[1:])}" if rest[1:] else ""
-        )
+        from gpudoctor.containers.run import private
+        from gpudoctor.containers.run.words import pairs
+
+        shown = [private.shown(piece) for piece in pairs([word for word in options if word != "--"])]
+        line = " ".join(["gpudoctor run --image", shlex.quote(rest[0]), *shown])
+        return f"{line} -- {private.shown(rest[1:])}" if rest[1:] else line

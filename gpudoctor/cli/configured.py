@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-import click
-
-from gpudoctor import settings
+from gpudoctor import screen, settings
 from gpudoctor.errors import UserError
 from gpudoctor.wanted import Wanted
 
@@ -30,7 +28,7 @@ def ignored() -> dict[str, dict[str, str]]:
         _must_exist(problem)
         if rule["until"] < date.today().isoformat():
             where = known.sources[f"ignore.{problem}"]
-            click.echo(f"Warning: {problem} counts again: it was ignored until {rule['until']} ({where})", err=True)
+            screen.note(f"Warning: {problem} counts again: it was ignored until {rule['until']} ({where})")
     return {problem: dict(rule) for problem, rule in known.ignore.items()}
 
 
