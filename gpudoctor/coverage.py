@@ -35,4 +35,5 @@ _SKIPPED = {
     Skip.NOT_MEASURED: "not measured",
     Skip.BUSY: "skipped because the GPU is busy",
     Skip.CUT_OFF: "not run, because the run was interrupted",
+    Skip.IGNORED: "ignored",
 }

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gpudoctor import catalog, roots
+from gpudoctor import catalog, ignoring, roots
 from gpudoctor.choices import LEVELS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
@@ -14,6 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging.containers import beside_host
+from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import shadowing
 from gpudoctor.knowledge.version import version as knowledge_version
@@ -44,15 +45,22 @@ _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
 
 
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
-    """The checks of a level; or those named in `only`, with all checks that they need. UserError for an unknown name."""
-    only, skip = tuple(only), set(skip)
+    """The checks of a level; or those of `only`, with all checks that they need. UserError for an unknown name.
+
+    only, skip: ids of checks, of any level, and areas. An area in `only` stands for its checks at this level.
+    """
+    only, skip = tuple(only), tuple(skip)
+    areas = {check.area for check in checks.values()}
     for name in (*only, *skip):
-        if name not in checks:
-            raise UserError(unknown("check", name, checks))
+        if name not in checks and name not in areas:
+            raise UserError(unknown("check", name, (*checks, *areas)))
     wanted = {id for id, check in checks.items() if LEVELS.index(check.level) <= LEVELS.index(level)}
     if only:
-        wanted = _with_needs(checks, only)
-    return {id: check for id, check in checks.items() if id in wanted - skip}
+        named = {id for id, check in checks.items() if id in only or (id in wanted and check.area in only)}
+        if not named:
+            raise UserError(f"no check of {', '.join(only)} runs at level {level}; choose a higher --level")
+        wanted = _with_needs(checks, named)
+    return {id: check for id, check in checks.items() if id in wanted and not {id, check.area} & set(skip)}
 
 
 def deepest_level(checks: Checks) -> str:
@@ -81,6 +89,10 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 
 def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
+    return ignoring.applied(_judged(taken, checks), taken.ignored)
+
+
+def _judged(taken: Snapshot, checks: Checks) -> Report:
     if not _has_come_up(taken):
         return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
     report = _judge(taken, checks)
@@ -227,6 +239,11 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
                 found[id] = facts.once(check.figures)
     figures = {id: figures for id, figures in found.items() if figures}
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
-    table = models(facts, [figure for each in figures.values() for figure in each])
+    every = [figure for each in figures.values() for figure in each]
+    table = models(facts, every)
     left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
-    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone)
+    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone, _with_baseline(facts, every))
+
+
+def _with_baseline(facts: Facts, figures: Iterable[Figure]) -> int:
+    return sum(bool(facts.baseline) and shortfalls.baseline(facts, figure) is not None for figure in figures)

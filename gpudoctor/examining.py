@@ -33,7 +33,7 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
         from gpudoctor import doctor  # the judging code is loaded while the machine answers
 
         checks = wanted.checks()
-        answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks))
+        answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks), ignored=wanted.ignored)
         answers, cut_off_by = _measured(answers, checks, wanted, where, tell) if where else (answers, 0)
     return _checkup(answers, told, wanted), cut_off_by
 

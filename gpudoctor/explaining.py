@@ -7,17 +7,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.errors import UserError
+from gpudoctor.model import Check, Problem
 from gpudoctor.spelling import unknown
 
 _MOST_BLANK_BYTES = 4 << 20
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
+    from gpudoctor.codes import Code
     from gpudoctor.evidence import Evidence
-    from gpudoctor.model import Check, Report
+    from gpudoctor.model import Report
     from gpudoctor.report.explanation import Here
 
 
@@ -26,36 +28,65 @@ def explained_anything(report: Report) -> bool:
 
 
 def known(what: Sequence[str]) -> Iterable[str]:
-    """The catalog's explanation of an id or a code; nothing for files and messages."""
-    name = " ".join(what)
-    if not name or are_files(what):
-        return ()
-    from gpudoctor import catalog
+    """The catalog's explanation of ids or a code; nothing for files and messages."""
+    from gpudoctor import codes
     from gpudoctor.report import explanation
 
-    checks, problems = catalog.checks(), catalog.problems()
+    machine = here()
+
+    def lines(subject: Check | Problem | Code) -> Iterable[str]:
+        if isinstance(subject, codes.Code):
+            return codes.lines(subject)
+        if isinstance(subject, Check):
+            return explanation.of_check(subject, machine)
+        return explanation.of_problem(_finders(subject), subject, machine)
+
+    return _apart(map(lines, _subjects(what)))
+
+
+def known_as_json(what: Sequence[str]) -> str:
+    """Like `known`; "" for files and messages."""
+    from gpudoctor import codes
+    from gpudoctor.codes import as_json
+
+    def entry(subject: Check | Problem | Code) -> dict[str, Any]:
+        if isinstance(subject, codes.Code):
+            return as_json.of_code(subject)
+        if isinstance(subject, Check):
+            return as_json.of_check(subject)
+        return as_json.of_problem(_finders(subject), subject)
+
+    found = list(map(entry, _subjects(what)))
+    return as_json.render(found) if found else ""
+
+
+def _subjects(what: Sequence[str]) -> list[Check | Problem | Code]:
+    """What the arguments name in the catalog or the tables of codes. UserError for what looks like an id and is none."""
+    from gpudoctor import catalog
+
+    name = " ".join(what)
     ids = [word.strip().lower().replace("_", "-") for word in what]
-    if all(id in checks or id in problems for id in ids):
-        machine = here()
-        return _apart(
-            explanation.of_check(checks[id], machine)
-            if id in checks
-            else explanation.of_problem([check for check in checks.values() if id in _finds(check)], problems[id][1], machine)
-            for id in ids
-        )
+    named: dict[str, Check | Problem] = {**{id: problem for id, (_, problem) in catalog.problems().items()}, **catalog.checks()}
+    if not name or (are_files(what) and not all(id in named and Path(word).is_dir() for id, word in zip(ids, what, strict=True))):
+        return []
+    if all(id in named for id in ids):
+        return [named[id] for id in ids]
     from gpudoctor import codes
 
-    code = codes.parse(name)
-    if code:
-        return codes.lines(code)
+    if code := codes.parse(name):
+        return [code]
     meant = codes.of_number(name)
     if len(meant) > 1:
         raise UserError(f"{name!r} is ambiguous: {', '.join(map(codes.shown, meant))}; give one of these")
-    if meant:
-        return codes.lines(meant[0])
-    if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise UserError(unknown("check or problem", name, {**checks, **problems}))
-    return ()
+    if not meant and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise UserError(unknown("check or problem", name, named))
+    return [*meant]
+
+
+def _finders(problem: Problem) -> list[Check]:
+    from gpudoctor import catalog
+
+    return [check for check in catalog.checks().values() if problem.id in _finds(check)]
 
 
 def here() -> Here:

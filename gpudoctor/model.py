@@ -340,7 +340,7 @@ class Snapshot:
     """All questions to a machine and its answers; a file that can be judged again anywhere.
 
     host: the answers of the host, if gpudoctor examined a container from outside. level: the level of the checks that judge it;
-    "" in files of older versions of gpudoctor.
+    "" in files of older versions of gpudoctor. ignored: problem -> why it is ignored ("reason"), and the last day ("until").
     """
 
     schema: str
@@ -352,6 +352,7 @@ class Snapshot:
     baseline: dict[str, dict[str, float]] = field(default_factory=dict)  # UUID of a GPU -> figure -> value on the healthy machine
     host: dict[str, Reply] = field(default_factory=dict)
     level: str = ""
+    ignored: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -385,6 +386,20 @@ class Diagnosis:
     fixes: tuple[Fix, ...]
     references: tuple[str, ...] = ()
     on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A problem that was found, and that the user decided not to count up to and including the day `until` (ISO 8601)."""
+
+    problem: str
+    title: str
+    message: str
+    gpu: int | None
+    status: Status
+    on_host: bool
+    reason: str
+    until: str
 
 
 @dataclass(frozen=True)
@@ -425,7 +440,7 @@ class Measurements:
     """All measurements, taken in `seconds`.
 
     figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> results of the workload. left_alone: why some GPUs were not
-    measured although others were.
+    measured although others were. with_baseline: how many figures were compared with the saved baseline.
     """
 
     figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
@@ -433,6 +448,7 @@ class Measurements:
     runs: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     left_alone: tuple[str, ...] = ()
+    with_baseline: int = 0
 
 
 @dataclass(frozen=True)
@@ -450,7 +466,7 @@ class Report:
     """The verdict on one machine, or on a container and its host.
 
     host: the checks that were judged on the host of a container. comparison: values that both sides see. evidence: the given
-    texts. knowledge: the version of the built-in tables (`gpudoctor knowledge`).
+    texts. knowledge: the version of the built-in tables (`gpudoctor knowledge`). ignored: problems that do not count.
     """
 
     schema: str
@@ -466,6 +482,7 @@ class Report:
     comparison: tuple[Difference, ...] = ()
     evidence: tuple[Recognised, ...] = ()
     knowledge: str = ""
+    ignored: tuple[Ignored, ...] = ()
 
     @property
     def verdict(self) -> Status:

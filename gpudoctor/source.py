@@ -31,14 +31,14 @@ def chunks(path: str) -> Iterator[bytes]:
     """The bytes of a file ("-": standard input) in pieces of some MB; UserError with one line if it cannot be read."""
     try:
         if path == "-" and (sys.stdin is None or sys.stdin.closed):
-            raise UserError("- cannot be read: standard input is closed")
+            raise UserError("cannot read -: standard input is closed")
         if path == "-":
             yield from _decoded(_pieces(sys.stdin.buffer), path)
         else:
             with open(path, "rb") as file:  # noqa: PTH123 (a path that is a pipe or a process substitution, too)
                 yield from _decoded(_pieces(file), path)
     except (OSError, zlib.error) as failure:
-        raise UserError(f"{path} cannot be read: {getattr(failure, 'strerror', None) or failure}") from None
+        raise UserError(f"cannot read {path}: {getattr(failure, 'strerror', None) or failure}") from None
 
 
 def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_SIMILAR = 0.7  # of 1; below, suggestions surprise more often than they help
+
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names most similar to `name`, best first: completions of a prefix, and corrections of typos."""
     known = list(names)
     begun = [other for other in known if name and other.startswith(name)]
     inside = [other for other in known if name and name in other]
-    return tuple(dict.fromkeys(begun + difflib.get_close_matches(name, known, n=3, cutoff=0.5) + inside))[:3]
+    return tuple(dict.fromkeys(begun + difflib.get_close_matches(name, known, n=3, cutoff=_SIMILAR) + inside))[:3]
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> str:

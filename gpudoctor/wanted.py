@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ class Wanted:
     level: None means standard, or for a snapshot the level at which it was taken. python: None means the user's (see
     pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
-    None means the limit of the level. baseline: None means the one saved here.
+    None means the limit of the level. baseline: None means the one saved here. ignored: as in a
+    snapshot.
     """
 
     level: str | None = None
@@ -45,6 +46,7 @@ class Wanted:
     timeout: float = 20
     measure_timeout: float | None = None
     baseline: Path | None = None
+    ignored: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def expected(self) -> dict[str, int]:

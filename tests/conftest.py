@@ -48,6 +48,7 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("VIRTUAL_ENV", sys.prefix)  # the environment of the tests is active, however they were started
         patch.delenv("CONDA_PREFIX", raising=False)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
 
 

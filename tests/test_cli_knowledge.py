@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import date
 
 import machine
 from click.testing import CliRunner
 
 from gpudoctor import catalog, doctor
-from gpudoctor.cli import main
+from gpudoctor.cli import knowledge, main
 from gpudoctor.knowledge import version
 from gpudoctor.report import markdown, terminal
 
@@ -21,9 +23,18 @@ def said(*arguments: str) -> str:
 
 def test_the_tables_are_counted() -> None:
     text = said()
-    assert text.startswith(f"Knowledge {version.version()}: ")
+    assert re.match(rf"Knowledge {version.version()}, \d+ days? old: ", text)
     assert "176 xids, 399 sxids" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_age_is_counted_in_days() -> None:
+    assert [knowledge.days_old("2026-11-21-3f2a9c1b", date(2026, month, day)) for month, day in ((11, 21), (12, 1), (1, 1))] == [
+        0,
+        10,
+        0,
+    ]
+    assert json.loads(said("--format", "json"))["days_old"] >= 0
 
 
 def test_programs_get_the_same() -> None:

@@ -98,10 +98,10 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
     [
         (["explain", "no/such/file"], "no/such/file does not exist"),
         (["explain", "missing.log"], "missing.log does not exist"),
-        (["explain", "."], ". cannot be read: Is a directory"),
+        (["explain", "."], "cannot read .: Is a directory"),
         (["explain", "gem"], "unknown check or problem 'gem'; did you mean gemm"),
-        (["explain", "gemm", "--format", "json"], "work on logs and messages only"),
-        (["check", "--log", "no-such-file"], "no-such-file cannot be read: No such file or directory"),
+        (["explain", "gemm", "--save", "x.json"], "--save works on logs and messages only"),
+        (["check", "--log", "no-such-file"], "cannot read no-such-file: No such file or directory"),
         (["check", "--log", "-", "--log", "-"], "standard input can be read only once"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_file_in_a_closed_folder_cannot_be_read(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "exists", closed)
     result = run("explain", "/root/there-is-no-such-file")
     assert result.exit_code == 2
-    assert "/root/there-is-no-such-file cannot be read: " in result.stderr
+    assert "cannot read /root/there-is-no-such-file: " in result.stderr
 
 
 def test_fix_of_a_check_names_its_problems() -> None:

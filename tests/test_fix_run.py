@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,10 @@ def test_yes_repairs_checks_and_looks_again(terminal: Terminal, broken: Path, tm
     text = journal(tmp_path)
     assert "pip: install cupy-cuda12x" in text
     assert "exit code 0 after" in text
+    head, _, steps = text.partition("== Step 1")
+    assert re.search(r"^Date:    \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d\nMachine: \S+, ", head, re.M)
+    assert [line.split()[-1] for line in steps.splitlines() if "Run it?" in line] == ["perhaps", "y"]
+    assert re.search(rf"== Looked again\n(?:.*\n)*fixed: .*\({PROBLEM}\)", steps)
 
 
 def test_no_changes_nothing(terminal: Terminal, broken: Path) -> None:

@@ -16,10 +16,10 @@ from gpudoctor import catalog, folders
 
 # From the ground up. A room is a module or a package of gpudoctor, and imports from its own floor and those below it.
 FLOORS = (
-    "errors version plain spelling folders choices compiled filling placeholders worker state screen",
+    "errors version plain spelling folders choices compiled filling placeholders worker state screen settings",
     "model knowledge facts",
     "judging fixes",
-    "checks catalog planning coverage roots doctor",
+    "checks catalog planning coverage roots ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
     "wanted collect collect_container measure evidence files",
     "comparing report codes repair start_failures",
@@ -28,7 +28,20 @@ FLOORS = (
     "__init__ __main__",
 )
 # These judge. Of what travels to the machine they know only values.
-PURE = ["model", "knowledge", "facts", "judging", "fixes", "checks", "catalog", "planning", "coverage", "roots", "doctor"]
+PURE = [
+    "model",
+    "knowledge",
+    "facts",
+    "judging",
+    "fixes",
+    "checks",
+    "catalog",
+    "planning",
+    "coverage",
+    "roots",
+    "ignoring",
+    "doctor",
+]
 VALUES = {"gpudoctor.worker.reply", "gpudoctor.worker.paths"}
 NOT_PURE = {
     "ctypes",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from gpudoctor.cli import main
+from gpudoctor.lint import files
 
 FAULTY = "FROM nvidia/cuda:12.9.1-runtime-ubuntu24.04\nRUN nvidia-smi\nENV CUDA_VISIBLE_DEVICES=0\n"
 CLEAN = "FROM nvidia/cuda:12.9.1-runtime-ubuntu24.04\nRUN true\n"
@@ -123,7 +127,7 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(tmp_path: Path, name: s
 
 def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
     gone = lint(tmp_path / "Dockerfile")
-    assert (gone.exit_code, gone.stderr) == (2, f"Error: {tmp_path}/Dockerfile: No such file or directory\n")
+    assert (gone.exit_code, gone.stderr) == (2, f"Error: cannot read {tmp_path}/Dockerfile: No such file or directory\n")
     latin = tmp_path / "Dockerfile"
     latin.write_bytes(b"FROM a\n# \xfcber\n")
     assert "not UTF-8 text" in lint(latin).stderr
@@ -185,3 +189,65 @@ def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "gpudoctor.lint.report" in imported
     assert imported & {"docker", "requests", "pynvml", "gpudoctor.doctor", "gpudoctor.facts"} == set()
+
+
+def test_sarif_follows_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "a b/Dockerfile", FAULTY)
+    assert lint(".", "-o", "x.sarif").exit_code == 1
+    log = json.loads((tmp_path / "x.sarif").read_text())
+    jsonschema.validate(log, json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text()))
+    [run] = log["runs"]
+    found = [(result["ruleId"], result["level"]) for result in run["results"]]
+    assert found == [("gpu-used-in-build", "error"), ("cuda-visible-devices-baked", "warning")]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("a%20b/Dockerfile", 2)
+    assert all(run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
+
+
+def test_annotations_for_github_are_one_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "a,b/Dockerfile", FAULTY)
+    lines = lint("a,b/Dockerfile", "--format", "github").stdout.splitlines()
+    assert [line.partition(",title=")[0] for line in lines] == [
+        "::error file=a%2Cb/Dockerfile,line=2",
+        "::warning file=a%2Cb/Dockerfile,line=3",
+    ]
+    assert all("%0AWrite:%0A" in line for line in lines)
+
+
+def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:
+    path = written(tmp_path, "Dockerfile", FAULTY)
+
+    def rules(*options: str) -> list[str]:
+        return [row["rule"] for row in json.loads(lint(path, "--format", "json", *options).stdout)]
+
+    assert rules("--ignore", "gpu-used-in-build") == ["cuda-visible-devices-baked"]
+    assert rules("--select", "gpu-used-in-build,cpu-wheel-in-gpu-image") == ["gpu-used-in-build"]
+    assert lint(path, "--ignore", "gpu-used-in-build").exit_code == 0
+    unknown = lint(path, "--select", "gpu-used-in-biuld")
+    assert (unknown.exit_code, unknown.stderr) == (
+        2,
+        "Error: unknown rule 'gpu-used-in-biuld'; did you mean gpu-used-in-build?\n",
+    )
+    assert lint(path, "--select", "").exit_code == 2
+
+
+def test_a_report_format_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "Dockerfile", FAULTY)
+    result = lint(path, "-o", str(tmp_path / "r.html"))
+    assert (result.exit_code, "means html" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Dockerfile", "a/Dockerfile.gpu", "x.dockerfile", "Containerfile", "compose.yaml", "docker-compose.gpu.yml"),
+        *(".devcontainer/devcontainer.json", "Dockerfile.j2", "Dockerfile.md", "other.yaml", "Dockerfile.dockerignore", "a.json"),
+    ],
+)
+def test_pre_commit_passes_the_files_that_are_linted(name: str) -> None:
+    [hook] = yaml.safe_load((Path(__file__).parent.parent / ".pre-commit-hooks.yaml").read_text())
+    passed = bool(re.search(hook["files"], name)) and not re.search(hook["exclude"], name)
+    assert passed == bool(files.kind_of_name(name.rpartition("/")[2]))
+    assert hook["entry"].split()[1:] == ["images", "lint"]

@@ -107,7 +107,7 @@ REFUSED = [
     (b'{"schema": "gpudoctor.report/0"}', "is not a report that this version can read: its schema is 'gpudoctor.report/0', not "),
     (b'{"schema": "gpudoctor.report/1"}', "is a broken gpudoctor report"),
     (b"<!doctype html><p>hello", "is a page without a snapshot of gpudoctor, such as one made of a report alone: pass"),
-    (b"\x1f\x8bhello", "cannot be read"),
+    (b"\x1f\x8bhello", "cannot read"),
     (gzip.compress(SNAPSHOT.read_bytes())[:-20], "is not a complete gpudoctor snapshot"),
     (b'{"a":' * 9000 + b"1" + b"}" * 9000, "levels deep"),
     (b'{"schema": "gpudoctor.report/1", "a": ' + b"[" * 200 + b"]" * 200 + b"}", "levels deep"),
@@ -220,7 +220,7 @@ def test_the_name_of_the_file_says_the_format(tmp_path: Path, name: str) -> None
         (["--bundle", "c.zip"], "its name must end in .tar.gz or .tgz"),
         (["-o", "-"], "- is not a file name"),
         (["file", "--python", "p"], "--python cannot be used with FILE"),
-        (["nowhere.json"], "cannot be read: No such file"),
+        (["nowhere.json"], "cannot read nowhere.json: No such file"),
         (["--for", "windows"], "'windows' is not one of"),
     ],
 )
@@ -237,7 +237,7 @@ def test_standard_input_is_read_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.startswith(b"Error: - is empty, or was already read")) == (2, True)
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command, "report", "-"]
     done = subprocess.run(closed, capture_output=True, env=environment(), check=False)
-    assert (done.returncode, done.stderr) == (2, b"Error: - cannot be read: standard input is closed\n")
+    assert (done.returncode, done.stderr) == (2, b"Error: cannot read -: standard input is closed\n")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_missing_folder_is_said_before_the_work(stub: Doctor, tmp_path: Path, op
 
 
 def test_a_folder_is_no_file(stub: Doctor, tmp_path: Path) -> None:
-    assert run("check", "-o", str(tmp_path)).stderr == f"Error: cannot write {tmp_path}: it is a folder\n"
+    assert run("check", "-o", str(tmp_path)).stderr == f"Error: cannot write {tmp_path}: Is a directory\n"
 
 
 @pytest.mark.parametrize("option", ["-o", "--save"])

@@ -227,7 +227,7 @@ def test_schema_refuses_another_shape() -> None:
 def test_json_names_are_the_contract() -> None:
     plain = json.loads(json_format.render(REPORT))
     first = ["schema", "version", "status", "target", "coverage", "diagnosis", "checks", "measured", "facts"]
-    assert [*plain] == [*first, "host", "comparison", "evidence", "knowledge"]
+    assert [*plain] == [*first, "host", "comparison", "evidence", "knowledge", "ignored"]
     entry = plain["diagnosis"][0]
     assert {*entry} == {
         *("problem", "title", "message", "action", "confidence", "check", "gpu", "evidence", "explains", "fixes"),

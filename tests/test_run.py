@@ -15,12 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor.choices import GPU_MODES
 from gpudoctor.cli import main
+from gpudoctor.cli import run as run_command
 from gpudoctor.containers.engine import arrival, gpus, guard, rlimits, streams
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.containers.engine.gpus import Access
@@ -698,3 +700,24 @@ def test_a_secret_reaches_the_engine_and_no_command_line(options: tuple[str, ...
     else:
         assert (tmp_path / "token").read_text() == "hush77\n"
         assert "hush77" not in (tmp_path / "argv").read_text()
+
+
+@pytest.mark.parametrize("size", ["banana", "16 gigabytes", "-1g", "g"])
+def test_a_size_that_docker_refuses_is_refused_before(size: str) -> None:
+    done = CliRunner().invoke(main, ["run", "--image", "pytorch-24.08", "--shm-size", size, "--dry-run"])
+    assert (done.exit_code, f"{size!r} is not a size" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("size", ["64m", "1.5g", "1048576", "16G", "2gb", "1GiB", ""])
+def test_the_sizes_that_docker_reads(size: str) -> None:
+    assert run_command._size(click.Context(main), click.Option(["--shm-size"]), size) == size
+
+
+def test_a_dry_run_warns_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = run_command.Ours("x", "auto", "auto", None, "", False, False, True, False)
+    run_command._tell_of_dry_run({}, NOTHING, Options(), ours)
+    said = capsys.readouterr().err
+    assert "Warning: no GPU was requested, so the container gets no GPU" in said
+    assert "the image is not on this machine" in said
+    run_command._tell_of_dry_run(IMAGE, ALL, Options(), ours)
+    assert capsys.readouterr().err == ""

@@ -305,3 +305,13 @@ def test_what_is_as_it_was_has_its_token_before_and_after(tmp_path: Path, monkey
     told = run("verify", str(tmp_path / "one.json"), "--redact").stdout
     assert "zorvproject" not in told
     assert set(re.findall(r"dir-\d+", told)) == set(re.findall(r"dir-\d+", report["target"]["python"]))
+
+
+def test_the_result_for_programs(asked: dict[str, object], tmp_path: Path) -> None:
+    asked["now"] = now(memlock=Status.PASS, numa=Status.BLOCKED)
+    result = run("verify", str(asked["file"]), "--format", "json", "--no-redact")
+    made = json.loads(result.stdout)
+    assert (made["schema"], made["fixed"]) == ("gpudoctor.verify/1", False)
+    assert {row["id"]: (row["before"], row["after"]) for row in made["checks"]}["memlock"] == ("fail", "pass")
+    run("verify", str(asked["file"]), "-o", str(tmp_path / "again.json"), "--no-redact")
+    assert json.loads((tmp_path / "again.json").read_text()) == made

@@ -14,7 +14,7 @@ import click
 
 from gpudoctor import screen
 from gpudoctor.cli import ending
-from gpudoctor.cli.lazy import LazyGroup
+from gpudoctor.cli.lazy import Args, LazyGroup
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.version import __version__
 
@@ -28,7 +28,9 @@ COMMANDS = {
     "images": "Look up, pull, build, pin and lint container images.",
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
-    "list": "List the checks with their areas, levels and requirements.",
+    "list": "List or search the checks, or the problems that they find.",
+    "completion": "Print the completion script for bash, zsh or fish.",
+    "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or a bundle manifest.",
 }
@@ -41,9 +43,7 @@ Examples:
   gpudoctor explain train.log            find the cause in a log
   gpudoctor explain Xid 79               look up a code
 \b
-Shell completion, for example in ~/.bashrc:
-  eval "$(_GPUDOCTOR_COMPLETE=bash_source gpudoctor)"
-(For zsh and fish: zsh_source, fish_source.)
+Shell completion: gpudoctor completion --help
 """
 
 
@@ -80,6 +80,9 @@ class Commands(LazyGroup):
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
 
+    def parse_args(self, context: click.Context, args: Args) -> Args:
+        return super().parse_args(context, _as_options(args))
+
     def invoke(self, context: click.Context) -> Any:
         try:
             with ending.by_signal():
@@ -96,6 +99,13 @@ class Commands(LazyGroup):
             if os.environ.get("GPUDOCTOR_DEBUG") == "1":
                 traceback.print_exc()
             _end(_bug(bug), 3)
+
+
+def _as_options(args: Args) -> Args:
+    """`help COMMAND` and `version`, as other programs have them, as options."""
+    if args[:1] == ["help"]:
+        return [*(word for word in args if word != "help"), "--help"]
+    return ["--version"] if args == ["version"] else args
 
 
 def _end(line: str, code: int) -> NoReturn:
@@ -116,6 +126,6 @@ def _bug(bug: Exception) -> str:
 
 
 @click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="gpudoctor")
+@click.version_option(__version__, "-V", "--version", prog_name="gpudoctor")
 def main() -> None:
     """Find out what is wrong with a GPU machine, container or Python environment, and how to fix it."""

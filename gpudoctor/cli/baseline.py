@@ -1,4 +1,4 @@
-"""`gpudoctor baseline save|show`."""
+"""`gpudoctor baseline save|show|remove`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli import COMMANDS
+from gpudoctor.cli import COMMANDS, options
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
 
@@ -52,8 +52,7 @@ def save(snapshot: Path, file: Path | None, force: bool) -> None:
     new = baseline.of_gpus(new, lambda uuid: remembering.recognised(uuid, taken.taken))
     _keep(path, new, is_state=file is None)
     figures = sum(len(saved.figures) for saved in new.gpus.values())
-    gpus = "1 GPU" if len(new.gpus) == 1 else f"{len(new.gpus)} GPUs"
-    output.show(f"Saved {figures} figures of {gpus} in {path}.\n")
+    output.show(f"Saved {figures} figures of {_gpus(len(new.gpus))} in {path}.\n")
 
 
 def _keep(path: Path, new: Baseline, is_state: bool) -> None:
@@ -72,14 +71,38 @@ def _keep(path: Path, new: Baseline, is_state: bool) -> None:
 
 @command.command()
 @_FILE
-def show(file: Path | None) -> None:
+@options.text_or_json
+@options.output()
+def show(file: Path | None, form: str | None, destination: Path | None) -> None:
     """Show the baseline."""
     from gpudoctor.cli import output
     from gpudoctor.files import baseline
 
+    form = output.prepared(form, destination)
     found = baseline.read(file)
     if not found.gpus:
         raise UserError(
             "no baseline saved yet: on a healthy machine run gpudoctor check --save FILE, then gpudoctor baseline save FILE"
         )
-    output.show(baseline.as_text(found))
+    output.deliver(baseline.dump(found).decode() if form == "json" else baseline.as_text(found), destination)
+
+
+@command.command()
+@click.argument("gpus", nargs=-1, metavar="[GPU]…")
+@_FILE
+def remove(gpus: tuple[str, ...], file: Path | None) -> None:
+    """Remove GPUs, by UUID or name, from the baseline; without GPU, the whole baseline."""
+    from gpudoctor.cli import output
+    from gpudoctor.files import baseline
+
+    path, found = file or baseline.default_path(), baseline.read(file)
+    if not found.gpus:
+        raise UserError("no baseline saved yet: there is nothing to remove")
+    left = baseline.without(found, gpus or tuple(found.gpus))
+    output.must_be_writable(path)
+    output.write(path, baseline.dump(left))
+    output.show(f"Removed {_gpus(len(found.gpus) - len(left.gpus))} from {path}.\n")
+
+
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import COMMANDS, completion, options, sharing
+from gpudoctor.cli import COMMANDS, completing, options, sharing
 from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
 from gpudoctor.cli.paths import PATH
 
@@ -30,6 +30,7 @@ Examples:
   gpudoctor check --redact -o report.md            for a ticket
   gpudoctor check --save machine.json              save a snapshot, redacted
   gpudoctor check --replay machine.json            diagnose a saved snapshot
+  gpudoctor check --replay a.json --save b.json    redact it, to share it
   gpudoctor check --image pytorch-24.08            a container of an image
   gpudoctor check --container trainer              a running container
   gpudoctor check --log train.log                  this machine and a log
@@ -46,18 +47,25 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 )
 @click.option(
     "--only",
-    metavar="ID,…",
+    metavar="ID|AREA,…",
     multiple=True,
     callback=names,
-    shell_complete=completion.checks,
-    help="Run only these checks, of any level, and the checks they need.",
+    shell_complete=completing.checks,
+    help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
 )
 @click.option(
-    "--skip", metavar="ID,…", multiple=True, callback=names, shell_complete=completion.checks, help="Skip these checks."
+    "--skip",
+    metavar="ID|AREA,…",
+    multiple=True,
+    callback=names,
+    shell_complete=completing.checks,
+    help="Skip these checks or areas.",
 )
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")
-@click.option("--container", metavar="ID", help="Diagnose this running container, and its host.")
+@click.option(
+    "--container", metavar="ID", shell_complete=completing.containers, help="Diagnose this running container, and its host."
+)
 @click.option(
     "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
 )
@@ -100,11 +108,11 @@ def command(
     **given: Any,
 ) -> None:
     from gpudoctor import examining
-    from gpudoctor.cli import delivering, next_steps, output
+    from gpudoctor.cli import configured, delivering, last_report, next_steps, output
 
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
-    wanted = wanted_of(given)
+    wanted = wanted_of(given) if replay else configured.applied(wanted_of(given))
     if wanted.only or wanted.skip:  # reports a misspelt name before the machine is examined
         wanted.checks()
     for path in filter(None, (destination, save)):
@@ -122,6 +130,8 @@ def command(
     else:
         sharing.tell_shown(shown)
         delivering.show(shown, delivered, hints)
+    if not replay:
+        last_report.keep(shown.report)
     if failure:
         raise failure
     if save:

@@ -39,7 +39,7 @@ def names(context: click.Context, parameter: click.Parameter, values: tuple[str,
 
 
 def forbid_contradictions(given: Mapping[str, Any]) -> None:
-    for name in ("save", "python", "gpus", "force", "measure_timeout", "image", "container"):
+    for name in ("python", "gpus", "force", "measure_timeout", "image", "container"):
         if given["replay"] and given[name]:
             raise click.UsageError(f"--replay diagnoses a snapshot: --{name.replace('_', '-')} cannot be used with it.")
     if given["quiet"] and given["verbose"]:
@@ -60,6 +60,8 @@ def forbid_contradictions(given: Mapping[str, Any]) -> None:
 def _must_be_files_of_a_format(destination: Path | None, save: Path | None, replay: Path | None, is_chosen: bool) -> None:
     from gpudoctor.report import formats
 
+    if save and save == replay:
+        raise click.UsageError("--save and --replay are the same file.")
     if destination and destination in (save, replay):
         raise click.UsageError("-o and the snapshot are the same file.")
     if destination and formats.is_bundle(destination):

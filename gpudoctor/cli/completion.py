@@ -1,28 +1,43 @@
-"""Shell completion for names of checks and problems."""
+"""`gpudoctor completion`."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path, PurePath
+
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import get_completion_class
+
+from gpudoctor.cli import COMMANDS, options
+from gpudoctor.errors import UserError
+
+# Shell -> the file, and the line to add to it.
+PLACES = {
+    "bash": ("~/.bashrc", 'eval "$(gpudoctor completion bash)"'),
+    "zsh": ("~/.zshrc", 'eval "$(gpudoctor completion zsh)"'),
+    "fish": ("~/.config/fish/config.fish", "gpudoctor completion fish | source"),
+}
+_EPILOG = "\b\n" + "\n".join(f"{shell:<6}add to {file}: {line}" for shell, (file, line) in PLACES.items())
 
 
-def checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Check ids, for the last item of a comma-separated list."""
-    from gpudoctor import catalog
+@click.command(help=COMMANDS["completion"], epilog=_EPILOG)
+@click.argument("shell", type=click.Choice([*PLACES]), required=False)
+@options.output()
+def command(shell: str | None, destination: Path | None) -> None:
+    from gpudoctor.cli import main, output
 
-    before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(before + comma + name) for name in catalog.checks() if name.startswith(last)]
+    shell = shell or _own_shell()
+    made = get_completion_class(shell)
+    assert made
+    file, line = PLACES[shell]
+    head = f"# Completion of gpudoctor. Add this line to {file}:\n#   {line}\n"
+    if destination:
+        output.must_be_writable(destination)
+    output.deliver(head + made(main, {}, "gpudoctor", "_GPUDOCTOR_COMPLETE").source().strip("\n") + "\n", destination)
 
 
-def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of checks and of problems."""
-    from gpudoctor import catalog
-
-    names = {**catalog.checks(), **catalog.problems()}
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
-
-
-def problems(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from gpudoctor import catalog
-
-    return [CompletionItem(name) for name in sorted(catalog.problems()) if name.startswith(incomplete)]
+def _own_shell() -> str:
+    name = PurePath(os.environ.get("SHELL", "")).name
+    if name not in PLACES:
+        raise UserError(f"name the shell: gpudoctor completion {'|'.join(PLACES)}")
+    return name

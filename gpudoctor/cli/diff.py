@@ -50,7 +50,7 @@ def command(
     first, second = (checkup.load(path, "full") for path in (one, other))  # so that different levels do not count as a difference
     left, right = _alike(first, second, how)
     if left.redaction:
-        one, other = Path(one).name, Path(other).name  # a folder would only show tokens
+        one, other = _apart(one, other)  # a folder would only show tokens
     a, b = left.opened(one), right.opened(other)
     comparison = comparing.compare(a, b)
     if form == "json":
@@ -75,3 +75,12 @@ def _alike(first: Checkup, second: Checkup, how: Sharing) -> tuple[Checkup, Chec
     left = sharing.leaving(checkup.restored(first), how)
     tokens = left.redaction.tokens.private() if left.redaction else None  # equal values get equal tokens
     return left, sharing.leaving(checkup.restored(second), how, tokens=tokens)
+
+
+def _apart(one: str, other: str) -> tuple[str, str]:
+    """The names of the files, with as many folders as it takes to tell them apart."""
+    first, second = Path(one).parts, Path(other).parts
+    for number in range(1, max(len(first), len(second))):
+        if first[-number:] != second[-number:]:
+            return str(Path(*first[-number:])), str(Path(*second[-number:]))
+    return one, other

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, completion, options, sharing
+from gpudoctor import screen
+from gpudoctor.cli import COMMANDS, completing, options, sharing
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -43,7 +44,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, help=COMMANDS["explain"], epilog=_EPILOG)
-@click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completion.anything)
+@click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completing.anything)
 @options.text_or_json
 @options.output()
 @options.save("Write what the texts contain to FILE, as a snapshot.")
@@ -63,33 +64,30 @@ def command(
     how = sharing.chosen(given)
     if not "".join(what).strip() and (what or sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("give an id, a code, a message or a file (-: standard input).")
+    if what == ("-",) and sys.stdin and sys.stdin.isatty():
+        screen.note("Paste the text, then press Ctrl-D on an empty line.")
     from gpudoctor import explaining
     from gpudoctor.cli import output
 
     form = form or output.text_or_json(destination)
-    about = list(explaining.known(what))
+    if destination:
+        output.must_be_writable(destination)
+    about = explaining.known_as_json(what) if form == "json" else "".join(f"{line}\n" for line in explaining.known(what))
     if about:
-        if form == "json" or save:
-            raise click.UsageError(f"--format json and --save work on logs and messages only, not on {' '.join(what)!r}.")
-        _deliver(about, destination)
+        if save:
+            raise click.UsageError(f"--save works on logs and messages only, not on {' '.join(what)!r}.")
+        output.deliver(about, destination)
         return
     found = explaining.checkup_of(what or ("-",))
     shown = output.saved(found, how, save)
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
-        about = explaining.about_words(" ".join(what))
-        if about:
-            _deliver(about, destination)
+        words = explaining.about_words(" ".join(what))
+        if words:
+            output.deliver("".join(f"{line}\n" for line in words), destination)
             return
     output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
-
-
-def _deliver(about: list[str], destination: Path | None) -> None:
-    """Text of the catalog, with nothing private in it."""
-    from gpudoctor.cli import output
-
-    output.deliver("".join(f"{line}\n" for line in about), destination)
 
 
 def _rendered(shown: Checkup, destination: Path | None, verbose: bool) -> str:

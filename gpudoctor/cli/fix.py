@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import COMMANDS, completion, options
+from gpudoctor.cli import COMMANDS, completing, options
 from gpudoctor.cli.paths import PATH
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.spelling import unknown
@@ -55,13 +56,15 @@ class Options:
     destination: Path | None
     run: bool
     journal: Path | None
+    form: str | None
 
 
 @click.command(help=COMMANDS["fix"], epilog=_EPILOG)
-@click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completion.problems)
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]…", shell_complete=completing.problems)
 @options.python("Examine this interpreter or environment.")
 @options.replay("Use a saved snapshot instead of this machine.")
 @options.logs("Also analyse this log or traceback (-: standard input).")
+@options.script_or_json
 @options.output("Write the script to FILE.")
 @click.option("--run", is_flag=True, help="Ask before each step, then run it.")
 @click.option(
@@ -70,7 +73,7 @@ class Options:
 @options.timeout
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    asked = Options(Wanted(**options.taken_out(Wanted, given)), **given)
+    asked = Options(Wanted(**options.taken_out(Wanted, given)), **{**given, "form": _form(given["form"], given["destination"])})
     _forbid_contradictions(asked)
     _must_be_known(asked.problems)
     from gpudoctor.cli import output
@@ -80,7 +83,11 @@ def command(context: click.Context, /, **given: Any) -> None:
     found = _found(asked)
     report = found.report
     steps, notes = _steps(asked, found)
-    if not steps:
+    if asked.form == "json":
+        from gpudoctor.repair import as_json
+
+        output.deliver(as_json.render(steps, notes, report), asked.destination)
+    elif not steps:
         output.show(f"# {_nothing(report)} There is nothing to fix.\n")
     elif asked.run:
         context.exit(_run(asked, steps, notes, report))
@@ -95,11 +102,21 @@ def _forbid_contradictions(asked: Options) -> None:
         raise click.UsageError("--journal requires --run.")
     if not asked.run:
         return
-    for name, value in {"--replay": asked.replay, "-o": asked.destination}.items():
+    for name, value in {"--replay": asked.replay, "-o": asked.destination, "--format json": asked.form == "json"}.items():
         if value:
             raise click.UsageError(f"--run changes this machine: {name} cannot be used with it.")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise click.UsageError("--run asks before each step and needs a terminal. Without --run the script is printed.")
+
+
+def _form(form: str | None, destination: Path | None) -> str:
+    """sh or json: as chosen, or as the file's name implies; UsageError for the name of another format."""
+    from gpudoctor.report import formats
+
+    by_name = formats.of(destination) if destination else None
+    if form or by_name in (None, "text", "json"):
+        return form or ("json" if by_name == "json" else "sh")
+    raise click.UsageError(f"a script or JSON is written here, but -o {destination} means {by_name}.")
 
 
 def _must_be_known(names: tuple[str, ...]) -> None:
@@ -128,11 +145,12 @@ def _found(asked: Options) -> Checkup:
 
 
 def _answers(wanted: Wanted) -> Snapshot:
-    from gpudoctor.cli import output
+    from gpudoctor.cli import configured, output
     from gpudoctor.examining import of_interpreter
 
+    wanted = configured.applied(wanted)
     with output.progress() as tell:
-        return of_interpreter(wanted, tell)[0]
+        return replace(of_interpreter(wanted, tell)[0], ignored=wanted.ignored)
 
 
 def _steps(asked: Options, found: Checkup) -> tuple[list[Step], list[str]]:
@@ -174,6 +192,7 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
 
     path = asked.journal or _default_journal()
     with _opened(path) as journal:
+        journal.write(_head(before))
         runner = Runner(asking.ask, journal, _busy)
         for note in notes:
             _say(note)
@@ -189,9 +208,25 @@ def _run(asked: Options, steps: Sequence[Step], notes: Sequence[str], before: Re
             _said(runner, path)
             return ending.code if isinstance(ending, SystemExit) and isinstance(ending.code, int) else 130
     _said(runner, path)
-    if not runner.has_run:
-        return _compared("Nothing was changed:", before, before, failed, runner.reboots)
-    return _compared("After the fixes:", before, _found(asked).report, failed, runner.reboots)
+    after = _found(asked).report if runner.has_run else before
+    _log_outcome(path, before, after)
+    heading = "After the fixes:" if runner.has_run else "Nothing was changed:"
+    return _compared(heading, before, after, failed, runner.reboots)
+
+
+def _head(before: Report) -> bytes:
+    from gpudoctor.repair import journal
+
+    now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    return journal.head(before, platform.node(), now).encode("utf-8", "replace")
+
+
+def _log_outcome(path: Path, before: Report, after: Report) -> None:
+    from gpudoctor.repair import journal
+
+    with _opened(path) as log:
+        lines = ("\n== Looked again" if after is not before else "\n== Nothing was changed", *journal.outcome(before, after))
+        log.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -218,13 +253,13 @@ def _said(runner: Runner, path: Path) -> None:
 def _compared(heading: str, before: Report, after: Report, failed: bool, waits_for_boot: bool) -> int:
     """Prints which problems are fixed, remain or are new."""
     from gpudoctor.model import Status
+    from gpudoctor.repair import journal
 
-    was, now = ({entry.problem: entry for entry in report.diagnosis} for report in (before, after))
-    _say(f"\n{heading}" if was or now else "\nNo problems found.")
-    for problem, entry in {**was, **now}.items():
-        state = "fixed" if problem not in now else "still there" if problem in was else "new"
-        _say(f"  {state + ':':<13}{entry.title} ({problem})")
-    if waits_for_boot and now:
+    lines = journal.outcome(before, after)
+    _say(f"\n{heading}" if lines else "\nNo problems found.")
+    for line in lines:
+        _say(f"  {line}")
+    if waits_for_boot and after.diagnosis:
         _say("Some of these may need the reboot.")
     left = any(entry.status is Status.FAIL for entry in after.diagnosis)
     return 1 if failed or (left and not waits_for_boot) else 0

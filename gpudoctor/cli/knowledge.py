@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,24 +23,33 @@ if TYPE_CHECKING:
 
 
 @click.command(help=COMMANDS["knowledge"])
-@options.printed_format()
-def command(form: str) -> None:
+@options.text_or_json
+@options.output()
+def command(form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.knowledge import version
 
+    form = output.prepared(form, destination)
     number, counts = version.version(), version.counts()
-    output.show(as_json(number, counts) if form == "json" else as_text(number, counts))
+    output.deliver(as_json(number, counts) if form == "json" else as_text(number, counts), destination)
 
 
 def as_json(version: str, counts: Sequence[Count]) -> str:
     rows = [
         {"table": count.table, "rows": count.rows, "oldest": _day(count.oldest), "newest": _day(count.newest)} for count in counts
     ]
-    return json.dumps({"version": version, "rows": _total(counts), "tables": rows}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {"version": version, "days_old": days_old(version, date.today()), "rows": _total(counts), "tables": rows}, indent=2
+        )
+        + "\n"
+    )
 
 
 def as_text(version: str, counts: Sequence[Count]) -> str:
-    lines = [f"Knowledge {version}: {_total(counts)} rows in {len(counts)} tables.", ""]
+    days = days_old(version, date.today())
+    age = "1 day old" if days == 1 else f"{days} days old"
+    lines = [f"Knowledge {version}, {age}: {_total(counts)} rows in {len(counts)} tables.", ""]
     names = max(len(count.table) for count in counts)
     lines.append(f"{'TABLE':{names}}  ROWS  {'SINCE':{_DAYS}}  WHAT")
     for count in counts:
@@ -46,6 +57,10 @@ def as_text(version: str, counts: Sequence[Count]) -> str:
         before = f"{count.table:{names}}  {sum(count.rows.values()):4}  {_span(count):{_DAYS}}  "
         lines += textwrap.wrap(what, _WIDTH, initial_indent=before, subsequent_indent=" " * len(before))
     return "\n".join(lines) + "\n"
+
+
+def days_old(version: str, today: date) -> int:
+    return max((today - date.fromisoformat(version[:10])).days, 0)
 
 
 def _counted(number: int, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 
@@ -28,7 +27,9 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, context: click.Context, args: Args) -> tuple[str | None, click.Command | None, Args]:
         if args[0] not in self.helps and not context.resilient_parsing:
-            near = difflib.get_close_matches(args[0], self.helps, n=1)
+            from gpudoctor.spelling import nearest
+
+            near = nearest(args[0], self.helps)
             context.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(context, args)
 

@@ -7,28 +7,96 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli import COMMANDS, options
+from gpudoctor.cli import COMMANDS, completing, options
+from gpudoctor.errors import UserError
+from gpudoctor.model import AREAS
 
 if TYPE_CHECKING:
-    from gpudoctor.model import Check
+    from gpudoctor.model import Check, Problem
+
+    Problems = Sequence[tuple[Problem, Sequence[Check]]]
 
 _COLUMNS = ("CHECK", "AREA", "LEVEL", "NEEDS", "WHAT A PASS MEANS")
+_COLUMNS_OF_PROBLEMS = ("PROBLEM", "SEVERITY", "TITLE")
 _NARROWEST = 40  # columns that the last one needs to fit on the same line
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor list                  all checks
+  gpudoctor list driver           the checks of an area
+  gpudoctor list --problems nccl  problems with this word in id or title
+\b
+Details: gpudoctor explain ID
+"""
 
 
-@click.command(help=COMMANDS["list"])
-@options.printed_format()
-def command(form: str) -> None:
-    from gpudoctor import catalog
+@click.command(
+    help=COMMANDS["list"] + " Words limit the list to an area, or to ids and titles that contain all of them.", epilog=_EPILOG
+)
+@click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completing.areas)
+@click.option("--problems", is_flag=True, help="List the problems.")
+@options.text_or_json
+@options.output()
+def command(words: tuple[str, ...], problems: bool, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
 
-    checks = in_order(catalog.checks().values())
-    width = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
-    output.show(as_json(checks) if form == "json" else as_text(checks, width))
+    form = output.prepared(form, destination)
+    width = shutil.get_terminal_size().columns if not destination and sys.stdout and sys.stdout.isatty() else None
+    if problems:
+        found = with_words(words)
+        text = problems_as_json(found) if form == "json" else problems_as_text(found, width)
+    else:
+        checks = in_order(matching(words))
+        text = as_json(checks) if form == "json" else as_text(checks, width)
+    output.deliver(text, destination)
+
+
+def matching(words: Sequence[str]) -> list[Check]:
+    """The checks of an area, or those with all words in their id or title; UserError if there is none."""
+    from gpudoctor import catalog
+
+    found = [check for check in catalog.checks().values() if _fits(words, [check], check.id, title(check))]
+    if not found:
+        raise UserError(_none("check", words))
+    return found
+
+
+def with_words(words: Sequence[str]) -> Problems:
+    """The problems of the checks of an area, or those with all words in their id or title, by id; UserError if there is none."""
+    from gpudoctor import catalog
+
+    finders: dict[str, list[Check]] = {}
+    for check in catalog.checks().values():
+        for problem in catalog.found_by(check):
+            finders.setdefault(problem.id, []).append(check)
+    everything = sorted(catalog.problems().items())
+    known = [(problem, finders.get(id, [first])) for id, (first, problem) in everything]
+    found = [(problem, checks) for problem, checks in known if _fits(words, checks, problem.id, problem.title)]
+    if not found:
+        raise UserError(_none("problem", words))
+    return found
+
+
+def _fits(words: Sequence[str], checks: Iterable[Check], *texts: str) -> bool:
+    if len(words) == 1 and words[0] in AREAS:
+        return words[0] in {check.area for check in checks}
+    text = " ".join(texts).casefold()
+    return all(word.casefold() in text for word in words)
+
+
+def _none(what: str, words: Sequence[str]) -> str:
+    from gpudoctor.spelling import unknown
+
+    said = unknown("area", words[0], AREAS) if len(words) == 1 else ""
+    near = said.partition("; ")[2]
+    return f"no {what} has {' '.join(words)!r} in its id or title" + (
+        f"; {near}" if near else "; for problems: --problems" if what == "check" else ""
+    )
 
 
 def in_order(checks: Iterable[Check]) -> list[Check]:
@@ -45,7 +113,7 @@ def title(check: Check) -> str:
 def as_json(checks: Iterable[Check]) -> str:
     from gpudoctor import catalog
 
-    rows = [
+    return _json(
         {
             "id": check.id,
             "area": check.area,
@@ -55,14 +123,37 @@ def as_json(checks: Iterable[Check]) -> str:
             "problems": [problem.id for problem in catalog.found_by(check)],
         }
         for check in checks
-    ]
-    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    )
+
+
+def problems_as_json(problems: Problems) -> str:
+    return _json(
+        {
+            "id": problem.id,
+            "title": problem.title,
+            "status": problem.status.value,
+            "action": problem.action.value,
+            "checks": [check.id for check in checks],
+        }
+        for problem, checks in problems
+    )
+
+
+def _json(rows: Iterable[dict[str, Any]]) -> str:
+    return json.dumps(list(rows), indent=2, ensure_ascii=False) + "\n"
 
 
 def as_text(checks: Iterable[Check], width: int | None = None) -> str:
     """One line per check; if the terminal is too narrow, the last column goes on a line below."""
-    rows = [_COLUMNS, *((c.id, c.area, c.level, ",".join(c.needs) or "-", title(c)) for c in checks)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
+    return _table([_COLUMNS, *((c.id, c.area, c.level, ",".join(c.needs) or "-", title(c)) for c in checks)], width)
+
+
+def problems_as_text(problems: Problems, width: int | None = None) -> str:
+    return _table([_COLUMNS_OF_PROBLEMS, *((p.id, p.status.value, p.title) for p, _ in problems)], width)
+
+
+def _table(rows: Sequence[Sequence[str]], width: int | None) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "".join(f"{line.rstrip()}\n" for row in rows for line in _lines(row, widths, width))
 
 

@@ -75,6 +75,11 @@ def printed_format(help: str | None = None) -> Option:
     return click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help=help)
 
 
+script_or_json = click.option(
+    "--format", "form", type=click.Choice(["sh", "json"]), help="Output format.  [default: from the name of -o, else sh]"
+)
+
+
 def output(help: str = "Write to FILE.") -> Option:
     return click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help=help)
 

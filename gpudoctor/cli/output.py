@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.cli.sharing import Sharing
 
-__all__ = ["deliver", "look", "must_be_writable", "progress", "saved", "show", "text_or_json", "write", "wrote"]
+__all__ = ["deliver", "look", "must_be_writable", "prepared", "progress", "saved", "show", "text_or_json", "write", "wrote"]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -83,6 +83,13 @@ def text_or_json(destination: Path | None) -> str:
     if named not in (None, "text", "json"):
         raise click.UsageError(f"only text and JSON can be written here, but -o {destination} means {named}.")
     return named or "text"
+
+
+def prepared(form: str | None, destination: Path | None) -> str:
+    """text or json: as chosen, or as the file's name implies. Reports before the work that the file cannot be written."""
+    if destination:
+        must_be_writable(destination)
+    return form or text_or_json(destination)
 
 
 def show(text: str) -> None:

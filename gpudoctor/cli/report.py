@@ -63,13 +63,15 @@ def command(
     wanted = Wanted(**options.taken_out(Wanted, given))
     _forbid_contradictions(file, form, project, bundle, copy, destination, wanted.python)
     from gpudoctor import checkup
-    from gpudoctor.cli import delivering, output
+    from gpudoctor.cli import configured, delivering, output
     from gpudoctor.report import formats
 
     if destination and formats.is_bundle(destination) and not (form or project):
         bundle, destination = destination, None
     for path in filter(None, (destination, bundle)):
         output.must_be_writable(path)
+    if not file:
+        wanted = configured.applied(wanted)
     found, cut_off_by = _found(file, wanted, project, bool(bundle))
     leaving = sharing.leaving(found, how)
     if destination or bundle:

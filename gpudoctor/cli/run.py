@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, options
+from gpudoctor.cli.as_with_docker import AsWithDocker
 from gpudoctor.containers.engine import gpus
 from gpudoctor.containers.run import profiles
 from gpudoctor.plain import plain
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from gpudoctor.containers.engine.client import Engine
     from gpudoctor.containers.engine.gpus import Access
     from gpudoctor.containers.images.catalog import Image
-    from gpudoctor.containers.run.command import Command
+    from gpudoctor.containers.run.command import Command, Options
     from gpudoctor.containers.run.running import Ended
 
 _PROFILES = "\n\n".join(f"  {name}: {profile.why}" for name, profile in profiles.PROFILES.items())
@@ -56,6 +59,13 @@ start it, as with docker; 2 wrong usage, 3 no engine or no image.
 """
 
 
+def _size(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """As docker reads sizes: 64m, 1.5g, 1048576."""
+    if value and not re.fullmatch(r"\d+(\.\d+)? ?([kmgtp]i?)?b?", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r} is not a size such as 512m or 16g.")
+    return value
+
+
 @dataclass(frozen=True)
 class Ours:
     """The options that are not passed on to docker's command."""
@@ -88,7 +98,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     return value
 
 
-@click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
+@click.command(cls=AsWithDocker, help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @options.image("The image: a name from the catalog, or any image reference.", required=True)
 @click.option(
     "--gpus",
@@ -128,6 +138,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     "--shm-size",
     metavar="SIZE",
     default="",
+    callback=_size,
     help="Size of the shared memory.  [default: half of the memory, at most 16g; docker: 64m]",
 )
 @click.option("--ipc", metavar="MODE", default="", help="host: use the host's shared memory, without a size limit.")
@@ -152,6 +163,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 @click.option("--force", is_flag=True, help="Pull the image even if it cannot run here.")
 @click.option("--dry-run", is_flag=True, help="Only print the docker command; pull and start nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the docker command.")
+@click.option("-i", "-t", "--interactive", "--tty", "--rm", "as_always", is_flag=True, hidden=True, expose_value=False)
 @click.argument("command", nargs=-1, metavar="[-- COMMAND…]", type=click.UNPROCESSED)
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
@@ -181,6 +193,7 @@ def command(context: click.Context, /, **given: Any) -> None:
             _tell(f"secret values are not shown: export {names} before you run this command")
         if private.HIDDEN in shown:
             _tell(f"put your own values in the place of {private.HIDDEN} before you run this command")
+        _tell_of_dry_run(about, access, chosen, ours)
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"caches are disabled: {why}")
@@ -188,6 +201,14 @@ def command(context: click.Context, /, **given: Any) -> None:
     _announce(built, access, ours)
     ended = Run(engine, built, access.mode != "none", _tell).wait()
     context.exit(_finish(engine, access, ended, ours.quiet))
+
+
+def _tell_of_dry_run(about: Mapping[str, Any], access: Access, chosen: Options, ours: Ours) -> None:
+    """What is said before a real run, and what it adds to the command."""
+    _warn_without_gpu(access, ours)
+    if not about:
+        caches = ", and cache folders, which depend on its digest, are mounted" if chosen.cache else ""
+        _tell(f"the image is not on this machine: a real run pulls it first; then what it sets itself is left out{caches}")
 
 
 def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str, Any]:
@@ -198,11 +219,18 @@ def _image(engine: Engine, image: Image, reference: str, ours: Ours) -> dict[str
     return pulling.ensure(engine, image, reference, force=ours.force)
 
 
+def _warn_without_gpu(access: Access, ours: Ours) -> bool:
+    is_without = access.mode == "none" and ours.gpus == "auto"
+    if is_without:
+        _tell(f"Warning: {access.why}, so the container gets no GPU (use --gpus all to request GPUs anyway)")
+    return is_without
+
+
 def _announce(built: Command, access: Access, ours: Ours) -> None:
     from gpudoctor.model import WAYS
 
-    if access.mode == "none" and ours.gpus == "auto":
-        _tell(f"Warning: {access.why}, so the container gets no GPU (use --gpus all to request GPUs anyway)")
+    if _warn_without_gpu(access, ours):
+        pass
     elif access.mode != "none" and not ours.quiet:
         _tell(f"GPUs with {WAYS[access.mode]}: {access.why}")
     if ours.gpus.isdecimal() and ours.gpus != "0":

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from gpudoctor.cli import COMMANDS
+from gpudoctor.cli import COMMANDS, options
 
 PUBLISHED = ("report", "diff", "bundle")
 
 
 @click.command(help=COMMANDS["schema"])
 @click.argument("of", metavar="[report|diff|bundle]", type=click.Choice(PUBLISHED), default="report")
-def command(of: str) -> None:
+@options.output()
+def command(of: str, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.report import schema
 
-    output.show(schema.render(of))
+    if destination:
+        output.must_be_writable(destination)
+    output.deliver(schema.render(of), destination)

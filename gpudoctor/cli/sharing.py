@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor import screen
+from gpudoctor import screen, settings
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def is_set() -> bool:
     value = os.environ.get(VARIABLE, "").strip().lower()
     if value not in (*_YES, *_NO):
         raise UserError(f"{VARIABLE}={value} is neither 1 nor 0")
-    return value in _YES
+    return value in _YES if value else bool(settings.current().redact)
 
 
 def leaving(

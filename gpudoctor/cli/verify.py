@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 _EPILOG = """\
 \b
 Examples:
+  gpudoctor verify                                after gpudoctor check
   gpudoctor verify report.json                    re-run what failed in it
   gpudoctor verify report.html --append issue.md  add the result to a ticket
 \b
 REPORT is a file from gpudoctor: a JSON or HTML report, a snapshot or a bundle.
+Without it, the last gpudoctor check of this user is meant.
 It must be from this machine. The same Python is examined. Programs, images and
 containers that a report names are started only if you name them here, too.
 \b
@@ -39,11 +41,12 @@ Exit code: 0 everything is fixed, 1 something is not, 2 wrong usage,
 
 # Kind of target -> the option that names it, and where the report has the name.
 _CONTAINERS = {"image": ("--image", "image"), "container": ("--container", "container_name"), "host": ("--image", "image")}
+_LAST = "the last report"
 _OF_CONTAINERS = ("--engine", "--gpus", "--gpu-mode", "--docker-option")
 
 
 @click.command(help=COMMANDS["verify"], epilog=_EPILOG)
-@click.argument("file", metavar="REPORT", type=NAME)
+@click.argument("file", metavar="[REPORT]", type=NAME, required=False)
 @options.python("Examine this interpreter or environment.  [default: that of the report]")
 @options.image("Examine a new container of this image, if the report is about one.")
 @click.option("--container", metavar="ID", help="Examine this running container, if the report is about one.")
@@ -52,32 +55,43 @@ _OF_CONTAINERS = ("--engine", "--gpus", "--gpu-mode", "--docker-option")
 @options.docker_option
 @options.gpu_mode("How the container gets its GPUs.")
 @click.option("--append", metavar="FILE", type=PATH, help="Append the result to FILE, as Markdown.")
+@options.text_or_json
+@options.output("Write the result to FILE.")
 @options.verbose()
 @options.sharing
 @click.pass_context
-def command(context: click.Context, /, file: str, append: Path | None, verbose: bool, **given: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    file: str | None,
+    append: Path | None,
+    form: str | None,
+    destination: Path | None,
+    verbose: bool,
+    **given: Any,
+) -> None:
     how = sharing.chosen(given)
     typed = _typed(given)
     from gpudoctor import checkup
-    from gpudoctor.cli import output
+    from gpudoctor.cli import last_report, output
     from gpudoctor.redaction import remembering
     from gpudoctor.report import verified
 
+    form = output.prepared(form, destination)
     if append:
         output.must_be_writable(append)
         if append.exists() and not append.is_file():
             raise UserError(f"--append {append}: not a regular file")
-    then = checkup.load(file)
-    again, now = _again(then.opened(file), typed)
+    then = checkup.load(file or last_report.name())
+    again, now = _again(then.opened(file or _LAST), typed)
     is_for_all = how.is_for_all(append is not None)
     shared = _shared(then, now, how) if append or is_for_all else now
     if append:
         _append(append, shared.sweep(verified.as_markdown(again)))
         sharing.tell_written(append, shared, "Appended to")
-    said = verified.render(again, *output.look(None), verbose=verbose)
-    if is_for_all:
-        sharing.tell_shown(shared)
-    output.show(shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", ""))))
+    said = verified.as_json(again) if form == "json" else verified.render(again, *output.look(destination), verbose=verbose)
+    said = shared.sweep(said) if is_for_all else remembering.recognised(said, str(then.target.get("taken", "")))
+    output.deliver(said, destination, shared if is_for_all else now)
     context.exit(_exit_code(again))
 
 
@@ -179,7 +193,8 @@ def _to_type(opened: Opened, option: str, redacted: str, taken: str) -> str:
     asked = opened.report.target.get("asked", ())
     words = [_then(str(word), taken) for word in asked] if isinstance(asked, (list, tuple)) else []
     pairs = [pair for pair in itertools.pairwise(words) if pair[0] in _OF_CONTAINERS]
-    line = shlex.join(["gpudoctor", "verify", opened.name, option, wanted, *(f"{name}={value}" for name, value in pairs)])
+    named = [] if opened.name == _LAST else [opened.name]
+    line = shlex.join(["gpudoctor", "verify", *named, option, wanted, *(f"{name}={value}" for name, value in pairs)])
     return f"{opened.name} is about {wanted}. verify does not start what a file names. If you trust it, type: {line}"
 
 

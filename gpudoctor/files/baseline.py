@@ -30,6 +30,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     taken: str
     figures: dict[str, float]
+    units: dict[str, str] = {}  # empty in files of older versions
 
 
 def default_path() -> Path:
@@ -51,7 +52,7 @@ def read(path: Path | None = None) -> Baseline:
     except OSError as failure:
         if path is None:
             return Baseline(schema=SCHEMA, gpus={})
-        raise UserError(f"{file} cannot be read: {failure.strerror}") from None
+        raise UserError(f"cannot read {file}: {failure.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise UserError(f"{file} is not a gpudoctor baseline: {failure}") from None
     if found.schema != SCHEMA:
@@ -81,7 +82,8 @@ def of(taken: Snapshot, report: Report) -> Baseline:
             continue
         if uuid:
             values = {figure.what: round(figure.value, 4) for figure in figures}
-            gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values)
+            units = {figure.what: figure.unit for figure in figures}
+            gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values, units=units)
     if not gpus:
         raise UserError(
             "the snapshot contains no measurements: take it with gpudoctor check --save FILE, at level standard or full"
@@ -107,6 +109,19 @@ def merged(old: Baseline, new: Baseline) -> Baseline:
     return Baseline(schema=SCHEMA, gpus={**old.gpus, **new.gpus})
 
 
+def without(old: Baseline, names: Sequence[str]) -> Baseline:
+    """Without the GPUs whose UUIDs or names begin so; UserError for one that is not in it."""
+
+    def is_meant(uuid: str, name: str) -> bool:
+        return uuid.startswith(name) or uuid.removeprefix("GPU-").startswith(name) or old.gpus[uuid].name == name
+
+    for name in names:
+        if not any(is_meant(uuid, name) for uuid in old.gpus):
+            raise UserError(f"no GPU {name} in the baseline; it has {', '.join(old.gpus) or 'none'}")
+    gone = {uuid for uuid in old.gpus for name in names if is_meant(uuid, name)}
+    return Baseline(schema=SCHEMA, gpus={uuid: saved for uuid, saved in old.gpus.items() if uuid not in gone})
+
+
 def dump(baseline: Baseline) -> bytes:
     return msgspec.json.format(msgspec.json.encode(baseline), indent=1) + b"\n"
 
@@ -116,7 +131,9 @@ def as_text(baseline: Baseline) -> str:
     rows: list[str] = []
     for uuid, saved in baseline.gpus.items():
         rows.append(f"{saved.name}  {uuid}  measured {saved.taken}")
-        rows += [f"  {figure:<44} {_number(value)}" for figure, value in saved.figures.items()]
+        rows += [
+            f"  {figure:<44} {_number(value)} {saved.units.get(figure, '')}".rstrip() for figure, value in saved.figures.items()
+        ]
     return "\n".join(rows) + "\n"
 
 

@@ -35,7 +35,7 @@ def load(path: str) -> Snapshot:
     try:
         data = Path(path).read_bytes()
     except OSError as failure:
-        raise UserError(f"{path} cannot be read: {failure.strerror}") from None
+        raise UserError(f"cannot read {path}: {failure.strerror}") from None
     return parse(data, path)
 
 

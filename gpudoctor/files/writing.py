@@ -26,7 +26,7 @@ def _obstacle(path: Path) -> str | None:
         return "it is a symbolic link of another user in a shared folder"
     folder = Path(os.path.realpath(path)).parent
     if path.is_dir():
-        return "it is a folder"
+        return os.strerror(errno.EISDIR)
     if not folder.is_dir():
         return f"there is no folder {folder}"
     where = folder if _replaceable(path) else path

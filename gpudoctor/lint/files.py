@@ -108,7 +108,7 @@ def _bytes(path: Path) -> bytes:
             os.set_blocking(file.fileno(), True)
             return _up_to_largest(file)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
         raise UserError(f"{path!s}: not a file name") from None
 

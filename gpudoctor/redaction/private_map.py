@@ -46,7 +46,7 @@ def read(path: Path) -> Map:
     except FileNotFoundError:
         return Map(schema=SCHEMA, reports={})
     except OSError as failure:
-        raise UserError(f"{path} cannot be read: {failure.strerror}") from None
+        raise UserError(f"cannot read {path}: {failure.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as failure:
         raise NotAMap(f"{path} is not a redaction map of gpudoctor: {failure}") from None
     if found.schema != SCHEMA:

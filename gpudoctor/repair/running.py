@@ -48,14 +48,17 @@ class Runner:
     def run(self, steps: Sequence[Step]) -> None:
         """Raises Failed or Quit if not all steps were handled."""
         for number, step in enumerate(steps, 1):
-            self._tell(f"\n== Step {number} of {len(steps)}: {step.fix.title}")
-            self._tell(*(f"   Why: {why.title} ({why.problem})" for why in (step, *step.also)))
+            self._tell(f"\n== Step {number} of {len(steps)}: {step.title}")
+            self._tell(*(f"   Also for: {why.title} ({why.problem})" for why in step.also))
             later = is_checked_later(step, steps)
-            if not any(self._take(number, way, later) for way in (step, *step.alternatives)):
-                self.done.append(f"step {number} skipped: {step.fix.title}")
+            ways = (step, *step.alternatives)
+            if not any(self._take(number, way, later) for way in ways):
+                is_offered = any(way.may_run for way in ways)
+                self.done.append(f"step {number} {'skipped' if is_offered else 'is for you'}: {_named(step)}")
 
     def _take(self, number: int, step: Step, later: bool) -> bool:
         """Whether this fix was applied; otherwise the next alternative is offered."""
+        self._tell(f"   Fix: {step.fix.title} ({step.problem})")
         if not step.may_run:
             return self._leave(step)
         self._tell(*(f"   $ {line}" for line in plain(step.command).splitlines()))
@@ -90,6 +93,7 @@ class Runner:
     def _agreed(self, step: Step) -> bool:
         while True:
             answer = self.ask("   Run it? [y]es, [n]o, [q]uit: ").strip().lower()
+            self._write(f"   Run it? {answer}\n".encode("utf-8", "replace"))
             if answer in ("y", "yes"):
                 return True
             if answer in ("n", "no"):
@@ -103,7 +107,7 @@ class Runner:
         code = self._execute(step.command)
         if code and step.kind != "read":
             self._fail(number, f"exit code {code}", step)
-        self.done[-1] = f"step {number} done: {step.fix.title}"
+        self.done[-1] = f"step {number} {f'ended with exit code {code}' if code else 'done'}: {_named(step)}"
         self.reboots = self.reboots or step.reboots
         if step.fix.verify and step.kind != "read":
             self._verify(number, step, later)
@@ -118,7 +122,7 @@ class Runner:
             self._fail(number, f"its verification failed with exit code {code}", step)
 
     def _fail(self, number: int, how: str, step: Step) -> None:
-        self.done[-1] = f"step {number} failed ({how}): {step.fix.title}"
+        self.done[-1] = f"step {number} failed ({how}): {_named(step)}"
         self._tell(f"\nStep {number} failed: {how}. Stopping.")
         if step.fix.undo:
             self._tell(f"Undo: {plain(step.fix.undo)}")
@@ -145,6 +149,11 @@ class Runner:
         code = _shown(["/bin/sh", "-c", text], self._write)
         self._write(f"exit code {code} after {time.monotonic() - started:.1f} s\n".encode())
         return code
+
+
+def _named(step: Step) -> str:
+    """With its subject: many fixes are called alike."""
+    return f"{step.title}: {step.fix.title}"
 
 
 def _shown(argv: list[str], write: Callable[[bytes], None]) -> int:

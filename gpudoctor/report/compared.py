@@ -16,7 +16,7 @@ from gpudoctor.comparing.deciding import HOST
 from gpudoctor.comparing.parts import STATUS, WHOLE
 from gpudoctor.model import Diagnosis, Opened, Status
 from gpudoctor.plain import plain
-from gpudoctor.report import findings, heading, words
+from gpudoctor.report import findings, heading, overview, words
 from gpudoctor.report.json import INTERNAL, hide
 from gpudoctor.report.layout import Lines, Page, cut, signed
 
@@ -24,6 +24,8 @@ SCHEMA = "gpudoctor.diff/1"
 LETTERS = ("A", "B")
 _SHOWN, _FIGURES, _ALIKE = 12, 10, 3  # -v shows all
 _INDENT = " " * 5
+_OF_SNAPSHOTS = {"on": [], "recipe": ""}
+_HEX, _OCTAL = ("vendor", "device", "class", "subsystem_vendor", "subsystem_device"), ("mode",)
 _LABELS = (
     (r"environment", "variable {part}"),
     (r"packages", "Python package {part}"),
@@ -46,7 +48,10 @@ def render(
 
 def as_json(one: Opened, other: Opened, comparison: Comparison) -> str:
     plain = msgspec.to_builtins(comparison, enc_hook=str, str_keys=True)
-    hide([*plain["only"][0], *plain["only"][1], *plain["both"]], INTERNAL)
+    entries = [*plain["only"][0], *plain["only"][1], *plain["both"]]
+    hide(entries, INTERNAL)
+    for entry in entries:  # a report leaves out what a snapshot tells
+        entry["fixes"] = [{**_OF_SNAPSHOTS, **fix} for fix in entry["fixes"]]
     names = {"schema": SCHEMA, "a": one.name, "b": other.name}
     return msgspec.json.format(msgspec.json.encode({**names, **plain}), indent=2).decode() + "\n"
 
@@ -65,6 +70,7 @@ class _Lines:
             about = f"{opened.name}: {heading.system(report)}; {heading.gpus(report)}; taken {taken}"
             yield from signed(verdict, self.page.wrap(about, f"{letter}  {words.label(verdict)}  ", " " * 11))
         yield Text()
+        yield from self._overview()
         if self.comparison.is_same:
             moved = " that tells anything: only times, numbers of parts, readings that always move, and what only one was asked"
             moved *= bool(self.comparison.changes)
@@ -73,6 +79,16 @@ class _Lines:
         yield from self._problems()
         yield from self._changes()
         yield from self._figures()
+
+    def _overview(self) -> Lines:
+        """What people compare first."""
+        one, other = overview.rows(self.one.report), overview.rows(self.other.report)
+        for name in dict.fromkeys((*one, *other)):
+            a, b = one.get(name, "none"), other.get(name, "none")
+            said = a if a == b else f"A {a}; B {b}"
+            yield from self.page.paragraph(said, f"{'  ' if a == b else '≠ '}{name:<8} ", " " * 11)
+        if one or other:
+            yield Text()
 
     def _problems(self) -> Lines:
         for letter, found in zip(LETTERS, self.comparison.only, strict=True):
@@ -168,6 +184,7 @@ def shown(change: Change, room: int) -> tuple[str, str]:
         one, other = ({key: value[key] for key in keys if key in value} for value in (one, other))
     if isinstance(one, list) and isinstance(other, list):
         one, other = _without(one, other), _without(other, one)
+    one, other = _readable(one), _readable(other)
     lines = _line(one, room), _line(other, room)
     if lines[0] != lines[1] or one == other:
         return lines
@@ -175,6 +192,17 @@ def shown(change: Change, room: int) -> tuple[str, str]:
     same = next((place for place, (first, second) in enumerate(pairs) if first != second), 0)
     start = max(0, same - room // 4)
     return _line(f"…{str(one)[start:]}", room), _line(f"…{str(other)[start:]}", room)
+
+
+def _readable(value: Any, key: str = "") -> Any:
+    """Ids of PCI as lspci prints them, modes of files as chmod takes them."""
+    if isinstance(value, dict):
+        return {name: _readable(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_readable(item, key) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and key in (*_HEX, *_OCTAL):
+        return f"{value:0{6 if key == 'class' else 4}x}" if key in _HEX else f"{value & 0o7777:04o}"
+    return value
 
 
 def _without(items: list[Any], others: list[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.model import Confidence, Diagnosis, Fix
+from gpudoctor.model import Confidence, Diagnosis, Fix, Report
 
 _UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
 _CAUSES = 8  # most possible causes that are listed
@@ -33,6 +33,15 @@ def seen(entry: Diagnosis) -> str:
     if entry.gpu is None or re.search(rf"\bGPU {entry.gpu}\b", entry.message):
         return entry.message
     return f"GPU {entry.gpu}: {entry.message}"
+
+
+def ignored(report: Report) -> list[str]:
+    """A line for each problem that the user ignores."""
+    lines = []
+    for entry in report.ignored:
+        title = f"On the host: {entry.title}" if entry.on_host else entry.title
+        lines.append(f"Ignored until {entry.until}: {title} ({entry.problem}): {entry.reason}")
+    return list(dict.fromkeys(lines))
 
 
 def doubt(entry: Diagnosis) -> str:

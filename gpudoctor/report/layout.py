@@ -25,7 +25,7 @@ COLOURS = {
 }
 _PASTE = " " * 7
 _SHORT = 3  # lines
-_NARROWEST, _WIDEST = 60, 100
+_NARROWEST, _WIDEST = 24, 100
 
 Lines = Iterator[Text]
 

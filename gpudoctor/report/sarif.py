@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.model import Diagnosis, Report, Status
+from gpudoctor.model import Diagnosis, Ignored, Report, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, words
 
@@ -44,7 +44,7 @@ def _run(report: Report) -> dict[str, Any]:
         "tool": {"driver": driver},
         "automationDetails": {"id": "gpudoctor/"},
         "invocations": [_invocation(report)],
-        "results": [_result(entry, numbers[entry.problem]) for entry in report.diagnosis],
+        "results": [*(_result(entry, numbers[entry.problem]) for entry in report.diagnosis), *map(_suppressed, report.ignored)],
         "properties": {**about, "status": report.status.value, "coverage": report.coverage.sentence},
     }
 
@@ -108,5 +108,18 @@ def _result(entry: Diagnosis, rule: int) -> dict[str, Any]:
     }
 
 
-def _level(entry: Diagnosis) -> str:
+def _suppressed(entry: Ignored) -> dict[str, Any]:
+    """A problem that the user ignores."""
+    place = "machine" if entry.gpu is None else f"gpu{entry.gpu}"
+    return {
+        "ruleId": entry.problem,
+        "level": _level(entry),
+        "message": {"text": f"{entry.title}: {entry.message}"},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": PLACE}, "region": {"startLine": 1}}}],
+        "partialFingerprints": {"problem/v1": f"{entry.problem}:{'host/' if entry.on_host else ''}{place}"},
+        "suppressions": [{"kind": "external", "justification": f"ignored until {entry.until}: {entry.reason}"}],
+    }
+
+
+def _level(entry: Diagnosis | Ignored) -> str:
     return "error" if entry.status is Status.FAIL else "warning"

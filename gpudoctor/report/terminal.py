@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report
-from gpudoctor.report import areas, figures, heading, without_gpu
+from gpudoctor.report import areas, figures, findings, heading, without_gpu
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -33,8 +33,10 @@ def _lines(page: Page, report: Report) -> Lines:
     yield Text()
     if not page.verbose and without_gpu.is_all(report):
         yield from without_gpu.lines(page, report)
+        yield from _ignored(page, report)
         return
     yield from diagnosis(page, report, brief=not page.verbose)
+    yield from _ignored(page, report)
     yield from _comparison(page, report)
     yield from _measured(page, report)
     yield Text()
@@ -67,6 +69,18 @@ def _unusable(page: Page, report: Report) -> Lines:
         yield from page.paragraph(f"{name}: {why}", _MARGIN, _MARGIN + "  ")
 
 
+def _baseline(number: int) -> str:
+    figures = "1 figure was" if number == 1 else f"{number} figures were"
+    return f" {figures} also compared with the saved baseline (gpudoctor baseline show)." if number else ""
+
+
+def _ignored(page: Page, report: Report) -> Lines:
+    if report.ignored:
+        yield Text()
+    for line in findings.ignored(report):
+        yield from page.paragraph(line, rest="  ")
+
+
 def _comparison(page: Page, report: Report) -> Lines:
     """What differs between host and container; with -v everything that was compared."""
     rows = [(row.what, row.host, row.container) for row in report.comparison if row.differs or page.verbose or row.what == "GPUs"]
@@ -86,7 +100,7 @@ def _measured(page: Page, report: Report) -> Lines:
         yield Text(first, "bold")
         yield from map(Text, rest)
         took = f"Measured in {report.measured.seconds:.1f} s. Expected: the typical value for this GPU or link."
-        yield from page.paragraph(took)
+        yield from page.paragraph(took + _baseline(report.measured.with_baseline))
         yield from page.paragraph(figures.judged_by_itself(report))
     for title, matrix in figures.matrices(report) if page.verbose else ():
         yield Text()

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
 from rich.text import Text
 
 from gpudoctor.model import Report, Result, Skip, Status
 from gpudoctor.report import heading, markdown, words
 from gpudoctor.report.diagnosis import diagnosis
+from gpudoctor.report.json import CHOICE, INTERNAL, hide
 from gpudoctor.report.layout import Lines, Page, signed
 
+SCHEMA = "gpudoctor.verify/1"
 _UNSEEN = (Status.SKIP, Status.BLOCKED, Status.ERROR)
 
 
@@ -102,6 +105,28 @@ def _pairs(verified: Verified) -> Iterator[tuple[Result, Result]]:
     for before in verified.before:
         if before.id in verified.after:
             yield before, verified.after[before.id]
+
+
+def as_json(verified: Verified) -> str:
+    """after: null for a check that this version does not have."""
+    now = msgspec.to_builtins(verified.now, enc_hook=str, str_keys=True)
+    hide(now["diagnosis"], (*CHOICE, *INTERNAL))
+    after = {id: (result.status.value, result.message) for id, result in verified.after.items()}
+    checks = [
+        {"id": result.id, "before": result.status.value, "after": status, "message": message}
+        for result in verified.before
+        for status, message in (after.get(result.id, (None, "")),)
+    ]
+    made = {
+        "schema": SCHEMA,
+        "report": verified.name,
+        "fixed": verified.is_well,
+        "verdict": verified.verdict,
+        "target": now["target"],
+        "checks": checks,
+        "diagnosis": now["diagnosis"],
+    }
+    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n"
 
 
 def as_markdown(verified: Verified) -> str:

@@ -17,6 +17,7 @@ class Skip(Exception):
     NOT_MEASURED = "not measured"
     BUSY = "busy"
     CUT_OFF = "cut off"
+    IGNORED = "ignored"
 
     def __init__(self, reason: str, kind: str = NOT_APPLICABLE) -> None:
         super().__init__(reason)

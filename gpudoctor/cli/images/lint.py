@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from gpudoctor.cli import options
 from gpudoctor.cli.images import COMMANDS
@@ -16,13 +18,17 @@ from gpudoctor.errors import UserError
 if TYPE_CHECKING:
     from gpudoctor.lint.files import Linted
 
+FORMATS = ("text", "json", "sarif", "github")
 _EPILOG = """\
 \b
 Examples:
   gpudoctor images lint Dockerfile compose.yaml
   gpudoctor images lint .                       all such files below this folder
   gpudoctor images lint - --kind dockerfile <Dockerfile
+  gpudoctor images lint --ignore cpu-wheel-in-gpu-image .
   gpudoctor images lint --format json . | jq -r '.[].rule'
+  gpudoctor images lint . -o lint.sarif         for code scanning
+  gpudoctor images lint --format github .       as annotations on GitHub
   gpudoctor images lint --rules                 list the rules and the reasons
 \b
 A comment in the line, above it or above its instruction disables a rule:
@@ -33,9 +39,41 @@ a file that cannot be read. info never counts.
 """
 
 
+def _rules(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--ignore a,b --ignore c` is a, b, c."""
+    names = options.several(values)
+    if names:
+        from gpudoctor.lint import catalog
+        from gpudoctor.spelling import unknown
+
+        known = catalog.all_rules()
+        for name in names:
+            if name not in known:
+                raise UserError(unknown("rule", name, known))
+    elif values:
+        raise click.BadParameter("no rule given.")
+    return names
+
+
+def _known(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from gpudoctor.lint import catalog
+
+    before, comma, last = incomplete.rpartition(",")
+    return [CompletionItem(before + comma + name) for name in sorted(catalog.all_rules()) if name.startswith(last)]
+
+
 @click.command(help=COMMANDS["lint"], epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="FILE…")
-@options.printed_format("Output format: for people or programs.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="text for people, json for programs, sarif for code scanning, github for annotations in a workflow.  "
+    "[default: from the name of -o, else text]",
+)
+@options.output()
+@click.option("--select", metavar="RULE,…", multiple=True, callback=_rules, shell_complete=_known, help="Look for these only.")
+@click.option("--ignore", metavar="RULE,…", multiple=True, callback=_rules, shell_complete=_known, help="Ignore these rules.")
 @options.fail_on
 @click.option(
     "--kind",
@@ -44,25 +82,68 @@ a file that cannot be read. info never counts.
 )
 @click.option("--rules", is_flag=True, help="List the rules.")
 @click.pass_context
-def command(context: click.Context, files: tuple[str, ...], form: str, fail_on: str, kind: str | None, rules: bool) -> None:
+def command(
+    context: click.Context,
+    /,
+    files: tuple[str, ...],
+    form: str | None,
+    destination: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str,
+    kind: str | None,
+    rules: bool,
+) -> None:
     from gpudoctor.cli import output
     from gpudoctor.lint import report
+
+    if destination:
+        output.must_be_writable(destination)
+    form = form or _named(destination)
 
     if rules:
         from gpudoctor.lint import catalog
 
         known = [rule for _, rule in sorted(catalog.all_rules().items())]
-        output.show(report.rules_json(known) if form == "json" else report.rules_text(known))
+        output.deliver(report.rules_json(known) if form == "json" else report.rules_text(known), destination)
         return
     if not files:
         raise click.UsageError("Missing argument 'FILE…': a Dockerfile, a compose file, a folder, or - for standard input.")
     linted, broken = _linted(files, kind or "")
-    if linted or form == "json":
-        output.show(report.as_json(linted) if form == "json" else report.as_text(linted, *_look()))
+    linted = [_chosen(file, select, ignore) for file in linted]
+    if linted or form != "text":
+        output.deliver(_rendered(linted, form, destination), destination)
     if broken:
         raise UserError("\n".join(broken))
     found = {fault.status for file in linted for fault in file.faults}
     context.exit(1 if "fail" in found or (fail_on == "warn" and "warn" in found) else 0)
+
+
+def _chosen(file: Linted, select: tuple[str, ...], ignore: tuple[str, ...]) -> Linted:
+    faults = [fault for fault in file.faults if (fault.rule.id in select or not select) and fault.rule.id not in ignore]
+    return replace(file, faults=faults)
+
+
+def _named(destination: Path | None) -> str:
+    """The format that the file name implies; UsageError for that of a report."""
+    from gpudoctor.report import formats
+
+    form = formats.named(destination, ("text", "json", "sarif")) or "text"
+    if form not in FORMATS:
+        raise click.UsageError(f"only text, JSON and SARIF can be written here, but -o {destination} means {form}.")
+    return form
+
+
+def _rendered(linted: list[Linted], form: str, destination: Path | None) -> str:
+    from gpudoctor.lint import annotations, catalog, report
+
+    if form == "sarif":
+        return annotations.sarif(linted, catalog.all_rules().values())
+    if form == "github":
+        return annotations.github(linted)
+    if form == "json":
+        return report.as_json(linted)
+    return report.as_text(linted, *((80, False) if destination else _look()))
 
 
 def _look() -> tuple[int, bool]:

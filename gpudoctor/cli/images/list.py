@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,20 +33,22 @@ by minor-version compatibility. For details: gpudoctor images show NAME
 @click.argument("filter", default="", shell_complete=options.images)
 @click.option("--all", "is_all", is_flag=True, help="List all images, not only the newest.")
 @options.registry
-@options.printed_format()
-def command(filter: str, is_all: bool, registry: str, form: str) -> None:
+@options.text_or_json
+@options.output()
+def command(filter: str, is_all: bool, registry: str, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import preflight
 
+    form = output.prepared(form, destination)
     found = matching(filter, registry)
     machine = preflight.this_machine()
     if form == "json":
         text = json.dumps([as_object(image, machine) for image in found], indent=2, ensure_ascii=False) + "\n"
-    elif sys.stdout is not None and sys.stdout.isatty():
+    elif not destination and sys.stdout is not None and sys.stdout.isatty():
         text = as_groups(found, machine, is_all or bool(filter))
     else:
         text = as_lines(found, machine)
-    output.show(text)
+    output.deliver(text, destination)
 
 
 def matching(part: str, registry: str = "") -> list[Image]:

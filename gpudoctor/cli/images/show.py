@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,13 +36,16 @@ _NAMES = {
 @click.command(help=COMMANDS["show"] + " NAME is a name from `images list`, or a full image reference.")
 @options.image_name
 @options.registry
-@options.printed_format()
-def command(name: str, registry: str, form: str) -> None:
+@options.text_or_json
+@options.output()
+def command(name: str, registry: str, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
     from gpudoctor.containers.images import about, catalog
 
+    form = output.prepared(form, destination)
     found = about.look(catalog.resolve(name, registry))
-    output.show(json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found))
+    text = json.dumps(as_object(found), indent=2, ensure_ascii=False) + "\n" if form == "json" else as_text(found)
+    output.deliver(text, destination)
 
 
 def as_object(found: Known) -> dict[str, Any]:
@@ -98,7 +102,7 @@ def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
     yield "reference", [image.reference]
     if image.recipe:
         yield "built by", [f"gpudoctor images build {image.name}", f"from {image.recipe}"]
-    yield "inside", [", ".join(_version(image, name, value) for name, value in image.versions.items())]
+    yield "inside", [", ".join(_version(name, value) for name, value in image.versions.items() if _is_verified(image, name))]
     yield "driver", _drivers(found)
     yield "GPUs", [_gpus(found)]
     yield "on disk", [found.disk_words]
@@ -107,16 +111,18 @@ def _about(found: Known) -> Iterator[tuple[str, Iterable[str]]]:
     yield "digest", [f"{image.digest} when this table was made" if image.digest else ""]
     yield "about", [family.about if family else ""]
     yield "names", [family.naming if family else ""]
-    yield "note", [image.note]
-    yield "sources", [*image.source, "" if image.verified else "These sources did not suffice to verify the entry."]
+    yield "note", ["" if "unverified" in image.note else image.note]
+    links = [source for source in image.source if "://" in source]
+    yield "sources", [*links, "" if image.verified else "These sources did not suffice to verify the entry."]
 
 
-def _version(image: Image, name: str, value: str) -> str:
-    return f"{_NAMES.get(name, name)} {value}{_doubt(image, name)}"
+def _version(name: str, value: str) -> str:
+    return f"{_NAMES.get(name, name)} {value}"
 
 
-def _doubt(image: Image, field: str) -> str:
-    return " (unverified)" if field in image.unverified else ""
+def _is_verified(image: Image, field: str) -> bool:
+    """What is not verified is only in the JSON."""
+    return field not in image.unverified
 
 
 def _drivers(found: Known) -> Iterator[str]:
@@ -132,21 +138,24 @@ def _drivers(found: Known) -> Iterator[str]:
     if branches := forward_branches(found):
         listed = ", ".join(f"R{branch}" for branch in branches)
         yield f"{listed} with forward compatibility: on data-centre GPUs, with the image's own libraries of driver {needs.compat}"
-    if image.printed_driver:
-        yield f"The release notes require R{image.printed_driver}{_doubt(image, 'printed_driver')}."
+    if image.printed_driver and _is_verified(image, "printed_driver"):
+        yield f"The release notes require R{image.printed_driver}."
 
 
 def _gpus(found: Known) -> str:
     from gpudoctor.containers.images import gpu_code
 
     needs = found.needs
+    if needs.any_gpu:
+        return "any that the driver supports: the driver compiles its code for the GPU"
     if needs.architectures:
         return f"built for {' '.join(needs.architectures)}"
     if needs.cuda is None:
         return ""
     about = [(int(name[3:-1]), int(name[-1])) for name in gpu_code.cuda_architectures(needs.cuda)]
-    oldest = max(needs.least or about[0], about[0])
-    return "compute capability {}.{} to {}.{}".format(*oldest, *about[-1]) + (_doubt(found.image, "least") if needs.least else "")
+    if not _is_verified(found.image, "least"):
+        return "compute capability up to {}.{}".format(*about[-1])
+    return "compute capability {}.{} to {}.{}".format(*max(needs.least or about[0], about[0]), *about[-1])
 
 
 def forward_branches(found: Known) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor import compiled
+from gpudoctor import compiled, settings
 from gpudoctor.containers.images import reference as references
 from gpudoctor.containers.images import released
 from gpudoctor.containers.images.needs import Needs, pair_of
@@ -63,6 +63,7 @@ class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compat: str | None = None
     require: str | None = None
     architectures: tuple[str, ...] | None = None
+    any_gpu: bool = False
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +111,8 @@ def _recipe(folder: Path, recipe: Recipe) -> Image:
     base = _known(recipe.base)
     needs = recipe.needs
     given: dict[str, Any] = {name: value for name in ("driver", "architectures") if (value := getattr(needs, name))}
+    if needs.any_gpu:
+        given["any_gpu"] = True
     if needs.cuda:
         given["cuda"] = pair_of(needs.cuda)
     if needs.compat is not None:
@@ -166,7 +169,7 @@ def _exact(text: str) -> Image | None:
 
 
 def elsewhere(reference: str, registry: str) -> str:
-    prefix = (registry or os.environ.get(REGISTRY, "")).rstrip("/")
+    prefix = (registry or os.environ.get(REGISTRY) or settings.current().registry or "").rstrip("/")
     if not prefix:
         return reference
     try:

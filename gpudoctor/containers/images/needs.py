@@ -28,6 +28,7 @@ class Needs:
     least: Pair | None = None  # the oldest compute capability that the framework is built for
     architectures: tuple[str, ...] = ()  # sm_90, compute_90: those that the framework is built for
     processors: tuple[str, ...] = ()  # amd64, arm64
+    any_gpu: bool = False  # its GPU code is PTX that the driver compiles for any GPU
 
     @property
     def has_kernels(self) -> bool:

@@ -176,6 +176,8 @@ def _holds(expression: str, here: ThisMachine, card: Card) -> bool | None:
 
 def _by_gpus(needs: Needs, here: ThisMachine, found: Verdict) -> Verdict:
     """The verdict of the driver, unless the image has no code for the GPUs."""
+    if needs.any_gpu:
+        return found
     unserved = [card for card in here.gpus if gpu_code.serves(needs, card, found.runs != "minor") is False]
     if not unserved:
         return found

@@ -1,0 +1,53 @@
+"""What the shell completes: names of checks, areas, problems and containers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+import click
+from click.shell_completion import CompletionItem
+
+_ENGINE_SECONDS = 0.5
+
+
+def checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of checks and areas, for the last item of a comma-separated list."""
+    from gpudoctor import catalog
+    from gpudoctor.model import AREAS
+
+    before, comma, last = incomplete.rpartition(",")
+    names = dict.fromkeys((*catalog.checks(), *AREAS))
+    return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
+
+
+def areas(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from gpudoctor.model import AREAS
+
+    return [CompletionItem(name) for name in AREAS if name.startswith(incomplete)]
+
+
+def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of checks and of problems."""
+    from gpudoctor import catalog
+
+    names = {**catalog.checks(), **catalog.problems()}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def problems(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from gpudoctor import catalog
+
+    return [CompletionItem(name) for name in sorted(catalog.problems()) if name.startswith(incomplete)]
+
+
+def containers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of running containers; nothing if no engine answers at once."""
+    from gpudoctor import programs
+
+    for program in ("docker", "podman"):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = programs.finished([program, "ps", "--format", "{{.Names}}"], _ENGINE_SECONDS)
+            if done.returncode == 0:
+                return [CompletionItem(name) for name in done.stdout.split() if name.startswith(incomplete)]
+    return []
