@@ -135,11 +135,7 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
         words.append(f"the active ports are of two kinds: {' and '.join(kinds)}")
     if words:
         wanted = list(filter(is_infiniband, active)) or active or ports
-        evidence = {
-            "active": ",".join(sorted(port.device for port in wanted)) if active else "",
-            "down": names(down),
-            "link_layers": kinds,
-        }
+        evidence = {"active": ",".join(sorted(port.device for port in wanted)), "down": names(down), "link_layers": kinds}
         found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
         waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
         yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found
