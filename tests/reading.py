@@ -17,10 +17,16 @@ _READS = (
     r"docker (?:system df|image (?:ls|inspect)|network ls)|podman (?:info|version)|nvidia-container-cli (?:-\S+ \S+ )*info",
     r"stat |file |findmnt|snap list|systemd-detect-virt|ip route|apt-cache|type |du |ausearch|\S+ --version$|ncu --list",
     r"(?:sacct|sinfo|squeue|scontrol show|slurmd -[CG]|pgrep|getent|hostname|lscpu|fuser -v|rdma (?:link|statistic))\b",
-    r"show_gids|perfquery|mlxlink|fi_info|ucx_info|ompi_info|ip (?:-br )?addr|firewall-cmd --state|ufw status|swapon --show",
+    r"show_gids|perfquery|mlxlink|fi_info|ucx_info|ompi_info|ip (?:-br(?:ief)? )?addr(?:ess)?(?! *[acdfr])",
+    r"firewall-cmd --state|ufw status|swapon --show",
     r"iptables (?:-t \S+ )?-[LS]\b|conda info|apt policy|uv tree|py-spy dump|\S*python\S* -m xformers\.info|nvidia-smi mig -l",
     r"sminfo|iblinkinfo|ib(?:stat|v_\w+|status)\b|gpudoctor (?:check|list|explain|images list)\b|test |\[ ",
     r"\S*python\S* -c |python3? -m json\.tool|\S*python\S* -m bitsandbytes",
+    r"vulkaninfo|glxinfo|clinfo|gst-inspect-1\.0|tegrastats$|nvpmodel -q|/\S+/gdscheck -p|ofed_info -s",
+    r"ffmpeg (?:-hide_banner )?-(?:encoders|decoders|hwaccels)$|ffmpeg (?!.*(?: -y|\.\w+ )).* -f null -$",
+    r"pbsnodes -a|lsload|qconf -s\w+|condor_status|sacctmgr show|slurmd -V|nomad node status|docker node inspect",
+    r"kubectl (?:-n \S+ )?(?:get|explain|api-versions)|virsh dumpxml|ipcs (?:-[lmqs] ?)+$|groups$|nproc$|quota -s",
+    r"sysctl(?: [a-z][\w.]+)+$",
     r"cd$",
 )
 _READ = re.compile("|".join(_READS))

@@ -85,7 +85,9 @@ def test_shellcheck_accepts_every_line(tmp_path: Path) -> None:
     assert said == []
 
 
-PROSE = re.compile(r"\bOLD\b|, (?:with|then|if|and|or) |\b(?:the|that|which) \w+|\bNUMBER\b")
+PROSE = re.compile(
+    r"\b(?:OLD|NUMBER|IMAGE|NAMESPACE|NAME|INPUT|FILE|PID)\b(?!=)|, (?:with|then|if|and|or) |\b(?:the|that|which) \w+"
+)
 
 
 def test_no_prose_stands_where_a_command_stands() -> None:
