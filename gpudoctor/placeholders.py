@@ -145,7 +145,7 @@ def shown_name(name: str) -> str:
 
 def meaning(name: str) -> str:
     """name: as shown."""
-    return _MEANINGS[name]
+    return _MEANINGS.get(name, "a value that is not known here")
 
 
 def explained(names: Iterable[str]) -> Iterator[str]:

@@ -295,9 +295,5 @@ def summary(facts: Facts) -> str:
 
 
 CHECK = Check(
-    judge=judge,
-    summary=summary,
-    problems=tuple(PROBLEMS.values()),
-    needs=("gpu-on-bus",),
-    explained_by=("gpu-on-bus",),
+    judge=judge, summary=summary, problems=tuple(PROBLEMS.values()), needs=("gpu-on-bus",), explained_by=("gpu-on-bus",)
 )

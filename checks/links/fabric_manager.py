@@ -293,9 +293,5 @@ def summary(facts: Facts) -> str:
     )
 
 
-CHECK = Check(
-    judge=judge,
-    summary=summary,
-    problems=(MISMATCH, SUBNET_MANAGER, UMAD, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX),
-    needs=("nvml",),
-)
+PROBLEMS = (MISMATCH, SUBNET_MANAGER, UMAD, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX)
+CHECK = Check(judge=judge, summary=summary, problems=PROBLEMS, needs=("nvml",))

@@ -171,10 +171,18 @@ def _where(opened: Opened, typed: list[str]) -> list[str]:
         raise UserError(
             f"{opened.name} was made with {path}. If you trust that program: --python {shlex.quote(path)}"
             if os.path.exists(path)  # noqa: PTH110 (no error for a folder without access)
-            else f"{opened.name} was made with {path}, which is not found here. Name the Python with --python, "
+            else f"{opened.name} was made with {_unknown(path)}. Name the Python with --python, "
             "or run verify on the machine it came from"
         )
     return ["--python", sys.executable] if path else []
+
+
+def _unknown(path: str) -> str:
+    from gpudoctor.redaction.tokens import PRESENT
+
+    return (
+        "a Python that is not found here (its path is redacted)" if PRESENT.search(path) else f"{path}, which is not found here"
+    )
 
 
 def _then(text: str, taken: str) -> str:

@@ -74,7 +74,7 @@ def gpus_and_cuda(report: Report) -> str:
 
 def gpu_names(report: Report) -> str:
     facts = report.facts
-    names = Counter(gpu.get("name", "unnamed GPU") for gpu in facts.get("gpus", ()))
+    names = Counter(str(gpu.get("name", "unnamed GPU")) for gpu in facts.get("gpus", ()))
     said = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
     if not said and (found := len(facts.get("pci_gpus", ()))):
         said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"

@@ -54,7 +54,7 @@ def test_a_held_lock_costs_the_map_and_no_report(home: Path, tmp_path: Path) -> 
     with (home / "redaction-map.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         environment = {**os.environ, "CUDA_HOME": "/home/zorv/cuda"}
-        command = [*CHECK, "-o", str(out)]
+        command = [*CHECK, "--redact", "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HOPELESS_SECONDS)
     assert json.loads(out.read_text())["checks"]
     assert "redaction-map.json cannot be written (locked by another process)" in done.stderr

@@ -93,7 +93,7 @@ def test_a_full_standard_error_loses_no_report(tmp_path: Path) -> None:
     taken = machine.load("h100-measured")
     named = {**taken.replies, "environment": Reply("ok", {"CUDA_HOME": "/home/zorv/cuda"})}
     (tmp_path / "snapshot").write_bytes(snapshot.dump(replace(taken, replies=named)))
-    argv = [sys.executable, "-m", "gpudoctor", "check", "--replay", str(tmp_path / "snapshot"), "--format", "json"]
+    argv = [sys.executable, "-m", "gpudoctor", "check", "--replay", str(tmp_path / "snapshot"), "--format", "json", "--redact"]
     heard = subprocess.run(argv, capture_output=True, text=True)
     assert heard.stderr.startswith("Redacted")
     with Path("/dev/full").open("w") as full:
