@@ -33,6 +33,7 @@ _SHOWN_AS = {
     "wheel": "wheel_folder",
     "without_it": "other_entries",
 }
+UNKNOWN = "a value that is not known here"
 _MEANINGS = {
     "active_ports": "the InfiniBand ports that are active (ibstat), such as mlx5_0:1",
     "address": "the GPU's PCI address or its index, as nvidia-smi -L and nvidia-smi -q show it",
@@ -145,7 +146,7 @@ def shown_name(name: str) -> str:
 
 def meaning(name: str) -> str:
     """name: as shown."""
-    return _MEANINGS.get(name, "a value that is not known here")
+    return _MEANINGS.get(name, UNKNOWN)
 
 
 def explained(names: Iterable[str]) -> Iterator[str]:

@@ -44,7 +44,7 @@ _PATH_WORDS_TEXT = """
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
     microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
     nvcuda nvsmi corporation computing snapshots ceph beegfs
-    flashinfer npm lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
+    x11 unix argus gstreamer nomad fd comm flashinfer npm lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())
 PATH_WORD_FORMS = re.compile(
@@ -114,7 +114,7 @@ _DOMAINS_TEXT = """
     phoronix.com open-mpi.org open-mmlab.com tsinghua.edu.cn aliyun.com wandb.ai openai.com ollama.com ollama.ai
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net
     discord.com discordapp.com slack.com
-    k3s.io rapids.ai ray.io pyg.org lightning.ai launchpadcontent.net
+    hashicorp.com vpc.amazonaws.com k3s.io rapids.ai ray.io pyg.org lightning.ai launchpadcontent.net
     virginia.edu storage.googleapis.com aws.amazon.com public.ecr.aws
 """
 DOMAINS = frozenset(_DOMAINS_TEXT.split())
