@@ -488,7 +488,8 @@ def test_what_cannot_be_explained(what: str | Path) -> None:
         gpudoctor.explain(what)
 
 
-def test_a_difference(tmp_path: Path) -> None:
+def test_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # other tests redact reports of the same second
     healthy, broken = checkup("workstation"), checkup()
     healthy.save(tmp_path / "healthy.json", redact=False)
     found = gpudoctor.diff(tmp_path / "healthy.json", broken)

@@ -85,7 +85,7 @@ def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path
         (["--gpus", "a"], "is not a list of GPU numbers"),
         (["--gpus", ","], "is not a list of GPU numbers"),
         (["--measure-timeout", "0"], "--measure-timeout"),
-        (["--baseline", "/nonexistent"], "/nonexistent cannot be read"),
+        (["--baseline", "/nonexistent"], "cannot read /nonexistent"),
         (["--replay", "x", "--force"], "--force cannot be used with it"),
         (["--replay", "x", "--gpus", "0"], "--gpus cannot be used with it"),
         (["--replay", "x", "--measure-timeout", "5"], "--measure-timeout cannot be used with it"),

@@ -249,7 +249,7 @@ def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_directory_and_missing_file_are_refused_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere.log"):
-        with pytest.raises(UserError, match="cannot be read") as refused:
+        with pytest.raises(UserError, match="cannot read") as refused:
             gather([str(path)])
         assert "\n" not in str(refused.value)
 

@@ -56,7 +56,7 @@ _SAID_GUID = re.compile(
 _LID = re.compile(
     r"""
     (?<![a-z])( (?: base | sm | s | d | port | peer | local | remote )?[_ ]?lid\s*[=:]?\s* )
-    ( 0x[0-9a-f]+ | \d+ )\b
+    (?!0\b|0x0+\b)( 0x[0-9a-f]+ | \d+ )\b  # 0: none
     """,
     re.IGNORECASE | re.VERBOSE,
 )
