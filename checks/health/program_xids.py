@@ -21,6 +21,7 @@ https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
@@ -75,6 +76,7 @@ APPLICATION_ERROR = problem(
     SANITIZE,
     TEST,
 )
+LOCATED = "kernel-error-located"  # compute-sanitizer named the kernel of the program
 SEVERAL = 3  # processes with the same error on one GPU
 PROBLEMS = {problem.id: problem for problem in (EXCEPTION, PUSH_BUFFER, CLASS_ERROR, APPLICATION_ERROR)}
 
@@ -86,7 +88,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for gpu in present:
         for problem, codes in problems_of(gpu).items():
             words = gpu.words(codes) + where_else(gpu, codes, present)
-            yield problem.found(words, gpu.evidence(codes), gpu.index, confidence(codes))
+            found = problem.found(words, gpu.evidence(codes), gpu.index, confidence(codes))
+            yield replace(found, because=LOCATED)
     for past in past_xids_by_gpu(facts):
         if not any(gpu.pci == past.pci for gpu in present):
             for problem, codes in problems_of(past).items():
