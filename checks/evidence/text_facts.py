@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, rules
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
     id="disk-inodes-used-up",
@@ -77,6 +77,24 @@ CLOCK = Problem(
     ),
     references=("https://man7.org/linux/man-pages/man1/timedatectl.1.html",),
 )
+POWER_MODE = Problem(
+    id="jetson-power-mode-low",
+    title="The Jetson runs in a power mode that limits its speed",
+    why="Each power mode caps the clocks of CPU, GPU and memory, and some switch cores off. Only MAXN has no cap.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Select the mode without a cap (0 on most boards), then fix the clocks at their highest",
+            "sudo nvpmodel -m 0 && sudo jetson_clocks",
+            verify="sudo nvpmodel -q",
+            kind="set",
+            needs=("root",),
+        ),
+        Fix("If mode 0 is not MAXN on this board: list its modes", "grep POWER_MODEL /etc/nvpmodel.conf", kind="read"),
+    ),
+    references=("https://docs.nvidia.com/jetson/archives/r36.4/DeveloperGuide/SD/PlatformPowerAndPerformance.html",),
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -93,4 +111,4 @@ def summary(facts: Facts) -> str:
     return f"nothing in {len(kinds)} outputs contradicts another"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(INODES, STUCK, CLOCK))
+CHECK = Check(judge=judge, summary=summary, problems=(INODES, STUCK, CLOCK, POWER_MODE))

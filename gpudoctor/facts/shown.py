@@ -88,6 +88,37 @@ class Shown:
         return dict(self._value("devices", {}))
 
     @cached_property
+    def fabric(self) -> str:
+        """The state of the NVSwitch fabric, in small letters; "" if the text does not show it."""
+        return str(self._value("shown-fabric", ""))
+
+    @cached_property
+    def libcuda(self) -> tuple[str, ...]:
+        """The paths of libcuda.so.1 in the loader's cache; it takes the first."""
+        return tuple(self._value("shown-libcuda", ()))
+
+    @cached_property
+    def memory(self) -> Mapping[str, float] | None:
+        """Shares of the host's memory: available, and of swap, if there is any: swap_free."""
+        memory: Mapping[str, float] | None = self._value("shown-memory", None)
+        return memory
+
+    @cached_property
+    def pinned(self) -> Mapping[str, tuple[int, ...]]:
+        """pid -> the CPUs that it may use, from taskset and /proc/PID/status."""
+        return {pid: tuple(cpus) for pid, cpus in self._value("shown-affinity", {}).items()}
+
+    @cached_property
+    def near_cpus(self) -> Mapping[str, Mapping[str, Any]]:
+        """Index of a GPU -> cpus and node, its NUMA node and the CPUs of it, from nvidia-smi topo -m."""
+        return dict(self._value("shown-near-cpus", {}))
+
+    @cached_property
+    def power_mode(self) -> str:
+        """The mode that nvpmodel reports on a Jetson."""
+        return str(self._value("shown-power-mode", ""))
+
+    @cached_property
     def has_no_devices(self) -> bool:
         return bool(self._value("no-devices", False))
 

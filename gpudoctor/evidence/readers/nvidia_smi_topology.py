@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from gpudoctor.evidence.reader import Reader
+from gpudoctor.evidence.readers import cpu_lists
 from gpudoctor.model import Reply
 
 # https://docs.nvidia.com/deploy/nvidia-smi/index.html: what a path crosses, and why there is no peer access
@@ -17,6 +19,31 @@ _ROW = re.compile(r"^\s*GPU(\d+)\s+(\S.*)$")
 
 def read(text: str) -> dict[str, Reply] | None:
     head, *rows = text.splitlines()
+    near = _near_cpus(head, rows)
+    found = {**(_peers(head, rows) or {}), **({"shown-near-cpus": Reply("ok", near)} if near else {})}
+    return found or None
+
+
+def _near_cpus(head: str, rows: list[str]) -> dict[str, dict[str, Any]]:
+    """The columns CPU Affinity and NUMA Affinity, which are separated by tabs or by several spaces."""
+    names = _cells_of(head)
+    if "CPU Affinity" not in names:
+        return {}
+    place = names.index("CPU Affinity") + 1  # the head has no name for the first column
+    found = {}
+    for cells in map(_cells_of, rows):
+        gpu, cpus = re.fullmatch(r"GPU(\d+)", cells[0]), cpu_lists.numbers(cells[place]) if len(cells) > place else []
+        if gpu and cpus:
+            node = cells[place + 1] if len(cells) > place + 1 else ""
+            found[gpu[1]] = {"cpus": cpus, "node": int(node) if node.isdigit() else None}
+    return found
+
+
+def _cells_of(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"\t+|\s{2,}", row.strip())]
+
+
+def _peers(head: str, rows: list[str]) -> dict[str, Reply] | None:
     count = len(re.findall(r"\bGPU\d+\b", head))
     if count == 1:
         return {"nvml:peers": Reply("ok", {"topology": {}, "p2p": {}})}

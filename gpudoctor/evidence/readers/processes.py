@@ -22,9 +22,14 @@ def _ps(text: str) -> dict[str, Reply] | None:
     found = {}
     for line in lines:
         words = line.split(None, last)
-        if len(words) > last and words[place].isdigit():
+        if len(words) > last and words[place].isdigit() and not _runs(names, words):
             found[words[place]] = {"state": words[state][:1], "command": words[last], "user": words[0]}
     return {"shown-processes": Reply("ok", found)} if found else None
+
+
+def _runs(names: list[str], words: list[str]) -> bool:
+    """top shows the load since its last refresh, unlike ps: a process with some is not stuck, although it waits just now."""
+    return "VIRT" in names and words[names.index("S")] == "D" and words[names.index("%CPU")] not in ("0.0", "0,0", "0")
 
 
 def _fuser(text: str) -> dict[str, Reply] | None:

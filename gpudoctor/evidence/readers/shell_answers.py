@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.evidence import prompts
 from gpudoctor.evidence.reader import Reader
+from gpudoctor.evidence.readers import system_texts
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes import runtime
 
@@ -59,6 +60,16 @@ def _memory(text: str) -> dict[str, Reply] | None:
     return {"file:/proc/meminfo": Reply("ok", lines)} if "MemTotal" in found else None
 
 
+def _libcuda(text: str) -> dict[str, Reply]:
+    """The libcuda.so.1 that the loader finds, and the others, in their order."""
+    paths = _LIBCUDA.findall(text)
+    is_wsl = any(path.startswith("/usr/lib/wsl/lib/") for path in paths)
+    return {"shown-libcuda": Reply("ok", paths), **(system_texts.of_wsl("") if is_wsl else {})}
+
+
+_LIBCUDA = re.compile(r"(?m)^\s*libcuda\.so\.1 \(libc6,(?:x86-64|AArch64)\) => (\S+)")
+
+
 def _which(command: str, output: str) -> dict[str, Reply] | None:
     """The programs of container engines and compilers on PATH; what which does not print is not there."""
     asked = re.findall(r"[\w.+-]+", command)[1:]
@@ -89,6 +100,7 @@ READERS = (
     prompts.reader("a program's own version", _SAME, rf"(?:{'|'.join(_SAME).replace(' ', '[ ]')})", _same, most_lines=5000),
     Reader("ip addr", (": <",), _LINK, _interfaces, re.compile(r"^(?!\s|\d+: [\w.-]+(?:@\w+)?: <)\S|^\s*$"), 400),
     Reader("free", ("Mem:",), re.compile(r"^\s*Mem:\s+[\d.]"), _memory, re.compile(r"^(?!\s*(?:Mem|Swap|-/\+))"), 4),
+    Reader("ldconfig -p | grep libcuda", ("libcuda.so.1 (libc6",), _LIBCUDA, _libcuda, re.compile(r"^(?!\s*libcuda)"), 20),
     prompts.reader(
         "which", ("which ", "command -v", "type "), r"(?:which|command\ -v|type)(?:\ [\w.+-]+)+", _which, most_lines=12
     ),

@@ -37,7 +37,11 @@ def _programs(text: str) -> dict[str, Reply] | None:
     if "pid" not in names:
         return None
     listed = list(nvidia_smi_csv.rows_of(names, lines))
-    programs = [{"pid": row["pid"], "name": _name(row), "mib": _mib(row)} for row in listed if row.get("pid", "").isdigit()]
+    programs = [
+        {"pid": row["pid"], "name": _name(row), "mib": _mib(row), "gpu": row.get("gpu_bus_id", "")}
+        for row in listed
+        if row.get("pid", "").isdigit()
+    ]
     return {"shown-programs": Reply("ok", programs)}
 
 
@@ -60,7 +64,8 @@ def _filtered(command: str, output: str) -> dict[str, Reply] | None:
             gpus.setdefault(seen[path], {})[path] = match[2]
             seen[path] += 1
     found = [answers for said in gpus.values() if (answers := nvml_answers.answers("q", said))]
-    return nvml_answers.replies({}, found) if found else None
+    replies = {**(nvml_answers.replies({}, found) if found else {}), **(_fabric(output) or {})}
+    return replies or None
 
 
 @cache
@@ -69,6 +74,11 @@ def _paths() -> dict[str, str]:
     paths = {path for row in rows("q") for names in row.names for path in names}
     last = Counter(path.rsplit("/", 1)[-1] for path in paths)
     return {path.rsplit("/", 1)[-1]: path for path in paths if last[path.rsplit("/", 1)[-1]] == 1}
+
+
+def _fabric(text: str) -> dict[str, Reply] | None:
+    match = re.search(r"(?m)^\s+Fabric\s*\n\s+State\s+: (\w[\w ]*?)\s*$", text)
+    return {"shown-fabric": Reply("ok", match[1].lower())} if match else None
 
 
 def _section(text: str) -> dict[str, Reply] | None:
@@ -100,6 +110,15 @@ READERS = (
         _section,
         re.compile(r"^\S|^\s*$"),
         120,
+        alone=True,
+    ),
+    Reader(
+        "the fabric in nvidia-smi -q",
+        ("Fabric",),
+        re.compile(r"^\s{2,}Fabric\s*$"),
+        _fabric,
+        re.compile(r"^\S|^\s*$"),
+        6,
         alone=True,
     ),
 )

@@ -101,6 +101,23 @@ _NIXOS = re.compile(
 )
 
 
+def of_wsl(text: str) -> dict[str, Reply]:
+    """The kernel of WSL2 is known by its name, of which these words leave out the first part."""
+    match = _WSL.search(text)
+    release = match["release"] if match and match["release"] else ""
+    return {"uname": Reply("ok", {"release": f"{release}-microsoft-standard-WSL2", "machine": None, "sysname": "Linux"})}
+
+
+_WSL = re.compile(
+    r"""
+    =>\ /usr/lib/wsl/lib/\S+
+    | ^\s*WSL\ version:\ 2\.[^\n]*
+      (?: \n\s*Kernel\ version:\ (?P<release>\d+\.\d+\.\d+) )?
+    """,
+    re.VERBOSE,
+)
+
+
 def _nvcc(text: str) -> dict[str, Reply] | None:
     """The compiler on a shell's PATH; its path is unknown."""
     if not re.search(r"release \d+\.\d+, V\d", text):
@@ -148,5 +165,6 @@ READERS = (
         400,
     ),
     Reader("words of NixOS", ("nixos", "hardware.nvidia.", "current-system"), _NIXOS, _of_nixos, re.compile(""), 1),
+    Reader("words of WSL", ("/usr/lib/wsl/lib", "WSL version: "), _WSL, of_wsl, re.compile(r"^(?!\s*Kernel version: )"), 2),
     Reader("environment of Ollama", ("CUDA_VISIBLE_DEVICES:",), _OLLAMA, _of_ollama, re.compile(""), 1),
 )

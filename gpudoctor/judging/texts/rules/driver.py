@@ -62,17 +62,29 @@ def no_fabric_manager(facts: Facts) -> Iterator[Finding]:
     """The service does not run, and CUDA does not start."""
     unit = facts.services.unit("nvidia-fabricmanager")
     blind = "False" in facts.shown.answers.values() or said(facts, "error 802") or said(facts, "system not yet initialized")
-    if unit and unit.active in ("inactive", "failed") and blind:
-        words = f"nvidia-fabricmanager is {unit.active}, and CUDA does not start"
+    waits = facts.shown.fabric in ("in progress", "not started")
+    if unit and unit.active in ("inactive", "failed") and (blind or waits or known(lambda: facts.pci.nvswitches, ())):
+        effect = f"the fabric's state is {facts.shown.fabric!r}" if waits else "CUDA does not start"
+        words = f"nvidia-fabricmanager is {unit.active}, and {effect}"
         found = facts.problems["fabricmanager-not-running-802"].found(words, {"state": unit.active}, confidence=Confidence.LIKELY)
         yield replace(found, because="fabricmanager-version-mismatch")
 
 
 def linux_driver_in_wsl(facts: Facts) -> Iterator[Finding]:
-    names = [one.name for one in facts.driver.packages if _OF_DRIVER.fullmatch(one.name) and one.state == "installed"]
+    packages = known(lambda: facts.driver.packages, ())
+    names = [one.name for one in packages if _OF_DRIVER.fullmatch(one.name) and one.state == "installed"]
     if facts.system.wsl == 2 and names:
         words = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} installed inside WSL, which uses the Windows driver"
         yield facts.problems["wsl-linux-driver-installed"].found(words, {"packages": names}, confidence=Confidence.LIKELY)
+    elif facts.system.wsl == 2 and (taken := _before_wsl(facts)):
+        words = f"the loader finds {taken} before the library of the Windows driver in /usr/lib/wsl/lib"
+        yield facts.problems["wsl-linux-driver-installed"].found(words, {"libraries": [taken]}, confidence=Confidence.LIKELY)
+
+
+def _before_wsl(facts: Facts) -> str | None:
+    """The libcuda.so.1 that ldconfig lists before WSL's."""
+    found = facts.shown.libcuda
+    return found[0] if len(found) > 1 and not found[0].startswith("/usr/lib/wsl/") and "compat" not in found[0] else None
 
 
 def no_uvm(facts: Facts) -> Iterator[Finding]:

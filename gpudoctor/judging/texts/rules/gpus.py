@@ -10,6 +10,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.places import is_memory_full
 from gpudoctor.model import Confidence, Finding, Skip
 
 MEMORY_SHARE = 0.25
@@ -77,7 +78,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
     held = [pid for pid in stuck if pid in facts.shown.holders] or [
         pid for pid, one in stuck.items() if re.search(r"python|nvidia|cuda|torch|vllm", one["command"])
     ]
-    if held:
+    if held and not is_memory_full(facts):
         pid = held[0]
         state = "waits in the kernel (state D)" if stuck[pid]["state"] == "D" else "has ended, but was not collected (state Z)"
         words = f"process {pid} ({stuck[pid]['command'].strip()}) {state} and keeps its GPU memory"
@@ -128,6 +129,30 @@ def translating_iommu(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["iommu-translates-peer-traffic"].found(words, {"command_line": on}, confidence=Confidence.LIKELY)
 
 
+def far_process(facts: Facts) -> Iterator[Finding]:
+    """A process that may use only CPUs of another NUMA node than those of all its GPUs."""
+    for pid, cpus in facts.shown.pinned.items():
+        gpus = _gpus_of(facts, pid)
+        near = [facts.shown.near_cpus[gpu] for gpu in gpus if gpu in facts.shown.near_cpus]
+        if near and len(near) == len(gpus) and not any(set(cpus) & set(each["cpus"]) for each in near):
+            words = f"process {pid} uses GPU {', '.join(gpus)}, but may run only on CPUs of another NUMA node"
+            evidence = {"pid": pid, "node": near[0]["node"] or 0}
+            yield facts.problems["numa-affinity-wrong"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _gpus_of(facts: Facts, pid: str) -> list[str]:
+    """The indexes of the GPUs that a process uses; all GPUs of the text if it does not show them."""
+    used = {_address(one.get("gpu", "")) for one in facts.shown.programs if one["pid"] == pid} - {""}
+    indexes = {_address(gpu.bus_id): str(gpu.index) for gpu in known(lambda: facts.nvml.gpus, ())} if used else {}
+    found = [indexes[address] for address in sorted(used) if address in indexes]
+    return found if used else list(facts.shown.near_cpus)
+
+
+def _address(text: str) -> str:
+    """bus, device and function of a PCI address, without its domain."""
+    return text.lower().partition(":")[2]
+
+
 def _texts(facts: Facts) -> Iterator[str]:
     yield from (passage.text for text in facts.texts.all for passage in text.passages)
 
@@ -147,4 +172,5 @@ RULES = (
     held_by_others,
     stuck_processes,
     slow_start,
+    far_process,
 )

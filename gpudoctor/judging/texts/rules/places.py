@@ -14,6 +14,16 @@ from gpudoctor.model import Confidence, Finding
 FIRST_YEAR = 2015
 NEARLY_NOTHING = 256 << 20  # bytes
 PSEUDO = re.compile(r"/(?:dev|proc|sys|snap|run|boot/efi)\b|/etc/(?:hosts|hostname|resolv)")
+LITTLE = 0.02  # of memory, and of swap
+_SLOW = re.compile(
+    r"""
+    (?i)
+    \b(?: slow(?:er|ly)? | sluggish | throttl\w+ | laggy? )\b
+    | \bonly\b[^\n]{0,20}\b(?:fps|it/s|tok(?:en)?s?/s|hz|ms)\b
+    | \b(?:low|bad|poor|less|half)\b[^\n]{0,20}\b(?:fps|performance|throughput|clock|speed)
+    """,
+    re.VERBOSE,
+)
 FAILED = re.compile(
     r"""
     (?i)
@@ -72,6 +82,34 @@ def node_without_gpus(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["k8s-device-plugin-no-nvml"].found(words, {"offered": dict(node)}, confidence=Confidence.LIKELY)
 
 
+def unhealthy_gpus(facts: Facts) -> Iterator[Finding]:
+    """The device plugin takes back a GPU that it finds unhealthy: the node's capacity stays, what pods may have does not."""
+    node = facts.shown.node or {}
+    capacity, offered = node.get("capacity", 0), node.get("allocatable")
+    if offered is not None and offered < capacity:
+        words = f"the node has {capacity} GPUs, but offers only {offered} to pods: the device plugin found the others unhealthy"
+        evidence = {"capacity": capacity, "allocatable": offered}
+        yield facts.problems["k8s-gpu-unhealthy"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def full_memory(facts: Facts) -> Iterator[Finding]:
+    """Hardly any memory is available, and no swap is left."""
+    if is_memory_full(facts) and (memory := facts.shown.memory):
+        swap = ", and swap is full" if "swap_free" in memory else ", and there is no swap"
+        words = f"hardly any of the host's memory is available{swap}: programs wait for memory"
+        evidence = {"available": round(memory["available"], 3)}
+        yield facts.problems["host-memory-exhausted"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def low_power_mode(facts: Facts) -> Iterator[Finding]:
+    """A mode with fewer watts is a choice, and the cause if the text says that the board is slow."""
+    mode = facts.shown.power_mode
+    texts = (passage.text for text in facts.texts.all for passage in text.passages)
+    if re.search(r"\d+W", mode) and "MAXN" not in mode and any(_SLOW.search(text) for text in texts):
+        words = f"the power mode is {mode}, which limits the clocks and the number of CPUs, not MAXN"
+        yield facts.problems["jetson-power-mode-low"].found(words, {"mode": mode}, confidence=Confidence.LIKELY)
+
+
 def full_disks(facts: Facts) -> Iterator[Finding]:
     for point, disk in facts.shown.disks.items():
         if disk["size"] and disk["free"] < min(NEARLY_NOTHING, disk["size"] // 50) and not PSEUDO.match(point):
@@ -87,6 +125,11 @@ def no_inodes(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["disk-inodes-used-up"].found(words, {"point": full[0]})
 
 
+def is_memory_full(facts: Facts) -> bool:
+    memory = facts.shown.memory
+    return memory is not None and memory["available"] < LITTLE and memory.get("swap_free", 0) < LITTLE
+
+
 def wrong_date(facts: Facts) -> Iterator[Finding]:
     year, taken = facts.shown.year, int(facts.taken[:4] or 0)
     if year and not FIRST_YEAR <= year <= taken + 1:
@@ -94,4 +137,15 @@ def wrong_date(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["system-clock-wrong"].found(words, {"year": year})
 
 
-RULES = (runtime_not_known, invalid_settings, capabilities, node_without_gpus, full_disks, no_inodes, wrong_date)
+RULES = (
+    runtime_not_known,
+    invalid_settings,
+    capabilities,
+    node_without_gpus,
+    unhealthy_gpus,
+    full_memory,
+    low_power_mode,
+    full_disks,
+    no_inodes,
+    wrong_date,
+)
