@@ -32,6 +32,11 @@ def cache() -> Path:
     return _base("XDG_CACHE_HOME", ".cache") / "gpudoctor"
 
 
+def config() -> Path:
+    """Settings: $XDG_CONFIG_HOME."""
+    return _base("XDG_CONFIG_HOME", ".config")
+
+
 def data() -> Path:
     """Data of other programs, such as uv: $XDG_DATA_HOME."""
     return _base("XDG_DATA_HOME", ".local/share")

@@ -74,11 +74,14 @@ class Interpreter:
                     hear(message)
             finally:
                 ending.is_over = True
+                was_late = ending.is_late()
                 end(process)
                 remove(marker)
             ending.heed_late()
             self._said = words.text
             if "hello" not in heard and not ending.signal:
+                if was_late:
+                    raise WorkError(f"{self.path} did not start within {job['seconds']:g} s: --timeout gives it more time")
                 raise refusal(self.path, process.returncode, self.said())
             return ending.signal
 
@@ -148,6 +151,9 @@ class Ending:
         self.signal = 0
         self.late = 0
         self.is_over = False
+
+    def is_late(self) -> bool:
+        return time.monotonic() >= self.deadline
 
     def may_stop(self, stop: Callable[[], None]) -> None:
         """The job has started, and `stop` asks it to end. Applies a signal that arrived before this was possible."""

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from gpudoctor import folders
 from gpudoctor.choices import LEVELS
 from gpudoctor.errors import UserError
 from gpudoctor.plain import plain
@@ -68,7 +69,7 @@ def _merged(files: tuple[tuple[Path, bool], ...]) -> Settings:
 
 def files() -> Iterator[tuple[Path, bool]]:
     """The user's file, then the project's, which overrides it; and whether the file is the user's."""
-    if (own := path_of_user()) and own.is_file():
+    if (own := path_of_user()) and os.path.isfile(own):  # noqa: PTH113 (a closed folder is no error)
         yield own, True
     if project := _project():
         yield project, False
@@ -76,11 +77,9 @@ def files() -> Iterator[tuple[Path, bool]]:
 
 def path_of_user() -> Path | None:
     """None for a user without a home folder."""
-    from platformdirs import user_config_path
-
     try:
-        return user_config_path() / FILE
-    except RuntimeError:
+        return folders.config() / FILE
+    except folders.NoHome:
         return None
 
 

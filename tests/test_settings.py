@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,3 +187,12 @@ def test_its_reason_is_redacted_with_the_rest() -> None:
     secret = {"no-driver-found": {**RULE, "reason": "ask ann@example.com"}}
     whole = checkup.Checkup(snapshot=replace(taken, ignored=secret))
     assert "ann@example.com" not in whole.redacted().to_json()
+
+
+def test_a_folder_that_is_closed_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: object, **more: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "stat", closed)
+    assert [*settings.files()] == []
