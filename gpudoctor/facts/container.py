@@ -102,7 +102,7 @@ class Container(Guarded):
 
     @property
     def _has_nothing_of_driver(self) -> bool:
-        """The kernel has the module, but there is neither a device node nor a library: nobody installs a driver so."""
+        """The kernel has the module, but there is no device node and no library: no driver is installed so."""
         if not self._answered("file:/proc/driver/nvidia/version", ""):
             return False
         nodes, libraries = self._answered("devices", None), self._answered("libraries", None)
@@ -170,6 +170,10 @@ class Container(Guarded):
         """The last mount on /, which hides earlier ones; empty if no mounts were read."""
         mounts = self._mounts if self._replies.starting_with("mounts") else ()
         return next((mount for mount in reversed(mounts) if mount["point"] == "/"), {})
+
+    @property
+    def root_is_read_only(self) -> bool:
+        return "ro" in self._root.get("options", "").split(",")
 
     @cached_property
     def mount_points(self) -> frozenset[str]:
