@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -11,6 +12,7 @@ from packaging.version import Version
 
 from gpudoctor.facts.driver_files import driver_libraries
 from gpudoctor.facts.guarded import Guarded
+from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import System
 from gpudoctor.model import Unavailable
@@ -163,9 +165,23 @@ class Driver(Guarded):
 
     @cached_property
     def installed_modules(self) -> tuple[InstalledModule, ...]:
-        """The driver's module files, for any kernel."""
-        kernels = self._replies.value("kernel-modules").items()
+        """The driver's module files, for any kernel; if /lib/modules could not be read, those that modinfo and DKMS name."""
+        try:
+            kernels = self._replies.value("kernel-modules").items()
+        except Unavailable:
+            if not (named := known(lambda: tuple(self._named_modules()), ())):
+                raise
+            return named
         return tuple(InstalledModule(kernel, path) for kernel, raw in kernels for path in raw["nvidia"])
+
+    def _named_modules(self) -> Iterator[InstalledModule]:
+        """Only if both have answered: one alone does not show that there is no other module."""
+        path = self.modinfo.get("filename", "")
+        if found := re.match(r"(?:/usr)?/lib/modules/([^/]+)/", path):
+            yield InstalledModule(found[1], path)
+        for entry in self.dkms:
+            if entry.module.startswith("nvidia") and entry.kernel and entry.state == "installed":
+                yield InstalledModule(entry.kernel, f"/lib/modules/{entry.kernel}/updates/dkms/{entry.module}.ko")
 
     @cached_property
     def module_for_running_kernel(self) -> InstalledModule | None:
