@@ -220,6 +220,9 @@ def test_a_wrapped_log_is_not_complete(tmp_path: Path) -> None:
         "python3[550]: segfault at 1 ip 00007fcd764ca354 error 4 in libcuda.so.580.159.04[55354,7fcd76490000+17d000]",
         "WARNING: CPU: 3 PID: 1 at kernel/resource.c:1880 __request_free_mem_region+0x1",
         "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)",
+        "I/O error, dev nvme0n1, sector 998244912 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 0",
+        "EXT4-fs (nvme0n1p2): Remounting filesystem read-only",
+        "BTRFS info (device sda2: state E): forced readonly",
     ],
 )
 def test_relevant_lines(line: str) -> None:

@@ -210,7 +210,11 @@ def not_built(facts: Facts) -> Finding | None:
     fixes = (FINISH, *fixes) if waiting else fixes
     return replace(NOT_BUILT, fixes=fixes).found(
         f"no module for the running kernel {facts.system.kernel}; {there}",
-        {"built_for": others, "other_kernel": others[-1] if others else None, "headers": facts.driver.kernel_headers},
+        {
+            "built_for": others,
+            "other_kernel": others[-1] if others else None,
+            "headers": known(lambda: facts.driver.kernel_headers),
+        },
     )
 
 

@@ -5,7 +5,8 @@ torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /t
 full, not writable or mounted noexec, they fail with messages that seldom name it.
 
 How it is judged
-TMPDIR (/tmp if it is not set) exists, can be written, is not mounted noexec, and has at least 1 GiB free.
+TMPDIR (/tmp if it is not set) exists, can be written, is not mounted noexec, and has at least 1 GiB free. If it cannot be
+written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
 
 Known exceptions
 A job that compiles nothing does not need it.
@@ -17,10 +18,13 @@ https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+from gpudoctor.fixes.engines import again
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
 LEAST_BYTES = 1 << 30
 MIB = 1 << 20
@@ -43,6 +47,37 @@ NOT_WRITABLE = Problem(
         ELSEWHERE,
         Fix("Make /tmp writable for all users again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp", kind="set", needs=("root",)),
     ),
+)
+
+HEALTH = 'for disk in $(lsblk -dn -e7 -o PATH); do sudo smartctl -H "$disk"; done'
+ERRORS = r"I/O error, dev|Aborting journal|EXT4-fs error|Remounting filesystem read-only|forced readonly"
+ROOT_READ_ONLY = Problem(
+    id="root-filesystem-read-only",
+    title="The root file system is mounted read-only, so nothing can be written",
+    why="After a disk error the kernel protects the file system from further damage. Programs still start, but caches, logs, "
+    "checkpoints and temporary files cannot be written.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        look("Find the disk and its errors in the kernel log", f"sudo dmesg | grep -iE '{ERRORS}' | tail -n 20", root=True),
+        look("Ask the disks for their health", "lsblk -dn -e7 -o PATH,MODEL,SERIAL; " + HEALTH, root=True),
+        Fix("Save what you need, then replace a disk with errors", risk="disruptive"),
+        Fix(
+            "If the disk is sound: reboot with a check of the file system (add fsck.mode=force to the kernel's parameters)",
+            risk="disruptive",
+            needs=("root", "reboot"),
+            verify="findmnt -no OPTIONS /",
+        ),
+    ),
+    references=("https://www.kernel.org/doc/html/latest/admin-guide/ext4.html",),
+)
+
+IN_MEMORY = again(
+    "Restart the container with a /tmp in memory",
+    "run <all_gpus> --tmpfs /tmp:exec <image>",
+    spec="--tmpfs /tmp:exec",
+    risk="disruptive",
+    verify="df -h /tmp",
+    on=("container",),
 )
 
 NOEXEC = Problem(
@@ -84,13 +119,24 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     folder = facts.limits.tmp
     if folder.writable is False:
-        yield NOT_WRITABLE.found("this user may not write to TMPDIR (or /tmp)")
+        yield not_writable(facts)
         return
     if folder.noexec:
         yield NOEXEC.found("TMPDIR (or /tmp) is mounted noexec")
     if folder.free_bytes < LEAST_BYTES:
         free = folder.free_bytes // MIB
         yield FULL.found(f"{free} MiB are free in TMPDIR (or /tmp)", {"free_mib": free})
+
+
+def not_writable(facts: Facts) -> Finding:
+    if not facts.container.root_is_read_only:
+        return NOT_WRITABLE.found("this user may not write to TMPDIR (or /tmp)")
+    if facts.container.engine:
+        return replace(NOT_WRITABLE, fixes=IN_MEMORY).found("the container's root file system is read-only")
+    lines = known(lambda: facts.kernel_log.matching(ERRORS), ())
+    words = "/ is mounted read-only" + (f"; the kernel reports: {lines[0].text}" if lines else "")
+    confidence = Confidence.CONFIRMED if lines else Confidence.LIKELY
+    return ROOT_READ_ONLY.found(words, {"log": [line.text for line in lines]}, confidence=confidence)
 
 
 def summary(facts: Facts) -> str:
@@ -100,5 +146,5 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(NOT_WRITABLE, NOEXEC, FULL),
+    problems=(NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL),
 )

@@ -11,7 +11,8 @@ NCCL's settings name adapters, it also checks the device nodes /dev/infiniband/u
 Known exceptions
 A machine without such ports is skipped. An Ethernet adapter that supports RoCE is usually just a network card. Ethernet ports
 without a cable, ports that were disabled, and a machine on which no port is up are unused, not broken. Two kinds of ports are
-fine if NCCL_IB_HCA names the ones to use. NCCL_IB_DISABLE is judged by nccl-environment. Ports of NVSwitches that stay in
+fine if NCCL_IB_HCA names the ones to use, or if there is an active InfiniBand port for each GPU: NCCL then takes the nearest, and
+Ethernet carries storage. NCCL_IB_DISABLE is judged by nccl-environment. Ports of NVSwitches that stay in
 INIT follow from a Fabric Manager that is not running.
 
 References
@@ -131,7 +132,7 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
     down = [port for port in ports if not is_active(port)]
     kinds = sorted({port.link_layer for port in active})
     words = [f"{port.device} port {port.port} is {port.state} ({port.physical_state})" for port in down]
-    if len(kinds) > 1 and "NCCL_IB_HCA" not in facts.environment.nccl:
+    if len(kinds) > 1 and "NCCL_IB_HCA" not in facts.environment.nccl and not one_for_each_gpu(facts, active):
         words.append(f"the active ports are of two kinds: {' and '.join(kinds)}")
     if words:
         wanted = list(filter(is_infiniband, active)) or active or ports
@@ -139,6 +140,12 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
         found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
         waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
         yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found
+
+
+def one_for_each_gpu(facts: Facts, active: list[InfinibandPort]) -> bool:
+    """Whether there are as many InfiniBand ports as GPUs: NCCL takes the nearest ones, and Ethernet is for storage."""
+    gpus = len(facts.pci.gpus)
+    return 1 < gpus <= sum(map(is_infiniband, active))
 
 
 def missing(facts: Facts) -> list[str]:

@@ -152,7 +152,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         folder = facts.python.include_directory
         digits = "{}{}".format(*facts.python.version)
         no_headers = NO_HEADERS.found(f"{folder} does not contain Python.h", {"folder": folder, "digits": digits})
-        yield run_time_builds.wanted_by(user, no_headers)
+        yield run_time_builds.wanted_by(user or run_time_builds.of_extensions(facts), no_headers)
     yield from libcuda(facts, version)
     yield from assembler(facts, str(version))
 

@@ -33,6 +33,8 @@ RELEVANT = re.compile(
     | avc:\ .*denied.*(?: nvidia | xserver_misc_device | cuda | infiniband | /dri )
     | oom-kill | Out\ of\ memory | out\ of\ memory | blocked\ for\ more\ than
     | (?: segfault | general\ protection | trap[ ] ).*\ in\ lib(?: nvidia | cuda | cu | nccl | nv | torch )
+    # disks
+    | Remounting\ filesystem\ read-only | EXT4-fs\ error | I/O\ error,\ dev | Aborting\ journal | forced\ readonly
     # memory
     | DMAR:.*fault | IO_PAGE_FAULT | Machine\ check
     """,
