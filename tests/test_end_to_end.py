@@ -74,13 +74,26 @@ def test_what_hangs_for_good_is_given_up_and_costs_nothing_else(libraries: Path,
         }
 
     def checked(seconds: float) -> dict[str, Any]:
-        return check(libraries, "--level", "quick", "--timeout", f"{seconds:.0f}", "--save", str(file), STUB_HANG=hanging)
+        words = ("--format", "json", "--level", "quick", "--timeout", f"{seconds:.0f}", "--save", str(file))
+        done = run("check", *words, LD_LIBRARY_PATH=str(libraries), STUB_HANG=hanging)
+        assert done.returncode in (0, 1) or "did not start within" in done.stderr, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout or "{}")
+        return report
 
-    report = with_enough_time(checked, lambda report: "timeout" not in others().values())
+    report = with_enough_time(checked, lambda report: report and "timeout" not in others().values())
     assert "timeout" not in others().values()
     assert len([id for id in others() if id.startswith("probe:")]) >= 15
     assert {row["status"] for row in report["checks"]} & {"pass", "skip"}
     assert until(lambda: not command_lines(of=f"STUB_HANG={hanging}"))
+
+
+def test_a_python_that_does_not_start_in_time_is_not_called_unsuitable(tmp_path: Path) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    done = run("check", "--python", str(slow), "--timeout", "1")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "did not start within 1 s: --timeout gives it more time" in done.stderr
 
 
 def test_a_driver_that_hangs_leaves_time_for_what_waits_for_it() -> None:
