@@ -12,6 +12,7 @@ from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
+from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.measured import shortfalls
@@ -242,7 +243,17 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     every = [figure for each in figures.values() for figure in each]
     table = models(facts, every)
     left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
-    return Measurements(figures, table, runs, facts.measured.total_seconds, left_alone, _with_baseline(facts, every))
+    measured = facts.measured
+    no_seconds: Mapping[str, float] = {}
+    return Measurements(
+        figures,
+        table,
+        runs,
+        measured.total_seconds,
+        left_alone,
+        _with_baseline(facts, every),
+        dict(known(lambda: measured.spent, no_seconds)),
+    )
 
 
 def _with_baseline(facts: Facts, figures: Iterable[Figure]) -> int:

@@ -440,7 +440,8 @@ class Measurements:
     """All measurements, taken in `seconds`.
 
     figures: check -> the numbers that it judged. runs: "gemm:gpu0" -> results of the workload. left_alone: why some GPUs were not
-    measured although others were. with_baseline: how many figures were compared with the saved baseline.
+    measured although others were. with_baseline: how many figures were compared with the saved baseline. spent: seconds of each
+    workload and import, the longest first, with GPUs in parallel.
     """
 
     figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
@@ -449,6 +450,7 @@ class Measurements:
     seconds: float = 0.0
     left_alone: tuple[str, ...] = ()
     with_baseline: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

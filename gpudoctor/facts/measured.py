@@ -80,6 +80,18 @@ class Measured(Guarded):
         """How long all measurements took, with GPUs in parallel."""
         return self._measured["plan"].seconds if "plan" in self._measured else 0.0
 
+    @cached_property
+    def spent(self) -> Mapping[str, float]:
+        """Seconds of each workload and import, the longest first. Imports and GPUs run at the same time."""
+        found: dict[str, float] = {}
+        for id, reply in self._measured.items():
+            if _is_workload(id):
+                name = id.rpartition(":")[0]
+                found[name] = max(found.get(name, 0.0), reply.seconds)
+        for name, reply in self.imports.items():
+            found[f"import {name}"] = (reply.value or {}).get("seconds", 0.0)
+        return {name: found[name] for name in sorted(found, key=lambda name: -found[name]) if found[name]}
+
     def seconds(self, workloads: Iterable[str]) -> float:
         """How long some workloads took, with GPUs in parallel."""
         each = (map(self._own_seconds, self._of(name)) for name in workloads)

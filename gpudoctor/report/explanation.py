@@ -96,25 +96,30 @@ def _section(explanation: str, heading: str) -> str:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Paragraphs in the terminal's width; headings, links and indented lines stay as they are."""
+    """Paragraphs and bullets in the terminal's width; headings, links and indented lines stay as they are."""
     paragraph: list[str] = []
     for line in text.splitlines():
-        if line and line not in _HEADINGS and not line.startswith((" ", "https://")):
-            paragraph.append(line)
+        is_prose = line and line not in _HEADINGS and not line.startswith((" ", "- ", "https://"))
+        if is_prose or (line.startswith("  ") and paragraph and paragraph[0].startswith("- ")):
+            paragraph.append(line.strip())
             continue
-        yield from _wrapped(" ".join(paragraph))
-        paragraph = []
-        yield line
-    yield from _wrapped(" ".join(paragraph))
+        yield from _flowed(paragraph)
+        paragraph = [line] if line.startswith("- ") else []
+        yield from [] if paragraph else [line]
+    yield from _flowed(paragraph)
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
+def _flowed(lines: Sequence[str]) -> list[str]:
+    return _wrapped(" ".join(lines), hanging="  " if lines and lines[0].startswith("- ") else "")
+
+
+def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
     width = min(shutil.get_terminal_size().columns, _WIDEST)
     return textwrap.wrap(
         text,
         width,
         initial_indent=indent,
-        subsequent_indent=indent + "  " if indent else "",
+        subsequent_indent=indent + "  " if indent else hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -102,6 +102,10 @@ def _measured(page: Page, report: Report) -> Lines:
         took = f"Measured in {report.measured.seconds:.1f} s. Expected: the typical value for this GPU or link."
         yield from page.paragraph(took + _baseline(report.measured.with_baseline))
         yield from page.paragraph(figures.judged_by_itself(report))
+    if page.verbose and report.measured.spent:
+        yield Text()
+        yield Text("Where the time went, in seconds; imports and GPUs at the same time", "bold")
+        yield from map(Text, figures.columns([(name, f"{seconds:.1f}") for name, seconds in report.measured.spent.items()]))
     for title, matrix in figures.matrices(report) if page.verbose else ():
         yield Text()
         yield Text(title, "bold")
