@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts.driver_files import driver_libraries
 from gpudoctor.facts.guarded import Guarded
-from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 
 # include/uapi/linux/capability.h: the position of a name is its bit.
@@ -22,7 +19,6 @@ _NAMES = (
 CAPABILITIES = tuple(_NAMES.split())
 APPTAINER_VARIABLES = {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}
 KUBERNETES_MARKS = ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io")
-DRIVER_FILE = re.compile(r"/lib(cuda|nvidia-ml)\.so|/nvidia-smi$|^/dev/nvidia\d")
 OVERLAYS = {"overlay", "fuse.fuse-overlayfs", "fuse-overlayfs", "aufs"}
 
 
@@ -87,31 +83,8 @@ class Container(Guarded):
 
     @property
     def _is_booted_image(self) -> bool:
-        """A virtual machine made from a container image has its marks, but has its own root and processes.
-
-        So does a container with the host's processes on btrfs or ZFS: the way the driver came into it tells them apart.
-        """
-        alone = self._sees_kernel_threads and not self._is_overlay
-        return alone and not self._has_mounted_driver and not self._has_nothing_of_driver
-
-    @property
-    def _has_mounted_driver(self) -> bool:
-        """Whether single libraries, programs or nodes are mounted, as NVIDIA's toolkit does it."""
-        mounted = any(library.get("mounted") for library in self._answered("libraries", []))
-        return mounted or any(DRIVER_FILE.search(mount["point"]) for mount in self._answered("mounts", []))
-
-    @property
-    def _has_nothing_of_driver(self) -> bool:
-        """The kernel has the module, but there is no device node and no library: no driver is installed so."""
-        if not self._answered("file:/proc/driver/nvidia/version", ""):
-            return False
-        nodes, libraries = self._answered("devices", None), self._answered("libraries", None)
-        if nodes is None or libraries is None:
-            return False
-        return not any(path.startswith("/dev/nvidia") for path in nodes) and not any(driver_libraries(libraries))
-
-    def _answered(self, question: str, default: Any) -> Any:
-        return known(lambda: self._replies.value(question), default)
+        """A virtual machine made from a container image has its marks, but has its own root and processes."""
+        return self._sees_kernel_threads and not self._is_overlay
 
     @cached_property
     def _marks(self) -> Mapping[str, bool]:

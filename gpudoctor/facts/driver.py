@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import Any
 
 from packaging.version import Version
 
-from gpudoctor.facts.driver_files import driver_libraries
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
@@ -18,6 +18,10 @@ from gpudoctor.facts.system import System
 from gpudoctor.model import Unavailable
 
 _RUNFILE_TRACES = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/var/lib/nvidia")
+_STANDARD_FOLDERS = ("/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/", "/usr/local/nvidia/", "/nix/store/")
+_NOT_THE_DRIVER = re.compile(r"/(compat|stubs|wsl)\b|cuda-compat")
+# WSL's libcuda.so.1.1 has no driver version in its name.
+_DRIVER_LIBRARY = re.compile(r"lib(?:nvidia-ml|cuda)\.so\.(\d{2,}\.\d+(?:\.\d+)?)")
 _LOADED_NAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
 
 
@@ -265,6 +269,15 @@ def fields(text: str) -> dict[str, str]:
         if colon:
             found.setdefault(name.strip(), value.strip().strip('"'))
     return found
+
+
+def driver_libraries(libraries: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for library in libraries:
+        real = library["real_path"]
+        match = _DRIVER_LIBRARY.fullmatch(PurePosixPath(real).name)
+        is_there = library.get("size") is not None
+        if match and is_there and real.startswith(_STANDARD_FOLDERS) and not _NOT_THE_DRIVER.search(real):
+            yield library["path"], match[1]
 
 
 def dkms_entries(text: str) -> tuple[DkmsEntry, ...]:
