@@ -20,7 +20,7 @@ from gpudoctor.model import Fix
 READ = re.compile(
     r"""NCCL_P2P_DISABLE=1[ ]gpudoctor[ ]check | (?:uptime;[ ]nproc;[ ])taskset[ ]-pc[ ]\$\$ | free[ ]-h;.*ulimit[ ]-[lv]
     | \S*python\S*[ ]-m[ ]pip[ ]check | \S*python\S*[ ]-X[ ]faulthandler[ ]-c | ray[ ]status | .*sudo[ ]py-spy[ ]dump
-    | show_gids | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
+    | show_gids | lsblk[ ]-dn[ ].*[ ]sudo[ ]smartctl[ ]-H[ ] | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
     | .*\|\|[ ]chroot[ ]/run/nvidia/driver[ ]nvidia-smi
     | sudo[ ]sh[ ]-c[ ]'for[ ]p[ ]in[ ]/proc/\[0-9\]\*;[ ]do[ ]echo
     | nvidia-container-cli[ ].*-d[ ]/dev/(?:stderr|tty)[ ]info | sudo[ ]fuser[ ]-v[ ]/dev/vfio | cat[ ]/sys/class/mdev_bus""",

@@ -9,9 +9,9 @@ from gpudoctor.model import Reply
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _TOP = re.compile(r"^\s*(?:[KMG]iB|[KMG]B) Mem\s*:\s+[\d.]+\s+total")
-_SIZE = r"([\d.]+)\+?\s+{}"
+_SIZE = r"(\d+(?:\.\d+)?)\+?\s+{}"
 _FREE = re.compile(r"^\s*total\s+used\s+free\s+shared\s+buff/cache\s+available\s*$")
-_CELL = re.compile(r"^([\d.]+)([KMGTB]?)i?B?$")
+_CELL = re.compile(r"^(\d+(?:\.\d+)?)([KMGTB]?)i?B?$")
 
 
 def _shares(total: float, available: float, swap: float, swap_free: float) -> dict[str, Reply] | None:
