@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from gpudoctor.choices import FORMATS, PROJECTS, Format, Project
 from gpudoctor.errors import UserError
 from gpudoctor.files import writing
-from gpudoctor.model import Coverage, Diagnosis, Measurements, Report, Result, Snapshot, Status
+from gpudoctor.model import Coverage, Diagnosis, Measurements, Reply, Report, Result, Snapshot, Status
 
 if TYPE_CHECKING:
     from gpudoctor.model import Opened
@@ -137,6 +138,11 @@ class Checkup:
         if self.snapshot is None:
             raise UserError("this was loaded from a report, which contains no snapshot")
         writing.write(Path(path), saved(self._leaving() if redact else self))
+
+    def beside(self, replies: Mapping[str, Reply]) -> Checkup:
+        """This checkup with more replies, judged by the same checks."""
+        assert self.snapshot
+        return Checkup(snapshot=replace(self.snapshot, replies={**self.snapshot.replies, **replies}), checks=self._checks)
 
     def redacted(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
         """The same verdict without names, addresses and ids. keep: kinds to leave in. words: further words to redact."""

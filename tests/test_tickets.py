@@ -193,13 +193,22 @@ def test_what_is_left_out_is_in_the_bundle_that_the_ticket_names(words: list[str
 
 
 def test_a_bundle_of_this_machine_holds_what_every_project_wants_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(check, "examined", lambda wanted: (Checkup(snapshot=TAKEN), 0))
+    monkeypatch.setattr(check, "examined", lambda wanted, told: (Checkup(snapshot=TAKEN), 0))
     monkeypatch.setattr(quoting, "commands", lambda python: {name: ("echo", f"{name} says") for name in quoting.COMMANDS})
     assert run("report", "--bundle", str(tmp_path / "b.tar.gz")).exit_code == 0
     taken = opening.taken_in(str(tmp_path / "b.tar.gz"))
     assert {name: quoting.said(taken.replies, name) for name in quoting.COMMANDS} == {
         name: f"{name} says" for name in quoting.COMMANDS
     }
+
+
+def test_only_the_wanted_checks_are_in_a_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "examined", lambda wanted, told: (Checkup(snapshot=TAKEN, checks=wanted.checks()), 0))
+    monkeypatch.setattr(quoting, "commands", lambda python: dict.fromkeys(quoting.COMMANDS, ("true",)))
+    asked = ["--only", "memlock", "--skip", "open-files", "--gpus", "0,1", "--expect-gpus", "2"]
+    text = run("report", "--for", "github", *asked).stdout
+    assert f"`gpudoctor report {shlex.join(asked)} --for github` (" in text
+    assert ("`memlock`" in text, "`shared-memory`" in text) == (True, False)
 
 
 def test_the_host_of_a_container_is_named_and_not_the_container() -> None:

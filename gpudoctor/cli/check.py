@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import COMMANDS, completing, options, sharing
-from gpudoctor.cli.check_options import forbid_contradictions, names, wanted_of
+from gpudoctor.cli import COMMANDS, options, sharing
+from gpudoctor.cli.check_options import forbid_contradictions, wanted_of
 from gpudoctor.cli.paths import PATH
 
 if TYPE_CHECKING:
@@ -45,32 +45,14 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
     "quick: no load on any GPU. standard: benchmark each GPU. full: also test GPU memory, compilers and profilers.  "
     "[default: standard; with --replay, the level of the snapshot]"
 )
-@click.option(
-    "--only",
-    metavar="ID|AREA,…",
-    multiple=True,
-    callback=names,
-    shell_complete=completing.checks,
-    help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
-)
-@click.option(
-    "--skip",
-    metavar="ID|AREA,…",
-    multiple=True,
-    callback=names,
-    shell_complete=completing.checks,
-    help="Skip these checks or areas.",
-)
+@options.only
+@options.skip
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")
-@click.option(
-    "--container", metavar="ID", shell_complete=completing.containers, help="Diagnose this running container, and its host."
-)
-@click.option(
-    "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
-)
+@options.container
+@options.gpus
 @click.option("--force", is_flag=True, help="Also measure GPUs in use; start an image even if the driver is too old for it.")
-@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="Fail unless this many GPUs are found.")
+@options.expect_gpus
 @options.report_format("text")
 @options.output("Write the report to FILE.")
 @options.save("Write a snapshot to FILE, for --replay.")

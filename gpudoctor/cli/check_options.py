@@ -30,14 +30,6 @@ def indices(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """`--only a,b --only c` is a, b, c."""
-    found = options.several(values)
-    if values and not found:
-        raise click.BadParameter("no check given.")
-    return found
-
-
 def forbid_contradictions(given: Mapping[str, Any]) -> None:
     for name in ("python", "gpus", "force", "measure_timeout", "image", "container"):
         if given["replay"] and given[name]:
@@ -48,12 +40,7 @@ def forbid_contradictions(given: Mapping[str, Any]) -> None:
         raise click.UsageError(f"--quiet shortens text: it cannot be used with --format {given['form']}, except with -o FILE.")
     if given["logs"].count("-") > 1:
         raise click.UsageError("--log -: standard input can be read only once.")
-    for name in ("image", "container"):
-        if given[name] == "":
-            raise click.UsageError(f"--{name} is empty.")
-    if given["image"] and given["container"]:
-        raise click.UsageError("--image and --container cannot be used together.")
-    _forbid_without_container(given)
+    forbid_contradictory_targets(given)
     _must_be_files_of_a_format(given["destination"], given["save"], given["replay"], bool(given["form"]))
 
 
@@ -72,12 +59,21 @@ def _must_be_files_of_a_format(destination: Path | None, save: Path | None, repl
         formats.named(destination)
 
 
+def forbid_contradictory_targets(given: Mapping[str, Any]) -> None:
+    for name in ("image", "container"):
+        if given[name] == "":
+            raise click.UsageError(f"--{name} is empty.")
+    if given["image"] and given["container"]:
+        raise click.UsageError("--image and --container cannot be used together.")
+    _forbid_without_container(given)
+
+
 def _forbid_without_container(given: Mapping[str, Any]) -> None:
     of_image = {
-        "--docker-option": given["docker_options"],
-        "--gpu-mode": given["gpu_mode"] != "auto",
-        "--registry": given["registry"],
-        "--locked": given["locked"],
+        "--docker-option": given.get("docker_options"),
+        "--gpu-mode": given.get("gpu_mode", "auto") != "auto",
+        "--registry": given.get("registry"),
+        "--locked": given.get("locked"),
     }
     for name, value in of_image.items():
         if value and not given["image"]:

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpudoctor.choices import FORMATS, GPU_MODES, LEVELS
+from gpudoctor.cli import completing
 from gpudoctor.cli.paths import NAME, PATH
 
 Option = Callable[[Any], Any]
@@ -37,6 +38,39 @@ def python(
     help: str = "Examine this interpreter or environment.  [default: the active environment, else python3 on PATH]",
 ) -> Option:
     return click.option("--python", metavar="PATH", type=NAME, help=help)
+
+
+def _names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`--only a,b --only c` is a, b, c."""
+    found = several(values)
+    if values and not found:
+        raise click.BadParameter("no check given.")
+    return found
+
+
+only = click.option(
+    "--only",
+    metavar="ID|AREA,…",
+    multiple=True,
+    callback=_names,
+    shell_complete=completing.checks,
+    help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
+)
+skip = click.option(
+    "--skip",
+    metavar="ID|AREA,…",
+    multiple=True,
+    callback=_names,
+    shell_complete=completing.checks,
+    help="Skip these checks or areas.",
+)
+container = click.option(
+    "--container", metavar="ID", shell_complete=completing.containers, help="Diagnose this running container, and its host."
+)
+gpus = click.option(
+    "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
+)
+expect_gpus = click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="Fail unless this many GPUs are found.")
 
 
 def replay(help: str) -> Option:
