@@ -14,6 +14,7 @@ COMMANDS = {
     "pull": "Check that an image runs here, then pull it.",
     "build": "Build one of gpudoctor's own images.",
     "lock": "Pin images to their current digests, in gpudoctor.lock.",
+    "cache": "Show or clear the caches of containers that gpudoctor ran.",
     "lint": "Find GPU mistakes in Dockerfiles and compose files.",
 }
 _EPILOG = """\
