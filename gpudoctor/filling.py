@@ -130,11 +130,12 @@ def _value(value: Any, inside: str, starts: bool) -> str | None:
 
 
 def _places(text: str) -> Iterator[_Place]:
+    named = {match.start(): match for match in NAME.finditer(text)}
+    last = max(named, default=-1)
     stack = [""]
     at = 0
-    while at < len(text):
-        match = NAME.match(text, at)
-        if match:
+    while at <= last:
+        if match := named.get(at):
             yield _Place(at, match.end(), match[1], stack[-1])
             at = match.end()
         else:
