@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import functools
 import json
 import os
@@ -23,6 +24,7 @@ from waiting import HOPELESS_SECONDS, until, with_enough_time
 from gpudoctor import bootstrap, interpreter, leftovers
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
+from gpudoctor.worker.child import Child
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +204,16 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
             time.sleep(tenths / 12)
             process.send_signal(signal.SIGINT)
         assert list(tmp_path.glob("gpudoctor-*")) == []
+
+
+def test_a_fork_that_fails_leaves_no_signal_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", full)
+    with pytest.raises(OSError, match="temporarily"):
+        Child(lambda: None)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 JOB = {"probes": [], "seconds": HOPELESS_SECONDS}

@@ -77,12 +77,14 @@ class Child:
         self.manner: str | None = None
         # our signal handlers are not meant for the child
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-        with warnings.catch_warnings():  # a framework may have threads by now; fork anyway
-            warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
-            self.pid = os.fork()
-        if self.pid == 0:
-            _live(life, before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            with warnings.catch_warnings():  # a framework may have threads by now; fork anyway
+                warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+                self.pid = os.fork()
+            if self.pid == 0:
+                _live(life, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def poll(self) -> str | None:
         """How it ended: `killed by SIGSEGV`, `exit code 3`, "" for a clean exit; None while it runs."""
