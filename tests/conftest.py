@@ -52,6 +52,19 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None
         yield
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterable[None]:
+    """What a test leaves ignored or blocked, the programs of later tests would not hear."""
+    before = _signals()
+    yield
+    assert _signals() == before
+
+
+def _signals() -> tuple[object, ...]:
+    ending = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
+    return (*map(signal.getsignal, ending), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
 # Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
@@ -61,6 +74,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
 
 THERE = pytest.StashKey[frozenset[str]]()
 LEFT = pytest.StashKey[list[str]]()

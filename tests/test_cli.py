@@ -172,7 +172,7 @@ def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(
         "import time\nimport gpudoctor.collect as module\nfrom gpudoctor import catalog\nfrom gpudoctor.cli import main\n"
-        "def collect(*args):\n    print('ready', flush=True)\n    time.sleep(600)\n"
+        "def collect(*args):\n    print('ready', flush=True)\n    while True:\n        time.sleep(0.05)\n"
         "catalog.checks = dict\nmodule.collect = collect\nmain(['check'])\n"
     )
     command = [sys.executable, str(script)]
