@@ -43,10 +43,19 @@ def came_of(args: list[str]) -> dict[str, object]:
     return {"args": args, "code": result.exit_code, "stderr": result.stderr, "failure": failure}
 
 
-if __name__ == "__main__":
-    file = os.path.realpath(sys.argv[1])
+def of_file(file: str) -> list[dict[str, object]]:
+    """What came of each command, in a folder and with a home of its own."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         os.environ |= {"HOME": folder, "XDG_STATE_HOME": folder, "PATH": "/nonexistent", "HTTPS_PROXY": "http://127.0.0.1:1"}
         found = [came_of(args) for args in commands(file, folder)]
-    json.dump(found, sys.stdout)
+        os.chdir("/")
+        return found
+
+
+def print_all() -> None:
+    json.dump(of_file(os.path.realpath(sys.argv[1])), sys.stdout)
+
+
+if __name__ == "__main__":
+    print_all()
