@@ -17,6 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import browser
+import each
 import lab_leftovers
 from lab import (  # noqa: F401
     _cdi_daemon,
@@ -116,6 +117,13 @@ def _list(reporter: pytest.TerminalReporter, title: str, lines: list[str]) -> No
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", metavar="CASE", action="append", default=[], help="write the expected report of this machine")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = metafunc.config.getoption("keyword") or metafunc.config.getoption("update")
+    parts, names = each.parts_of(metafunc.function, by_name=bool(chosen) or any("::" in word for word in metafunc.config.args))
+    if parts:
+        metafunc.parametrize("part", parts, ids=names)
 
 
 @pytest.fixture(scope="session")

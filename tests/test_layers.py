@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from each import each
 
 from gpudoctor import catalog, folders
 
@@ -69,9 +70,14 @@ MODULES: dict[Name, Path] = {name[:-1] if name[-1] == "__init__" else name: path
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Line and module of every import, also of those in functions and under TYPE_CHECKING."""
-    return list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
+    return list(_imports(tree_of(path)))
 
 
 def _imports(module: ast.Module) -> Iterator[tuple[int, str]]:
@@ -117,7 +123,7 @@ def _nodes(below: Name) -> dict[Name, set[Name]]:
     return found
 
 
-@pytest.mark.parametrize("package", sorted({name[:-1] for name in MODULES if len(name) > 1}), ids=".".join)
+@each("package", sorted({name[:-1] for name in MODULES if len(name) > 1}), ids=".".join)
 def test_no_two_rooms_import_each_other(package: Name) -> None:
     try:
         TopologicalSorter(_nodes(package)).prepare()
@@ -144,10 +150,10 @@ def _named(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("name", sorted(name for name in MODULES if room(name) == "worker"), ids=".".join)
+@each("name", sorted(name for name in MODULES if room(name) == "worker"), ids=".".join)
 def test_what_travels_imports_the_standard_library_only(name: Name) -> None:
     """A workload imports its framework when it runs; nvidia-ml-py travels along."""
-    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    tree = tree_of(MODULES[name])
     assert {module for module in _named(ast.walk(tree)) if module.startswith("gpudoctor") and "worker" not in module} == set()
     nodes = ast.walk(tree) if "probes" in name else iter(tree.body)
     roots = {module.split(".")[0] for module in _named(nodes)} - {"gpudoctor", "pynvml"}

@@ -15,8 +15,10 @@ import msgspec
 import pytest
 import safe_script
 import yaml
+from each import in_parts
 
 from gpudoctor import catalog, doctor
+from gpudoctor.facts import shapes
 from gpudoctor.files import snapshot
 from gpudoctor.model import Confidence, Diagnosis, Report, Skip, Snapshot, Status
 
@@ -65,8 +67,9 @@ def level(taken: Snapshot) -> str:
     return "full" if taken.measured else "quick"
 
 
-@pytest.mark.parametrize("case", machine.cases())
+@in_parts("case", machine.cases())
 def test_diagnosis_is_what_the_author_says_and_the_report_the_reviewed_one(case: str, updated: frozenset[str]) -> None:
+    must_answer_in_these_types(machine.load(case))
     report = report_of(case)
     assert [row for row in report.checks if row.status is Status.ERROR] == []
     assert sorted(entry.problem for entry in report.diagnosis) == sorted(machine.describe(case)["problems"])
@@ -82,6 +85,12 @@ def test_diagnosis_is_what_the_author_says_and_the_report_the_reviewed_one(case:
         hidden = expected.pop("unseen", {})
         assert expected == verdict(report)
         assert hidden == {id: reason for id, reason in unseen(case, report).items() if id in hidden}
+
+
+def must_answer_in_these_types(taken: Snapshot) -> None:
+    assert shapes.all_fitting(taken.replies) == taken.replies
+    assert shapes.all_fitting(taken.host) == taken.host
+    assert shapes.all_measured_fitting(taken.measured) == taken.measured
 
 
 def test_every_problem_fires_somewhere() -> None:
@@ -107,7 +116,7 @@ def test_every_check_passes_somewhere() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", machine.cases()[::10])
+@in_parts("case", machine.cases()[::10])
 def test_replay_of_a_saved_snapshot_gives_the_same_report(case: str) -> None:
     again = snapshot.parse(snapshot.dump(machine.load(case)), case)
     checks = doctor.select(catalog.checks(), level(again))

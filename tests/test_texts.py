@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import machine
-import pytest
 import yaml
+from each import in_parts
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Report
@@ -25,7 +25,7 @@ def report_of(case: dict[str, Any]) -> Report:
     return doctor.judge(taken, doctor.select(catalog.checks(), "quick"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@in_parts("path", CASES, ids=lambda path: path.stem)
 def test_diagnosis_is_what_the_author_says(path: Path) -> None:
     case = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     report = report_of(case)
