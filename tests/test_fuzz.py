@@ -18,6 +18,7 @@ import machine
 import msgspec
 import mutating
 import pytest
+from each import in_parts
 from test_report import REPORT
 
 from gpudoctor import comparing, doctor, evidence, protocol, redaction
@@ -63,7 +64,14 @@ def opened(data: bytes) -> Snapshot | None:
         return None
 
 
-@pytest.mark.parametrize("seed", seeds(60))
+@functools.cache
+def unhurt() -> Opened:
+    taken = machine.load("no-gpu")
+    return Opened("b", doctor.judge_at_its_level(taken), taken)
+
+
+@pytest.mark.slow
+@in_parts("seed", seeds(40), size=5)
 def test_a_snapshot(seed: int) -> None:
     by = random.Random(seed)
     taken = opened(mutated_snapshot(by))
@@ -78,14 +86,13 @@ def test_a_snapshot(seed: int) -> None:
     redacted.summary()
     tickets.render(by.choice(tuple(tickets.FORMS)), report, taken)
     as_opened = Opened("a", report, taken)
-    before = machine.load("no-gpu")
-    other = Opened("b", doctor.judge_at_its_level(before), before)
+    other = unhurt()
     comparison = comparing.compare(other, as_opened)
     compared.render(other, as_opened, comparison)
     compared.as_json(other, as_opened, comparison)
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@in_parts("seed", seeds(150))
 def test_a_report(seed: int) -> None:
     by, value = random.Random(seed), json.loads(formats.render("json", REPORT))
     data = json.dumps(mutating.changed(value, mutating.places(value), by)).encode()
@@ -105,7 +112,8 @@ def packed() -> bytes:
     return gzip.decompress(packing.packed(REPORT, machine.load("no-gpu")))
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@pytest.mark.slow
+@in_parts("seed", seeds(100))
 def test_a_bundle(seed: int) -> None:
     by = random.Random(seed)
     size = by.choice((1, 7, 512, 1 << 20))
@@ -120,7 +128,7 @@ def html() -> str:
     return formats.render("html", REPORT, machine.load("no-gpu"))
 
 
-@pytest.mark.parametrize("seed", seeds(60))
+@in_parts("seed", seeds(60))
 def test_a_page(seed: int) -> None:
     by = random.Random(seed)
     around = html().index(page.TYPE)
@@ -128,7 +136,7 @@ def test_a_page(seed: int) -> None:
     opened(mutating.text(text, by).encode("utf-8", "replace"))
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@in_parts("seed", seeds(150))
 def test_a_baseline(seed: int, tmp_path: Path) -> None:
     by = random.Random(seed)
     value = {"schema": baseline.SCHEMA, "gpus": {"GPU-1": {"name": "H100", "taken": "2026", "figures": {"copy": 1.5}}}}
@@ -138,7 +146,7 @@ def test_a_baseline(seed: int, tmp_path: Path) -> None:
         baseline.as_text(baseline.read(file))
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@in_parts("seed", seeds(150))
 def test_a_lock_file(seed: int, tmp_path: Path) -> None:
     text = mutating.text(f"images:\n  a:\n    {PIN}\n  b:\n    {PIN}\n", random.Random(seed))
     (tmp_path / "lock").write_text(text)
@@ -153,7 +161,8 @@ def pasted() -> list[str]:
     return [*shown, *(path.read_text() for path in texts)]
 
 
-@pytest.mark.parametrize("seed", seeds(60))
+@pytest.mark.slow
+@in_parts("seed", seeds(60))
 def test_a_pasted_text(seed: int) -> None:
     by = random.Random(seed)
     text = "".join(mutating.text(by.choice(pasted())[:20_000], by) for _ in range(by.choice((1, 2))))
@@ -172,7 +181,7 @@ def linted() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(400))
+@in_parts("seed", seeds(400))
 def test_a_file_to_lint(seed: int) -> None:
     by = random.Random(seed)
     kind = by.choice(sorted(linted()))
@@ -180,7 +189,7 @@ def test_a_file_to_lint(seed: int) -> None:
         lint.lint_text(mutating.text(by.choice(linted()[kind]), by), kind, "x")
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@in_parts("seed", seeds(200))
 def test_a_reply_of_a_child(seed: int) -> None:
     by = random.Random(seed)
     value, _ = plain("h100-measured")
