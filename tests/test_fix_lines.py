@@ -22,6 +22,8 @@ from gpudoctor import catalog, filling, placeholders
 from gpudoctor.fixes import FixContext, engines, fitting
 from gpudoctor.model import Fix
 
+pytestmark = pytest.mark.xdist_group("fix lines")  # which take seconds to make
+
 ENGINES = ("docker", "podman", "kubernetes")
 # Lists of words and options that are meant to be split, files of another machine, and messages that mention a signal.
 ACCEPTED = (2046, 2155, 2164, 1090, 2044, 2010, 1007)
@@ -69,6 +71,7 @@ def test_no_line_leaves_a_quote_open() -> None:
     try_each(is_closed, ((line, line) for line in lines() if "#" not in line))
 
 
+@pytest.mark.slow
 def test_shellcheck_accepts_every_line(tmp_path: Path) -> None:
     program = shutil.which("shellcheck", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     if not program:

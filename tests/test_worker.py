@@ -92,10 +92,14 @@ def pythons() -> list[str]:
     candidates += [path for minor in range(8, 16) if (path := shutil.which(f"python3.{minor}"))]
     candidates += [path for path in ("/usr/bin/python3",) if Path(path).exists()]
     found: dict[str, str] = {}
+    names: set[str] = set()
     for path in candidates:
+        if (name := Path(path).resolve().name) in names:  # python3.9: a version that is known need not be asked
+            continue
         version = subprocess.run([path, "-IS", "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
         if version.returncode == 0 and ast.literal_eval(version.stdout) >= OLDEST:
             found.setdefault(version.stdout.strip(), path)
+            names |= {name} - {"python3", "python"}
     return list(found.values())
 
 
