@@ -146,7 +146,7 @@ def test_a_full_temporary_folder_is_not_the_only_one(tmp_path: Path, monkeypatch
     heard: dict[str, object] = {}
     Interpreter(python_where_is_no_room(tmp_path, str(tmp_path / "tmp"))).run({"seconds": 60.0}, heard.update)
     assert heard["end"] is True
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list((tmp_path / "tmp").glob("gpudoctor-*")) == []  # Podman leaves folders there to a user without a session
     assert str(heard["folder"]).startswith(bootstrap.PLACES)
     assert not Path(str(heard["folder"])).exists()
 
