@@ -247,6 +247,7 @@ signal.signal(signal.SIGTERM, stop)
     ("before", "number", "said", "code"),
     [("", signal.SIGINT, "interrupted\n", 0), (OWN, signal.SIGTERM, "own handler: 15\n", 0), ("", signal.SIGTERM, "", 143)],
 )
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_and_a_handler_of_the_program_is_kept(
     before: str, number: int, said: str, code: int, tmp_path: Path
 ) -> None:

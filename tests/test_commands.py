@@ -228,6 +228,7 @@ def test_completion_knows_areas_rules_and_containers(monkeypatch: pytest.MonkeyP
     assert completed("tr", "check", "--container") == ["trainer"]
 
 
+@pytest.mark.slow
 def test_who_pastes_is_told_how_it_ends(tmp_path: Path) -> None:
     opened = Terminal([sys.executable, "-m", "gpudoctor", "explain", "-"], environment(), tmp_path)
     opened.expect("Paste the text, then press Ctrl-D")

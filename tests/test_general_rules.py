@@ -67,6 +67,7 @@ def test_an_injected_xid_is_no_fault_of_the_hardware() -> None:
     assert not real.is_injected
 
 
+@pytest.mark.slow
 def test_no_known_xid_is_silent() -> None:
     """Except those that only follow from another one."""
     codes = [row.code for row in xids.table().xids if row.follows != "always" and row.code not in range(144, 151)]

@@ -17,6 +17,8 @@ from limited import limited
 
 from gpudoctor import explaining
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent / "hostile"
 CPU_SECONDS, ADDRESS_BYTES = 60, 2 << 30
 

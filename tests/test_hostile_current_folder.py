@@ -33,6 +33,7 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert sorted(path.name for path in run.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trap")
 def test_by_a_check() -> None:
     done = subprocess.run(CHECK, capture_output=True, text=True)

@@ -29,6 +29,7 @@ FILES = [
 MADE = {"dockerfile": hostile_lint.dockerfiles, "compose": hostile_lint.composes, "devcontainer": hostile_lint.devcontainers}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), FILES)
 def test_a_file_takes_time_and_memory_by_its_size(tmp_path: Path, kind: str, name: str) -> None:
     file = tmp_path / "file"
@@ -67,6 +68,7 @@ def test_a_large_file_is_refused(tmp_path: Path) -> None:
         files.lint(tmp_path / "Dockerfile")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml"])
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -75,6 +77,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path, name: str) ->
     assert (result.returncode, result.stderr) == (2, f"Error: {tmp_path / name}: not a regular file\n")
 
 
+@pytest.mark.slow
 def test_a_file_beside_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "compose.gpu.yaml")
     (tmp_path / "compose.yaml").write_text("services:\n  a: {extends: {file: compose.gpu.yaml, service: b}, image: x}\n")

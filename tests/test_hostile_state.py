@@ -168,6 +168,7 @@ _keep(path, new, is_state=True)
 """
 
 
+@pytest.mark.slow
 def test_baselines_that_are_saved_at_once_are_all_kept(home: Path) -> None:
     saving = [subprocess.Popen([sys.executable, "-c", SAVE, f"GPU-{number}"]) for number in range(6)]
     assert [process.wait(HOPELESS_SECONDS) for process in saving] == [0] * 6

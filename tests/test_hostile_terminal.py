@@ -60,6 +60,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -89,6 +90,7 @@ def test_json_stays_json() -> None:
     assert screen.tame("\x1b[1;31mred\x1b[0m\r\n\tx\n") == "\x1b[1;31mred\x1b[0m\r\n\tx\n"
 
 
+@pytest.mark.slow
 def test_a_full_standard_error_loses_no_report(tmp_path: Path) -> None:
     taken = machine.load("h100-measured")
     named = {**taken.replies, "environment": Reply("ok", {"CUDA_HOME": "/home/zorv/cuda"})}

@@ -95,6 +95,7 @@ def examined(tmp_path: Path, **settings: str) -> str:
     return " ".join(terminal.render(report, width=100, verbose=True).split())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_passed_over_and_said(tmp_path: Path) -> None:
     said = examined(tmp_path, VIRTUAL_ENV=str(tmp_path / "gone"), CONDA_PREFIX=sys.prefix, PATH="")
     assert "(CONDA_PREFIX; VIRTUAL_ENV cannot be used)" in said
@@ -102,6 +103,7 @@ def test_what_cannot_be_run_is_passed_over_and_said(tmp_path: Path) -> None:
     assert "own environment" not in said
 
 
+@pytest.mark.slow
 def test_our_own_python_is_never_examined_silently(tmp_path: Path) -> None:
     said = examined(tmp_path, PATH="")
     assert "(no other Python found)" in said

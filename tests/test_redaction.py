@@ -422,6 +422,7 @@ def test_words_of_remarks_and_examples_are_free(word: str) -> None:
     own_words.refuse([word])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["_TOKEN", "a.coma.com", "A.", "GPU-", "1 -> ", "x.com ", "-----BEGIN PRIVATE KEY-----"])
 def test_the_time_grows_with_the_length_and_not_with_its_square(part: str) -> None:
     def seconds(length: int) -> float:

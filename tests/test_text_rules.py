@@ -40,6 +40,7 @@ def first(text: str) -> Diagnosis:
     return judged(text).diagnosis[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", COPIES)
 def test_how_a_text_was_copied_does_not_matter(copy: str) -> None:
     cases = {path.name: case(path.name) for path in SHOWN}
