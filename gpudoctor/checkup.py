@@ -139,11 +139,6 @@ class Checkup:
             raise UserError("this was loaded from a report, which contains no snapshot")
         writing.write(Path(path), saved(self._leaving() if redact else self))
 
-    def beside(self, replies: Mapping[str, Reply]) -> Checkup:
-        """This checkup with more replies, judged by the same checks."""
-        assert self.snapshot
-        return Checkup(snapshot=replace(self.snapshot, replies={**self.snapshot.replies, **replies}), checks=self._checks)
-
     def redacted(self, keep: Collection[str] = (), words: Collection[str] = ()) -> Checkup:
         """The same verdict without names, addresses and ids. keep: kinds to leave in. words: further words to redact."""
         return self._leaving(keep, words)
@@ -255,6 +250,12 @@ def ticket(found: Checkup, project: Project, made: str, attachment: str) -> str:
     from gpudoctor.report import tickets
 
     return found.sweep(tickets.render(project, found.report, found.snapshot, made, attachment))
+
+
+def with_replies(of: Checkup, replies: Mapping[str, Reply]) -> Checkup:
+    """A checkup with more replies, judged by the same checks."""
+    assert of.snapshot
+    return Checkup(snapshot=replace(of.snapshot, replies={**of.snapshot.replies, **replies}), checks=of._checks)
 
 
 def in_short(report: Report) -> str:

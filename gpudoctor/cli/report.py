@@ -181,7 +181,7 @@ def _found(
 
 def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     """The checkup with the output of the tools that the project's form asks for; without a project, of all tools."""
-    from gpudoctor import quoting
+    from gpudoctor import checkup, quoting
     from gpudoctor.cli import output
     from gpudoctor.facts import Facts, overview
     from gpudoctor.report import tickets
@@ -196,7 +196,7 @@ def _with_quotes(found: Checkup, project: Project | None) -> Checkup:
     if project and needed and not any(quoting.said(said, name) for name in needed):
         why = next(filter(None, (quoting.failed(said, name) for name in needed)), "")
         screen.note(f"no output of {needed[0]} from {python}: {why} (for another Python: --python PATH)")
-    return found.beside(said)
+    return checkup.with_replies(found, said)
 
 
 def _deliver(text: str, destination: Path | None, copy: bool, of: Checkup) -> None:
