@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from gpudoctor.facts.texts import LINE_CHARACTERS, plain_line
+
 CHUNK_BYTES = 4 << 20
 BEFORE, AFTER = 2, 8  # lines to keep around a relevant line
-LINE_CHARACTERS = 2000  # kept at each end of a very long line, and on each side of its relevant part
 KEPT_BYTES = 32 << 20
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
-
-_OF_FORUMS = str.maketrans({"\xa0": " ", "\u200b": None, "\ufeff": None})
-_QUOTED = re.compile(r"^(?:> )+")  # of a mail or in Markdown
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -55,17 +51,7 @@ def end_of(chunk: bytes, start: int) -> int:
 
 
 def clean(line: bytes) -> str:
-    """Without colours, NULs and marks of quotes; only the last text of a progress bar; only the two ends of a very long line."""
-    text = _COLOURS.sub("", line.decode("utf-8", "replace")).rstrip("\r\n").replace("\0", "")
-    if "\r" in text:
-        text = text.rsplit("\r", 1)[-1]
-    if "\xa0" in text or "\u200b" in text or "\ufeff" in text:
-        text = text.translate(_OF_FORUMS)
-    if text.startswith("> "):
-        text = _QUOTED.sub("", text)
-    if len(text) > 2 * LINE_CHARACTERS:
-        text = f"{text[:LINE_CHARACTERS]} … {text[-LINE_CHARACTERS:]}"
-    return text
+    return plain_line(line.decode("utf-8", "replace"))
 
 
 def around(line: bytes, position: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,10 @@ from gpudoctor.facts.replies import Replies
 
 PREFIX = "text:"
 EMPTY_LINES = 2  # empty lines are not kept; up to this many do not end a passage
+LINE_CHARACTERS = 2000  # kept at each end of a very long line, and on each side of its relevant part
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
+_OF_FORUMS = str.maketrans({"\xa0": " ", "\u200b": None, "\ufeff": None})
+_QUOTED = re.compile(r"^(?:> )+")  # of a mail or in Markdown
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,26 @@ class Texts(Guarded):
     def alone(self) -> bool:
         """Whether there are only texts and no answers of a machine."""
         return bool(self.all) and not self._replies.starting_with("identity")
+
+
+def of_words(name: str, words: str) -> Text:
+    """What a program printed, as a text that was given as evidence."""
+    lines = tuple((number, text) for number, line in enumerate(words.splitlines(), 1) if (text := plain_line(line)).strip())
+    return Text(name, (), words.count("\n") + 1, 0, lines)
+
+
+def plain_line(line: str) -> str:
+    """Without colours, NULs and marks of quotes; only the last text of a progress bar; only the two ends of a very long line."""
+    text = _COLOURS.sub("", line).rstrip("\r\n").replace("\0", "")
+    if "\r" in text:
+        text = text.rsplit("\r", 1)[-1]
+    if "\xa0" in text or "\u200b" in text or "\ufeff" in text:
+        text = text.translate(_OF_FORUMS)
+    if text.startswith("> "):
+        text = _QUOTED.sub("", text)
+    if len(text) > 2 * LINE_CHARACTERS:
+        text = f"{text[:LINE_CHARACTERS]} … {text[-LINE_CHARACTERS:]}"
+    return text
 
 
 def _text(name: str, value: dict[str, Any]) -> Text:
