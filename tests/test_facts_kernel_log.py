@@ -237,7 +237,7 @@ def give_logs(monkeypatch: pytest.MonkeyPatch, ring: list[str] | OSError, journa
             raise ring
         return ring
 
-    monkeypatch.setattr(kernel_log, "_ring_buffer", ring_buffer)
+    monkeypatch.setattr(kernel_log, "ring_buffer", ring_buffer)
     monkeypatch.setattr(kernel_log, "_journal", lambda machine: journal)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +39,28 @@ class Failure:
     status: str
     detail: str
     prints: str
+    recorded: str = ""
+
+    @property
+    def words(self) -> str:
+        """All that the program printed, its error once."""
+        return said(self.detail, self.prints)
+
+    @property
+    def signal(self) -> str:
+        return signal_of(self.detail)
+
+
+def said(detail: str, prints: str) -> str:
+    """An error and the output of its program; most outputs end with the error."""
+    error = detail.partition(" in ")[0]
+    return prints if error and error in prints else f"{prints}\n{detail}".strip()
+
+
+def signal_of(detail: str) -> str:
+    """The signal that killed a process: SIGSEGV; "" for none."""
+    killed = re.search(r"killed by (SIG\w+)", detail)
+    return killed[1] if killed else ""
 
 
 class Measured(Guarded):
@@ -126,7 +149,7 @@ class Measured(Guarded):
     def failures(self) -> tuple[Failure, ...]:
         """Every workload that crashed, hung or raised."""
         return tuple(
-            Failure(id.rpartition(":")[0], _gpu(id), reply.status, reply.detail, (reply.value or {}).get("prints", ""))
+            Failure(id.rpartition(":")[0], _gpu(id), reply.status, reply.detail, *_texts(reply))
             for id, reply in self._measured.items()
             if _is_workload(id) and reply.status in _SAYS_MORE
         )
@@ -153,8 +176,14 @@ def _is_workload(id: str) -> bool:
     return id.partition(":")[0] not in _NOT_WORKLOADS
 
 
+def _texts(reply: Reply) -> tuple[str, str]:
+    """What it printed, and what the system recorded meanwhile."""
+    value = reply.value or {}
+    return value.get("prints", ""), value.get("recorded", "")
+
+
 def _results(reply: Reply) -> bool:
-    return isinstance(reply.value, dict) and not set(reply.value) <= {"prints", "kind"}
+    return isinstance(reply.value, dict) and not set(reply.value) <= {"prints", "recorded", "kind"}
 
 
 def _gpu(id: str) -> int | None:

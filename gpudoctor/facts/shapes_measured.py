@@ -22,11 +22,11 @@ _NUMBERS = """
     wrong_words_by_kernels
 """
 _TEXTS = """
-    backend compiled_for cuda dtype float32_matmul_precision implementation kernel loaded message outcome path pattern platform
-    printed refusal refused skipped stopped target text unavailable version
+    backend compiled_for cuda dtype float32_matmul_precision implementation kernel loaded message outcome path pattern
+    platform printed refusal refused skipped stopped target text unavailable version
 """
 _FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu works_after"
-_TOLD = ("prints", "kind")
+_TOLD = ("prints", "recorded", "kind")
 _WRONG_WORDS = record(numbers="words wrong_bits", texts="address expected read_again")
 _RESULT = record(
     numbers=_NUMBERS,
@@ -49,7 +49,7 @@ _RESULT = record(
 )
 _EXACT: dict[str, Any] = {
     "plan": record(texts="kind", gpus=list[int] | None, left_alone=maps(TEXT), workloads=maps(TEXT)),
-    "import": record(numbers="seconds", texts="file prints version"),
+    "import": record(numbers="seconds", texts="file prints recorded version"),
     "counters": maps(maps(NUMBER)),
     "history": record(
         numbers="every_seconds",

@@ -22,7 +22,8 @@ from gpudoctor.worker.measuring.bench import Bench, workload
 from gpudoctor.worker.reply import Skip
 
 STACK_SECONDS = 0.3  # time for a stuck process to dump its stack before it is killed
-MOST_BYTES = 2000  # of a process's output, and of its stack
+MOST_BYTES = 6000  # of a process's output
+MOST_OWN_BYTES = 2000  # of its stack
 MOST_STACK_BYTES = 1 << 14  # of the fault handler's dump, including gpudoctor's own calls
 
 
@@ -235,7 +236,7 @@ def _stack(dump: str) -> str:
     """A dump of the fault handler formatted like a Python traceback, most recent call last, without gpudoctor's own calls."""
     calls = [line for line in reversed(dump.splitlines()) if line.startswith("  File ")]
     ours = [number for number, line in enumerate(calls) if __file__ in line]
-    own = "\n".join(calls[ours[-1] + 1 if ours else 0 :])[-MOST_BYTES:]
+    own = "\n".join(calls[ours[-1] + 1 if ours else 0 :])[-MOST_OWN_BYTES:]
     return "Stack (most recent call last):\n" + own if own else ""
 
 

@@ -14,10 +14,11 @@ import signal
 import statistics
 import time
 from collections import Counter
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gpudoctor.worker.child import Channel, die_with_parent, talking
 from gpudoctor.worker.measuring.history import History
+from gpudoctor.worker.reply import Reply
 
 INTERVAL_SECONDS = 0.02
 MOST_SAMPLES = 6000  # of one GPU, in memory
@@ -105,6 +106,17 @@ class Sampler:
         """The state of the GPU in a time window, in seconds of time.monotonic; None without samples."""
         inside = self.samples[gpu].between(began, ended)
         return summed_up(inside) if inside else None
+
+    def replies(self) -> Iterator[Tuple[str, Reply]]:
+        """What it saw over the whole run."""
+        for gpu, counters in self.counters.items():
+            yield "counters:gpu%d" % gpu, Reply("ok", counters)
+        for gpu, history in self.histories.items():
+            value = history.as_value()
+            if value:
+                yield "history:gpu%d" % gpu, Reply("ok", value)
+        if self.failure:
+            yield "sampler", Reply("error", None, self.failure)
 
     def stop(self) -> None:
         """Reads the last counters; kills a sampler that is stuck in NVML."""

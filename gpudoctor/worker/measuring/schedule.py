@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
-from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.measuring import bench, recorded
 from gpudoctor.worker.measuring.bench import EACH, ONCE, TOGETHER
 from gpudoctor.worker.measuring.fork_server import RUNTIMES, ForkServer, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
@@ -81,6 +81,7 @@ class Schedule:
         self.hosts: Dict[str, ForkServer] = {}
         self.lost: Dict[int, str] = {}  # GPU -> the task that still holds it and cannot be killed
         self.told = 0.0
+        self.began = time.monotonic()
 
     def run(self, deadline: float) -> str:
         """Runs everything; returns why it ended early, if it did."""
@@ -114,14 +115,8 @@ class Schedule:
         for task in list(self.pending):
             self._finish(task, "cut", why + " before this began")
         self._deliver(float("inf"))
-        for gpu, counters in self.sampler.counters.items():
-            self.send(measured="counters:gpu%d" % gpu, reply=vars(Reply("ok", counters)))
-        for gpu, history in self.sampler.histories.items():
-            value = history.as_value()
-            if value:
-                self.send(measured="history:gpu%d" % gpu, reply=vars(Reply("ok", value)))
-        if self.sampler.failure:
-            self.send(measured="sampler", reply=vars(Reply("error", None, self.sampler.failure)))
+        for name, reply in self.sampler.replies():
+            self.send(measured=name, reply=vars(reply))
 
     def _import(self, now: float) -> None:
         """Imports as many frameworks at the same time as there are CPU cores, but one that measures."""
@@ -212,10 +207,11 @@ class Schedule:
             self.send(measured="import:" + host.runtime, reply=vars(Reply("ok", facts)))
 
     def _import_failed(self, host: ForkServer, status: str, detail: str) -> None:
-        prints = last_words(host.file) if status != "missing" else ""
+        texts = {"prints": last_words(host.file), "recorded": self._recorded()} if status != "missing" else {}
         package = RUNTIMES[host.runtime].package
         if host.runtime == package:
-            self.send(measured="import:" + package, reply=vars(Reply(status, {"prints": prints} if prints else None, detail)))
+            value = {name: text for name, text in texts.items() if text}
+            self.send(measured="import:" + package, reply=vars(Reply(status, value or None, detail)))
         if status == "missing":
             self._drop(host, "missing", "%s is not installed" % package)
         else:
@@ -259,7 +255,10 @@ class Schedule:
             if self.sampler.has_seen(task.measured_until()) or now > task.ended + LAST_SAMPLES_SECONDS:
                 self.over.remove(task)
                 self._remember(task)
-                self.send(measured=task.id, reply=vars(task.reply(self.sampler)))
+                self.send(measured=task.id, reply=vars(task.reply(self.sampler, self._recorded)))
+
+    def _recorded(self) -> str:
+        return recorded.since(self.began)
 
     def _remember(self, task: Task) -> None:
         """Adds the time window of the task to the history of its GPUs."""

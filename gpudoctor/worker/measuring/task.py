@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from gpudoctor.worker.measuring import bench
 from gpudoctor.worker.measuring.bench import TOGETHER, Workload
@@ -94,16 +94,20 @@ class Task:
         windows = bench.read(self.file).windows.values()
         return min((began for began, _ in windows), default=0.0), max((ended for _, ended in windows), default=0.0)
 
-    def reply(self, sampler: Sampler) -> Reply:
-        """All its results, each section with what the sampler saw meanwhile."""
+    def reply(self, sampler: Sampler, recorded: Callable[[], str]) -> Reply:
+        """All its results, each section with what the sampler saw meanwhile; of a failure also what the system recorded."""
         heard = bench.read(self.file)
         value: Dict[str, Any] = dict(heard.values)
         for name, (began, ended) in heard.windows.items():
             seen = self._during(sampler, began, ended)
             value[name] = dict(value[name], seconds=round(ended - began, 4), **({"during": seen} if seen else {}))
-        prints = last_words(self.file) if self.status in WITH_LAST_WORDS else ""
-        kind = heard.end["kind"] if heard.end else ""
-        value.update({name: text for name, text in (("prints", prints), ("kind", kind)) if text})
+        failed = self.status in WITH_LAST_WORDS
+        texts = {
+            "prints": last_words(self.file) if failed else "",
+            "recorded": recorded() if failed else "",
+            "kind": heard.end["kind"] if heard.end else "",
+        }
+        value.update({name: text for name, text in texts.items() if text})
         return Reply(self.status, value or None, self.detail, round(self.ended - self.started, 3) if self.started else 0.0)
 
     def _during(self, sampler: Sampler, began: float, ended: float) -> Optional[Dict[str, Any]]:

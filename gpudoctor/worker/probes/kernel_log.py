@@ -67,7 +67,7 @@ def _kernel_log(machine: Machine) -> Dict[str, Any]:
     refused: Optional[OSError] = None
     lines: List[str] = []
     try:
-        lines = _ring_buffer(machine)
+        lines = ring_buffer(machine)
     except OSError as failure:
         refused = failure
     if _reaches_boot(lines):
@@ -100,7 +100,7 @@ def _first_seconds(lines: List[str]) -> float:
     return next((float(match.group(1)) for match in stamps), float("inf"))
 
 
-def _ring_buffer(machine: Machine) -> List[str]:
+def ring_buffer(machine: Machine) -> List[str]:
     if machine.root != "/":
         return machine.read("/var/log/dmesg").splitlines()
     if ctypes is not None:
