@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,11 +93,15 @@ class Gpu:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(square, "BYTES", 3 * square.ROW_BYTES)
     monkeypatch.setattr(square, "CHUNK_BYTES", 2 * square.ROW_BYTES)
-    for name in (*square.CACHES, "TORCHINDUCTOR_COMPILE_THREADS", "PATH"):
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
+    for name in ("TORCHINDUCTOR_COMPILE_THREADS", "PATH"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # what a rung sets is undone
+    for name in square.CACHES:
+        (tmp_path / "users" / name).mkdir(parents=True)
+        monkeypatch.setenv(name, str(tmp_path / "users" / name))
     monkeypatch.chdir(Path.cwd())
 
 
@@ -456,7 +461,7 @@ def facts(**changes: Any) -> Facts:
         f"{name}:gpu0": value if isinstance(value, Reply) else Reply("ok", value, seconds=2.0) for name, value in given.items()
     }
     taken: Snapshot = replace(machine.load("h100"), measured={"plan": plan, **measured})
-    return Facts(taken)
+    return Facts(taken, lambda: {id: problem for id, (_, problem) in catalog.problems().items()})
 
 
 def judged(**changes: Any) -> list[Finding]:

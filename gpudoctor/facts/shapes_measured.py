@@ -22,7 +22,7 @@ _NUMBERS = """
     wrong_words_by_kernels
 """
 _TEXTS = """
-    backend compiled_for cuda dtype float32_matmul_precision implementation kernel loaded message outcome path pattern
+    backend clean compiled_for cuda dtype float32_matmul_precision implementation kernel loaded message outcome path pattern
     platform printed refusal refused skipped stopped target text unavailable version
 """
 _FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu works_after"
@@ -42,6 +42,7 @@ _RESULT = record(
     libraries=TEXTS,
     on=TEXTS,
     settings=maps(TEXT),
+    unset=maps(TEXT),
     timeline=maps(lists(lists(NUMBER))),
     wrong=FLAG | lists(_WRONG_WORDS),
     wrong_elements=NUMBER | maps(NUMBER),

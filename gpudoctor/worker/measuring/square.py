@@ -2,22 +2,24 @@
 
 It is the first kernel of the CUDA-MODE lectures: https://github.com/gpu-mode/lectures/tree/main/lecture_001. Each rung stores
 "build": {"cold_seconds", "warm_seconds"}, the time to the first result with empty caches and with the caches that the first build
-filled, and "square": {"gb_per_s", "spread", "wrong_elements"}; or "broken": {"error", "printed"}, if it does not compile.
+filled, and "square": {"gb_per_s", "spread", "wrong_elements"}; or, if it does not compile as the user's programs would, "broken":
+{"error", "printed", "clean": "works" or its error with clean settings, "unset": what the user has set of them}.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import json
 import operator
 import os
 import re
 import sys
-import tempfile
 import traceback
 from array import array
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from gpudoctor.worker.measuring import clock, programs
+from gpudoctor.worker.measuring import clock, programs, settings
 from gpudoctor.worker.measuring.bench import Bench, summary
 from gpudoctor.worker.measuring.driver import Driver, Module, Pointer, covering
 from gpudoctor.worker.reply import Skip
@@ -30,7 +32,8 @@ CHUNK_BYTES = 1 << 26
 REPEATS, WARM_UP = 15, 2
 VECTOR = 16
 CAPABILITY = (75, 76)  # the device attributes of the compute capability
-CACHES = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+CACHES = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TMPDIR")
+AGAIN, CLEAN, WORKS = "again", "clean", "works"
 OUT_OF_MEMORY = re.compile("out.of.memory", re.IGNORECASE)
 
 # As in kernels.cu.
@@ -51,6 +54,7 @@ Square = Callable[[Any], Any]
 def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
     """Measures a rung that builds a module with the kernel `square`, without a framework."""
     prepare(bench)
+    other = OtherProgram(bench, lambda: _first_by_driver(Driver(bench.gpu), ROW_BYTES, build))
     bench.step("context")
     driver = Driver(bench.gpu)
     size = size_for(driver.memory()[0])
@@ -65,7 +69,7 @@ def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
             driver.synchronize()
             return module, clock.now() - began
 
-        built = attempt(bench, first)
+        built = attempt(bench, first, other)
         if built is None:
             return
         module, cold = built
@@ -75,6 +79,14 @@ def by_driver(bench: Bench, build: Callable[[Driver], Module]) -> None:
             values.update(speed(times, size), wrong_elements=wrong(driver, result, size))
         bench.step("compiling once more")
         bench.keep("build", cold_seconds=cold, warm_seconds=first()[1])
+
+
+def _first_by_driver(driver: Driver, size: int, build: Callable[[Driver], Module]) -> float:
+    with driver.buffer(size) as matrix, driver.buffer(size) as result:
+        fill(driver, matrix, size)
+        build(driver)("square", result, matrix, ctypes.c_uint64(size // VECTOR), grid=covering(size // VECTOR))
+        driver.synchronize()
+    return 0.0
 
 
 def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
@@ -89,10 +101,10 @@ def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
         torch.cuda.synchronize()
         return square, clock.now() - began
 
-    again = NextProgram(lambda: first(ramp(torch, bench.gpu))[1])
+    other = OtherProgram(bench, lambda: first(ramp(torch, bench.gpu))[1])
     bench.step("context")
     matrix = ramp(torch, bench.gpu)
-    built = attempt(bench, lambda: first(matrix))
+    built = attempt(bench, lambda: first(matrix), other)
     if built is None:
         return
     square, cold = built
@@ -100,24 +112,25 @@ def by_torch(bench: Bench, build: Callable[[Any], Square]) -> None:
     with bench.section("square") as values:
         values.update(measured(torch, square, matrix))
     bench.step("compiling once more")
-    warm = again.seconds()
+    warm = other.seconds()
     if warm is not None:
         bench.keep("build", cold_seconds=cold, warm_seconds=warm)
 
 
-class NextProgram:
-    """The time to the first result for the next program with the same kernel: a process forked before any CUDA call, which waits
-    for its turn."""
+class OtherProgram:
+    """A process forked before any CUDA call, which waits for its turn: to be the next program with the same kernel, or to try it
+    with clean settings."""
 
-    def __init__(self, work: Callable[[], float]) -> None:
+    def __init__(self, bench: Bench, work: Callable[[], float]) -> None:
         turn, self._turn = os.pipe()
         self._answer, answer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 os.close(self._turn)
-                if os.read(turn, 1):  # empty if the first build failed
-                    os.write(answer, repr(work()).encode())
+                how = os.read(turn, 100).decode()  # empty if it is not needed
+                if how:
+                    os.write(answer, json.dumps(_clean(bench, work) if how == CLEAN else {"seconds": work()}).encode())
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -127,29 +140,47 @@ class NextProgram:
         os.close(answer)
 
     def seconds(self) -> Optional[float]:
-        os.write(self._turn, b"!")
-        answer = os.read(self._answer, 100)
-        os.waitpid(self._pid, 0)
-        return float(answer) if answer else None
+        """The time to its first result with the caches that are filled now."""
+        return self._ask(AGAIN).get("seconds")
+
+    def with_clean_settings(self) -> Dict[str, Any]:
+        """{"clean": "works" or its error, "unset": the user's settings that it did without}."""
+        return self._ask(CLEAN)
+
+    def _ask(self, how: str) -> Dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):  # it was killed
+            os.write(self._turn, how.encode())
+            with open(self._answer, "rb") as opened:
+                data = opened.read()
+            os.waitpid(self._pid, 0)
+            answer: Dict[str, Any] = json.loads(data)
+            return answer
+        return {}
+
+
+def _clean(bench: Bench, work: Callable[[], float]) -> Dict[str, Any]:
+    unset = settings.clean(bench.folder, *CACHES)
+    try:
+        work()
+    except Skip:
+        return {}
+    except Exception as failure:
+        return {"clean": programs.essence("%s: %s" % (type(failure).__name__, failure)), "unset": unset}
+    return {"clean": WORKS, "unset": unset}
 
 
 def prepare(bench: Bench) -> None:
-    """Creates empty folders for all compiler caches, and adds the programs next to Python to PATH, as an activated environment
-    does (ninja)."""
-    folder = tempfile.mkdtemp(prefix="caches-", dir=bench.folder)
-    for name in CACHES:
-        os.environ[name] = os.path.join(folder, name.lower())
-        os.mkdir(os.environ[name])
+    """The settings of the user's own programs, with an empty folder in each cache."""
+    settings.as_user(bench._file, *CACHES)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # more would be separate processes, which do not survive a fork
-    beside = os.path.dirname(sys.executable)
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    if beside not in folders:
-        os.environ["PATH"] = os.pathsep.join([beside, *folders])
     os.chdir(bench.folder)
 
 
-def attempt(bench: Bench, first: Callable[[], Any], step: str = "compiling") -> Any:
-    """The result of `first`; None if it fails, which is stored as "broken" with everything printed meanwhile."""
+def attempt(bench: Bench, first: Callable[[], Any], other: Optional[OtherProgram] = None, step: str = "compiling") -> Any:
+    """The result of `first`; None if it fails, which is stored as "broken" with everything printed meanwhile.
+
+    other: tries it with clean settings then.
+    """
     bench.step(step)
     printed = programs.Printed()
     try:
@@ -160,9 +191,13 @@ def attempt(bench: Bench, first: Callable[[], Any], step: str = "compiling") -> 
         if OUT_OF_MEMORY.search(str(failure)):
             raise
         error = "%s: %s" % (type(failure).__name__, failure)
-        bench.keep("broken", error=programs.essence(error), printed=programs.essence(printed.text()))
+        broken = {"error": programs.essence(error), "printed": programs.essence(printed.text())}
+        bench.keep("broken", **broken)
         traceback.print_exc()
-        return None
+    if other:
+        bench.step("compiling with clean settings")
+        bench.keep("broken", **broken, **other.with_clean_settings())
+    return None
 
 
 def size_for(free: int) -> int:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from gpudoctor.worker.measuring import bench
+from gpudoctor.worker.measuring import bench, settings
 from gpudoctor.worker.measuring.bench import TOGETHER, Workload
 from gpudoctor.worker.measuring.fork_server import Request, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
@@ -68,6 +68,7 @@ class Task:
 
     def end(self, status: str, detail: str) -> None:
         self.status, self.detail, self.ended = status, detail, time.monotonic()
+        settings.remove(self.file)
 
     def end_as_told(self, manner: str, stopped: bool) -> None:
         """Its process has ended. See the notices of ForkServer."""

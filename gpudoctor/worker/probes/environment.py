@@ -12,15 +12,19 @@ from gpudoctor.worker.reply import Reply
 _PREFIXES = (
     "BNB_",
     "CONDA_",
+    "CUBLAS",
     "CUDA",  # also CUDAHOSTCXX, CUDACXX and CUDAARCHS
     "CUPY_",
     "JAX_",
+    "KMP_",
     "LD_",
+    "MKL_",
     "NCCL_",
     "NUMBA",
     "NVCC_",
     "NVIDIA_",
     "NVSHMEM_",
+    "OMP_",
     "PYTHON",
     "PYTORCH_",
     "TF_",
@@ -31,6 +35,7 @@ _PREFIXES = (
     "XLA_",
 )
 _NAMES = (
+    *("CFLAGS", "CXXFLAGS", "LDFLAGS", "TMPDIR", "XDG_CACHE_HOME"),
     *("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PATH"),
     *("COMPUTE_PROFILE", "OPENCL_PROFILE", "NSIGHT_CUDA_DEBUGGER", "NVTX_INJECTION64_PATH"),
     *("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "DOCKER_CONTEXT", "DOCKER_HOST"),

@@ -27,7 +27,7 @@ def run(bench: Bench) -> None:
     rows: List[Dict[str, Any]] = []
     for number in range(TRIES):
         file = os.path.join(bench.folder, "profile-%d.json" % number)
-        found = square.attempt(bench, functools.partial(profiled, torch, matrix, file), "profiling")
+        found = square.attempt(bench, functools.partial(profiled, torch, matrix, file), step="profiling")
         if found is None:
             return
         rows = found

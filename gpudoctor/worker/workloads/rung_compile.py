@@ -28,7 +28,8 @@ def build(torch: Any) -> square.Square:
 
     def call(matrix: Any) -> Any:
         result = compiled(matrix)
-        if not os.listdir(os.environ["TORCHINDUCTOR_CACHE_DIR"]):
+        folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        if not (os.path.isdir(folder) and os.listdir(folder)):
             raise NothingCompiled("torch.compile ran the function without compiling it")
         return result
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import re
+from typing import Any, Tuple
 
 from gpudoctor.worker.measuring import programs, square
 from gpudoctor.worker.measuring.bench import ONCE, Bench, Workload
@@ -27,8 +28,9 @@ def run(bench: Bench) -> None:
 
 
 def build(torch: Any) -> square.Square:
-    # For this GPU only: other entries of a user's TORCH_CUDA_ARCH_LIST would take minutes.
-    os.environ["TORCH_CUDA_ARCH_LIST"] = "%d.%d" % torch.cuda.get_device_capability()
+    os.environ["TORCH_CUDA_ARCH_LIST"] = architectures(
+        os.environ.get("TORCH_CUDA_ARCH_LIST", ""), torch.cuda.get_device_capability()
+    )
     from torch.utils.cpp_extension import load_inline
 
     module = load_inline(
@@ -40,6 +42,18 @@ def build(torch: Any) -> square.Square:
     )
     squared: square.Square = module.squared
     return squared
+
+
+def architectures(listed: str, capability: Tuple[int, int]) -> str:
+    """The part of a user's TORCH_CUDA_ARCH_LIST that matters to this GPU: each entry takes a while to compile.
+
+    Without an entry for this GPU: the last one, as the user's own extension would have it. Without a list: this GPU.
+    """
+    own = "%d.%d" % capability
+    entries = re.split(r"[ ;]+", listed.strip()) if listed.strip() else [own]
+    odd = [entry for entry in entries if not re.match(r"\d+\.\d+[af]?(\+PTX)?$", entry)]
+    fitting = [entry for entry in entries if entry.partition("+")[0].rstrip("af") == own]
+    return ";".join(odd + fitting) or entries[-1]
 
 
 WORKLOAD = Workload(run, runtime="torch", scope=ONCE, seconds=300, typical_seconds=40)

@@ -31,7 +31,12 @@ def cubin(nvcc: str, architecture: str, folder: str) -> str:
     source, result = os.path.join(folder, "square.cu"), os.path.join(folder, "square.cubin")
     with open(source, "w") as file:
         file.write(square.SOURCE)
-    ran = programs.run([nvcc, "-cubin", "-arch=sm_" + architecture, "-o", result, source], SECONDS, folder)
+    ran = programs.run(
+        [nvcc, "-cubin", "-arch=sm_" + architecture, "-o", result, source],
+        SECONDS,
+        folder,
+        TMPDIR=os.environ.get("TMPDIR", folder),
+    )
     if ran.code is None:
         raise CompilerError("nvcc did not finish within %d s: %s" % (SECONDS, ran.output))
     if ran.code:
