@@ -220,7 +220,8 @@ class Finding:
     partial: only some GPUs have it, and the others can still be judged. because: the id of another check's problem that explains
     this one; if that was found too, this is shown as its effect. causes: ids of problems that may explain it, the likeliest
     first; a check's id means all of its problems. is_clue: it means nothing alone and is shown only if it explains something
-    else. packages: the distributions whose installed version or build it is about.
+    else. packages: the distributions whose installed version or build it is about. named: environment variables that a failed
+    program names: what is wrong with one of them explains the failure.
     """
 
     problem: Problem
@@ -233,6 +234,7 @@ class Finding:
     causes: tuple[str, ...] = ()
     is_clue: bool = False
     packages: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

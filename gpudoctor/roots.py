@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 
@@ -56,9 +57,13 @@ class _Root:
     check: str
     finding: Finding
     effects: dict[str, list[str]] = field(default_factory=dict)
+    is_shown: bool = True
 
     def add(self, check: str, finding: Finding) -> None:
-        """A cause is as severe as the worst effect that it explains."""
+        """A cause is as severe as the worst effect that it explains. A clue is shown only if it explains more than clues."""
+        self.is_shown |= not finding.is_clue
+        if finding.is_clue:
+            return
         self.effects.setdefault(check, []).append(finding.message)
         if finding.problem.status is Status.FAIL:
             self.finding = replace(self.finding, problem=replace(self.finding.problem, status=Status.FAIL))
@@ -79,14 +84,14 @@ def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:
         elif same:
             same.add(id, finding)
         else:
-            roots.append(_Root(id, finding))
+            roots.append(_Root(id, finding, is_shown=not finding.is_clue))
     for id, effect in effects:
         cause = next((root for step in _chain(effect, known) for root in _likeliest(step, roots)), None)
         if cause:
             cause.add(id, effect)
         else:  # two findings that explain each other
-            roots.append(_Root(id, effect))
-    return [root for root in roots if root.effects or not root.finding.is_clue]
+            roots.append(_Root(id, effect, is_shown=not effect.is_clue))
+    return [root for root in roots if root.is_shown]
 
 
 def _chain(effect: Finding, known: list[tuple[str, Finding]]) -> Iterator[Finding]:
@@ -103,21 +108,28 @@ def _causes_of(effect: Finding, known: Iterable[tuple[str, Finding]]) -> list[Fi
 
 
 def _likeliest(effect: Finding, roots: Iterable[_Root]) -> list[_Root]:
-    """The roots that explain an effect, in the order in which it names its causes."""
+    """The roots that explain an effect: what was found on the machine, then clues, in the order in which it names its causes."""
     order = (effect.because, *effect.causes)
-    return sorted(
-        (root for root in roots if _explains(root.finding, effect)), key=lambda root: order.index(root.finding.problem.id)
-    )
+
+    def rank(root: _Root) -> tuple[bool, int]:
+        id = root.finding.problem.id
+        return root.finding.is_clue, order.index(id) if id in order else -1
+
+    return sorted((root for root in roots if _explains(root.finding, effect)), key=rank)
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:
-    """A cause on one GPU does not explain anything on another."""
+    """A cause on one GPU does not explain anything on another, nor a variable what another variable did."""
+    if None not in (cause.gpu, effect.gpu) and cause.gpu != effect.gpu:
+        return False
+    if cause.named:
+        return cause.is_clue and cause.problem.id in effect.causes and not {*cause.named}.isdisjoint(effect.named)
     is_cause = cause.problem.id == effect.because or cause.problem.id in effect.causes
-    return is_cause and (None in (cause.gpu, effect.gpu) or cause.gpu == effect.gpu)
+    return is_cause or any(re.search(rf"\b{name}\b", cause.message) for name in effect.named)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    return (one.problem.id, one.gpu) == (other.problem.id, other.gpu)
+    return (one.problem.id, one.gpu, one.named) == (other.problem.id, other.gpu, other.named)
 
 
 def _with(finding: Finding, effects: Mapping[str, list[str]]) -> Finding:

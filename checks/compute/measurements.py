@@ -7,7 +7,8 @@ on this machine would fail in the same way.
 How it is judged
 How each process ended. A crash and a hang fail, with the step in which it happened and the stack of the process. A process
 that was stopped from outside (SIGSTOP) warns. An error fails, with its own text; out of memory warns if other processes hold
-the memory.
+the memory. The output of a failed measurement is judged as gpudoctor explain judges a text. A message, a variable that it names,
+a limit, the kernel log or another finding of this machine that explains the failure is reported in its place.
 
 Known exceptions
 A measurement that was skipped, because something is not installed or the GPU is busy, is not a failure: its check gives the
@@ -26,6 +27,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.measured import Failure
 from gpudoctor.fixes.common import kernel_log, look, reset
+from gpudoctor.judging.measured import failing
 from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
 
 AGAIN = "gpudoctor check --only <check>"
@@ -106,26 +108,35 @@ NO_MEMORY = Problem(
     ),
     status=Status.WARN,
 )
+LAST_RESORTS = (CRASHED, HUNG, FAILED)
 BY_STATUS = {"died": CRASHED, "timeout": HUNG, "stopped": STOPPED, "error": FAILED}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.measured.plan["gpus"]:
         raise Skip("; ".join(facts.measured.not_measured.values()), facts.measured.plan["kind"])
+    why = {failure: failing.explanation(facts, failed(failure)) for failure in facts.measured.failures}
+    yield from failing.clues(why.values())
     alike: dict[tuple[int | None, str, str], list[Failure]] = {}
-    for failure in facts.measured.failures:
-        alike.setdefault((failure.gpu, *essence(failure)), []).append(failure)
+    for failure in why:
+        alike.setdefault((failure.gpu, *essence(failure, why[failure].key)), []).append(failure)
     for failures in alike.values():
-        yield found(facts, failures)
+        yield failing.explained(found(facts, failures), why[failures[0]])
 
 
-def essence(failure: Failure) -> tuple[str, str]:
-    """A key for failures with one cause: all hangs share it, as do errors with the same CUDA name."""
+def failed(failure: Failure) -> failing.Failed:
+    problem, because = meaning(failure)
+    is_known = bool(because) or problem not in LAST_RESORTS
+    return failing.Failed(failure.workload, failure.words, failure.signal, failure.recorded, is_known)
+
+
+def essence(failure: Failure, why: str) -> tuple[str, str]:
+    """A key for failures with one cause: all hangs share it, as do errors with the same explanation or CUDA name."""
     problem, because = meaning(failure)
     if because or problem in (HUNG, STOPPED):
         return problem.id, because
     code = CUDA_ERROR.search(failure.detail)
-    return problem.id, code[0] if code else failure.detail.partition(" in ")[0]
+    return problem.id, why or (code[0] if code else failure.detail.partition(" in ")[0])
 
 
 def found(facts: Facts, failures: Sequence[Failure]) -> Finding:
@@ -138,6 +149,7 @@ def found(facts: Facts, failures: Sequence[Failure]) -> Finding:
         "check": facts.measured.plan["workloads"].get(first.workload, "measurements"),
         "index": first.gpu if first.gpu is not None else ",".join(map(str, facts.measured.plan["gpus"])),
         "last_words": " | ".join(first.prints.splitlines()[-LAST_LINES:]),
+        **({"recorded": " | ".join(first.recorded.splitlines())} if first.recorded else {}),
     }
     return replace(problem.found(words, evidence, first.gpu, partial=True), because=because)
 
@@ -161,7 +173,7 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(CRASHED, HUNG, STOPPED, FAILED, NO_MEMORY),
+    problems=(CRASHED, HUNG, STOPPED, FAILED, NO_MEMORY, *failing.PROBLEMS),
     needs=("cuda-context",),
     level="standard",
 )

@@ -22,7 +22,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.measured import said, signal_of
 from gpudoctor.fixes.common import look
+from gpudoctor.judging.measured import failing
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Reply, Skip
 
 REINSTALL = Fix(
@@ -114,9 +116,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
             f"no framework is installed in {facts.python.executable} (to examine another Python: --python PATH)",
             Skip.NOT_INSTALLED,
         )
-    for name, reply in tried.items():
-        if reply.status != "ok":
-            yield found(facts, name, reply)
+    reasons = {name: explanation(facts, name, reply) for name, reply in tried.items() if reply.status != "ok"}
+    yield from failing.clues(reasons.values())
+    for framework, reason in reasons.items():
+        yield failing.explained(found(facts, framework, tried[framework]), reason)
+
+
+def explanation(facts: Facts, name: str, reply: Reply) -> failing.Explanation:
+    told = reply.value or {}
+    words = said(reply.detail, told.get("prints", ""))
+    is_known = bool(OF_NUMPY.search(reply.detail)) or "SIGILL" in reply.detail
+    failed = failing.Failed(f"import {name}", words, signal_of(reply.detail), told.get("recorded", ""), is_known)
+    return failing.explanation(facts, failed)
 
 
 def found(facts: Facts, name: str, reply: Reply) -> Finding:
@@ -151,7 +162,7 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(NUMPY, FAILS, CRASHES),
+    problems=(NUMPY, FAILS, CRASHES, *failing.PROBLEMS),
     level="standard",
     needs=("cuda-context",),
 )

@@ -5,13 +5,15 @@ Each rung of the ladder needs the rungs below it. Each one compiles the same ker
 GPU. The first rung that fails shows which part is missing: the driver's compiler, a library, a C++ compiler, header files, Ninja.
 
 How it is judged
-Each installed rung must compile with empty caches, return exactly the right result, and produce a kernel that is not much slower
-than the best one. The report contains the seconds until the first result, with empty and with filled caches, and the speed of
-each kernel next to that of torch.square(a), a * a and a ** 2. All of these are limited only by memory.
+Each installed rung must compile as your programs do: with your compilers, options and folders, in which it uses an empty one. It
+must return exactly the right result, and produce a kernel that is not much slower than the best one. A rung that fails is tried
+again with default compilers, no options and caches elsewhere: if that works, your settings are the cause. The report contains the
+seconds until the first result, with empty and with filled caches, and the speed of each kernel next to that of torch.square(a),
+a * a and a ** 2. All of these are limited only by memory.
 
 Known exceptions
 A rung that is not installed is named and is not a fault. Each rung compiles once, on the first GPU that is measured.
-TORCH_CUDA_ARCH_LIST is set to this GPU alone. A rung that crashes or hangs is reported by measurements.
+Of TORCH_CUDA_ARCH_LIST, only what this GPU needs is compiled. A rung that crashes or hangs is reported by measurements.
 
 References
 https://github.com/gpu-mode/lectures/tree/main/lecture_001
@@ -28,7 +30,7 @@ from typing import Any, NamedTuple
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
-from gpudoctor.judging.measured import expect, faults, shortfalls, slowness
+from gpudoctor.judging.measured import expect, failing, faults, shortfalls, slowness
 from gpudoctor.judging.texts import compilers
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Problem, Skip, Status, Unavailable
 
@@ -87,6 +89,11 @@ class Rung(NamedTuple):
         return "\n".join(text for text in (broken.get("error"), broken.get("printed")) if text)
 
     @property
+    def is_intact(self) -> bool:
+        """Whether it fails only with the user's settings."""
+        return bool(self.values.get("broken", {}).get("clean") == "works")
+
+    @property
     def telling(self) -> list[str]:
         """The lines in which a compiler names an error."""
         return [line.strip() for line in self.error.splitlines() if TELLING.search(line)]
@@ -122,24 +129,27 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise next(each.missing for each in found if each.missing)
     all_figures = facts.once(figures)
     yield from slowness.wrong_results(facts, all_figures)
-    yield from broken(found)
+    yield from broken(facts, found)
     yield from slow(facts, all_figures)
     for each in found:
         if each.missing and each.missing.kind not in HARMLESS:
             raise each.missing
 
 
-def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
+def broken(facts: Facts, found: tuple[Rung, ...]) -> Iterator[Finding]:
     """One finding for each missing part, at the first rung that needs it."""
     seen: dict[str, list[Rung]] = {}
     nvcc = next((each.values["compiler"]["path"] for each in found if each.name == "nvcc" and "compiler" in each.values), "")
+    why: dict[str, failing.Explanation] = {}
     for each in found:
         if each.error:
-            known = compilers.recognise(each.error, each.name, nvcc=nvcc)
-            same = next((key for key, others in seen.items() if each.says_as(others[0])), each.name)
+            known = recognised(each, nvcc)
+            why[each.name] = failing.explanation(facts, failed(each, known is not None))
+            same = next((key for key, others in seen.items() if each.says_as(others[0])), why[each.name].key or each.name)
             seen.setdefault(known.words if known else same, []).append(each)
+    yield from failing.clues(why.values())
     for first, *rest in seen.values():
-        known = compilers.recognise(first.error, first.name, nvcc=nvcc)
+        known = recognised(first, nvcc)
         problem = known.problem if known else BROKEN
         words = known.words if known else (first.telling or first.error.splitlines())[0]
         names = [each.name for each in rest]
@@ -151,7 +161,19 @@ def broken(found: tuple[Rung, ...]) -> Iterator[Finding]:
         }
         confidence = Confidence.CONFIRMED if known else Confidence.UNKNOWN
         finding = problem.found(f"{first.name} fails: {words}{also}", evidence, confidence=confidence)
-        yield replace(finding, because=known.because if known else "")
+        yield failing.explained(replace(finding, because=known.because if known else ""), why[first.name])
+
+
+def recognised(each: Rung, nvcc: str) -> compilers.Known | None:
+    """What a compiler's error means. If it works with clean settings, no part of the toolchain is missing, whatever it says."""
+    return None if each.is_intact else compilers.recognise(each.error, each.name, nvcc=nvcc)
+
+
+def failed(each: Rung, is_known: bool) -> failing.Failed:
+    broken = each.values["broken"]
+    if each.is_intact:
+        return failing.Failed(each.name, each.error, is_known=is_known, without=broken.get("unset", {}))
+    return failing.Failed(each.name, each.error, is_known=is_known, clean=broken.get("clean", ""))
 
 
 def state(each: Rung) -> str:
@@ -218,7 +240,7 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(BROKEN, SLOW, faults.WRONG),
+    problems=(BROKEN, SLOW, faults.WRONG, *failing.PROBLEMS),
     needs=("cuda-context",),
     level="full",
     workloads=(*RUNGS, OPERATIONS),

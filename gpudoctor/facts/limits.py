@@ -56,7 +56,11 @@ class Limits(Guarded):
     @cached_property
     def address_space(self) -> Limit:
         """Bytes."""
-        return limit_of(self._replies.value("file:/proc/self/limits"), "Max address space")
+        return self.named("Max address space")
+
+    def named(self, title: str) -> Limit:
+        """A row of /proc/self/limits, in its unit."""
+        return limit_of(self._replies.value("file:/proc/self/limits"), title)
 
     @cached_property
     def open_files(self) -> Limit:

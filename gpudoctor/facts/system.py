@@ -101,6 +101,12 @@ class System(Guarded):
             raise Unavailable("uname: no answer" if architecture is None else "uname: the machine is not a name")
         return architecture
 
+    @cached_property
+    def cpu_flags(self) -> frozenset[str]:
+        """The instruction sets of an x86 processor; empty on others."""
+        flags = re.search(r"^flags\s*:(.*)$", self._replies.value("processor"), re.MULTILINE)
+        return frozenset(flags[1].split()) if flags else frozenset()
+
     def _uname(self, field: str) -> str | None:
         try:
             return str(self._replies.value("uname")[field])

@@ -77,7 +77,7 @@ class Texts(Guarded):
 
 def of_words(name: str, words: str) -> Text:
     """What a program printed, as a text that was given as evidence."""
-    lines = tuple((number, text) for number, line in enumerate(words.splitlines(), 1) if (text := plain_line(line)).strip())
+    lines = tuple((number, text) for number, line in enumerate(words.split("\n"), 1) if (text := plain_line(line)).strip())
     return Text(name, (), words.count("\n") + 1, 0, lines)
 
 

@@ -11,7 +11,7 @@ from gpudoctor.model import Confidence, Diagnosis, Fix, Report
 
 _UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
 _CAUSES = 8  # most possible causes that are listed
-_SAID_APART = ("ruled_out", "could_not_check", "could_be", "decide")
+_SAID_APART = ("tried", "ruled_out", "could_not_check", "could_be", "decide")
 
 Group = tuple[Diagnosis, ...]
 
@@ -54,6 +54,8 @@ def doubt(entry: Diagnosis) -> str:
         words += f" Other possible causes, most likely first: {shown}."
     if ruled_out := entry.evidence.get("ruled_out"):
         words += f" Ruled out: {value(ruled_out)}."
+    if tried := entry.evidence.get("tried"):
+        words += "".join(f" Tried: {each}." for each in tried)
     if unread := entry.evidence.get("could_not_check"):
         words += f" Could not be checked: {value(unread)}."
     return words
