@@ -128,14 +128,15 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         else:
             results[id], found = _run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
-    diagnosis = roots.diagnosis(findings, results, facts, lambda: _finders(checks))
+    entries = roots.diagnosis(findings, results, facts, lambda: _finders(checks))
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
         status=_overall(results.values(), facts),
         target={**target(facts), "taken": taken.taken},
         coverage=coverage(results.values(), facts.texts.alone),
-        diagnosis=diagnosis,
+        diagnosis=tuple(entry for entry in entries if entry.status is not Status.PASS),
+        notes=tuple(entry for entry in entries if entry.status is Status.PASS),
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
         facts=overview(facts),
@@ -188,7 +189,7 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
             found.append(shadowing.with_cause(finding, facts))  # noqa: PERF401 (what was found before a Skip counts)
         message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:
-        if not _told(found):
+        if all(finding.is_note for finding in _told(found)):
             return Result(check.id, Status.SKIP, skip.reason, reason=skip.kind, area=check.area), tuple(found)
     except Exception as failure:
         reason = f"{type(failure).__name__}: {failure}"[:_LONGEST_REASON]

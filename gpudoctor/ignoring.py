@@ -15,6 +15,7 @@ def applied(report: Report, rules: Rules) -> Report:
     """rules: problem -> its reason, and the day until which it is ignored; the day of the report decides, not today."""
     day = str(report.target.get("taken", ""))[:10]
     valid = {problem: rule for problem, rule in rules.items() if day <= str(rule.get("until", ""))}
+    report = replace(report, notes=tuple(entry for entry in report.notes if entry.problem not in valid))
     ignored = [entry for entry in report.diagnosis if entry.problem in valid]
     if not ignored:
         return report

@@ -236,6 +236,15 @@ class Finding:
     packages: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
 
+    @property
+    def as_note(self) -> Finding:
+        """It costs nothing today: unless it explains another finding, it is listed below the diagnosis and not counted."""
+        return replace(self, problem=replace(self.problem, status=Status.PASS))
+
+    @property
+    def is_note(self) -> bool:
+        return self.problem.status is Status.PASS
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -372,7 +381,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One root cause, with everything it explains. on_host: it is on the host of the examined container."""
+    """One root cause, with everything it explains; a note has the status PASS. on_host: on the host of the examined container."""
 
     problem: str
     title: str
@@ -470,7 +479,8 @@ class Report:
     """The verdict on one machine, or on a container and its host.
 
     host: the checks that were judged on the host of a container. comparison: values that both sides see. evidence: the given
-    texts. knowledge: the version of the built-in tables (`gpudoctor knowledge`). ignored: problems that do not count.
+    texts. knowledge: the version of the built-in tables (`gpudoctor knowledge`). ignored: problems that do not count. notes: what
+    costs nothing today.
     """
 
     schema: str
@@ -487,6 +497,7 @@ class Report:
     evidence: tuple[Recognised, ...] = ()
     knowledge: str = ""
     ignored: tuple[Ignored, ...] = ()
+    notes: tuple[Diagnosis, ...] = ()
 
     @property
     def verdict(self) -> Status:

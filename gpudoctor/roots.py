@@ -65,8 +65,8 @@ class _Root:
         if finding.is_clue:
             return
         self.effects.setdefault(check, []).append(finding.message)
-        if finding.problem.status is Status.FAIL:
-            self.finding = replace(self.finding, problem=replace(self.finding.problem, status=Status.FAIL))
+        worst = max(self.finding.problem.status, finding.problem.status, key=list(Status).index)
+        self.finding = replace(self.finding, problem=replace(self.finding.problem, status=worst))
 
 
 def _roots(findings: Mapping[str, tuple[Finding, ...]]) -> list[_Root]:

@@ -133,11 +133,10 @@ def test_the_hosts_of_two_containers_are_compared_too() -> None:
 
 def test_what_decides_on_a_host_is_proven() -> None:
     taken = load("image-on-h200-x2-one-hidden")
-    version = "file:/proc/driver/nvidia/version"
-    host = {**taken.host, version: Reply("ok", taken.host[version].value.replace("580", "570"))}
+    host = with_reply(replace(taken, replies=taken.host), "nvml:gpu0", "EnforcedPowerLimit", 200000).replies
     comparison = comparing.compare(opened(taken), opened(replace(taken, host=host)))
-    assert [(entry.problem, entry.on_host) for entry in comparison.only[1]] == [("driver-branch-end-of-life", True)]
-    assert [change.question for change in comparison.changes if change.decides] == [f"host:{version}"]
+    assert [(entry.problem, entry.on_host) for entry in comparison.only[1]] == [("sw-power-cap-low-limit", True)]
+    assert [change.question for change in comparison.changes if change.decides] == ["host:nvml:gpu0"]
 
 
 def test_reports_without_answers_are_compared_by_what_they_hold(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def verdict(report: Report) -> dict[str, Any]:
     and those that could not look.
     """
     ran = {row.id for row in (*report.checks, *report.host) if row.status in (Status.WARN, Status.FAIL)}
-    return {"status": report.status.value, "diagnosis": [_entry(entry, ran) for entry in report.diagnosis]}
+    notes = {"notes": [_entry(entry, ran) for entry in report.notes]} if report.notes else {}
+    return {"status": report.status.value, "diagnosis": [_entry(entry, ran) for entry in report.diagnosis], **notes}
 
 
 def _entry(entry: Diagnosis, ran: set[str]) -> dict[str, Any]:
@@ -73,7 +74,8 @@ def test_diagnosis_is_what_the_author_says_and_the_report_the_reviewed_one(case:
     report = report_of(case)
     assert [row for row in report.checks if row.status is Status.ERROR] == []
     assert sorted(entry.problem for entry in report.diagnosis) == sorted(machine.describe(case)["problems"])
-    for fix in (fix for entry in report.diagnosis for fix in entry.fixes):
+    assert sorted(entry.problem for entry in report.notes) == sorted(machine.describe(case).get("notes", []))
+    for fix in (fix for entry in (*report.diagnosis, *report.notes) for fix in entry.fixes):
         assert not re.search(r"<[a-z_]+>", fix.command + fix.verify), fix.command
     safe_script.check(report.diagnosis)
     file = machine.MACHINES / case / "report.yaml"
@@ -94,7 +96,8 @@ def must_answer_in_these_types(taken: Snapshot) -> None:
 
 
 def test_every_problem_fires_somewhere() -> None:
-    fired = {problem for case in machine.cases() for problem in machine.describe(case)["problems"]}
+    described = map(machine.describe, machine.cases())
+    fired = {problem for case in described for problem in (*case["problems"], *case.get("notes", ()))}
     fired |= {
         problem for path in TEXTS.glob("shown-*.yaml") for problem in yaml.safe_load(path.read_text(encoding="utf-8"))["problems"]
     }

@@ -26,7 +26,7 @@ from gpudoctor.model import (
     Result,
     Status,
 )
-from gpudoctor.report import compared, findings, markdown, schema, terminal, words
+from gpudoctor.report import compared, findings, formats, markdown, schema, terminal, words
 from gpudoctor.report import json as json_format
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,6 +84,18 @@ def hot(gpu: int) -> Diagnosis:
             Fix("Read the fans and the temperatures", command=f"nvidia-smi -i {gpu} -q -d TEMPERATURE"),
             Fix("Ask the data centre to look at the airflow"),
         ),
+    )
+
+
+def limited(gpu: int) -> Diagnosis:
+    return replace(
+        hot(gpu),
+        problem="power-limit",
+        title="The power limit is below its default",
+        message=f"GPU {gpu}: 320 W instead of 450 W",
+        status=Status.PASS,
+        check="power",
+        evidence={},
     )
 
 
@@ -167,6 +179,7 @@ REPORT = Report(
         "driver_version": "999.88.77",
         "gpus": [{"index": index, "name": "NVIDIA H100 80GB HBM3"} for index in range(3)],
     },
+    notes=(limited(0), limited(1), limited(2)),
 )
 HEALTHY = replace(
     REPORT,
@@ -224,10 +237,31 @@ def test_schema_refuses_another_shape() -> None:
         jsonschema.validate(plain, schema.schema(), jsonschema.Draft202012Validator)
 
 
+NOTE = "Note: The power limit is below its default (GPUs 0, 1 and 2: 320 W instead of 450 W). More: gpudoctor explain power-limit"
+
+
+@pytest.mark.parametrize("format", ["text", "html", "markdown", "json", "junit", "sarif", "prometheus"])
+def test_a_note_is_not_counted(format: str) -> None:
+    healthy = replace(HEALTHY, checks=(*HEALTHY.checks, Result("power", Status.PASS, limited(0).message, area="health")))
+    assert words.headline(healthy) == words.headline(replace(healthy, notes=()))
+    shown, without = formats.render(format, healthy), formats.render(format, replace(healthy, notes=()))
+    said = {"json": '"notes": [', "sarif": '"level": "note"', "junit": limited(0).message, "prometheus": ""}.get(format, NOTE)
+    assert " ".join(said.split()) in " ".join(shown.split())
+    assert shown.count("warn") == without.count("warn")
+
+
+def test_gpus_with_the_same_finding_are_named_together() -> None:
+    same, other = limited(0), replace(limited(3), message="GPU 3: 300 W instead of 450 W")
+    assert findings.seen_by_all((same, other, limited(1))) == [
+        "GPUs 0 and 1: 320 W instead of 450 W",
+        "GPU 3: 300 W instead of 450 W",
+    ]
+
+
 def test_json_names_are_the_contract() -> None:
     plain = json.loads(json_format.render(REPORT))
     first = ["schema", "version", "status", "target", "coverage", "diagnosis", "checks", "measured", "facts"]
-    assert [*plain] == [*first, "host", "comparison", "evidence", "knowledge", "ignored"]
+    assert [*plain] == [*first, "host", "comparison", "evidence", "knowledge", "ignored", "notes"]
     entry = plain["diagnosis"][0]
     assert {*entry} == {
         *("problem", "title", "message", "action", "confidence", "check", "gpu", "evidence", "explains", "fixes"),

@@ -6,8 +6,9 @@ At the next `systemctl daemon-reload` (package upgrades run one) systemd rewrite
 container then fail with 'Failed to initialize NVML: Unknown Error'.
 
 How it is judged
-The check warns if Docker's cgroup driver is systemd and the toolkit's hook provides the GPUs. CDI devices, and the nvidia
-runtime of toolkit 1.18 or later, are not affected: there the engine writes the rules.
+A note, not a warning, as all containers still have their GPUs. It is made if Docker's cgroup driver is systemd and the toolkit's
+hook provides the GPUs. CDI devices, and the nvidia runtime of toolkit 1.18 or later, are not affected: there the engine writes
+the rules.
 
 Known exceptions
 With no-cgroups = true, and in a rootless Docker, there are no such rules. docker run --gpus uses the hook with every toolkit
@@ -35,7 +36,6 @@ LOST_AT_RELOAD = Problem(
     "systemd reloads its units, it rewrites the rules without the GPU.",
     action=Action.WATCH,
     status=Status.WARN,
-    latent=True,
     fixes=(
         Fix("Start containers with CDI devices (Docker 28.2 or later)", "docker run --rm --device nvidia.com/gpu=all <image>"),
         Fix(
@@ -72,7 +72,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Unavailable("the version of NVIDIA's container toolkit is unknown")
     words = f"Docker's cgroup driver is systemd, and GPUs are provided by the hook of toolkit {version}"
     evidence = {"cgroup_driver": daemon.cgroup_driver, "toolkit": version, "mode": facts.engines.toolkit_mode}
-    yield LOST_AT_RELOAD.found(words, evidence, confidence=Confidence.LIKELY)
+    yield LOST_AT_RELOAD.found(words, evidence, confidence=Confidence.LIKELY).as_note
 
 
 def summary(facts: Facts) -> str:

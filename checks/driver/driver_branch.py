@@ -5,7 +5,8 @@ NVIDIA maintains a driver branch (580, 595) for one to three years. After that i
 kernels, and new CUDA releases stop supporting it.
 
 How it is judged
-The check compares the driver's branch with the dates in NVIDIA's table, as of the month in which this machine was examined.
+The check compares the driver's branch with the dates in NVIDIA's table, as of the month in which this machine was examined. A
+branch past its end of life is a note, not a warning: what runs today continues to run.
 
 Known exceptions
 Under WSL the driver is a Windows driver with other numbers. A branch that is not in the table is not judged.
@@ -24,7 +25,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import install_on
 from gpudoctor.knowledge import branch
 from gpudoctor.knowledge.cuda import table
-from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 END_OF_LIFE = Problem(
     id="driver-branch-end-of-life",
@@ -33,17 +34,19 @@ END_OF_LIFE = Problem(
     "support it.",
     action=Action.WATCH,
     status=Status.WARN,
-    latent=True,
-    fixes=install_on(
-        "Install a maintained branch",
-        recipe="driver <maintained>",
-        verify="nvidia-smi",
-        debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver)",
-        rhel="sudo dnf upgrade '*nvidia*'",
-        suse="sudo zypper update '*nvidia*'",
-        arch="sudo pacman -Syu",
-        other="sudo sh NVIDIA-Linux-*-<maintained>.*.run",
-        reboot=True,
+    fixes=(
+        Fix("Keep the driver until the next maintenance window: what runs today continues to run"),
+        *install_on(
+            "Install a maintained branch",
+            recipe="driver <maintained>",
+            verify="nvidia-smi",
+            debian="(sudo apt install nvidia-driver-<package> || sudo apt install nvidia-driver)",
+            rhel="sudo dnf upgrade '*nvidia*'",
+            suse="sudo zypper update '*nvidia*'",
+            arch="sudo pacman -Syu",
+            other="sudo sh NVIDIA-Linux-*-<maintained>.*.run",
+            reboot=True,
+        ),
     ),
     references=("https://docs.nvidia.com/datacenter/tesla/drivers/supported-drivers-and-cuda-toolkit-versions.html",),
 )
@@ -65,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         words = f"R{number} reached its end of life" + (f" in {known.end_of_life}" if known.end_of_life else "")
         words += f"; the nearest maintained branch is R{maintained}"
         package = f"{maintained}-open" if facts.driver.module_is_open else str(maintained)
-        found = END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package})
+        found = END_OF_LIFE.found(words, {"branch": number, "maintained": maintained, "package": package}).as_note
         yield replace(found, is_clue=facts.texts.alone)  # who pastes a text asks about something else
 
 

@@ -5,8 +5,8 @@ Without a client the driver shuts a GPU down. The next program waits until the G
 power limits and ECC counters is lost. The persistence daemon is a client that stays connected.
 
 How it is judged
-The check warns only if NVML takes more than two seconds to start, persistence mode is off, nvidia-persistenced does not run and
-no display uses the GPU.
+A note, not a warning, as no program gets slower. It is made if NVML takes more than two seconds to start, persistence mode is
+off, nvidia-persistenced does not run and no display uses the GPU.
 
 Known exceptions
 Laptops switch the GPU off on purpose. A desktop session keeps its GPU open. For a container the daemon runs on the host. Mode
@@ -69,7 +69,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if off and seconds > SLOW_SECONDS and not is_held(facts):
         which = ", ".join(map(str, off))
         words = f"persistence mode is off on GPU {which}, nothing keeps it open, and NVML took {seconds:.1f} s to start"
-        yield SLOW_START.found(words, {"seconds": seconds, "gpus": off})
+        yield SLOW_START.found(words, {"seconds": seconds, "gpus": off}).as_note
 
 
 def is_held(facts: Facts) -> bool:

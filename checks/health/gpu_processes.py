@@ -5,9 +5,9 @@ A forgotten notebook, a model server or another user's job on the same GPU takes
 slowly or out of memory although nothing is wrong with it.
 
 How it is judged
-Looks at the processes that NVML lists, except those of the desktop. Each one that holds more than a quarter of the GPU's
-memory warns. This user's own processes warn only while the GPU is idle, as they may be forgotten; while it is busy, the GPU
-is simply in use. If the GPU is busy more than half of the time, other users' processes warn too.
+Looks at the processes that NVML lists, except those of the desktop. If the GPU is busy more than half of the time, other users'
+processes warn; this user's own do not, as the GPU is simply in use. While the GPU is idle, a process that holds more than a
+quarter of its memory is only noted, as it may be forgotten; it warns if less than a tenth of the memory is left.
 
 Known exceptions
 On a shared machine that is in use, this only shows who is using it. A process that is not visible from here (another
@@ -30,6 +30,7 @@ from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Confidence, Finding, Problem, Status, for_each
 
 MEMORY_SHARE = 0.25
+ROOM_SHARE = 0.1
 BUSY_PERCENT = 50
 NO_JOBS = {
     *("Xorg", "Xwayland", "X", "gnome-shell", "gdm-x-session", "gdm-wayland-ses", "kwin_x11", "kwin_wayland", "plasmashell"),
@@ -76,7 +77,8 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     large = [process for process in others if (process.used_mib or 0) > gpu.memory_total_mib * MEMORY_SHARE]
     foreign = [process for process in others if process.kind != "graphics" and not process.ours]
     if large and not (works and not foreign):
-        yield found(gpu, large, busy, Confidence.CONFIRMED)
+        holds = found(gpu, large, busy, Confidence.CONFIRMED)
+        yield holds.as_note if not works and has_room(gpu) else holds
     elif foreign and works:
         # NVML does not report which process keeps the GPU busy.
         yield found(gpu, foreign, busy, Confidence.LIKELY)
@@ -92,6 +94,11 @@ def found(gpu: Gpu, processes: list[Process], busy: int | None, confidence: Conf
         "memory_mib": gpu.memory_total_mib,
     }
     return OTHERS.found(f"GPU {gpu.index}: {words}{load}", evidence, gpu.index, confidence)
+
+
+def has_room(gpu: Gpu) -> bool:
+    """Whether another program can still work on this GPU."""
+    return gpu.memory_free_mib > gpu.memory_total_mib * ROOM_SHARE
 
 
 def describe(process: Process) -> str:

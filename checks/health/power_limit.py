@@ -1,11 +1,12 @@
-"""No GPU runs with a power limit below its default.
+"""No GPU runs with a power limit far below its default.
 
 What it means
 The driver lowers the clocks so that a GPU stays below its power limit. The limit can be lowered for mining, against heat or
 noise, or to save energy; a service may do so at every boot. The GPU is then slower than the same model elsewhere.
 
 How it is judged
-Compares the enforced limit with the default of this board, both from NVML. More than 5 % below the default warns.
+Compares the enforced limit with the default of this board, both from NVML. Less than 60 % of the default warns. A limit that is
+5 to 40 % below it is noted, as it is usually meant; if a measurement is slow because of it, it is the cause.
 
 Known exceptions
 The power cap as a reason for lower clocks (0x4) is normal under full load. Laptops have no default limit; their firmware
@@ -25,6 +26,7 @@ from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 TOLERANCE = 0.05
+DELIBERATE = 0.6  # people choose 60 to 90 % of the default to save energy, heat or noise, which costs little speed
 LOOK = "nvidia-smi -q -i <address> -d POWER"
 
 LOW_LIMIT = Problem(
@@ -67,7 +69,8 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     default, enforced = gpu.default_power_limit_watts, gpu.enforced_power_limit_watts
     if enforced < default * (1 - TOLERANCE):
         evidence = {"address": gpu.selector, "enforced_watts": round(enforced), "default_watts": round(default)}
-        yield LOW_LIMIT.found(f"GPU {gpu.index}: {enforced:.0f} W instead of {default:.0f} W", evidence, gpu.index)
+        found = LOW_LIMIT.found(f"GPU {gpu.index}: {enforced:.0f} W instead of {default:.0f} W", evidence, gpu.index)
+        yield found if enforced < default * DELIBERATE else found.as_note
 
 
 def summary(facts: Facts) -> str:

@@ -7,7 +7,8 @@ the CPU, where an IOMMU that translates addresses may break it. NCCL then hangs,
 How it is judged
 On bare metal, if at least two GPUs reach each other over PCIe and not by NVLink: the ACS control registers of the bridges
 above the GPUs (request redirect, completion redirect, upstream forwarding: 0x1c), then the type of the GPUs' IOMMU groups
-(DMA and DMA-FQ translate, identity does not). It is likely, not certain, that these settings cause harm.
+(DMA and DMA-FQ translate, identity does not). It is likely, not certain, that these settings cause harm; translation alone, with
+no transfer blocked, is only noted.
 
 Known exceptions
 A virtual machine needs ACS and the IOMMU. GPUs that are connected by NVLink, and GPUs without peer-to-peer access (GeForce
@@ -122,7 +123,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         seen.append(f"the IOMMU blocked transfers of a GPU ({len(faults)} lines in the log)")
         yield replace(problem, status=Status.FAIL).found("; ".join(seen), evidence)
     else:
-        yield problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
+        found = problem.found("; ".join(seen), evidence, confidence=Confidence.LIKELY)
+        yield found if bridges else found.as_note
 
 
 FAULT = "|".join(

@@ -110,7 +110,7 @@ class _Lines:
         yield Text(title, "bold")
         for group in findings.groups(found):
             first = group[0]
-            said = f"{first.problem}: {'; '.join(dict.fromkeys(findings.seen(entry) for entry in group))}"
+            said = f"{first.problem}: {'; '.join(findings.seen_by_all(group))}"
             yield from signed(first.status, self.page.short(said, f"  {words.SIGNS[first.status]} ", _INDENT))
         yield Text()
 

@@ -29,8 +29,8 @@ def _problem(page: Page, number: int, group: findings.Group) -> Lines:
     first = group[0]
     yield from (Text(line, "bold") for line in page.wrap(findings.title(first), f"{number}. ", _INDENT))
     yield from signed(first.status, [_INDENT + words.to_do(first)])
-    for entry in group:
-        yield from page.paragraph(findings.seen(entry), f"{_INDENT}Seen: ", _DEEPER)
+    for seen in findings.seen_by_all(group):
+        yield from page.paragraph(seen, f"{_INDENT}Seen: ", _DEEPER)
     yield from page.paragraph(findings.doubt(first), _INDENT, _DEEPER)
     if command := findings.decides(first):
         yield Text(f"{_INDENT}To confirm or rule it out:")

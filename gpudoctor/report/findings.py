@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.model import Confidence, Diagnosis, Fix, Report
+from gpudoctor.model import Confidence, Diagnosis, Fix, Ignored, Report
 
 _UNITS = {"c": "°C", "watts": "W", "mib": "MiB", "bytes": "bytes", "seconds": "s", "mhz": "MHz", "gts": "GT/s"}
 _CAUSES = 8  # most possible causes that are listed
+_ITS_GPU = "GPU \0"
 _SAID_APART = ("tried", "ruled_out", "could_not_check", "could_be", "decide")
 
 Group = tuple[Diagnosis, ...]
@@ -24,7 +25,7 @@ def groups(diagnosis: Iterable[Diagnosis]) -> list[Group]:
     return [tuple(group) for group in found.values()]
 
 
-def title(entry: Diagnosis) -> str:
+def title(entry: Diagnosis | Ignored) -> str:
     return f"On the host: {entry.title}" if entry.on_host else entry.title
 
 
@@ -35,12 +36,31 @@ def seen(entry: Diagnosis) -> str:
     return f"GPU {entry.gpu}: {entry.message}"
 
 
+def seen_by_all(group: Group) -> list[str]:
+    """What was seen, once for all GPUs of which the same is said: `GPUs 0, 1 and 3: 200 W instead of 700 W`."""
+    numbers: dict[str, list[int | None]] = {}
+    for entry in group:
+        same = re.sub(rf"\bGPU {entry.gpu}\b", _ITS_GPU, seen(entry))
+        numbers.setdefault(same, []).append(entry.gpu)
+    return [same.replace(_ITS_GPU, _gpus(known)) for same, known in numbers.items()]
+
+
+def _gpus(numbers: list[int | None]) -> str:
+    *others, last = map(str, numbers)
+    return f"GPUs {', '.join(others)} and {last}" if others else f"GPU {last}"
+
+
+def notes(report: Report) -> list[str]:
+    """A line for each problem that costs nothing today."""
+    return [
+        f"Note: {title(group[0])} ({'; '.join(seen_by_all(group))}). More: gpudoctor explain {group[0].problem}"
+        for group in groups(report.notes)
+    ]
+
+
 def ignored(report: Report) -> list[str]:
     """A line for each problem that the user ignores."""
-    lines = []
-    for entry in report.ignored:
-        title = f"On the host: {entry.title}" if entry.on_host else entry.title
-        lines.append(f"Ignored until {entry.until}: {title} ({entry.problem}): {entry.reason}")
+    lines = [f"Ignored until {entry.until}: {title(entry)} ({entry.problem}): {entry.reason}" for entry in report.ignored]
     return list(dict.fromkeys(lines))
 
 

@@ -15,7 +15,7 @@ CHOICE = ("on", "recipe")  # how a fix was chosen; a fix in a report is for this
 
 def render(report: Report) -> str:
     plain = msgspec.to_builtins(report, enc_hook=str, str_keys=True)
-    hide(plain["diagnosis"], (*CHOICE, *INTERNAL))
+    hide([*plain["diagnosis"], *plain["notes"]], (*CHOICE, *INTERNAL))
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
 

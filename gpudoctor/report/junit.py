@@ -95,7 +95,7 @@ def _cause(result: Result, diagnosis: list[Diagnosis]) -> str:
 def _said(group: findings.Group) -> str:
     """A problem with its fixes, as lines."""
     first = group[0]
-    lines = [f"{first.title} ({words.to_do(first)})", *map(findings.seen, group)]
+    lines = [f"{first.title} ({words.to_do(first)})", *findings.seen_by_all(group)]
     lines += filter(None, (findings.doubt(first), first.why))
     for fix in findings.fixes(group):
         lines += ["", f"Fix: {fix.title}", *(f"  {line}" for line in fix.command.splitlines())]

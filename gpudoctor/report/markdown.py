@@ -45,7 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     for number, group in enumerate(findings.groups(report.diagnosis), 1):
         yield from _problem(number, group, heading.is_of_texts(report))
-    for line in findings.ignored(report):
+    for line in (*findings.notes(report), *findings.ignored(report)):
         yield from (text(line), "")
     yield text(report.coverage.sentence)
     yield ""

@@ -41,14 +41,15 @@ def _verdict(report: Report) -> Markup:
 
 def _problems(report: Report) -> Markup:
     groups = [_problem(group) for group in findings.groups(report.diagnosis)]
-    return Markup("").join([*groups[:_SHOWN], _folded(f"{len(groups) - _SHOWN} more", groups[_SHOWN:])])
+    notes = (_tag("p", line) for line in findings.notes(report))
+    return Markup("").join([*groups[:_SHOWN], _folded(f"{len(groups) - _SHOWN} more", groups[_SHOWN:]), *notes])
 
 
 def _problem(group: findings.Group) -> Markup:
-    first = group[0]
+    first, said_of_gpus = group[0], findings.seen_by_all(group)
     title = ("On the host: " if first.on_host else "") + first.title
-    seen = Markup("").join(_tag("div", f"Seen: {findings.seen(entry)}") for entry in group[:_SHOWN])
-    more = f"and on {len(group) - _SHOWN} more GPUs" if len(group) > _SHOWN else ""
+    seen = Markup("").join(_tag("div", f"Seen: {line}") for line in said_of_gpus[:_SHOWN])
+    more = f"and on {len(said_of_gpus) - _SHOWN} more GPUs" if len(said_of_gpus) > _SHOWN else ""
     decides = findings.decides(first)
     fixes = [_fix("Or" if number else "Fix", fix) for number, fix in enumerate(findings.fixes(group))]
     said = [

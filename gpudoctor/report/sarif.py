@@ -32,7 +32,8 @@ def _plain(value: Any) -> Any:
 
 
 def _run(report: Report) -> dict[str, Any]:
-    rules = {entry.problem: entry for entry in reversed(report.diagnosis)}
+    found = (*report.diagnosis, *report.notes)
+    rules = {entry.problem: entry for entry in reversed(found)}
     numbers = {problem: number for number, problem in enumerate(sorted(rules))}
     driver = {
         "name": "gpudoctor",
@@ -44,7 +45,7 @@ def _run(report: Report) -> dict[str, Any]:
         "tool": {"driver": driver},
         "automationDetails": {"id": "gpudoctor/"},
         "invocations": [_invocation(report)],
-        "results": [*(_result(entry, numbers[entry.problem]) for entry in report.diagnosis), *map(_suppressed, report.ignored)],
+        "results": [*(_result(entry, numbers[entry.problem]) for entry in found), *map(_suppressed, report.ignored)],
         "properties": {**about, "status": report.status.value, "coverage": report.coverage.sentence},
     }
 
@@ -62,7 +63,7 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 
 def _rule(problem: str, entry: Diagnosis, report: Report) -> dict[str, Any]:
-    group = tuple(other for other in report.diagnosis if other.problem == problem)
+    group = tuple(other for other in (*report.diagnosis, *report.notes) if other.problem == problem)
     help = {"helpUri": entry.references[0]} if entry.references else {}
     return {
         "id": problem,
@@ -122,4 +123,4 @@ def _suppressed(entry: Ignored) -> dict[str, Any]:
 
 
 def _level(entry: Diagnosis | Ignored) -> str:
-    return "error" if entry.status is Status.FAIL else "warning"
+    return {Status.FAIL: "error", Status.PASS: "note"}.get(entry.status, "warning")

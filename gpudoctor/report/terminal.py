@@ -33,10 +33,10 @@ def _lines(page: Page, report: Report) -> Lines:
     yield Text()
     if not page.verbose and without_gpu.is_all(report):
         yield from without_gpu.lines(page, report)
-        yield from _ignored(page, report)
+        yield from _not_counted(page, report)
         return
     yield from diagnosis(page, report, brief=not page.verbose)
-    yield from _ignored(page, report)
+    yield from _not_counted(page, report)
     yield from _comparison(page, report)
     yield from _measured(page, report)
     yield Text()
@@ -74,10 +74,11 @@ def _baseline(number: int) -> str:
     return f" {figures} also compared with the saved baseline (gpudoctor baseline show)." if number else ""
 
 
-def _ignored(page: Page, report: Report) -> Lines:
-    if report.ignored:
+def _not_counted(page: Page, report: Report) -> Lines:
+    lines = [*findings.notes(report), *findings.ignored(report)]
+    if lines:
         yield Text()
-    for line in findings.ignored(report):
+    for line in lines:
         yield from page.paragraph(line, rest="  ")
 
 

@@ -145,6 +145,8 @@ def _count(number: int, noun: str) -> str:
 
 def to_do(problem: Problem | Diagnosis) -> str:
     """The status and the kind of fix: `✗ fail, what to do: reboot`."""
+    if problem.status is Status.PASS:
+        return "note"
     if problem.action is Action.NONE:
         return label(problem.status)
     return f"{label(problem.status)}, what to do: {TO_DO[problem.action]}"

@@ -49,6 +49,7 @@ def joined(inside: Report, host: Report, facts: Facts) -> Report:
         inside,
         status=worst,
         diagnosis=tuple(sorted([*found, *own], key=lambda entry: entry.status is not Status.FAIL)),
+        notes=(*(replace(entry, on_host=True) for entry in host.notes), *inside.notes),
         host=host.checks,
         comparison=tuple(comparison(facts)),
         coverage=replace(inside.coverage, sentence=sentence),

@@ -51,7 +51,7 @@ def diagnosis(report: Report) -> Section:
     lines = [markdown.text(words.headline(report)), ""]
     for group in groups[:MOST_FINDINGS]:
         first = group[0]
-        seen = "; ".join(dict.fromkeys(findings.seen(entry) for entry in group))
+        seen = "; ".join(findings.seen_by_all(group))
         lines += [f"- **{markdown.text(first.title)}**: {markdown.text(seen)} {markdown.text(findings.doubt(first))}".rstrip()]
         fixes = findings.fixes(group)
         lines += [f"  - fix: {markdown.code(fixes[0].command)}"] if fixes and fixes[0].command else []
