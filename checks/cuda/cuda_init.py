@@ -212,6 +212,10 @@ def old_runtime(facts: Facts) -> Finding | None:
     return OLD_RUNTIME.found(said(facts), evidence(facts), confidence=Confidence.LIKELY)
 
 
+def no_memory(facts: Facts) -> Finding:
+    return replace(NO_MEMORY.found(said(facts), evidence(facts)), causes=("strict-overcommit",))
+
+
 def by_code(problem: Problem) -> Cause:
     """The cause of a code that has only one cause."""
     return Cause(problem, lambda facts: problem.found(said(facts), evidence(facts)))
@@ -219,7 +223,7 @@ def by_code(problem: Problem) -> Cause:
 
 NO_ADDRESSES = Cause(HMM, lambda facts: no_range(facts, said(facts)))
 CAUSES = {
-    2: (Cause(LIMITED, lambda facts: limited(facts, said(facts), evidence(facts))), by_code(NO_MEMORY)),
+    2: (Cause(LIMITED, lambda facts: limited(facts, said(facts), evidence(facts))), Cause(NO_MEMORY, no_memory)),
     3: (NO_ADDRESSES,),
     NO_DEVICE: (NO_ADDRESSES,),
     102: (by_code(UNLICENSED),),

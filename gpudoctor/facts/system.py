@@ -128,6 +128,15 @@ class System(Guarded):
         return memory_mib(self._replies.value("file:/proc/meminfo"))
 
     @cached_property
+    def overcommit_mode(self) -> int | None:
+        """vm.overcommit_memory: 0, 1 or 2 (strict); None if it is unknown, as in snapshots of older versions."""
+        try:
+            text = (self._replies.file("/proc/sys/vm/overcommit_memory") or "").strip()
+        except Unavailable:
+            return None
+        return int(text) if text.isdecimal() else None
+
+    @cached_property
     def wsl(self) -> int:
         """0 outside WSL, else 1 or 2; a container in WSL2 counts as WSL2."""
         version = self._replies.file("/proc/version") or ""

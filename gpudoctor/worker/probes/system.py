@@ -23,6 +23,7 @@ FILES = (
     "/sys/kernel/security/lockdown",
     "/sys/fs/selinux/enforce",
     "/proc/sys/kernel/perf_event_paranoid",
+    "/proc/sys/vm/overcommit_memory",
     "/sys/devices/system/node/online",
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
