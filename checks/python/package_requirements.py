@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -38,6 +39,8 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, 
 CHECKED_AT_IMPORT = {"numba": ("numpy", "llvmlite"), "torch": ("nvidia-",)}
 # Compiled against NumPy: a build for NumPy 1 fails at import with NumPy 2.
 COMPILED_FOR_NUMPY = ("cupy", "jaxlib", "tensorflow", "onnxruntime", "pycuda")
+# Not in the metadata. Before 2.3 torch was compiled for NumPy 1, and works without NumPy: https://github.com/pytorch/pytorch/issues/107302
+UNWRITTEN = {"torch": ((SpecifierSet("<2.3"), Requirement("numpy<2")),)}
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "xformers", "vllm", "torch-tensorrt"}
 SAME_CONTENT = {
     "onnxruntime": ("onnxruntime-gpu",),
@@ -91,7 +94,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     unmet: dict[str, list[Unmet]] = defaultdict(list)
     unread: list[str] = []
     for package in judged:
-        for line in facts.python.requirements(package):
+        for line in (*facts.python.requirements(package), *unwritten(facts, package)):
             try:
                 if not _is_other_checks(package, line, facts) and not _met(facts, package, line):
                     unmet[canonicalize_name(line.name)].append(Unmet(package, line))
@@ -103,6 +106,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
             yield _found(facts, problem, of_kind)
     if unread:
         raise Unavailable(unread[0])
+
+
+def unwritten(facts: Facts, package: Package) -> list[Requirement]:
+    """Requirements that hold if the other package is installed."""
+    known = UNWRITTEN.get(canonicalize_name(package.name), ())
+    return [line for versions, line in known if package.version in versions and facts.python.package(line.name)]
 
 
 def _is_other_checks(package: Package, line: Requirement, facts: Facts) -> bool:
