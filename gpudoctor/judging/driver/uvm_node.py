@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.engines import again
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Unavailable
 
@@ -48,6 +50,16 @@ UVM = Problem(
     ),
 )
 
+KEPT_OUT = re.compile(r"(?m)^\s*install\s+nvidia[-_]uvm\s+\S*(false|true)\b")
+TAKE_OUT = Fix(
+    "Remove the rule, then load the module",
+    r"sudo sed -i.bak -E '/^\s*(install|blacklist)\s+nvidia[-_]uvm/d' <file> && sudo modprobe nvidia_uvm",
+    verify=f"ls -l {UVM_NODE}",
+    on=("host",),
+    kind="restart",
+    needs=("root",),
+    undo="sudo mv <file>.bak <file>",
+)
 REBOOT = Fix("Boot the kernel that the modules on disk were built for", verify=f"ls -l {UVM_NODE}", on=("host",), reboot=True)
 WITH_UVM = again(
     "Recreate the container with the node: the host has it, but a list of --device must name it",
@@ -69,9 +81,17 @@ def no_uvm(facts: Facts) -> Finding | None:
     if initialises:
         return None
     loaded = "nvidia_uvm" in facts.driver.loaded_modules
-    return replace(UVM, fixes=ways_to_uvm(facts, loaded)).found(
-        f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded", {"loaded": loaded}, confidence=sure
-    )
+    kept_out = None if loaded else kept_out_by(facts)
+    fixes = (TAKE_OUT,) if kept_out else ways_to_uvm(facts, loaded)
+    words = f"{wrong}; the module nvidia_uvm is {'' if loaded else 'not '}loaded"
+    words += f", because {kept_out} replaces its loading with another command" if kept_out else ""
+    return replace(UVM, fixes=fixes).found(words, {"loaded": loaded, "file": kept_out}, confidence=sure)
+
+
+def kept_out_by(facts: Facts) -> str | None:
+    """The file in modprobe.d whose rule `install` runs another command instead of loading nvidia_uvm."""
+    options = known(lambda: facts.driver.modprobe_options, {})
+    return next((path for path, text in options.items() if KEPT_OUT.search(text)), None)
 
 
 def ways_to_uvm(facts: Facts, loaded: bool) -> tuple[Fix, ...]:
