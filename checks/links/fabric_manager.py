@@ -30,12 +30,12 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
-from gpudoctor.facts.known import known, supported
+from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import error_name
 from gpudoctor.fixes.common import install_on, look, reset_by
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
+from gpudoctor.judging.driver.imex import IMEX, without_channels
 from gpudoctor.model import (
-    NEW_INITRAMFS,
     Action,
     Cause,
     Check,
@@ -52,7 +52,6 @@ SYSTEM_NOT_READY = 802
 NOT_READY = ("not started", "in progress")
 PASSING = {"bandwidth degraded", "route recovery in progress", "access timeout recovery in progress"}
 START = re.compile(r"Fabric Manager Log initializing|is running with the following configuration")
-CHANNELS = "/dev/nvidia-caps-imex-channels/"
 LOOK = "nvidia-smi -q | grep -A 3 Fabric"
 START_SERVICE = "sudo systemctl enable --now nvidia-fabricmanager"
 RESTART_SERVICE = "sudo systemctl restart nvidia-fabricmanager"
@@ -155,35 +154,6 @@ MULTICAST = Problem(
     references=("https://github.com/NVIDIA/nccl/issues/1788", "https://github.com/leptonai/gpud/pull/71"),
 )
 
-IMEX = Problem(
-    id="nccl-mnnvl-imex",
-    title="IMEX channels for NVLink between nodes are missing",
-    why="The GPUs of a rack can share memory across nodes only through an IMEX channel. Without one, NCCL warns that MNNVL is "
-    "available but not working, and uses the network.",
-    action=Action.FIX_CONFIG,
-    status=Status.WARN,
-    fixes=(
-        Fix(
-            "Let the driver create a channel, list the nodes, and start IMEX",
-            "echo 'options nvidia NVreg_CreateImexChannel0=1' | sudo tee /etc/modprobe.d/nvidia-imex.conf && "
-            f"sudo systemctl enable nvidia-imex && {NEW_INITRAMFS}",
-            verify=f"ls {CHANNELS}; nvidia-imex-ctl -N",
-            on=("host",),
-            kind="set",
-            reboot=True,
-            undo=f"sudo systemctl disable nvidia-imex && sudo rm /etc/modprobe.d/nvidia-imex.conf && {NEW_INITRAMFS}",
-        ),
-        Fix(
-            "Restart the container with --device=/dev/nvidia-caps-imex-channels/channel0",
-            risk="disruptive",
-            verify=f"ls {CHANNELS}",
-            on=("container",),
-        ),
-        Fix("For jobs on one node only: disable MNNVL in NCCL", "export NCCL_MNNVL_ENABLE=0", where="shell"),
-    ),
-)
-
-
 BROKEN_LINK = ("nvswitch-error", "xid-74-nvlink-error", "nvlink-link-down")
 
 
@@ -273,9 +243,8 @@ def judge_fabric(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
 
 
 def judge_channels(facts: Facts, fabrics: list[tuple[Gpu, Fabric]]) -> Iterator[Finding]:
-    if any(is_rack(gpu) for gpu, _ in fabrics) and not any(path.startswith(CHANNELS) for path in facts.devices.nodes):
-        missing = IMEX.found(f"{len(fabrics)} GPUs are in a rack's fabric, but {CHANNELS} is empty or missing")
-        yield replace(missing, is_clue=not known(lambda: facts.services.has_imex_nodes, False))
+    if any(is_rack(gpu) for gpu, _ in fabrics):
+        yield from without_channels(facts, len(fabrics))
 
 
 def judge_multicast(facts: Facts) -> Iterator[Finding]:
