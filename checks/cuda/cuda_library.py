@@ -102,6 +102,7 @@ BROKEN = Problem(
     ),
 )
 
+RELINK = Fix("Let ldconfig renew the link", "sudo ldconfig", verify=VERIFY, on=("host",), kind="set", needs=("root",))
 SHADOWED = Problem(
     id="container-compat-lib-shadows-driver",
     title="The image's cuda-compat hides the newer driver of the host",
@@ -177,7 +178,13 @@ def not_loaded(facts: Facts) -> Finding:
         raise Skip("the driver is not loaded or not installed", Skip.NOT_INSTALLED)
     if "nvidia_vgpu_vfio" in facts.driver.loaded_modules:
         raise Skip("this host shares its GPUs as vGPUs: CUDA runs in the virtual machines", Skip.UNSUPPORTED)
-    return MISSING.found("libcuda.so.1 was not found, although the kernel module and NVML are present", {"error": error})
+    words = "libcuda.so.1 was not found, although the kernel module and NVML are present"
+    link = next((one for one in facts.libraries.all if one.soname == "libcuda.so.1" and one.size is None), None)
+    if link is None:
+        return MISSING.found(words, {"error": error})
+    words += f": {link.path} is a link to {link.real_path}, which does not exist"
+    is_there = any(_fits(facts, one.version) for one in facts.libraries.named("libcuda") if one.size)
+    return replace(MISSING, fixes=(RELINK, *MISSING.fixes) if is_there else MISSING.fixes).found(words, {"error": error})
 
 
 def _broken_files(facts: Facts, error: str) -> list[str]:
