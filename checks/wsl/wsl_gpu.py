@@ -7,7 +7,7 @@ driver in /usr/lib/wsl. WSL2 has neither an NVIDIA PCI device nor an NVIDIA kern
 How it is judged
 If /dev/dxg is missing, the causes are ruled out in this order: WSL 1, GPUs disabled in /etc/wsl.conf, a kernel built without
 the device's driver, a kernel older than that driver. If the device exists, libcuda.so.1 and libnvidia-ml.so.1 must be present,
-and NVML must not report that the operating system blocks access.
+and NVML must not report that the operating system blocks access. GPUs disabled in /etc/wsl.conf explain either.
 
 Known exceptions
 /dev/dxg also exists on a machine without an NVIDIA GPU, because Intel and AMD use it. Outside WSL the check does not apply.
@@ -113,6 +113,7 @@ NO_LIBRARIES = Problem(
     fixes=(
         shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then shut WSL down"),
         Fix("In Windows: check whether nvidia-smi lists the GPU", "nvidia-smi.exe", verify=SMI),
+        shut_down_wsl("In Windows: remove gpuSupport=false from %UserProfile%\\.wslconfig, if it is there, then shut WSL down"),
     ),
     references=(GUIDE, "https://github.com/NVIDIA/nvidia-docker/issues/1225"),
 )
@@ -184,9 +185,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     elif missing:
         where = ", ".join(facts.wsl.driver_store) or "nothing"
         evidence = {"missing": missing, "driver_store": facts.wsl.driver_store}
-        yield NO_LIBRARIES.found(f"{' and '.join(missing)} missing in /usr/lib/wsl/lib; the driver store has {where}", evidence)
+        words = f"{' and '.join(missing)} missing in /usr/lib/wsl/lib; the driver store has {where}"
+        yield switched_off(facts) or NO_LIBRARIES.found(words, evidence)
     elif _nvml(facts) == BLOCKED_BY_SYSTEM:
-        yield BLOCKED.found(f"{facts.nvml.library} fails with NVML_ERROR_OPERATING_SYSTEM (17)", {"library": facts.nvml.library})
+        words = f"{facts.nvml.library} fails with NVML_ERROR_OPERATING_SYSTEM (17)"
+        yield switched_off(facts) or BLOCKED.found(words, {"library": facts.nvml.library})
 
 
 def _nvml(facts: Facts) -> int | None:
