@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,7 +61,7 @@ class Devices(Guarded):
     @cached_property
     def unreadable(self) -> dict[str, str]:
         """Path -> name of the error, for nodes that are listed but cannot be read (such as a dangling link)."""
-        return {path: raw["error"] for path, raw in self._answer.items() if "error" in raw}
+        return {path: str(error_name(raw["error"])) for path, raw in self._answer.items() if "error" in raw}
 
     @cached_property
     def gpu_nodes(self) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ class Devices(Guarded):
 
     def _node(self, raw: dict[str, Any]) -> Node:
         return Node(
-            mode=raw["mode"],
+            mode=permissions(raw["mode"]),
             uid=raw["uid"],
             gid=raw["gid"],
             group=self._owners.get(str(raw["gid"]), ""),
@@ -90,5 +92,19 @@ class Devices(Guarded):
             minor=raw["minor"],
             is_device=raw["type"] == "character",
             readable_writable=raw["access"],
-            open_error=raw["open_error"],
+            open_error=error_name(raw["open_error"]),
         )
+
+
+def permissions(mode: int | str) -> int:
+    """The permission bits, which another collector may write as octal text: "0666"."""
+    return int(mode, 8) if isinstance(mode, str) else mode
+
+
+def error_name(said: str | None) -> str | None:
+    """EPERM, also if another collector or a person wrote `Operation not permitted` or `[Errno 1] ...`; None for ""."""
+    named = (name for words, name in _ERRORS.items() if said and words in said)
+    return next(named, said or None)
+
+
+_ERRORS = {os.strerror(code): name for code, name in errno.errorcode.items()}

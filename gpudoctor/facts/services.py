@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpudoctor.facts.devices import permissions
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip, Unavailable
@@ -111,7 +112,7 @@ class Services(Guarded):
 
     @cached_property
     def licence_tokens(self) -> tuple[LicenceToken, ...]:
-        return tuple(LicenceToken(raw["name"], raw["mode"]) for raw in self._replies.value("licence-tokens"))
+        return tuple(LicenceToken(raw["name"], permissions(raw["mode"])) for raw in self._replies.value("licence-tokens"))
 
     @cached_property
     def licence_configuration(self) -> dict[str, str] | None:
