@@ -6,7 +6,8 @@ Ports that are down, or of two kinds, stop a job with "error 12" when NCCL pairs
 
 How it is judged
 Reads the ports in /sys/class/infiniband: their state, physical state and link layer. If an InfiniBand port is active, or
-NCCL's settings name adapters, it also checks the device nodes /dev/infiniband/uverbs* and the library libibverbs.so.1.
+NCCL's settings name adapters, it also checks the device nodes /dev/infiniband/uverbs* and the library libibverbs.so.1. An
+adapter that NCCL_IB_HCA allows must exist.
 
 Known exceptions
 A machine without such ports is skipped. An Ethernet adapter that supports RoCE is usually just a network card. Ethernet ports
@@ -37,9 +38,11 @@ TEST = "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 128M -f 2 2>&1 | grep 'Using net
 LIBRARY = "libibverbs.so.1"
 PACKAGES = ("libibverbs1", "libibverbs")
 # The NVSwitches of B200 and B300 appear here as InfiniBand ports, which wait for NVLink's own subnet manager.
-NO_SUBNET_MANAGER = (
+NO_MANAGER = "ib-subnet-manager-missing"
+# The adapters of a board with NVLink 5 get their manager from Fabric Manager.
+MANAGER_OF_NVLINK = (
     *("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch"),
-    *("fabricmanager-not-running-802", "ib-subnet-manager-missing"),
+    *("fabricmanager-not-running-802", NO_MANAGER),
 )
 NAMING = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}  # setting one of these means that RoCE is wanted
 
@@ -59,6 +62,21 @@ BROKEN_PORTS = Problem(
             root=True,
         ),
         Fix("Name the ports to use", "export NCCL_IB_HCA=<active>", verify=TEST, where="shell"),
+    ),
+    references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
+)
+
+NOT_THERE = Problem(
+    id="nccl-ib-adapter-missing",
+    title="NCCL_IB_HCA matches no InfiniBand or RoCE adapter",
+    why="NCCL uses only the adapters that the variable allows. If none of them exists, it falls back to TCP without an error, at "
+    "a fraction of the speed.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Unset the variable, so that NCCL chooses", "unset NCCL_IB_HCA", verify=TEST, where="shell"),
+        Fix("Name adapters that exist", "export NCCL_IB_HCA=<active>", verify=TEST, where="shell"),
+        look("List the adapters; the variable takes beginnings of names", "ls /sys/class/infiniband"),
     ),
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
 )
@@ -107,10 +125,25 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not ports:
         raise Skip("no InfiniBand or RoCE port is in use")
     yield from judge_ports(facts, ports, active)
+    yield from judge_names(facts, active)
     meant = [port for port in active if is_infiniband(port) or not NAMING.isdisjoint(facts.environment.nccl)]
     if meant and (lacking := missing(facts)):
         words = f"{names(meant)} could be used, but {' and '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} missing"
         yield UNUSABLE.found(words, {"ports": names(meant), "missing": lacking})
+
+
+def judge_names(facts: Facts, active: list[InfinibandPort]) -> Iterator[Finding]:
+    """`mlx5_1:1,mlx5` allows this port and names with this beginning, `=mlx5_1` this name only, and `^mlx5_8` all other names."""
+    setting = facts.environment.nccl.get("NCCL_IB_HCA")
+    if setting is None or not active or setting.value.startswith("^"):
+        return
+    wanted = [name.partition(":")[0] for name in setting.value.lstrip("=").split(",")]
+    exact = setting.value.startswith("=")
+    there = sorted({port.device for port in facts.system.infiniband_ports})
+    if any(name == one if exact else name.startswith(one) for name in there for one in wanted):
+        return
+    evidence = {"value": setting.value, "active": ",".join(sorted(port.device for port in active)), "adapters": there}
+    yield NOT_THERE.found(f"NCCL_IB_HCA is {setting.value!r}; the adapters are {', '.join(there)}", evidence)
 
 
 def is_active(port: InfinibandPort) -> bool:
@@ -137,9 +170,10 @@ def judge_ports(facts: Facts, ports: list[InfinibandPort], active: list[Infiniba
     if words:
         wanted = list(filter(is_infiniband, active)) or active or ports
         evidence = {"active": ",".join(sorted(port.device for port in wanted)), "down": names(down), "link_layers": kinds}
-        found = BROKEN_PORTS.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
-        waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down)
-        yield replace(found, causes=NO_SUBNET_MANAGER) if waits and len(kinds) < 2 else found
+        waits = all(port.state == "INIT" and port.physical_state == "LinkUp" for port in down) and len(kinds) < 2
+        problem = replace(facts.problems[NO_MANAGER], status=Status.WARN) if waits else BROKEN_PORTS
+        found = problem.found("; ".join(words), evidence, confidence=Confidence.LIKELY)
+        yield replace(found, causes=MANAGER_OF_NVLINK) if waits else found
 
 
 def one_for_each_gpu(facts: Facts, active: list[InfinibandPort]) -> bool:
@@ -177,5 +211,5 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(BROKEN_PORTS, UNUSABLE),
+    problems=(BROKEN_PORTS, NOT_THERE, UNUSABLE),
 )
