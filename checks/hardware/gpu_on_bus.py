@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
-from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
+from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 NO_GPU = Problem(
     id="no-nvidia-gpu",
@@ -67,6 +68,15 @@ FALLEN_OFF = Problem(
     references=("https://github.com/NVIDIA/NVSentinel/issues/155",),
 )
 
+STAY_AWAKE = Fix(
+    "Disable the driver's power management of idle GPUs, so that it does not sleep again",
+    f"echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-idle.conf && {NEW_INITRAMFS}",
+    verify="nvidia-smi",
+    on=("host",),
+    kind="set",
+    reboot=True,
+    undo=f"sudo rm /etc/modprobe.d/nvidia-idle.conf && {NEW_INITRAMFS}",
+)
 BIGGER_WINDOW = "pci=realloc"
 NO_ADDRESS = Problem(
     id="bar-not-assigned-above-4g",
@@ -143,6 +153,7 @@ ALL_VFIO = Problem(
 JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
 STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
+ASLEEP = r"(\S+): Unable to change power state from D3\w* to D0, device inaccessible"
 FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
 INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
 
@@ -200,8 +211,11 @@ def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     elif not gpu.responds and (off := without_power(facts, gpu.address)):
         yield off
     elif not gpu.responds:
-        words = "; it fell off the bus while it was running (Xid 79)" if fell_off_later(facts, gpu) else ""
-        yield FALLEN_OFF.found(f"all reads from {gpu.address} return ones{words}", {"gpu": gpu.address}, partial=others)
+        asleep = gpu.address in kept_asleep(facts)
+        words = "; it did not wake from its power-saving state D3" if asleep else ""
+        words = "; it fell off the bus while it was running (Xid 79)" if fell_off_later(facts, gpu) else words
+        problem = replace(FALLEN_OFF, fixes=(STAY_AWAKE, *FALLEN_OFF.fixes)) if asleep else FALLEN_OFF
+        yield problem.found(f"all reads from {gpu.address} return ones{words}", {"gpu": gpu.address}, partial=others)
     else:
         yield from address_space(facts, gpu)
 
@@ -218,6 +232,12 @@ def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
 
 def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:
     return known(lambda: any(xid.code == 79 and gpu.address.startswith(xid.pci) for xid in facts.kernel_log.xids), False)
+
+
+def kept_asleep(facts: Facts) -> set[str]:
+    """The addresses of devices that the kernel could not wake."""
+    lines = known(lambda: facts.kernel_log.matching(ASLEEP), ())
+    return {match[1].lower() for line in lines if (match := re.search(ASLEEP, line.text))}
 
 
 def said_by_driver(facts: Facts, pattern: str) -> set[str]:
