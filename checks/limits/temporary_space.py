@@ -5,8 +5,8 @@ torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /t
 full, not writable or mounted noexec, they fail with messages that seldom name it.
 
 How it is judged
-TMPDIR (/tmp if it is not set) exists, can be written, is not mounted noexec, and has at least 1 GiB free. If it cannot be
-written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
+TMPDIR (/tmp if it is not set) exists, answers, can be written, is not mounted noexec, and has at least 1 GiB free. If it cannot
+be written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
 
 Known exceptions
 A job that compiles nothing does not need it.
@@ -46,6 +46,21 @@ NOT_WRITABLE = Problem(
     fixes=(
         ELSEWHERE,
         Fix("Make /tmp writable for all users again", "sudo chmod 1777 /tmp", verify="ls -ld /tmp", kind="set", needs=("root",)),
+    ),
+)
+
+NO_ANSWER = Problem(
+    id="temporary-space-does-not-answer",
+    title="The file system of temporary files does not answer",
+    why="TMPDIR (or /tmp) is on a file system whose server or disk does not answer. Compilers, torch.compile and everything else "
+    "that writes temporary files hang there.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        ELSEWHERE,
+        look(
+            "Find the file system and its server, and mend or unmount it",
+            "findmnt; timeout 5 df -h || echo 'one does not answer'",
+        ),
     ),
 )
 
@@ -114,6 +129,9 @@ FULL = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.replies.get("tmp").status == "timeout":
+        yield NO_ANSWER.found(f"TMPDIR (or /tmp): {facts.replies.get('tmp').detail}")
+        return
     if facts.replies.get("tmp").status == "missing":
         yield NOT_WRITABLE.found("the folder that TMPDIR names does not exist")
         return
@@ -146,5 +164,5 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL),
+    problems=(NO_ANSWER, NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL),
 )
