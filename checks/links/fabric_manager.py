@@ -32,6 +32,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import Fabric
 from gpudoctor.facts.known import supported
 from gpudoctor.facts.nvml_values import error_name
+from gpudoctor.facts.services import Unit
 from gpudoctor.fixes.common import install_on, look, reset_by
 from gpudoctor.judging.driver.fabric_services import SUBNET_MANAGER, UMAD, in_guest, subnet_manager, ways
 from gpudoctor.judging.driver.imex import IMEX, without_channels
@@ -211,9 +212,13 @@ def not_running(facts: Facts) -> Finding | None:
     unit = facts.services.unit("nvidia-fabricmanager")
     if unit and unit.is_active:
         return None
-    state = f"{unit.active} ({unit.result})" if unit else "not installed"
+    state = state_of(unit) if unit else "not installed"
     problem = replace(NOT_RUNNING, fixes=ways(unit)) if unit else NOT_RUNNING
     return problem.found(f"the fabric is not ready: nvidia-fabricmanager is {state}", {"service": state})
+
+
+def state_of(unit: Unit) -> str:
+    return "masked" if "masked" in (unit.load, unit.enabled) else f"{unit.active} ({unit.result})"
 
 
 def is_rack(gpu: Gpu) -> bool:
