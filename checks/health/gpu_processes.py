@@ -7,7 +7,8 @@ slowly or out of memory although nothing is wrong with it.
 How it is judged
 Looks at the processes that NVML lists, except those of the desktop. If the GPU is busy more than half of the time, other users'
 processes warn; this user's own do not, as the GPU is simply in use. While the GPU is idle, a process that holds more than a
-quarter of its memory is only noted, as it may be forgotten; it warns if less than a tenth of the memory is left.
+quarter of its memory is only noted, as it may be forgotten; it warns if less than a tenth of the memory is left. While another
+GPU is free, all of this is only noted.
 
 Known exceptions
 On a shared machine that is in use, this only shows who is using it. A process that is not visible from here (another
@@ -61,8 +62,16 @@ OTHERS = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    found = for_each(facts.nvml.reachable.values(), judge_gpu)
-    yield from (as_clue(finding) for finding in found) if facts.texts.alone else found
+    another_is_free = any(is_free(gpu) for gpu in facts.nvml.reachable.values())
+    for finding in for_each(facts.nvml.reachable.values(), judge_gpu):
+        if facts.texts.alone:
+            yield as_clue(finding)
+        else:
+            yield finding.as_note if another_is_free else finding
+
+
+def is_free(gpu: Gpu) -> bool:
+    return known(lambda: has_room(gpu) and not [*judge_gpu(gpu)], False)
 
 
 def as_clue(finding: Finding) -> Finding:
