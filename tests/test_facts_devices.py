@@ -53,6 +53,27 @@ def test_what_a_device_cgroup_refuses() -> None:
     assert (node.readable_writable, node.open_error) == (True, "EPERM")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "EPERM",
+        "Operation not permitted",
+        "[Errno 1] Operation not permitted: '/dev/nvidiactl'",
+        "EPERM (Operation not permitted)",
+        1,
+    ],
+)
+def test_errors_and_modes_in_the_words_of_other_collectors(said: object) -> None:
+    written = {**NODE, "mode": "0666", "open_error": said}
+    node = devices({"/dev/nvidiactl": written}).nodes["/dev/nvidiactl"]
+    assert (node.mode, node.open_error) == (0o666, "EPERM")
+
+
+@pytest.mark.parametrize("nothing", ["", None, 0])
+def test_no_error_in_the_words_of_other_collectors(nothing: object) -> None:
+    assert devices({"/dev/nvidiactl": {**NODE, "open_error": nothing}}).nodes["/dev/nvidiactl"].open_error is None
+
+
 def test_a_link_to_nowhere_is_not_a_node() -> None:
     found = devices({"/dev/nvidia0": {"error": "ENOENT"}})
     assert found.nodes == {}

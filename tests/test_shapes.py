@@ -46,6 +46,21 @@ def test_missing_empty_and_unknown_fields_are_kept(value: object) -> None:
     assert shapes.fitting("a-question-of-a-later-version", Reply("ok", 5)).value == 5
 
 
+def test_an_empty_text_that_is_no_text_is_null() -> None:
+    found = shapes.fitting("tmp", Reply("ok", {"bytes": 5, "writable": True, "free_bytes": "", "noexec": ""}))
+    assert found.value == {"bytes": 5, "writable": True, "free_bytes": None, "noexec": None}
+    assert shapes.fitting("environment", Reply("ok", {"LD_LIBRARY_PATH": ""})).value == {"LD_LIBRARY_PATH": ""}
+
+
+@pytest.mark.parametrize("case", ["cupy-multiple-packages", "torch-toolkit-other-major", "workstation"])
+def test_empty_texts_for_null_change_no_verdict(case: str) -> None:
+    taken = machine.load(case)
+    packages = [{key: "" if value is None else value for key, value in one.items()} for one in taken.replies["packages"].value]
+    blank = shapes.all_fitting({**taken.replies, "packages": Reply("ok", packages)})
+    before, after = (doctor.judge_at_its_level(replace(taken, replies=replies)) for replies in (taken.replies, blank))
+    assert [entry.problem for entry in after.diagnosis] == [entry.problem for entry in before.diagnosis]
+
+
 def opened(tmp_path: Path, taken: Snapshot, **changed: Any) -> Snapshot:
     plain = json.loads(snapshot.dump(taken))
     for question, value in changed.items():

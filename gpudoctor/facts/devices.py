@@ -101,8 +101,10 @@ def permissions(mode: int | str) -> int:
     return int(mode, 8) if isinstance(mode, str) else mode
 
 
-def error_name(said: str | None) -> str | None:
-    """EPERM, also if another collector or a person wrote `Operation not permitted` or `[Errno 1] ...`; None for ""."""
+def error_name(said: str | int | None) -> str | None:
+    """EPERM, also if another collector or a person wrote 1, `Operation not permitted` or `[Errno 1] ...`; None for "" and 0."""
+    if isinstance(said, int):
+        return errno.errorcode.get(said)
     named = (name for words, name in _ERRORS.items() if said and words in said)
     return next(named, said or None)
 

@@ -58,7 +58,7 @@ class Python(Guarded):
     def conda_prefix(self) -> str | None:
         """The conda environment of this Python or, for a venv, of the Python that made it."""
         prefix: str | None = self._told("conda_prefix")
-        return prefix
+        return prefix or None
 
     @property
     def is_conda(self) -> bool:

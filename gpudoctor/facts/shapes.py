@@ -39,7 +39,9 @@ _EXACT: dict[str, Any] = {
     "cpus": record(numbers="count", affinity=list[int] | None),
     "cuda": record(numbers="init_seconds", texts="library load_error", maps=TEXTS, names=maps(TEXTS), init=_CODE, count=_CODE),
     "cuda:devices": list[dict[str, Any]] | None,
-    "devices": maps(record(numbers="gid major minor uid", texts="open_error type", flags="access opened", mode=NUMBER | str)),
+    "devices": maps(
+        record(numbers="gid major minor uid", texts="type", flags="access opened", mode=NUMBER | str, open_error=NUMBER | str)
+    ),
     "docker": record(texts="endpoint not_asked", info=maps(Any), version=maps(Any)),
     "docker-context": dict[str, Any] | None,
     "environment": maps(TEXT),
@@ -133,10 +135,26 @@ _BEGINNINGS: dict[str, Any] = {
 
 
 def fitting(question: str, reply: Reply) -> Reply:
-    """The reply, or an error in its place if its value has another type than the answers to this question."""
+    """The reply, or an error in its place if its value has another type than the answers to this question.
+
+    "" where it is no text is None, which other collectors write that way.
+    """
     value = shapes_measured.results(reply.value) if question.startswith("measured ") else reply.value
     wrong = "" if value is None else _wrong(_shape(question), value)
-    return replace(reply, status="error", value=None, detail=f"the answer has an unexpected form: {wrong}") if wrong else reply
+    if not wrong:
+        return reply
+    plain = _without_blanks(value)
+    if plain is None or not _wrong(_shape(question), plain):
+        return replace(reply, value=plain)
+    return replace(reply, status="error", value=None, detail=f"the answer has an unexpected form: {wrong}")
+
+
+def _without_blanks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_blanks(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_blanks(item) for item in value]
+    return None if value == "" else value
 
 
 def all_fitting(replies: Mapping[str, Reply]) -> dict[str, Reply]:
