@@ -19,6 +19,7 @@ https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -199,6 +200,21 @@ def secure_boot(facts: Facts) -> Finding | None:
     return SECURE_BOOT.found("Secure Boot is enabled and the kernel rejected the module", evidence)
 
 
+OWN_KEY = re.compile(r"Secure Boot Module Signature key|dkms|akmod", re.IGNORECASE)
+
+
+def likely_secure_boot(facts: Facts) -> Finding | None:
+    """Without the kernel's log: a module for this kernel that is unsigned, or signed on this machine, and is not loaded."""
+    if not facts.system.secure_boot or not facts.driver.module_for_running_kernel or known(lambda: bool(facts.kernel_log.lines)):
+        return None
+    signer = facts.driver.modinfo.get("signer", "")
+    if signer and not OWN_KEY.search(signer):
+        return None
+    words = f"Secure Boot is enabled, and the module is {f'signed by {signer!r}' if signer else 'not signed'}"
+    words += "; the kernel log, which would show whether it was rejected, cannot be read"
+    return SECURE_BOOT.found(words, {"signer": signer or "none"}, confidence=Confidence.LIKELY)
+
+
 def not_built(facts: Facts) -> Finding | None:
     if facts.driver.module_for_running_kernel or is_found_by_modprobe(facts):
         return None
@@ -231,6 +247,7 @@ CAUSES = (
     Cause(OF_ANOTHER_KERNEL, of_another_kernel),
     Cause(BUILD_FAILED, build_failed),
     Cause(NOT_BUILT, not_built),
+    Cause(SECURE_BOOT, likely_secure_boot),
 )
 
 
@@ -267,6 +284,6 @@ def _gpus(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(*(cause.problem for cause in CAUSES), NOT_LOADED),
+    problems=(*dict.fromkeys(cause.problem for cause in CAUSES), NOT_LOADED),
     needs=("gpu-on-bus", "module-flavour"),
 )
