@@ -8,7 +8,8 @@ How it is judged
 Reads NVML's state of every link. On boards with switches, and on A100 and newer boards without switches, all links of the GPU
 must be up. On older boards a GPU must have as many links up as its siblings. With a bridge, it is a fault if only some links
 are up; if both cards lack the same links, the bridge is at fault. The counters of replays, recoveries and uncorrectable
-errors must be 0. If the kernel log shows what broke a link (Xid, SXid), the check for that error reports it.
+errors must be 0. On a host with such a board, an option of the module that disables NVLink warns. If the kernel log shows what
+broke a link (Xid, SXid), the check for that error reports it.
 
 Known exceptions
 Cards without NVLink are skipped. A bridge card without a bridge has all links down. A virtual machine may get its GPUs
@@ -30,10 +31,11 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import has_lost_link
 from gpudoctor.fixes.common import look, reset_by
 from gpudoctor.judging.driver.nvlink_bridges import has_bridge, numbers, of_bridge, twin_of
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
+from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
 ALL_WIRED = 3  # since NVLink 3 every SXM board uses all links; older topologies leave some unused
@@ -82,7 +84,32 @@ ERRORS = Problem(
 )
 
 
+OFF = Problem(
+    id="nvlink-disabled-by-option",
+    title="NVLink is disabled by an option of the nvidia module",
+    why="NVreg_NvLinkDisable=1 was set for a test, or where Fabric Manager did not start, and stayed. The GPUs of this board "
+    "exchange data over PCIe, at a tenth of NVLink's speed.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Remove the option, rebuild the initramfs, then reboot",
+            "grep -rl NvLinkDisable /etc/modprobe.d | xargs -r sudo sed -i.bak '/NvLinkDisable/d' && " + NEW_INITRAMFS,
+            verify=LOOK,
+            on=("host",),
+            kind="set",
+            reboot=True,
+        ),
+        HOST,
+    ),
+    references=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",),
+)
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
+    if is_switched_off(facts):
+        yield OFF.found(f"the module's parameter NvLinkDisable is 1, with {len(on_boards(facts))} GPUs on a board with NVLink")
+        return
     of_log = [gpu for gpu in facts.nvml.gpus if is_logged(facts, gpu)]
     twins = [twin for gpu in of_log if has_bridge(gpu) and (twin := twin_of(facts, gpu))]
     logged = sorted({gpu.index for gpu in (*of_log, *twins)})
@@ -94,6 +121,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from for_each(parts, lambda part: part[0](facts, part[1]))
     if logged:
         raise Skip(f"links of GPU {', '.join(map(str, logged))} are down; the kernel log has the cause: see xids and sxids")
+
+
+def is_switched_off(facts: Facts) -> bool:
+    """Not in a virtual machine, whose owner may have it without NVLink on purpose."""
+    disabled = known(lambda: facts.driver.parameters.get("NvLinkDisable")) == "1"
+    return disabled and not facts.system.hypervisor and len(on_boards(facts)) > 1
+
+
+def on_boards(facts: Facts) -> list[Gpu]:
+    models = ((gpu, knowledge.gpu_by_name(gpu.name)) for gpu in facts.nvml.reachable.values())
+    return [gpu for gpu, model in models if model and model.nvlink and not has_bridge(gpu)]
 
 
 def judge_bridges(facts: Facts, logged: list[int]) -> Iterator[Finding]:
@@ -111,8 +149,8 @@ def judge_bridges(facts: Facts, logged: list[int]) -> Iterator[Finding]:
 
 def links(gpu: Gpu) -> tuple[NvLink, ...]:
     """The links of a GPU; skips a model without NVLink."""
-    known = knowledge.gpu_by_name(gpu.name)
-    if known and known.nvlink is None:
+    model = knowledge.gpu_by_name(gpu.name)
+    if model and model.nvlink is None:
         raise Skip("this GPU has no NVLink")
     return gpu.nvlinks
 
@@ -147,13 +185,13 @@ def is_logged(facts: Facts, gpu: Gpu) -> bool:
 
 def expected(facts: Facts, gpu: Gpu) -> int:
     """How many links should be up."""
-    known = knowledge.gpu_by_name(gpu.name)
-    every = min(len(links(gpu)), known.nvlink.links) if known and known.nvlink else len(links(gpu))
+    model = knowledge.gpu_by_name(gpu.name)
+    every = min(len(links(gpu)), model.nvlink.links) if model and model.nvlink else len(links(gpu))
     if has_bridge(gpu):
         return every if active(gpu) else 0
     if facts.system.hypervisor and not active(gpu):
         raise Skip("this virtual machine has its GPUs without NVLink", Skip.UNSUPPORTED)
-    if known and known.nvlink and known.nvlink.version < ALL_WIRED:
+    if model and model.nvlink and model.nvlink.version < ALL_WIRED:
         return max(siblings(facts, gpu))
     return every
 
@@ -195,6 +233,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(DOWN, ERRORS),
+    problems=(DOWN, ERRORS, OFF),
     needs=("nvml", "fabric-manager"),
 )
