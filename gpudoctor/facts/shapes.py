@@ -137,7 +137,7 @@ _BEGINNINGS: dict[str, Any] = {
 def fitting(question: str, reply: Reply) -> Reply:
     """The reply, or an error in its place if its value has another type than the answers to this question.
 
-    "" where it is no text is None, which other collectors write that way.
+    Other collectors write "" for null: where no text is expected, it is None.
     """
     value = shapes_measured.results(reply.value) if question.startswith("measured ") else reply.value
     wrong = "" if value is None else _wrong(_shape(question), value)
