@@ -22,6 +22,7 @@ https://github.com/microsoft/WSL/issues/8587
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -43,6 +44,16 @@ REMOVE_FILES = (
         needs=("root",),
     ),
     RESTART,
+)
+
+OUT_OF_PATH = Fix(
+    "In this shell: leave their folder out of LD_LIBRARY_PATH, then correct the line that sets it",
+    "export LD_LIBRARY_PATH=<library_path>",
+    verify=SMI,
+    where="shell",
+)
+IN_CONDA = (
+    Fix("In a conda environment: remove cuda-compat", "conda remove cuda-compat", "disruptive", on=("conda",), kind="install"),
 )
 
 LINUX_DRIVER = Problem(
@@ -105,7 +116,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     packages, files = facts.wsl.linux_driver_packages, facts.wsl.linux_libraries
     taken = {name: found.path for name in LOADED if (found := facts.libraries.resolved(name)) and found.path in files}
     if packages or files:
-        yield linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
+        driver = linux_driver(packages, files, taken, facts.wsl.has_no_windows_driver)
+        yield driver if packages else through_variable(facts, driver, taken)
     given = facts.wsl.library_directory
     if "libcuda.so.1" in given and "libcuda.so" not in given and facts.python.package("triton") and not has_linker_name(facts):
         yield NO_LINKER_NAME.found("Triton is installed, but libcuda.so is not in /usr/lib/wsl/lib or another library folder")
@@ -123,6 +135,16 @@ def linux_driver(packages: tuple[str, ...], files: tuple[str, ...], taken: dict[
     if taken:
         return problem.found(f"{what}; the loader picks {', '.join(taken.values())}", evidence)
     return replace(problem, status=Status.WARN).found(f"{what}; the loader still picks the libraries from Windows", evidence)
+
+
+def through_variable(facts: Facts, found: Finding, taken: dict[str, str]) -> Finding:
+    """Files that are only found through LD_LIBRARY_PATH, such as conda's cuda-compat, need not be removed."""
+    path = facts.environment.library_path
+    kept = [entry for entry in path if not any(posixpath.dirname(file) == entry.rstrip("/") for file in taken.values())]
+    if len(kept) == len(path):
+        return found
+    problem = replace(found.problem, fixes=(OUT_OF_PATH, *IN_CONDA, RESTART))
+    return replace(found, problem=problem, evidence={**found.evidence, "library_path": ":".join(kept)})
 
 
 def has_linker_name(facts: Facts) -> bool:
