@@ -81,10 +81,11 @@ def test_junit_tells_the_host_apart() -> None:
 def test_sarif_has_a_rule_for_each_problem_and_a_result_for_each_place() -> None:
     [run] = json.loads(formats.render("sarif", REPORT))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert rules == sorted({entry.problem for entry in REPORT.diagnosis})
-    assert [rules[result["ruleIndex"]] for result in run["results"]] == [entry.problem for entry in REPORT.diagnosis]
-    assert [result["level"] for result in run["results"]] == ["error", "error", "warning", "warning"]
-    assert len({str(result["partialFingerprints"]) for result in run["results"]}) == len(REPORT.diagnosis)
+    found = (*REPORT.diagnosis, *REPORT.notes)
+    assert rules == sorted({entry.problem for entry in found})
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [entry.problem for entry in found]
+    assert [result["level"] for result in run["results"]] == ["error", "error", "warning", "warning", "note", "note", "note"]
+    assert len({str(result["partialFingerprints"]) for result in run["results"]}) == len(found)
     assert run["invocations"][0]["executionSuccessful"] is False
 
 

@@ -86,7 +86,7 @@ def test_quiet_is_two_lines(stub: Doctor) -> None:
 
 def test_quiet_names_the_gpus_of_a_healthy_machine() -> None:
     assert quiet.render(of("h100-measured")).splitlines() == [
-        "✓ pass: No problems found in the 62 checks that ran.",
+        "✓ pass: No problems found in the 65 checks that ran.",
         "NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0",
     ]
 

@@ -35,6 +35,8 @@ def test_the_limits_are_told_with_their_names() -> None:
         "32 of 32 CPUs",
         "memlock unlimited",
         "20000 open files",
+        "no sign of strict overcommit accounting",
+        "the limit on processes does not apply to root",
         "128 GiB free for temporary files",
         "at most 262144 MiB by cgroup",
         "262144 MiB free in /dev/shm",
