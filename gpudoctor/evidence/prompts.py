@@ -19,13 +19,24 @@ _PLACE = r"""
         | PS\ [A-Za-z]:[^>\n]{0,80}>
         | [A-Za-z]:\\[^>\n]{0,80}>
         | (?:bash|sh|zsh)-?[\d.]*[$\#]
-        | [$%❯➜]
+        | (?:Singularity|Apptainer)>
+        | [a-z][\w.-]+(?::[~/][^\s$\#>]{0,80}\ ?)?[$\#](?=\ )     # only the host's name
+        | [$%❯➜➭]
     )
 """
+_COMMAND = "the_command"
 _ROOT = r"(?:\([\w./ -]{1,40}\)\s*)*\#"  # also the start of a comment
 _SUDO = r"(?:sudo\ (?:-\w+\ )*)?"
+_INSIDE = r"""
+    (?:
+        (?:docker|podman|nerdctl)\ (?:compose\ |container\ )?(?:exec|run)\ [^|;&\n]*?
+        | (?:apptainer|singularity)\ (?:exec|run)\ [^|;&\n]*?
+        | (?:lxc|incus|pct)\ exec\ [^|;&\n]*?
+        | \S*(?:kubectl|k|oc)\ [^|;&\n]*?exec\ [^|;&\n]*?
+        | srun\ [^|;&\n]*?
+    )\s
+"""
 OF_SHELL = re.compile(rf"^\s*(?:{_PLACE})\s*(?=\S)", re.VERBOSE)
-_BEFORE = re.compile(rf"^\s*(?:(?:{_PLACE}|{_ROOT})\s*)?[`*]*{_SUDO}", re.VERBOSE)
 _OVER = r"^\s*(?:```|~~~|</?(?:details|summary|pre|code)>)|^(?:>>>|In\ \[\d+\]:)\ "
 NEXT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|{_OVER}", re.VERBOSE)
 NEXT_OR_ROOT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_OVER}", re.VERBOSE)
@@ -39,19 +50,22 @@ def reader(
     *,
     bare: bool = True,
     files: bool = False,
+    inside: bool = False,
     most_lines: int = 400,
 ) -> Reader:
     """A reader of a command's output. command: a verbose expression for it; bare: also where no prompt stands before it.
 
-    files: the output is a file, in which a line can begin with "# ".
+    files: the output is a file, in which a line can begin with "# ". inside: also where another command runs it in a container
+    or a job, as `docker exec NAME` does.
     """
     before = rf"(?:(?:{_PLACE}|{_ROOT})\s*){'?' if bare else ''}"
+    within = rf"(?:{_INSIDE})?" if inside else ""
     end = r"[`*:\s]*$" if bare else r"(?:\s|$)"
-    begins = re.compile(rf"^\s*{before}[`*]*{_SUDO}(?:{command}){end}", re.VERBOSE)
-    return Reader(kind, anchors, begins, lambda text: _read(text, read), NEXT if files else NEXT_OR_ROOT, most_lines)
+    begins = re.compile(rf"^\s*{before}[`*]*{_SUDO}{within}(?P<{_COMMAND}>{command}){end}", re.VERBOSE)
+    return Reader(kind, anchors, begins, lambda text: _read(begins, text, read), NEXT if files else NEXT_OR_ROOT, most_lines)
 
 
-def _read(text: str, read: Read) -> dict[str, Reply] | None:
+def _read(begins: re.Pattern[str], text: str, read: Read) -> dict[str, Reply] | None:
     first, _, output = text.partition("\n")
-    command = _BEFORE.sub("", first).strip(" `*:\t")
-    return read(command, output) if command else None
+    match = begins.search(first)
+    return read(first[match.start(_COMMAND) :].strip(" `*:\t"), output) if match else None

@@ -134,6 +134,7 @@ READERS = (
         (" -c ",),
         r"python[\d.]*\ -c\s*[\"'].*[\"'][^\"']*",
         _of_command,
+        inside=True,
         most_lines=40,
     ),
 )

@@ -65,7 +65,12 @@ def _date(command: str, output: str) -> dict[str, Reply] | None:
 
 READERS = (
     prompts.reader(
-        "the value of a variable", ("echo ", "printenv "), r"(?:echo\ [\"']?\$\{?\w+\}?[\"']?|printenv\ \w+)", _echo, most_lines=3
+        "the value of a variable",
+        ("echo ", "printenv "),
+        r"(?:echo\ [\"']?\$\{?\w+\}?[\"']?|printenv\ \w+)",
+        _echo,
+        inside=True,
+        most_lines=3,
     ),
     prompts.reader(
         "a variable set in a session",
