@@ -101,6 +101,7 @@ def test_every_problem_fires_somewhere() -> None:
     fired |= {
         problem for path in TEXTS.glob("shown-*.yaml") for problem in yaml.safe_load(path.read_text(encoding="utf-8"))["problems"]
     }
+    fired |= {pair["problem"] for pair in yaml.safe_load((TEXTS.parent / "text_pairs.yaml").read_text(encoding="utf-8"))}
     assert {problem.id for check in catalog.checks().values() for problem in catalog.found_by(check)} - fired == set()
 
 

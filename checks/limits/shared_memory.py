@@ -32,6 +32,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 MIB = 1 << 20
 DEFAULT_BYTES = 64 * MIB  # Docker's default
 PAIR_BYTES = 10_000_000  # NCCL extends a segment to 9637888 bytes
+FEWEST_FILES = 5  # more than a job that runs has there for a moment
 WASTE = 0.1  # the share of /dev/shm that leftovers may take
 LOOK = "df -h /dev/shm"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
@@ -115,6 +116,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
             yield replace(leftovers(facts, stale), because=cause.problem.id)
     elif stale and ((short and not is_short(free + stale, gpus)) or stale > WASTE * facts.limits.shm_bytes):
         yield leftovers(facts, stale)
+    elif short and len(facts.shown.nccl_files) >= FEWEST_FILES:
+        yield listed(facts)
     elif short:
         yield too_small(facts, gpus)
 
@@ -140,6 +143,14 @@ def leftovers(facts: Facts, stale: int) -> Finding:
     names = facts.limits.stale_nccl_segments
     words = f"{len(names)} NCCL files ({mib(stale)} MiB) are older than an hour; {mib(facts.limits.shm_free_bytes)} MiB are free"
     evidence = {"files": len(names), "example": names[0], "size_mib": mib(stale)}
+    return LEFTOVERS.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def listed(facts: Facts) -> Finding:
+    """In a text, which does not show all files and their ages: NCCL keeps none there for long."""
+    free, files = mib(facts.limits.shm_free_bytes), facts.shown.nccl_files
+    words = f"{free} of {mib(facts.limits.shm_bytes)} MiB are free, and the text lists {len(files)} files of NCCL"
+    evidence = {"files": len(files), "example": next(iter(files)), "free_mib": free}
     return LEFTOVERS.found(words, evidence, confidence=Confidence.LIKELY)
 
 

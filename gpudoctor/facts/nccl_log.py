@@ -50,3 +50,23 @@ class NcclLog(Guarded):
     @property
     def found_no_infiniband(self) -> bool:
         return bool(self.values.get("without_infiniband"))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The machines whose lines the log contains."""
+        return tuple(self.values.get("hosts", ()))
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The interfaces over which the ranks find each other."""
+        return tuple(self.values.get("bootstrap", ()))
+
+    @property
+    def direct(self) -> tuple[str, ...]:
+        """The hosts whose adapters access the GPUs' memory (GPUDirect RDMA)."""
+        return tuple(self.values.get("direct", ()))
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The hosts that receive into host memory only."""
+        return tuple(self.values.get("staged", ()))

@@ -45,10 +45,11 @@ def read(text: str) -> dict[str, Reply] | None:
 
 def _rows(lines: list[str], unit: int) -> Iterator[Row]:
     for match in filter(None, map(_ROW.match, lines)):
-        yield Row(_bytes(match[1], unit), _bytes(match[2], unit), _bytes(match[3], unit), match[4])
+        yield Row(size_of(match[1], unit), size_of(match[2], unit), size_of(match[3], unit), match[4])
 
 
-def _bytes(word: str, unit: int) -> int:
+def size_of(word: str, unit: int = 1) -> int:
+    """Bytes of a word such as 1.5G; unit: those of a bare number."""
     match = _SIZE.fullmatch(word.upper())
     return int(float(match[1]) * _UNITS[match[2]] * unit) if match else 0
 

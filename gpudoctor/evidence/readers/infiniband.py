@@ -32,7 +32,7 @@ _DEVICE = re.compile(
     re.VERBOSE,
 )
 _PORT = re.compile(r"^\s*(?:Port |port:\s+)(\d+):?\s*$")
-_FIELD = re.compile(r"^\s*(state|phys(?:ical)?[_ ]state|link[_ ]layer):\s+(?:\d+: )?(\w+)", re.IGNORECASE)
+_FIELD = re.compile(r"^\s*(state|phys(?:ical)?[_ ]state|link[_ ]layer|rate|CA type):\s+(?:\d+: )?(\w+)", re.IGNORECASE)
 _LINK = re.compile(
     r"^link\ (?P<device>[\w-]+)/(?P<port>\d+)\ .*?\bstate\ (?P<state>\w+)(?:\ physical_state\ (?P<physical>\w+))?", re.VERBOSE
 )
@@ -41,13 +41,15 @@ _PHYSICAL = {"link_up": "LinkUp", "linkup": "LinkUp", "polling": "Polling", "dis
 
 
 class Port(NamedTuple):
-    """One port, in the kernel's words."""
+    """One port, in the kernel's words. rate: gigabits per second; kind: the adapter's type, such as MT4129."""
 
     device: str
     number: str
     state: str = ""
     physical: str = ""
     layer: str = ""
+    rate: int = 0
+    kind: str = ""
 
 
 def read(text: str) -> dict[str, Reply] | None:
@@ -59,7 +61,8 @@ def read(text: str) -> dict[str, Reply] | None:
     for folder, port in folders.items():
         values = (("state", port.state), ("phys_state", port.physical), ("link_layer", port.layer))
         found |= {f"file:{folder}/{name}": Reply("ok", value) for name, value in values}
-    return found
+    rates = {f"{port.device} port {port.number}": [port.rate, port.kind, port.state] for port in ports if port.rate}
+    return {**found, "shown-rates": Reply("ok", rates)} if rates else found
 
 
 def _ports(lines: list[str]) -> Iterator[Port]:
@@ -74,7 +77,7 @@ def _ports(lines: list[str]) -> Iterator[Port]:
             current = Port(next(filter(None, match.group("ca", "hca", "sys"))), match["port"] or "1")
         elif match := _PORT.match(line):
             yield current
-            current = Port(current.device, match[1])
+            current = Port(current.device, match[1], kind=current.kind)
         elif match := _FIELD.match(line):
             current = _with(current, match[1].lower().replace("_", " "), match[2])
     yield current
@@ -85,6 +88,10 @@ def _with(port: Port, name: str, value: str) -> Port:
         return port._replace(state=_state(value))
     if name == "link layer":
         return port._replace(layer=value)
+    if name == "rate":
+        return port._replace(rate=int(value) if value.isdigit() else 0)
+    if name == "ca type":
+        return port._replace(kind=value)
     return port._replace(physical=_PHYSICAL.get(value.lower(), value))
 
 

@@ -17,6 +17,10 @@ NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 INTERFACE = re.compile(r"NCCL INFO (?:Bootstrap ?: Using |NET/Socket : Using .*?\[\d+\])([\w.-]+):")
 ADAPTERS = re.compile(r"NCCL INFO NET/IB : Using (\[\d+\]\S+.*?)(?: ?; OOB| \[RO\]|$)", re.M)
 NO_LIBRARY = re.compile(r"NCCL INFO Failed to open libibverbs\.so|NCCL INFO NET/IB : No device found")
+_CHANNEL = r"(?P<host>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO Channel [\d/]+ ?: [^\n]{1,60}? via NET/IB\w*/\d+(?:\(\d+\))?"
+CHANNEL = re.compile(rf"{_CHANNEL}(?P<gdr>/GDRDMA)?")
+BOOTSTRAP = re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([\w.-]+):")
+HOST = re.compile(r"(?m)([\w.-]+):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) ")
 OTHERS = ("NCCL INFO Channel ", "NCCL INFO Using network", "NCCL INFO NET/", "NCCL INFO Connected all", "NCCL WARN ")
 
 
@@ -50,7 +54,17 @@ def value(text: str) -> dict[str, Any]:
     found["adapters"] = sorted({name for match in ADAPTERS.finditer(text) for name in re.findall(r"\[\d+\]([\w:/]+)", match[1])})
     found["without_infiniband"] = bool(NO_LIBRARY.search(text))
     found["completed"] = "Init COMPLETE" in text
-    return found
+    found["hosts"] = sorted({match[1] for match in HOST.finditer(text)})
+    found["bootstrap"] = sorted({match[1] for match in BOOTSTRAP.finditer(text)})
+    return {**found, **_direct(text)}
+
+
+def _direct(text: str) -> dict[str, Any]:
+    """The hosts whose adapters reach the GPUs' memory (GDRDMA), and those that receive into host memory only."""
+    channels = [(match["host"], bool(match["gdr"]), "[receive]" in match[0]) for match in CHANNEL.finditer(text)]
+    direct = {host for host, is_direct, _ in channels if is_direct}
+    staged = {host for host, _, is_receiving in channels if is_receiving} - direct
+    return {"direct": sorted(direct), "staged": sorted(staged)} if channels else {}
 
 
 READER = Reader(

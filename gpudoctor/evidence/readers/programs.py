@@ -61,7 +61,11 @@ _KINDS = (
     ),
     ("docker info", ("Storage Driver: ", "Default Runtime: "), r"^\s*(?:Storage Driver|Default Runtime): \w"),
     ("ds_report of DeepSpeed", ("DeepSpeed C++/CUDA extension op report",), r"^DeepSpeed C\+\+/CUDA extension op report"),
-    ("Slurm", ("slurmstepd: ", "srun: ", "sbatch: "), r"^(?:slurmstepd|srun|sbatch): "),
+    (
+        "Slurm",
+        ("slurmstepd: ", "srun: ", "sbatch: ", "slurmctld", "slurmd: "),
+        r"\b(?:slurmstepd|srun|sbatch|slurmctld(?:\[\d+\])?|slurmd(?:\[\d+\])?): ",
+    ),
     (
         "pytest output",
         ("test session starts", " passed in ", " passed, ", " failed, ", " failed in "),

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.texts.rules import driver, gpus, places, python
+from gpudoctor.judging.texts.rules import cluster, containers, driver, fabric, gpus, jobs, networks, places, python
 from gpudoctor.model import Finding, Skip
 
-RULES = (*driver.RULES, *gpus.RULES, *python.RULES, *places.RULES)
+RULES = (
+    *(*driver.RULES, *gpus.RULES, *python.RULES, *places.RULES),
+    *(*containers.RULES, *cluster.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
+)
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.places import is_memory_full
+from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Skip
 
 MEMORY_SHARE = 0.25
@@ -42,7 +43,7 @@ def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
 def empty_mig(facts: Facts) -> Iterator[Finding]:
     """MIG is on, and nvidia-smi lists no instance."""
     on = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _is_in_mig_mode(gpu)]
-    if on and any(_EMPTY.search(text) for text in _texts(facts)):
+    if on and any(_EMPTY.search(text) for text in passages(facts)):
         words = f"MIG is enabled on GPU {', '.join(str(gpu.index) for gpu in on)}, and no instance exists"
         evidence = {"index": on[0].index, "gpus": [gpu.index for gpu in on]}
         yield facts.problems["mig-enabled-without-instances"].found(words, evidence, confidence=Confidence.LIKELY)
@@ -89,7 +90,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
 def slow_start(facts: Facts) -> Iterator[Finding]:
     """Persistence mode is off, and the text says how long a start takes."""
     off = [gpu.index for gpu in known(lambda: facts.nvml.gpus, ()) if _is_off(gpu)]
-    matches = map(SLOW_START.search, _texts(facts))
+    matches = map(SLOW_START.search, passages(facts))
     seconds = next((int(match[1]) for match in matches if match), 0)
     if off and seconds > SLOW_SECONDS:
         words = f"persistence mode is off on GPU {', '.join(map(str, off))}, and a start takes {seconds} s"
@@ -114,7 +115,7 @@ def _narrow(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 
 def inactive_bridge(facts: Facts) -> Iterator[Finding]:
     """Every link is inactive, although the text names a bridge."""
-    if any(_INACTIVE.search(text) and _BRIDGE.search(text) for text in _texts(facts)):
+    if any(_INACTIVE.search(text) and _BRIDGE.search(text) for text in passages(facts)):
         words = "nvidia-smi nvlink reports every link as inactive, although the text names an NVLink bridge"
         yield facts.problems["nvlink-link-down"].found(words, {"links": "inactive"}, confidence=Confidence.LIKELY)
 
@@ -123,10 +124,18 @@ def translating_iommu(facts: Facts) -> Iterator[Finding]:
     """The kernel's parameters make the IOMMU translate, and the GPUs exchange data wrongly or not at all."""
     line = known(lambda: facts.system.command_line, "")
     on = next((word for word in line.split() if re.fullmatch(r"(?:(?:amd_|intel_)?iommu)=(?:on|force|1)", word)), None)
-    is_fault = any(_PEERS.search(text) and _WRONG.search(text) for text in _texts(facts))
+    is_fault = any(_PEERS.search(text) and _WRONG.search(text) for text in passages(facts))
     if on and "iommu=pt" not in line and is_fault:
         words = f"the kernel was started with {on} and without iommu=pt, so the IOMMU translates transfers between GPUs"
         yield facts.problems["iommu-translates-peer-traffic"].found(words, {"command_line": on}, confidence=Confidence.LIKELY)
+
+
+def redirecting_bridges(facts: Facts) -> Iterator[Finding]:
+    """ACS of a PCIe bridge sends traffic between GPUs to the CPU, and transfers between GPUs hang or are slow."""
+    is_fault = any(_PEERS.search(text) and _WRONG.search(text) for text in passages(facts))
+    if is_fault and any(_REDIRECTS.search(text) for text in passages(facts)):
+        words = "PCIe bridges redirect traffic between GPUs to the CPU (ACSCtl with ReqRedir+)"
+        yield facts.problems["nccl-p2p-hang-acs-iommu"].found(words, {"bits": "ReqRedir+"}, confidence=Confidence.LIKELY)
 
 
 def far_process(facts: Facts) -> Iterator[Finding]:
@@ -153,10 +162,7 @@ def _address(text: str) -> str:
     return text.lower().partition(":")[2]
 
 
-def _texts(facts: Facts) -> Iterator[str]:
-    yield from (passage.text for text in facts.texts.all for passage in text.passages)
-
-
+_REDIRECTS = re.compile(r"ACSCtl:\s+SrcValid[+-] TransBlk[+-] (?:ReqRedir\+|ReqRedir- CmpltRedir\+)")
 _EMPTY = re.compile(r"No (?:GPU|compute) instances found|No MIG(?:-enabled)? devices found")
 _INACTIVE = re.compile(r"(?i)all links are inactive")
 _BRIDGE = re.compile(r"(?i)\bbridged?\b|nvlink(?:ed)? (?:installed|connected)")
@@ -167,6 +173,7 @@ RULES = (
     narrow_link,
     inactive_bridge,
     translating_iommu,
+    redirecting_bridges,
     fewer_than_on_bus,
     empty_mig,
     held_by_others,

@@ -1,0 +1,161 @@
+"""Slurm and Kubernetes in a text: what is configured or requested against the GPUs that are there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Confidence, Finding, Fix
+
+OF_DOCKER = "NVIDIA's runtime is not the default runtime of the node's Docker"
+DEFAULT_OF_DOCKER = Fix(
+    "Make NVIDIA's runtime Docker's default, which Kubernetes uses, and restart Docker",
+    "sudo nvidia-ctk runtime configure --runtime=docker --set-as-default && sudo systemctl restart docker",
+    risk="disruptive",
+    verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
+    kind="restart",
+    needs=("root",),
+)
+_PROFILE = re.compile(r"(\d+g\.\d+gb)")
+_NODE = re.compile(r"(?m)^\s*[Aa]llocatable:\s*$")
+_IN_JOB = re.compile(r"(?m)\b(?:srun|salloc|sbatch)\s+\S|\bSLURM_\w+=|\bCUDA_VISIBLE_DEVICES\b")
+_REQUEST = re.compile(
+    r"""
+    \b(?:srun|salloc|sbatch)\b[^\n]*?
+    --(?: gres=gpu(?::[\w.]+)?: | gpus(?:-per-node)?[=\ ](?:[\w.]+:)? )(\d+)\b
+    """,
+    re.VERBOSE,
+)
+
+
+def slurm_offers_others(facts: Facts) -> Iterator[Finding]:
+    """The number of GPUs in Slurm's configuration is not the number that nvidia-smi lists."""
+    listed = known(lambda: facts.nvml.count, 0)
+    configured = _configured(facts)
+    if not listed or not configured or _instances(facts) or any(map(_PROFILE.search, facts.shown.slurm.get("node", {}))):
+        return
+    source, count = configured
+    evidence = {"configured": count, "listed": listed}
+    if count < listed:
+        words = f"{source} has {count} of the {listed} GPUs that nvidia-smi lists: Slurm does not assign the others"
+        yield facts.problems["slurm-gpu-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
+    elif count > listed and not _is_in_job(facts):
+        words = f"{source} has {count} GPUs, and nvidia-smi lists {listed}"
+        yield facts.problems["slurm-node-misses-gpus"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _configured(facts: Facts) -> tuple[str, int] | None:
+    """Where the text shows the number of GPUs, and the number."""
+    shown = facts.shown.slurm
+    for source, name in (("node", "the node's Gres"), ("slurm.conf", "slurm.conf"), ("gres.conf", "gres.conf")):
+        if shown.get(source):
+            found = shown[source]
+            return name, sum(found.values()) if isinstance(found, dict) else len(found)
+    return None
+
+
+def slurm_has_other_instances(facts: Facts) -> Iterator[Finding]:
+    """The MIG instances that exist are not those in Slurm's configuration."""
+    there = _instances(facts)
+    gres = facts.shown.slurm.get("node") or facts.shown.slurm.get("slurm.conf") or {}
+    wanted = {match[1]: count for name, count in gres.items() if (match := _PROFILE.search(name))}
+    if there and gres and wanted != there and (wanted or sum(gres.values()) != sum(there.values())) and not _is_in_job(facts):
+        words = f"Slurm's configuration has {_list(gres)}, and the node has {_list(there)}"
+        evidence = {"configured": dict(gres), "instances": there}
+        yield facts.problems["slurm-gpu-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _instances(facts: Facts) -> dict[str, int]:
+    """Profile -> number of MIG devices."""
+    names = [each.get("Name", "") for gpu in known(lambda: facts.nvml.gpus, ()) for each in _mig_devices(gpu)]
+    return dict(Counter(match[1] for name in names if (match := _PROFILE.search(name))))
+
+
+def _mig_devices(gpu: Gpu) -> list[dict[str, str]]:
+    return known(lambda: list(gpu.get("MigDevices")), [])
+
+
+def _list(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} × {name}" if name else f"{count} GPUs" for name, count in counts.items())
+
+
+def changed_mig_layout(facts: Facts) -> Iterator[Finding]:
+    """Slurm counts fewer GPUs than configured, and the text says that the MIG layout changed."""
+    if said(facts, "gres/gpu") and any(re.search(r"\bMIG\b", text) for text in passages(facts)):
+        counts = next(
+            (
+                match
+                for text in passages(facts)
+                if (match := re.search(r"\(([1-9]\d*) (?:<|!=) (\d+)\)|\((\d+) != ([1-9]\d*)\)", text))
+            ),
+            None,
+        )
+        if counts:
+            words = "the MIG layout changed, and Slurm's Gres still has the old number of instances"
+            yield facts.problems["slurm-gpu-not-configured"].found(words, {"counts": counts[0]}, confidence=Confidence.LIKELY)
+
+
+def unconstrained_job(facts: Facts) -> Iterator[Finding]:
+    """A job sees more GPUs than it requested: Slurm sets a variable, but does not confine the job."""
+    listed = known(lambda: facts.nvml.count, 0)
+    visible = known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES")) or ""
+    numbers = re.fullmatch(r"\d+(?:,\d+)*", visible.strip())
+    asked = [int(match[1]) for text in passages(facts) for match in _REQUEST.finditer(text)]
+    if facts.shown.slurm.get("constrains") is not False or not asked or not asked[-1] < listed:
+        return
+    words = f"a job with {asked[-1]} GPUs sees {listed}, and cgroup.conf has no ConstrainDevices=yes"
+    evidence = {"requested": asked[-1], "listed": listed, "visible": visible if numbers else ""}
+    yield facts.problems["slurm-devices-not-constrained"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _is_in_job(facts: Facts) -> bool:
+    """Whether nvidia-smi may have run in a job, which sees only its own GPUs."""
+    return any(_IN_JOB.search(text) for text in passages(facts))
+
+
+def another_resource(facts: Facts) -> Iterator[Finding]:
+    """The pod requests a resource that the node does not offer, and the node offers GPUs under another name."""
+    if sum(len(_NODE.findall(text)) for text in passages(facts)) > 1:
+        return
+    offered = {name: count for name, count in facts.shown.offered.items() if count}
+    for name, count in facts.shown.wanted.items():
+        if offered and name not in offered:
+            words = (
+                f"the pod requests {name}, and the node offers {', '.join(f'{other}: {many}' for other, many in offered.items())}"
+            )
+            evidence = {"requested": name, "offered": next(iter(offered))}
+            yield facts.problems["k8s-resource-has-another-name"].found(words, evidence, confidence=Confidence.LIKELY)
+        elif offered and count > offered[name]:
+            words = f"the pod requests {count} × {name}, and the node has {offered[name]}"
+            evidence = {"requested": str(count), "offered": str(offered[name])}
+            yield facts.problems["k8s-request-larger-than-node"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
+    """The node offers no GPU, although nvidia-smi lists some and the device plugin runs."""
+    node, listed = facts.shown.node, known(lambda: facts.nvml.count, 0)
+    if node is None or any(node.values()) or any(facts.shown.offered.values()) or said(facts, "nvidia.com/gpu"):
+        return
+    if listed and said(facts, "device-plugin"):
+        gpus = f"{listed} GPU{'s' * (listed != 1)}"
+        words = f"nvidia-smi lists {gpus} and the device plugin runs, but the node offers no nvidia.com/gpu"
+        problem = facts.problems["k8s-device-plugin-no-nvml"]
+        problem = replace(problem, title=OF_DOCKER, fixes=(DEFAULT_OF_DOCKER,)) if said(facts, "docker://") else problem
+        yield problem.found(words, {"listed": listed}, confidence=Confidence.LIKELY)
+
+
+RULES = (
+    slurm_offers_others,
+    slurm_has_other_instances,
+    changed_mig_layout,
+    unconstrained_job,
+    another_resource,
+    plugin_sees_no_gpu,
+)

@@ -1,0 +1,84 @@
+"""Jobs in a text: who holds memory, and who makes the others wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Confidence, Finding
+
+_OUT_OF_MEMORY = re.compile(
+    r"""
+    (?P<total>[\d.]+)\ GiB\ total\ capacity;\ (?P<allocated>[\d.]+)\ (?P<allocated_unit>[GM])iB\ already\ allocated;
+    \ (?P<free>[\d.]+)\ (?P<free_unit>[GMK]i)?(?:B|bytes)\ free;\ (?P<reserved>[\d.]+)\ (?P<reserved_unit>[GM])iB\ reserved
+    """,
+    re.VERBOSE,
+)
+_NEW_FORM = re.compile(
+    r"""
+    total\ capacity\ of\ (?P<total>[\d.]+)\ GiB\ of\ which\ (?P<free>[\d.]+)\ (?P<free_unit>[GMK]i)?(?:B|bytes)\ is\ free\.
+    (?!\ Process\ \d) [^\n]{0,40}? this\ process\ has\ (?P<reserved>[\d.]+)\ (?P<reserved_unit>[GM])iB\ memory\ in\ use
+    """,
+    re.VERBOSE,
+)
+_CONTEXT_GIB = 1.5  # what CUDA and its libraries hold beside PyTorch's memory
+_SHARE = 0.25
+_TIMEOUT = re.compile(r"\[Rank (\d+)\] Watchdog caught collective operation timeout")
+_WORK = re.compile(
+    r"""
+    (?i)
+    \b(?P<what>
+        scanning | caching | tokeniz\w+ | mapping | map(?=\ \(num_proc|:) | indexing | preprocess\w* | extracting | filter(?:ing)?
+        | running\ tokenizer | generating\ \w+\ split | download\w* | hashing | verifying | packing | converting | resolving\ data
+        | evaluat\w+ | validat\w+ | loading\ (?:data|checkpoint)\w*
+    )\b
+    [^\n]{0,160}? \b(?P<done>\d+)%\s*\|
+    """,
+    re.VERBOSE,
+)
+_SHARE_OF_SHM = 0.1
+_UNITS = {"G": 1.0, "M": 1 / 1024, "Gi": 1.0, "Mi": 1 / 1024, "Ki": 1 / 1024**2}
+
+
+def held_by_another(facts: Facts) -> Iterator[Finding]:
+    """The numbers of PyTorch's message leave memory that neither it nor the driver's context holds."""
+    for text in passages(facts):
+        for match in (*_OUT_OF_MEMORY.finditer(text), *_NEW_FORM.finditer(text)):
+            total, own = float(match["total"]), _gib(match["reserved"], match["reserved_unit"])
+            free = _gib(match["free"], match["free_unit"] or "Ki")
+            others = total - own - free - _CONTEXT_GIB
+            if others > max(_SHARE * total, 1.0):
+                words = f"PyTorch holds {own:.1f} of {total:.1f} GiB and {free:.1f} GiB are free: other processes hold the rest"
+                evidence = {"total_gib": total, "own_gib": round(own, 2), "others_gib": round(others, 1)}
+                yield facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+                return
+
+
+def _gib(number: str, unit: str) -> float:
+    return float(number) * _UNITS[unit]
+
+
+def one_rank_works(facts: Facts) -> Iterator[Finding]:
+    """Some ranks ran into the timeout of a collective, and a progress bar shows what another one did meanwhile."""
+    late = {int(match[1]) for text in passages(facts) for match in _TIMEOUT.finditer(text)}
+    works = [match for text in passages(facts) for match in _WORK.finditer(text) if int(match["done"]) < 100]
+    if late and works and sorted(late) != list(range(max(late) + 1)):
+        progress = f"{works[-1]['what']} at {works[-1]['done']} %"
+        words = f"ranks {', '.join(map(str, sorted(late)))} waited in a collective while another was still busy: {progress}"
+        evidence = {"waiting": sorted(late), "work": works[-1]["what"]}
+        yield facts.problems["rank-busy-before-collective"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def nearly_full_shared_memory(facts: Facts) -> Iterator[Finding]:
+    """A program hangs or dies, and /dev/shm is nearly full."""
+    size, free = known(lambda: facts.limits.shm_bytes, 0), known(lambda: facts.limits.shm_free_bytes, 0)
+    told = any(re.search(r"(?i)dataloader|num_workers|hang|stuck|bus error|nccl", text) for text in passages(facts))
+    if size and told and (64 << 20) < free < _SHARE_OF_SHM / 2 * size and not facts.shown.nccl_files:
+        words = f"{free >> 20} of {size >> 20} MiB are free in /dev/shm"
+        yield facts.problems["shm-too-small-for-dataloaders"].found(words, {"free_mib": free >> 20}, confidence=Confidence.LIKELY)
+
+
+RULES = (held_by_another, one_rank_works, nearly_full_shared_memory)

@@ -1,0 +1,30 @@
+"""Outputs of a text that contradict each other: the fault is the first diagnosis, and without it there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpudoctor import catalog, doctor, evidence
+from gpudoctor.model import Status
+
+PAIRS = yaml.load((Path(__file__).parent / "text_pairs.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+
+
+def problems(text: str) -> list[str]:
+    report = doctor.judge(evidence.snapshot_of(evidence.of_text(text)), doctor.select(catalog.checks(), "quick"))
+    assert not [check for check in report.checks if check.status is Status.ERROR]
+    return [entry.problem for entry in report.diagnosis]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair["name"])
+def test_the_fault_is_found_and_nothing_without_it(pair: dict[str, Any]) -> None:
+    assert problems(pair["text"])[:1] == [pair["problem"]]
+    text = pair["text"]
+    for faulty, healthy in pair["healthy"]:
+        assert faulty in text
+        text = text.replace(faulty, healthy)
+    assert problems(text) == pair.get("left", [])
