@@ -55,7 +55,8 @@ class Container(Guarded):
     def _shown_in_text(self) -> str | None:
         if "KUBERNETES_SERVICE_HOST" in self._variables:
             return "kubernetes"
-        return "docker" if self._replies.starting_with("prompt-of-container") else None
+        prompt = self._replies.starting_with("prompt-of-container").get("prompt-of-container")
+        return str(prompt.value) if prompt else None
 
     @property
     def _signs(self) -> dict[str, bool]:

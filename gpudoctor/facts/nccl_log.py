@@ -57,6 +57,11 @@ class NcclLog(Guarded):
         return tuple(self.values.get("hosts", ()))
 
     @property
+    def versions(self) -> tuple[str, ...]:
+        """All releases that the log names."""
+        return tuple(self.values.get("versions", ()))
+
+    @property
     def bootstrap(self) -> tuple[str, ...]:
         """The interfaces over which the ranks find each other."""
         return tuple(self.values.get("bootstrap", ()))

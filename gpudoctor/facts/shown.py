@@ -148,6 +148,11 @@ class Shown:
         return dict(self._value("shown-wanted", {}))
 
     @cached_property
+    def pods(self) -> Mapping[str, str]:
+        """NVIDIA's pods -> their status, from kubectl get pods."""
+        return dict(self._value("shown-pods", {}))
+
+    @cached_property
     def container(self) -> Mapping[str, Any]:
         """docker inspect: requested (GPUs), nodes (of GPUs), runtime."""
         return dict(self._value("shown-container", {}))

@@ -7,6 +7,7 @@ import re
 from gpudoctor.evidence import prompts
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
+from gpudoctor.worker.probes import environment
 
 _RULE = re.compile(r"^\s*lxc\.cgroup2?\.devices\.allow\s*[:=]\s*(?:(a)\b|c (\d+|\*):)")
 _MOUNT = re.compile(r"^\s*lxc\.mount\.entry\s*[:=]\s*(/dev/\S+)\s")
@@ -31,6 +32,7 @@ _GPU_OF_COMPOSE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
+_VISIBLE = re.compile(r"(?m)^\s*-?\s*[\"']?((?:CUDA|NVIDIA)_VISIBLE_DEVICES)(?::\s*|=)[\"']?([\w,.$-]+)")
 _OF_INSPECT = re.compile(
     r"""
     ^\s*"(?:DeviceRequests|Runtime|PathOnHost)":[ ]
@@ -100,7 +102,9 @@ def _cdi_releases(command: str, output: str) -> dict[str, Reply] | None:
 def _compose(text: str) -> dict[str, Reply] | None:
     if not re.search(r"(?m)^\s+(?:image|build):", text):
         return None
-    return {"shown-compose": Reply("ok", {"asks": bool(_GPU_OF_COMPOSE.search(text))})}
+    named = {name: value for name, value in _VISIBLE.findall(text) if "$" not in value}
+    variables = {"environment": Reply("ok", environment.variables(named))} if named else {}
+    return {"shown-compose": Reply("ok", {"asks": bool(_GPU_OF_COMPOSE.search(text))}), **variables}
 
 
 READERS = (

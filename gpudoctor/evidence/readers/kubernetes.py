@@ -1,4 +1,4 @@
-"""`kubectl describe node`, `describe pod` and `get -o yaml`: the GPUs that a node offers, and those that a pod requests."""
+"""`kubectl describe node`, `describe pod`, `get -o yaml` and `get pods`: what nodes offer, and what pods request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ from gpudoctor.model import Reply
 
 _PART = re.compile(r"^\s*(Capacity|Allocatable|capacity|allocatable):\s*$")
 _ROW = re.compile(r"^\s+([\w./-]+):\s+\"?([\w.]+)\"?\s*(?:#.*)?$")
-_GPU = re.compile(r"nvidia\.com/(?:gpu|mig-\S+)")
-_OF_NODE = re.compile(r"nvidia\.com/(?!gpu\.)\S+")
+_GPU = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-\S+)")
+_OF_NODE = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-\S+)")
+_POD = re.compile(
+    r"""
+    ^\s*(?:\S+\s+)?(?:pod/)?(?P<name>[a-z][\w.-]*-[\w-]+)
+    \s+\d+/\d+\s+(?P<status>[A-Z][\w:/]+)\s+\d+
+    """,
+    re.VERBOSE,
+)
+_SHELL = re.compile(
+    r"""
+    (?:^|[\s$\#>])(?:kubectl|oc|k)\s[^\n]*
+    \b(?: exec\b[^\n]*?\b(?:bash|sh) | rsh\s+\S+ )\s*$
+    """,
+    re.VERBOSE,
+)
+_JSON = re.compile(r"\"(nvidia\.com/[\w.-]+)\":\s*\"?(\d+)\"?")
 _WANTED = re.compile(r"^\s*(?:Limits|Requests|limits|requests):\s*$")
 
 
@@ -43,6 +58,24 @@ def _pod(text: str) -> dict[str, Reply] | None:
     return {"shown-wanted": Reply("ok", wanted)} if wanted else None
 
 
+def _pods(text: str) -> dict[str, Reply] | None:
+    """NVIDIA's pods and their states."""
+    rows = [match for match in map(_POD.match, text.splitlines()) if match]
+    found = {match["name"]: match["status"] for match in rows if re.search(r"nvidia|gpu-", match["name"])}
+    return {"shown-pods": Reply("ok", found)} if found else None
+
+
+def _json(text: str) -> dict[str, Reply] | None:
+    """The resources of a pod on one line of JSON."""
+    wanted = _counts(dict(_JSON.findall(text)))
+    return {"shown-wanted": Reply("ok", wanted)} if wanted else None
+
+
+def _inside(text: str) -> dict[str, Reply]:
+    """The commands after it run in a pod."""
+    return {"prompt-of-container": Reply("ok", "kubernetes")}
+
+
 def _filtered(text: str) -> dict[str, Reply] | None:
     """`kubectl describe node | grep nvidia.com/`: the labels, then capacity, allocatable and what pods have."""
     rows = [row for row in map(_ROW.match, text.splitlines()) if row]
@@ -66,6 +99,36 @@ READERS = (
         ends=re.compile(r"^(?!\s*[\w./-]+:\s+\"?[\w.]+\"?\s*(?:#.*)?$)"),
         read=_pod,
         most_lines=20,
+    ),
+    Reader(
+        kind="a shell in a pod",
+        anchors=("kubectl exec", "oc rsh", "k exec"),
+        begins=_SHELL,
+        ends=re.compile(""),
+        read=_inside,
+        most_lines=1,
+    ),
+    Reader(
+        kind="resources of a pod",
+        anchors=('"limits":{', '"limits": {', '"requests":{'),
+        begins=re.compile(r'"(?:limits|requests)":\s*\{[^}]*"nvidia\.com/'),
+        ends=re.compile(""),
+        read=_json,
+        most_lines=1,
+    ),
+    Reader(
+        kind="pods of Kubernetes",
+        anchors=(
+            "READY   STATUS",
+            "READY     STATUS",
+            "nvidia-driver-daemonset",
+            "nvidia-device-plugin",
+            "nvidia-operator-validator",
+        ),
+        begins=re.compile(r"^\s*(?:NAMESPACE +)?NAME +READY +STATUS|^\s*(?:\S+ +)?\S+ +\d+/\d+ +[A-Z]\S+ +\d"),
+        ends=re.compile(r"^\s*$|^```|^\S*[$#] "),
+        read=_pods,
+        most_lines=400,
     ),
     Reader(
         kind="what a node of Kubernetes offers",

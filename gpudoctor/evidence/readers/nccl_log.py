@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from gpudoctor.evidence.reader import Reader
@@ -17,10 +18,9 @@ NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 INTERFACE = re.compile(r"NCCL INFO (?:Bootstrap ?: Using |NET/Socket : Using .*?\[\d+\])([\w.-]+):")
 ADAPTERS = re.compile(r"NCCL INFO NET/IB : Using (\[\d+\]\S+.*?)(?: ?; OOB| \[RO\]|$)", re.M)
 NO_LIBRARY = re.compile(r"NCCL INFO Failed to open libibverbs\.so|NCCL INFO NET/IB : No device found")
-_CHANNEL = r"(?P<host>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO Channel [\d/]+ ?: [^\n]{1,60}? via NET/IB\w*/\d+(?:\(\d+\))?"
-CHANNEL = re.compile(rf"{_CHANNEL}(?P<gdr>/GDRDMA)?")
+HOST = re.compile(r"(?:^|[\s|])([\w.-]+):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) ")
+OF_HOSTS = ("NCCL INFO Bootstrap", "NCCL INFO Using network", "NCCL INFO NCCL version", "via NET/IB")
 BOOTSTRAP = re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([\w.-]+):")
-HOST = re.compile(r"(?m)([\w.-]+):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) ")
 OTHERS = ("NCCL INFO Channel ", "NCCL INFO Using network", "NCCL INFO NET/", "NCCL INFO Connected all", "NCCL WARN ")
 
 
@@ -54,17 +54,30 @@ def value(text: str) -> dict[str, Any]:
     found["adapters"] = sorted({name for match in ADAPTERS.finditer(text) for name in re.findall(r"\[\d+\]([\w:/]+)", match[1])})
     found["without_infiniband"] = bool(NO_LIBRARY.search(text))
     found["completed"] = "Init COMPLETE" in text
-    found["hosts"] = sorted({match[1] for match in HOST.finditer(text)})
+    found["hosts"] = sorted({match[1] for word in OF_HOSTS for line in _with(text, word) if (match := HOST.search(line))})
+    found["versions"] = sorted(set(nccl_log.VERSION.findall(text)))
     found["bootstrap"] = sorted({match[1] for match in BOOTSTRAP.finditer(text)})
     return {**found, **_direct(text)}
 
 
 def _direct(text: str) -> dict[str, Any]:
     """The hosts whose adapters reach the GPUs' memory (GDRDMA), and those that receive into host memory only."""
-    channels = [(match["host"], bool(match["gdr"]), "[receive]" in match[0]) for match in CHANNEL.finditer(text)]
+    channels = [
+        (match[1], "/GDRDMA" in line, "[receive]" in line) for line in _with(text, "via NET/IB") if (match := HOST.search(line))
+    ]
     direct = {host for host, is_direct, _ in channels if is_direct}
     staged = {host for host, _, is_receiving in channels if is_receiving} - direct
     return {"direct": sorted(direct), "staged": sorted(staged)} if channels else {}
+
+
+def _with(text: str, word: str) -> Iterator[str]:
+    """The lines that contain a word."""
+    at = text.find(word)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = text.find(word, end)
 
 
 READER = Reader(

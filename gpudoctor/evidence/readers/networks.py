@@ -12,6 +12,7 @@ from gpudoctor.model import Reply
 _LINK = re.compile(r"^\d+: ([\w.-]+)(?:@[\w.-]+)?: <([^>]*)>")
 _INET = re.compile(r"^\s+inet (\d+(?:\.\d+){3})(?:/(\d+)| +netmask (\d+(?:\.\d+){3}))")
 _BRIEF = re.compile(r"^([\w.-]+)(?:@[\w.-]+)?\s+(UP|DOWN|UNKNOWN)\s+(\d+(?:\.\d+){3}/\d+)")
+_BRIEF_NAME = re.compile(r"^([\w.-]+)(?:@[\w.-]+)?\s+(?:UP|DOWN|UNKNOWN)\s")
 _FLAGS = re.compile(r"^([\w.-]+): flags=\d+<([^>]*)>")
 _GID = re.compile(
     r"""
@@ -50,7 +51,9 @@ _OF_HOST = re.compile(
 
 def _addresses(text: str) -> dict[str, Reply] | None:
     found = dict(_pairs(text.splitlines()))
-    return {"shown-addresses": Reply("ok", found)} if found else None
+    brief = [match[1] for match in map(_BRIEF_NAME.match, text.splitlines()) if match]
+    names = {"glob:/sys/class/net/*": Reply("ok", [f"/sys/class/net/{name}" for name in brief])} if "lo" in brief else {}
+    return {**names, **({"shown-addresses": Reply("ok", found)} if found else {})} or None
 
 
 def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -81,7 +84,7 @@ def _netdevs(text: str) -> dict[str, Reply] | None:
 
 
 def _hosts(text: str) -> dict[str, Reply] | None:
-    """/etc/hosts and getent hosts: name -> address."""
+    """/etc/hosts and getent hosts: name -> address. Only a list with a loopback address begins a block."""
     found: dict[str, str] = {}
     for match in filter(None, map(_HOST.match, text.splitlines())):
         ip_address(match["address"])
@@ -100,15 +103,15 @@ def _mtus(text: str) -> dict[str, Reply] | None:
 READERS = (
     Reader(
         "addresses of the interfaces",
-        (": <", "flags=", " UP "),
-        re.compile(rf"{_LINK.pattern}|{_FLAGS.pattern}|{_BRIEF.pattern}"),
+        (": <", "flags=", " UP ", " UNKNOWN "),
+        re.compile(rf"{_LINK.pattern}|{_FLAGS.pattern}|{_BRIEF_NAME.pattern}"),
         _addresses,
         re.compile(r"^(?!\s|\d+: |[\w.-]+: flags=|[\w.-]+(?:@[\w.-]+)?\s+(?:UP|DOWN|UNKNOWN)\s)\S"),
         1000,
     ),
     Reader(
         "GIDs of RDMA adapters",
-        ("GID[", "v1", "v2"),
+        ("GID[", "fe80:0000:", ":0000:ffff:"),
         re.compile(r"^[a-z]\w+\s+\d+\s+\d+\s+[0-9a-f:]{15,}\s|^\s*GID\[\s*\d+\]:\s"),
         _gids,
         re.compile(r"^(?!\s*GID\[|[a-z]\w+\s+\d+\s+\d+\s)"),
@@ -117,7 +120,7 @@ READERS = (
     Reader("ibdev2netdev", (" ==> ",), _NETDEV, _netdevs, re.compile(r"^(?!\S+ port \d+ ==>)"), 100),
     Reader(
         "names of hosts",
-        ("127.0.", "10.", "192.168.", "172."),
+        ("127.0.0.1", "127.0.1.1"),
         _HOST,
         _hosts,
         re.compile(r"^(?!\s*#|\s*[\da-f:.]+\s+\S+|\s*$)"),

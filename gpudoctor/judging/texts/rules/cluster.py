@@ -12,6 +12,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.knowledge.messages import messages
 from gpudoctor.model import Confidence, Finding, Fix
 
 OF_DOCKER = "NVIDIA's runtime is not the default runtime of the node's Docker"
@@ -23,6 +24,17 @@ DEFAULT_OF_DOCKER = Fix(
     kind="restart",
     needs=("root",),
 )
+WAITING = "k8s-operator-waiting"  # the message whose causes these are too
+ORDER = ("nvidia-driver", "nvidia-container-toolkit", "validator", "nvidia-device-plugin", "gpu-operator", "nvidia-")
+_FAILS = re.compile(
+    r"""
+    CrashLoopBackOff | (?:^|:)Error\b | RunContainerError
+    | ErrImagePull | ImagePullBackOff | CreateContainerError
+    """,
+    re.VERBOSE,
+)
+_ALLOCATED = re.compile(r"\b(?:AllocTRES|TRES)=(cpu=\S+)")
+_WANTS_GPU = re.compile(r"torch\.cuda|\bcuda\b|nvidia-smi|tensorflow", re.IGNORECASE)
 _PROFILE = re.compile(r"(\d+g\.\d+gb)")
 _NODE = re.compile(r"(?m)^\s*[Aa]llocatable:\s*$")
 _IN_JOB = re.compile(r"(?m)\b(?:srun|salloc|sbatch)\s+\S|\bSLURM_\w+=|\bCUDA_VISIBLE_DEVICES\b")
@@ -138,6 +150,29 @@ def another_resource(facts: Facts) -> Iterator[Finding]:
             yield facts.problems["k8s-request-larger-than-node"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def operator_waits(facts: Facts) -> Iterator[Finding]:
+    """A pod of the GPU operator fails, and the others wait for it."""
+    pods = facts.shown.pods
+    failed = [name for part in ORDER for name, status in pods.items() if part in name and _FAILS.search(status)]
+    if failed:
+        waiting = sum(
+            status.startswith("Init:") or status == "PodInitializing" for name, status in pods.items() if name not in failed
+        )
+        words = f"the pod {failed[0]} is in the state {pods[failed[0]]}" + f"; pods that wait: {waiting}" * bool(waiting)
+        evidence = {"pod": failed[0], "state": pods[failed[0]], "waiting": waiting}
+        found = facts.problems["gpu-operator-not-ready"].found(words, evidence, confidence=Confidence.LIKELY)
+        yield replace(found, causes=next(row.causes for row in messages() if row.id == WAITING))
+
+
+def job_without_gpu(facts: Facts) -> Iterator[Finding]:
+    """Slurm allocated no GPU to a job whose program wants one."""
+    lines = [match[1] for text in passages(facts) for match in _ALLOCATED.finditer(text)]
+    wants = "False" in facts.shown.answers.values() or any(_WANTS_GPU.search(text) for text in passages(facts))
+    if lines and not any("gpu" in line for line in lines) and wants:
+        words = f"Slurm allocated no GPU to the job: {lines[-1]}"
+        yield facts.problems["batch-job-without-gpu"].found(words, {"allocated": lines[-1]}, confidence=Confidence.LIKELY)
+
+
 def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
     """The node offers no GPU, although nvidia-smi lists some and the device plugin runs."""
     node, listed = facts.shown.node, known(lambda: facts.nvml.count, 0)
@@ -157,5 +192,7 @@ RULES = (
     changed_mig_layout,
     unconstrained_job,
     another_resource,
+    operator_waits,
+    job_without_gpu,
     plugin_sees_no_gpu,
 )

@@ -40,12 +40,28 @@ _APPTAINER = re.compile(
 _NO_LIBRARIES = re.compile(
     r"""
     nvidia-smi:\ (?:command\ )?not\ found
+    | "nvidia-smi":\ executable\ file\ not\ found
     | couldn't\ find\ libnvidia-ml
     | libcuda\.so\.1:\ cannot\ open
     """,
     re.VERBOSE,
 )
 _WITH_GPU = re.compile(r"--(?:nv|nvccli|rocm)\b")
+_RUN = re.compile(
+    r"""
+    (?:^|[\s$\#>])(?P<engine>docker|podman)\s+run\s
+    (?P<options>(?:(?!\spython)[^\n])*)\spython[\d.]*\s+-c\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_ASKS = re.compile(r"--gpus\b|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/nvidia|--privileged")
+_ON_HOST = re.compile(
+    r"""
+    nvidia-smi\b[^.\n]{0,30}\b(?:on|in)\ the\ host\b
+    [^.\n]{0,30}\b(?:works?|fine|shows|lists|ok)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _OF_CUDA = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm(?:-tools)?)")
 _NONE = ("void", "none", "")
 
@@ -83,7 +99,8 @@ def no_gpu_requested(facts: Facts) -> Iterator[Finding]:
     source = "docker inspect shows no device request" if unasked else ""
     if facts.shown.compose_asks is False:
         source = "no service of the compose file requests a GPU"
-    if source and _is_blind(facts) and known(lambda: facts.nvml.count, 0):
+    has_gpu = known(lambda: facts.nvml.count, 0) or any(_ON_HOST.search(text) for text in passages(facts))
+    if source and has_gpu and (_is_blind(facts) or any(_NO_LIBRARIES.search(text) for text in passages(facts))):
         words = f"{source}, and the program in the container gets no GPU"
         yield for_engine("docker", facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)
 
@@ -97,12 +114,35 @@ def hidden_from_container(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["nvidia-visible-devices-void"].found(words, {"value": value}, confidence=Confidence.LIKELY)
 
 
+def no_such_gpu(facts: Facts) -> Iterator[Finding]:
+    """CUDA reads numbers and UUIDs; at another word, such as all, it stops and shows no GPU."""
+    value = known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES")) or ""
+    if re.match(r"(?i)(?:all|auto|gpu\d*|cuda\S*|any)\s*$", value):
+        words = f"CUDA_VISIBLE_DEVICES is {value!r}, which is neither a number nor a UUID"
+        evidence = {"CUDA_VISIBLE_DEVICES": value}
+        yield facts.problems["cuda-visible-devices-unknown-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
 def started_without_nv(facts: Facts) -> Iterator[Finding]:
     """Apptainer ran without --nv, and Python found no GPU in it."""
     starts = [match["rest"] for text in passages(facts) for match in _APPTAINER.finditer(text)]
     if starts and not any(map(_WITH_GPU.search, starts)) and "False" in facts.shown.answers.values():
         words = "apptainer was started without --nv, and PyTorch finds no GPU in it"
         yield facts.problems["apptainer-nv-missing"].found(words, confidence=Confidence.LIKELY)
+
+
+def run_without_gpu(facts: Facts) -> Iterator[Finding]:
+    """A container that was started for one command of Python, which found no GPU, on a host that has one."""
+    runs = [match for text in passages(facts) for match in _RUN.finditer(text)]
+    if not runs or "False" not in facts.shown.answers.values() or not known(lambda: facts.nvml.count, 0):
+        return
+    engine, options = runs[-1]["engine"], runs[-1]["options"]
+    if not _ASKS.search(options):
+        words = f"{engine} run was given no GPU, and PyTorch finds none in the container"
+        yield for_engine(engine, facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)
+    elif engine == "podman" and "--gpus" in options:
+        words = "podman run accepted --gpus, and PyTorch finds no GPU in the container"
+        yield facts.problems["container-gpu-did-not-arrive"].found(words, confidence=Confidence.LIKELY)
 
 
 def other_major_numbers(facts: Facts) -> Iterator[Finding]:
@@ -153,7 +193,9 @@ RULES = (
     daemon_without_its_file,
     no_gpu_requested,
     hidden_from_container,
+    no_such_gpu,
     started_without_nv,
+    run_without_gpu,
     other_major_numbers,
     lxd_without_gpu,
     stale_cdi,

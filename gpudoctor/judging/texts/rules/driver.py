@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.model import Confidence, Finding
+from gpudoctor.judging.texts.rules.said import is_lxc
+from gpudoctor.model import Confidence, Finding, Fix
 
 _OF_DRIVER = re.compile(
     r"""
@@ -20,6 +21,14 @@ _OF_DRIVER = re.compile(
     re.VERBOSE,
 )
 _RELEASE = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
+TITLE_IN_LXC = "The container has driver libraries of another release than the host"
+WHY_IN_LXC = "A container uses the kernel module of its host, and the libraries in the container must be of the same release."
+IN_LXC = Fix(
+    "In the container: remove its driver packages, and install the libraries of the host's release from its .run file",
+    "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
+    verify="nvidia-smi",
+    needs=("root",),
+)
 NO_CUDA = ("CUDA unknown error", "cuInit", "CUDA_ERROR_UNKNOWN", "CUDA initialization")
 
 
@@ -34,9 +43,13 @@ def another_release(facts: Facts) -> Iterator[Finding]:
     if loaded and releases and loaded not in releases and not facts.system.wsl:
         installed, name = next(iter(releases.items()))
         other = f"{name} is {installed}" if name.startswith("the ") else f"{name} {installed} is installed"
-        words = f"the loaded kernel module is {loaded}, but {other}: it is used after a reboot"
         evidence = {"module": loaded, "libraries": sorted(releases), "module_on_disk": installed}
-        yield facts.problems["driver-library-version-mismatch"].found(words, evidence, confidence=Confidence.LIKELY)
+        problem, words = facts.problems["driver-library-version-mismatch"], f"the loaded kernel module is {loaded}, but {other}"
+        if is_lxc(facts):
+            problem = replace(facts.problems["driver-libraries-in-image"], title=TITLE_IN_LXC, why=WHY_IN_LXC, fixes=(IN_LXC,))
+        else:
+            words += ": it is used after a reboot"
+        yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def unsigned(facts: Facts) -> Iterator[Finding]:
@@ -91,7 +104,8 @@ def no_uvm(facts: Facts) -> Iterator[Finding]:
     """The text lists the driver's nodes, without the one that CUDA needs."""
     nodes = facts.shown.nodes
     is_loaded = facts.shown.is_loaded("nvidia_uvm")
-    is_asked = is_loaded is False or any(said(facts, words) for words in NO_CUDA)
+    is_blind = known(lambda: facts.nvml.count, 0) > 0 and "False" in facts.shown.answers.values()
+    is_asked = is_loaded is False or is_blind or any(said(facts, words) for words in NO_CUDA)
     if "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes and is_loaded is not True and is_asked:
         words = "the text lists /dev/nvidiactl, but not /dev/nvidia-uvm, which CUDA needs"
         words += ", and the module nvidia_uvm is not loaded" if is_loaded is False else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv6Address, ip_address, ip_interface
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
@@ -82,6 +83,26 @@ def local_bootstrap(facts: Facts) -> Iterator[Finding]:
     if local and (spans or waits):
         words = f"NCCL uses the interface {local[0]}, which other nodes cannot reach"
         yield facts.problems["nccl-network-unreachable"].found(words, {"interface": local[0]}, confidence=Confidence.LIKELY)
+
+
+def other_releases(facts: Facts) -> Iterator[Finding]:
+    """The machines of one job use different releases of NCCL."""
+    log = facts.nccl_log
+    if len(log.versions) > 1 and len(log.hosts) > 1:
+        words = f"the log of {' and '.join(log.hosts)} names NCCL {' and '.join(log.versions)}"
+        evidence = {"releases": list(log.versions), "hosts": list(log.hosts)}
+        yield facts.problems["nccl-versions-differ"].found(words, evidence)
+
+
+def missing_interface(facts: Facts) -> Iterator[Finding]:
+    """NCCL_SOCKET_IFNAME allows no interface of the machine; its names are prefixes."""
+    value = known(lambda: facts.environment.get("NCCL_SOCKET_IFNAME")) or ""
+    there = [path.rsplit("/", 1)[-1] for path in known(lambda: facts.replies.value("glob:/sys/class/net/*"), [])]
+    wanted = [name for name in value.lstrip("=").split(",") if name]
+    if "lo" in there and wanted and not value.startswith("^") and not any(one.startswith(tuple(wanted)) for one in there):
+        words = f"NCCL_SOCKET_IFNAME is {value!r}; the interfaces are {', '.join(there)}"
+        evidence = {"there": next(name for name in (*there[::-1], "lo") if not _LOCAL.fullmatch(name) or name == "lo")}
+        yield facts.problems["nccl-socket-interface-missing"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def slow_provider(facts: Facts) -> Iterator[Finding]:
@@ -178,6 +199,8 @@ def loopback_rendezvous(facts: Facts) -> Iterator[Finding]:
 RULES = (
     staged_through_host,
     local_bootstrap,
+    other_releases,
+    missing_interface,
     slow_provider,
     wrong_gid,
     slower_port,

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+
+_LXC = re.compile(
+    r"""
+    \bpct\ (?:enter|exec|start)\b
+    | /etc/pve/ | \blxc\.\w+
+    | \b(?:lxc|incus)\ (?:exec|config|shell)\b
+    """,
+    re.VERBOSE,
+)
+
+
+def is_lxc(facts: Facts) -> bool:
+    """Whether the text shows a container of LXC, Proxmox, LXD or Incus."""
+    return any(_LXC.search(text) for text in passages(facts))
 
 
 def passages(facts: Facts) -> Iterator[str]:
