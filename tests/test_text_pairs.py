@@ -11,7 +11,9 @@ import yaml
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Status
 
-PAIRS = yaml.load((Path(__file__).parent / "text_pairs.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+TESTS = Path(__file__).parent
+PAIRS = yaml.load((TESTS / "text_pairs.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+HARMLESS = yaml.load((TESTS / "text_harmless.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def problems(text: str) -> list[str]:
@@ -28,3 +30,8 @@ def test_the_fault_is_found_and_nothing_without_it(pair: dict[str, Any]) -> None
         assert faulty in text
         text = text.replace(faulty, healthy)
     assert problems(text) == pair.get("left", [])
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
+    assert problems(HARMLESS[name]) == []

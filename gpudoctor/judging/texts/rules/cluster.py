@@ -25,7 +25,8 @@ DEFAULT_OF_DOCKER = Fix(
     needs=("root",),
 )
 WAITING = "k8s-operator-waiting"  # the message whose causes these are too
-ORDER = ("nvidia-driver", "nvidia-container-toolkit", "validator", "nvidia-device-plugin", "gpu-operator", "nvidia-")
+OF_OPERATOR = ("nvidia-driver-daemonset", "nvidia-container-toolkit", "operator-validator", "gpu-operator")
+ORDER = (*OF_OPERATOR[:3], "cuda-validator", "nvidia-device-plugin", "gpu-operator", "dcgm-exporter", "gpu-feature-discovery")
 _FAILS = re.compile(
     r"""
     CrashLoopBackOff | (?:^|:)Error\b | RunContainerError
@@ -33,7 +34,7 @@ _FAILS = re.compile(
     """,
     re.VERBOSE,
 )
-_ALLOCATED = re.compile(r"\b(?:AllocTRES|TRES)=(cpu=\S+)")
+_ALLOCATED = re.compile(r"(?<![A-Za-z])(?:Req)?TRES=(cpu=\S+)")  # of a job; a node has CfgTRES and AllocTRES
 _WANTS_GPU = re.compile(r"torch\.cuda|\bcuda\b|nvidia-smi|tensorflow", re.IGNORECASE)
 _PROFILE = re.compile(r"(\d+g\.\d+gb)")
 _NODE = re.compile(r"(?m)^\s*[Aa]llocatable:\s*$")
@@ -153,6 +154,8 @@ def another_resource(facts: Facts) -> Iterator[Finding]:
 def operator_waits(facts: Facts) -> Iterator[Finding]:
     """A pod of the GPU operator fails, and the others wait for it."""
     pods = facts.shown.pods
+    if not any(part in name for part in OF_OPERATOR for name in pods):
+        return
     failed = [name for part in ORDER for name, status in pods.items() if part in name and _FAILS.search(status)]
     if failed:
         waiting = sum(

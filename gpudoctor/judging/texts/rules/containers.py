@@ -63,7 +63,7 @@ _ON_HOST = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _OF_CUDA = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm(?:-tools)?)")
-_NONE = ("void", "none", "")
+_NONE = ("void", "none")
 
 
 def daemon_without_its_file(facts: Facts) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def hidden_from_container(facts: Facts) -> Iterator[Finding]:
     """NVIDIA_VISIBLE_DEVICES is void or none, and NVIDIA's runtime started the container."""
     value = known(lambda: facts.environment.get("NVIDIA_VISIBLE_DEVICES"))
     by_runtime = facts.shown.container.get("runtime") == "nvidia"
-    if value in _NONE and value is not None and (by_runtime or _is_blind(facts)):
+    if value in _NONE and (by_runtime or _is_blind(facts)):
         words = f"NVIDIA_VISIBLE_DEVICES is {value!r} in the container"
         yield facts.problems["nvidia-visible-devices-void"].found(words, {"value": value}, confidence=Confidence.LIKELY)
 
@@ -162,7 +162,8 @@ def other_major_numbers(facts: Facts) -> Iterator[Finding]:
 def lxd_without_gpu(facts: Facts) -> Iterator[Finding]:
     """LXD and Incus add a GPU by a device, and the driver's libraries by nvidia.runtime."""
     lxd = facts.shown.lxd
-    if not lxd or not known(lambda: facts.nvml.count, 0) or (lxd["gpu"] and (lxd["runtime"] or not _lacks_libraries(facts))):
+    is_meant = bool(lxd) and (lxd["gpu"] != lxd["runtime"] or _lacks_libraries(facts))
+    if not is_meant or (lxd["gpu"] and (lxd["runtime"] or not _lacks_libraries(facts))) or not known(lambda: facts.nvml.count, 0):
         return
     lacking = [words for key, words in (("gpu", "no device of type gpu"), ("runtime", "no nvidia.runtime")) if not lxd[key]]
     words = f"the configuration of the container {lxd['name']} has {' and '.join(lacking)}"
