@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpudoctor.knowledge import apt, cuda, errors, gpus, health, images, messages, performance, rm, wheels, xids
+from gpudoctor.knowledge import apt, cuda, errors, gpus, health, images, messages, performance, rm, suspects, wheels, xids
 from gpudoctor.knowledge.tables import Table
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ TABLES = {
     "images": images.table,
     "performance": performance.table,
     "rm": rm.table,
+    "suspects": suspects.table,
     "wheels": wheels.table,
     "xids": xids.table,
 }

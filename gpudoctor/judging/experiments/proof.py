@@ -1,0 +1,105 @@
+"""What the runs of an experiment prove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.judging.experiments.outcome import Outcome
+from gpudoctor.judging.experiments.suspect import Suspect
+
+CONFIRMED = "confirmed"  # it fails, works without the guilty, and fails again
+LIKELY = "likely"  # the same without the last run, or before the guilty were narrowed down
+ELSEWHERE = "elsewhere"  # with all suspects away it fails in the same way: none of them is the cause
+UNSTEADY = "unsteady"  # it worked when nothing was different: it fails only sometimes
+OPEN = "open"  # the runs do not show anything
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run without some suspects (their places in the list), and whether its outcome is good."""
+
+    away: tuple[int, ...]
+    outcome: Outcome
+    good: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """subject: what failed: "gemm:gpu0", "import:torch" or a command. ended: why the search stopped early, "" if it did not."""
+
+    subject: str
+    suspects: tuple[Suspect, ...]
+    trials: tuple[Trial, ...]
+    ended: str = ""
+
+    @cached_property
+    def verdict(self) -> str:
+        as_is = [place for place, trial in enumerate(self.trials) if not trial.away]
+        if any(self.trials[place].good for place in as_is):
+            return UNSTEADY
+        if self._decisive:
+            repeated = as_is and as_is[-1] > self.trials.index(self._decisive)
+            return CONFIRMED if repeated and not self.ended else LIKELY
+        if self._all_away and self._all_away.outcome.is_like(self.trials[0].outcome):
+            return ELSEWHERE
+        return OPEN
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.verdict == CONFIRMED
+
+    @property
+    def guilty(self) -> tuple[Suspect, ...]:
+        """What decides: without all of these it works. Several can matter together; none if nothing was found."""
+        if self.verdict not in (CONFIRMED, LIKELY) or not self._decisive:
+            return ()
+        return tuple(self.suspects[place] for place in self._decisive.away)
+
+    @property
+    def failing(self) -> Outcome:
+        """The outcome as things are."""
+        return self.trials[0].outcome
+
+    @property
+    def working(self) -> Outcome | None:
+        """The outcome without the guilty."""
+        return self._decisive.outcome if self._decisive else None
+
+    @property
+    def ruled_out(self) -> tuple[Suspect, ...]:
+        """Those without which it failed in the same way."""
+        same = {place for trial in self.trials if trial.outcome.is_like(self.failing) and not trial.good for place in trial.away}
+        return tuple(self.suspects[place] for place in sorted(same) if self.suspects[place] not in self.guilty)
+
+    @cached_property
+    def _decisive(self) -> Trial | None:
+        good = [trial for trial in self.trials if trial.good and trial.away]
+        return min(good, key=lambda trial: len(trial.away), default=None)
+
+    @property
+    def _all_away(self) -> Trial | None:
+        return next((trial for trial in self.trials if trial.away and len(trial.away) == len(self.suspects)), None)
+
+    def as_value(self) -> dict[str, Any]:
+        trials = [{"away": list(t.away), "outcome": t.outcome.as_value(), "good": t.good} for t in self.trials]
+        suspects = [suspect.as_value() for suspect in self.suspects]
+        return {"subject": self.subject, "suspects": suspects, "trials": trials, "ended": self.ended}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Proof:
+        """One of facts.guarded.WRONG if it is not the value of a proof."""
+        suspects = tuple(map(Suspect.from_value, value["suspects"]))
+        trials = tuple(_trial(raw, len(suspects)) for raw in value["trials"])
+        if not trials or trials[0].away:
+            raise ValueError("the first run is not the one as things are")
+        return cls(str(value["subject"]), suspects, trials, str(value.get("ended", "")))
+
+
+def _trial(value: Mapping[str, Any], most: int) -> Trial:
+    away = tuple(int(place) for place in value["away"])
+    if any(not 0 <= place < most for place in away):
+        raise ValueError("a run without an unknown suspect")
+    return Trial(away, Outcome.from_value(value["outcome"]), value["good"] is True)
