@@ -73,6 +73,19 @@ finally:
     shutil.rmtree(job["folder"], ignore_errors=True)
 """
 
+# For a new process of the worker, in which something is different from its own: worker/measuring/again.py.
+AGAIN = f"""{IMPORTS_NOTHING_HERE}
+import json, os
+sys.dont_write_bytecode = True
+if os.environ.get("PYTHONSAFEPATH") == {SAFE_PATH!r}:
+    del os.environ["PYTHONSAFEPATH"]
+with open(sys.argv[1]) as file:
+    job = json.load(file)
+sys.path.insert(0, job["folder"])
+from gpudoctor.worker.measuring import again
+again.run(job)
+"""
+
 
 def environment(marker: str) -> dict[str, str]:
     """The variables of a Python that runs BOOTSTRAP: those of this process, and two more.

@@ -15,6 +15,7 @@ from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging.containers import beside_host
+from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import shadowing
@@ -99,7 +100,7 @@ def _judged(taken: Snapshot, checks: Checks) -> Report:
     report = _judge(taken, checks)
     if not taken.host:
         return report
-    of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={})
+    of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={}, experiments={})
     return beside_host.joined(report, _judge(of_host, beside_host.checks(checks)), Facts(taken))
 
 
@@ -186,7 +187,7 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
     message = ""
     try:
         for finding in check.judge(facts):
-            found.append(shadowing.with_cause(finding, facts))  # noqa: PERF401 (what was found before a Skip counts)
+            found.append(verdict.with_cause(shadowing.with_cause(finding, facts), facts, check.id))  # noqa: PERF401
         message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:
         if all(finding.is_note for finding in _told(found)):

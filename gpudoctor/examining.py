@@ -133,7 +133,13 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
     level = wanted.level or "standard"
     seconds = wanted.measure_timeout or measure.SECONDS.get(level, measure.SECONDS["standard"])
     measured, cut_off_by = measure.measure(where, planned, level, seconds, measuring)
-    return replace(answers, measured=measured), cut_off_by
+    answers = replace(answers, measured=measured)
+    if cut_off_by or not wanted.experiments:
+        return answers, cut_off_by
+    from gpudoctor import experiment
+
+    proofs, cut_off_by = experiment.experiments(where, answers, planned, checks, wanted.experiment_timeout, tell)
+    return replace(answers, experiments=proofs), cut_off_by
 
 
 def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:

@@ -51,6 +51,9 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "measured": lambda value: isinstance(value, str) and bool(_MEASURED.fullmatch(value)),
     "reply": lambda value: isinstance(value, dict),
     "end": lambda value: value is True,
+    "inherited": lambda value: isinstance(value, dict) and not unkept([value]),
+    "refused": _is_text,
+    "again": _is_text,
     # From the shell in a container.
     "python": _is_text,
     "ctypes": _is_text,

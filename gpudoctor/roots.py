@@ -12,6 +12,7 @@ from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Stat
 
 OF_TEXTS = "text-facts"
 """Its rules repeat in part what the checks of a machine find; these are surer."""
+OF_EXPERIMENTS = "experiments"
 Finders = Callable[[], Mapping[str, list[str]]]
 """Problem id -> the checks that can find it; used only if words alone name a problem."""
 
@@ -25,7 +26,7 @@ def diagnosis(
         blocked = [result.id for result in results.values() if result.blocked_by == root.check]
         explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
         finding = _narrowed(_with(root.finding, root.effects), results, finders)
-        entries.append((_rank(finding, explains), _entry(root.check, finding, explains, here)))
+        entries.append((_rank(finding, explains, root.check == OF_EXPERIMENTS), _entry(root.check, finding, explains, here)))
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
 
 
@@ -157,9 +158,10 @@ def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.Fix
     )
 
 
-def _rank(finding: Finding, explains: Sized) -> tuple[bool, bool, int, int, bool]:
-    """What stops work comes first, then what does harm now, then what may do harm later; within each, what explains most."""
+def _rank(finding: Finding, explains: Sized, is_proved: bool) -> tuple[bool, bool, bool, int, int, bool]:
+    """What stops work comes first, then what does harm now, then what may do harm later; within each, what was proved by
+    experiment, then what explains most."""
     problem = finding.problem
     is_latent = problem.latent and not explains
     action = list(Action).index(problem.action)
-    return problem.status is not Status.FAIL, is_latent, -len(explains), -action, finding.gpu is None
+    return problem.status is not Status.FAIL, is_latent, not is_proved, -len(explains), -action, finding.gpu is None

@@ -31,8 +31,8 @@ class Wanted:
     level: None means standard, or for a snapshot the level at which it was taken. python: None means the user's (see
     pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
-    None means the limit of the level. baseline: None means the one saved here. ignored: as in a
-    snapshot.
+    None means the limit of the level; experiment_timeout: for all experiments, which can be left out. baseline: None means the
+    one saved here. ignored: as in a snapshot.
     """
 
     level: str | None = None
@@ -45,6 +45,8 @@ class Wanted:
     force: bool = False
     timeout: float = 20
     measure_timeout: float | None = None
+    experiments: bool = True
+    experiment_timeout: float = 60
     baseline: Path | None = None
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
 

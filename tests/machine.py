@@ -6,7 +6,9 @@ the base's first), `replies` (question -> what it answers here), `measured` (lik
 diagnosed, written by hand) and `notes` (what costs nothing, likewise). A reply that is a mapping is merged into the base's;
 `!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
 `!stopped` and `!cut` are replies of that status, with a detail, or with {detail, value}; `!unasked` takes the question away. A
-folder may hold the runs of workloads in a file of its own, measured.json.
+folder may hold the runs of workloads in a file of its own, measured.json. `experiments`: subject -> `suspects` (each [kind, name,
+value]) and `trials`: each the places of the suspects that were away, then the words of a failure, "" if it worked, or
+[figure, unit] of a slow run.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ import msgspec
 import yaml
 
 from gpudoctor.files import snapshot
+from gpudoctor.judging.experiments.outcome import Outcome, improved, worked
+from gpudoctor.judging.experiments.proof import Proof, Trial
+from gpudoctor.judging.experiments.suspect import Suspect
 from gpudoctor.model import Reply, Snapshot
 
 MACHINES = Path(__file__).parent / "machines"
@@ -89,7 +94,24 @@ def _built(description: dict[str, Any], folder: Path) -> Snapshot:
     expected = {"gpus": description["expect_gpus"]} if "expect_gpus" in description else taken.expected
     baseline = description.get("baseline", taken.baseline)
     host = _built(description["host"], folder / "host").replies if "host" in description else taken.host
-    return replace(taken, replies=replies, measured=measured, expected=expected, baseline=baseline, host=host)
+    experiments = {id: Reply("ok", _proof(id, told)) for id, told in description.get("experiments", {}).items()}
+    return replace(
+        taken, replies=replies, measured=measured, expected=expected, baseline=baseline, host=host, experiments=experiments
+    )
+
+
+def _proof(subject: str, told: dict[str, Any]) -> dict[str, Any]:
+    suspects = tuple(Suspect(kind, name, str(value)) for kind, name, value in told["suspects"])
+    outcomes = [(tuple(away), _outcome(said)) for away, said in told["trials"]]
+    good = improved(outcomes[0][1]) if outcomes[0][1].worked else worked
+    trials = tuple(Trial(away, outcome, good(outcome)) for away, outcome in outcomes)
+    return Proof(subject, suspects, trials, told.get("ended", ""), tuple(told.get("also", ()))).as_value()
+
+
+def _outcome(said: Any) -> Outcome:
+    if isinstance(said, list):
+        return Outcome(True, metric=said[0], unit=said[1])
+    return Outcome(False, "error", said) if said else Outcome(True)
 
 
 def _renamed(replies: dict[str, Reply], names: dict[str, str]) -> dict[str, Reply]:

@@ -88,6 +88,8 @@ def test_a_suspect_that_is_needed_does_not_hide_the_guilty() -> None:
     found = counted(every, run)
     assert (found.verdict, found.guilty) == (proofs.CONFIRMED, (every[4],))
     assert every[0] not in found.ruled_out
+    without = counted(every[:4], run)
+    assert (without.verdict, without.ruled_out) == (proofs.ELSEWHERE, every[1:4])
 
 
 def test_without_the_last_run_it_is_only_likely() -> None:
@@ -134,6 +136,7 @@ def test_a_slow_program_is_searched_by_its_figure() -> None:
     assert found.working.metric == 330.0
     assert improved(slow, less_is_better=True)(Outcome(True, metric=10.0))
     assert not improved(slow)(Outcome(False, metric=400.0))
+    assert not improved(Outcome(True, metric=0.0))(Outcome(True, metric=0.0))
 
 
 def test_a_proof_is_the_same_after_json() -> None:

@@ -22,7 +22,7 @@ FLOORS = (
     "judging fixes",
     "checks catalog planning coverage roots ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
-    "wanted collect collect_container measure evidence files",
+    "wanted collect collect_container measure experiment evidence files",
     "comparing report codes repair start_failures",
     "examining explaining checkup results",
     "api cli",

@@ -66,6 +66,21 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
     type=click.FloatRange(1, 36000),
     help="Time limit for all measurements, in seconds.  [default: 240; with --level full 1200]",
 )
+@click.option(
+    "--no-experiments",
+    "experiments",
+    flag_value=False,
+    default=True,
+    help="Do not repeat failed measurements to find the setting that breaks them.",
+)
+@click.option(
+    "--experiment-timeout",
+    metavar="S",
+    type=click.FloatRange(1, 36000),
+    default=60,
+    show_default=True,
+    help="Time limit for all experiments, in seconds.",
+)
 @click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see gpudoctor baseline).")
 @options.engine
 @options.docker_option

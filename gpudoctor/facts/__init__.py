@@ -46,6 +46,7 @@ class Facts:
         self.expected = snapshot.expected
         self.replies = Replies(snapshot.replies)
         self.measured = Measured(snapshot.measured)
+        self.experiments = snapshot.experiments
         self.baseline = snapshot.baseline
         self._host = snapshot.host
         self._made: dict[Hashable, tuple[Any, ...] | Skip] = {}

@@ -34,6 +34,10 @@ class Environment(Guarded):
     def get(self, name: str) -> str | None:
         return self.variables.get(name)
 
+    def set_in(self, name: str) -> tuple[str, ...]:
+        """Where a variable is set, as far as it was found: "/root/.bashrc:12", "start of the container"."""
+        return tuple(self._replies.value("variable-sources").get(name, ()))
+
     @cached_property
     def path(self) -> tuple[str, ...]:
         """The entries of PATH."""

@@ -20,6 +20,7 @@ from gpudoctor.model import Reply
 
 _LINK = "current_link_speed current_link_width max_link_speed max_link_width driver"
 _FOLDER = record(numbers="bytes free_bytes", flags="noexec writable")
+_OUTCOME = record(numbers="metric seconds", texts="how unit words", flags="worked")
 _CODE = NUMBER | str | dict[str, Any]  # or {"error": code}
 
 _EXACT: dict[str, Any] = {
@@ -120,6 +121,7 @@ _EXACT: dict[str, Any] = {
     ),
     "torch": record(texts="location version_py", libraries=TEXTS),
     "udev-rules": maps(TEXT),
+    "variable-sources": maps(TEXTS),
     "uname": record(texts="machine nodename release sysname system version"),
     "wsl": record(flags="is_wsl", marks=maps(FLAG)),
     "wsl-libraries": maps(record(numbers="bytes", texts="kind")),
@@ -129,6 +131,12 @@ _BEGINNINGS: dict[str, Any] = {
     "glob:": TEXTS,
     "command:": record(numbers="code", texts="err out"),
     "cuda:context": record(numbers="seconds", texts="name skipped text", code=_CODE),
+    "experiment ": record(
+        texts="ended subject",
+        also=TEXTS,
+        suspects=lists(record(numbers="weight", texts="kind name reason value")),
+        trials=lists(record(flags="good", away=list[int], outcome=_OUTCOME)),
+    ),
     "nvml:gpu": dict[str, Any] | None,
     "text:": record(numbers="bytes left_out total_lines", kinds=TEXTS, lines=list[tuple[int, str]] | None),
 }
@@ -165,6 +173,11 @@ def all_measured_fitting(measured: Mapping[str, Reply]) -> dict[str, Reply]:
     """Those with a name that no measurement has are left out."""
     named = {id: reply for id, reply in measured.items() if shapes_measured.NAMES.fullmatch(id)}
     return {id: fitting(f"measured {id}", reply) for id, reply in named.items()}
+
+
+def all_experiments_fitting(experiments: Mapping[str, Reply]) -> dict[str, Reply]:
+    named = {id: reply for id, reply in experiments.items() if shapes_measured.NAMES.fullmatch(id)}
+    return {id: fitting(f"experiment {id}", reply) for id, reply in named.items()}
 
 
 @functools.cache

@@ -115,11 +115,12 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
     if not _schema(data, path).startswith("gpudoctor."):
         raise UserError(f"{path} was not written by gpudoctor: {READABLE}")
     taken = snapshot.parse(data, path)
-    answers = (taken.replies, taken.measured, taken.host)
+    answers = (taken.replies, taken.measured, taken.host, taken.experiments)
     _must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
     _must_be_a_time(taken.taken, path)
     replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
-    return replace(taken, replies=replies, host=host, measured=shapes.all_measured_fitting(taken.measured))
+    measured, experiments = shapes.all_measured_fitting(taken.measured), shapes.all_experiments_fitting(taken.experiments)
+    return replace(taken, replies=replies, host=host, measured=measured, experiments=experiments)
 
 
 def _must_be_of_few_values(data: bytes, path: str) -> None:

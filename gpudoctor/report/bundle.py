@@ -58,7 +58,12 @@ def packed(report: Report, taken: Snapshot | None, sweep: Callable[[str], str] =
 def _answers(taken: Snapshot) -> Iterator[Answer]:
     """The raw reply of each question; a question without a reply has no file."""
     numbered = 0
-    for where, replies in (("machine", taken.replies), ("host", taken.host), ("measured", taken.measured)):
+    for where, replies in (
+        ("machine", taken.replies),
+        ("host", taken.host),
+        ("measured", taken.measured),
+        ("experiments", taken.experiments),
+    ):
         for question, reply in sorted(replies.items()):
             numbered += 1
             content, suffix = _content(reply)

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
+from gpudoctor.worker.changed import inherited
 from gpudoctor.worker.child import STUCK, Channel, adopt_orphans, sweep, talking
 from gpudoctor.worker.probes.machine import Machine
 from gpudoctor.worker.probes.table import PROBES, Probe
@@ -146,6 +147,8 @@ class Round:
 def main(job: Dict[str, Any]) -> None:
     """Runs a job {"marker", "seconds", "root", "known"}, or a job of measuring/schedule.py, which also has "workloads".
 
+    A job of measuring/again.py has a "change", too; one with "inherited" only reports what this process inherited.
+
     Replies go to the original fd 1; from here on, prints go to fd 2.
     """
     channel = Channel(os.dup(1), job["marker"])
@@ -154,7 +157,13 @@ def main(job: Dict[str, Any]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel.send(hello=sys.version_info[:3], folder=job["folder"], pid=os.getpid())
     try:
-        if "workloads" in job:
+        if "inherited" in job:
+            channel.send(inherited=inherited())
+        elif "change" in job:
+            from gpudoctor.worker.measuring import again
+
+            again.main(job, channel)
+        elif "workloads" in job:
             from gpudoctor.worker.measuring import schedule
 
             schedule.main(job, channel.send)

@@ -60,7 +60,8 @@ def improved(slow: Outcome, ratio: float = 1.25, less_is_better: bool = False) -
     def is_good(outcome: Outcome) -> bool:
         if not outcome.worked or outcome.metric is None or slow.metric is None:
             return False
-        return outcome.metric * ratio <= slow.metric if less_is_better else outcome.metric >= slow.metric * ratio
+        better, worse = (slow.metric, outcome.metric) if less_is_better else (outcome.metric, slow.metric)
+        return better > worse and better >= worse * ratio
 
     return is_good
 

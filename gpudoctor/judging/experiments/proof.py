@@ -12,7 +12,7 @@ from gpudoctor.judging.experiments.suspect import Suspect
 
 CONFIRMED = "confirmed"  # it fails, works without the guilty, and fails again
 LIKELY = "likely"  # the same without the last run, or before the guilty were narrowed down
-ELSEWHERE = "elsewhere"  # with all suspects away it fails in the same way: none of them is the cause
+ELSEWHERE = "elsewhere"  # it fails in the same way without all suspects that it does not need: none of them is the cause
 UNSTEADY = "unsteady"  # it worked when nothing was different: it fails only sometimes
 OPEN = "open"  # the runs do not show anything
 
@@ -28,12 +28,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Proof:
-    """subject: what failed: "gemm:gpu0", "import:torch" or a command. ended: why the search stopped early, "" if it did not."""
+    """subject: what failed: "gemm:gpu0", "import:torch" or a command. ended: why the search stopped early, "" if it did not.
+
+    also: other subjects that failed in the same way.
+    """
 
     subject: str
     suspects: tuple[Suspect, ...]
     trials: tuple[Trial, ...]
     ended: str = ""
+    also: tuple[str, ...] = ()
 
     @cached_property
     def verdict(self) -> str:
@@ -43,9 +47,8 @@ class Proof:
         if self._decisive:
             repeated = as_is and as_is[-1] > self.trials.index(self._decisive)
             return CONFIRMED if repeated and not self.ended else LIKELY
-        if self._all_away and self._all_away.outcome.is_like(self.trials[0].outcome):
-            return ELSEWHERE
-        return OPEN
+        last = self.trials[-1]
+        return ELSEWHERE if last.away and not self.ended and last.outcome.is_like(self.failing) else OPEN
 
     @property
     def is_confirmed(self) -> bool:
@@ -79,14 +82,10 @@ class Proof:
         good = [trial for trial in self.trials if trial.good and trial.away]
         return min(good, key=lambda trial: len(trial.away), default=None)
 
-    @property
-    def _all_away(self) -> Trial | None:
-        return next((trial for trial in self.trials if trial.away and len(trial.away) == len(self.suspects)), None)
-
     def as_value(self) -> dict[str, Any]:
         trials = [{"away": list(t.away), "outcome": t.outcome.as_value(), "good": t.good} for t in self.trials]
         suspects = [suspect.as_value() for suspect in self.suspects]
-        return {"subject": self.subject, "suspects": suspects, "trials": trials, "ended": self.ended}
+        return {"subject": self.subject, "suspects": suspects, "trials": trials, "ended": self.ended, "also": list(self.also)}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Proof:
@@ -95,7 +94,8 @@ class Proof:
         trials = tuple(_trial(raw, len(suspects)) for raw in value["trials"])
         if not trials or trials[0].away:
             raise ValueError("the first run is not the one as things are")
-        return cls(str(value["subject"]), suspects, trials, str(value.get("ended", "")))
+        also = tuple(map(str, value.get("also", ())))
+        return cls(str(value["subject"]), suspects, trials, str(value.get("ended", "")), also)
 
 
 def _trial(value: Mapping[str, Any], most: int) -> Trial:

@@ -9,13 +9,16 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 
 from gpudoctor.judging.experiments.outcome import Good, Outcome, worked
 from gpudoctor.judging.experiments.proof import Proof, Trial
-from gpudoctor.judging.experiments.suspect import Suspect
+from gpudoctor.judging.experiments.suspect import CURRENT_FOLDER, ENTRY, FOLDER, Suspect
 
 Away = tuple[int, ...]
 Steps = Generator[tuple[Suspect, ...], "Outcome | None", Proof]
-Inner = Generator[Away, "Outcome | None", bool]
+Inner = Generator[tuple[Suspect, ...], "Outcome | None", bool]
+Found = Generator[tuple[Suspect, ...], "Outcome | None", Away]
 NO_MORE_RUNS = "no more runs were possible"
 MOST_RUNS = 24
+MOST_NEEDED = 4
+NEEDED = (ENTRY, FOLDER, CURRENT_FOLDER)  # a program is more likely to need these than a variable
 
 
 class _Stop(Exception):
@@ -51,7 +54,7 @@ def search(subject: str, suspects: Iterable[Suspect], first: Outcome, is_good: G
     return Proof(subject, suspects, tuple(runs.trials), ended)
 
 
-def _none() -> Generator[tuple[Suspect, ...], Outcome | None, Away]:
+def _none() -> Found:
     return ()
     yield ()
 
@@ -65,22 +68,38 @@ class _Runs:
         self.most = most
         self.trials = [Trial((), first, is_good(first))]
 
-    def decisive(self) -> Generator[tuple[Suspect, ...], Outcome | None, Away]:
+    def decisive(self) -> Found:
         """The fewest places found without which it works; none if it fails without all."""
         every = tuple(range(len(self.suspects)))
         first = self._half(every)
         if len(first) == 1 and self._weight(first) * 2 > self._weight(every) and (yield from self.works(first)):
             return first
+        return (yield from self._among(every, MOST_NEEDED))
+
+    def _among(self, every: Away, needed: int) -> Found:
+        """The fewest of these. If it fails in another way without all, it needs one, such as a folder of libraries: it stays."""
+        if not every:
+            return ()
         if (yield from self.works(every)):
             return (yield from self._fewest(every))
-        if self.trials[-1].outcome.is_like(self.trials[0].outcome):
+        if self._is_as_before(every) or not needed:
             return ()
-        for place in every:  # something that it needs is among the suspects
-            if (yield from self.works((place,))):
-                return (place,)
-        return ()
+        order = sorted(every, key=lambda place: self.suspects[place].kind not in NEEDED)
+        same, other = 0, len(order)
+        while other - same > 1:
+            middle = (same + other) // 2
+            first = tuple(order[:middle])
+            if (yield from self.works(first)):
+                return (yield from self._fewest(first))
+            same, other = (middle, other) if self._is_as_before(first) else (same, middle)
+        stays = order[other - 1]
+        return (yield from self._among(tuple(place for place in every if place != stays), needed - 1))
 
-    def _fewest(self, rest: Away) -> Generator[tuple[Suspect, ...], Outcome | None, Away]:
+    def _is_as_before(self, away: Away) -> bool:
+        trial = next(trial for trial in self.trials[1:] if set(trial.away) == set(away))
+        return trial.outcome.is_like(self.trials[0].outcome)
+
+    def _fewest(self, rest: Away) -> Found:
         """Each round finds the place that has to be added: the last one of the shortest row of places that is enough."""
         found: Away = ()
         while True:
@@ -96,7 +115,7 @@ class _Runs:
                 return found
 
     def _known_too_short(self, found: Away, rest: Away) -> int:
-        failed = [frozenset(trial.away) for trial in self.trials if not trial.good]
+        failed = [set(trial.away) for trial in self.trials if not trial.good and trial.outcome.is_like(self.trials[0].outcome)]
         return max((size for size in range(len(rest)) if any({*found, *rest[:size]} <= each for each in failed)), default=0)
 
     def _half(self, places: Away) -> Away:
@@ -107,16 +126,16 @@ class _Runs:
     def _weight(self, places: Away) -> int:
         return sum(self.suspects[place].weight for place in places)
 
-    def works(self, away: Away) -> Generator[tuple[Suspect, ...], Outcome | None, bool]:
+    def works(self, away: Away) -> Inner:
         for trial in self.trials[1:]:
             if set(trial.away) == set(away):
                 return trial.good
         return (yield from self._run(away))
 
-    def again(self) -> Generator[tuple[Suspect, ...], Outcome | None, bool]:
+    def again(self) -> Inner:
         return (yield from self._run(()))
 
-    def _run(self, away: Away) -> Generator[tuple[Suspect, ...], Outcome | None, bool]:
+    def _run(self, away: Away) -> Inner:
         away = tuple(sorted(away))
         outcome = None if len(self.trials) > self.most else (yield tuple(self.suspects[place] for place in away))
         if outcome is None:

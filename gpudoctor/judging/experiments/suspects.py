@@ -67,23 +67,29 @@ def _rank(suspect: Suspect) -> tuple[int, int]:
 def _made(kind: str, name: str, value: str, row: known.Of, failure: Failure) -> Suspect | None:
     if name in failure.blamed:
         return Suspect(kind, name, value, "a finding names it", NAMED)
-    if kind != LIMIT and _names(failure.last_line if kind == FOLDER else failure.words, name, value):
+    if kind != LIMIT and (_has_name(failure.words, name) or _has_path(failure.last_line, value)):
         return Suspect(kind, name, value, "the error message names it", NAMED)
-    if row.explains(failure.words):
+    used = [reader for reader in row.readers if reader in failure.readers]
+    if failure.readers and row.readers and not used:
+        return None
+    if failure.is_slow:
+        return Suspect(kind, name, value, "it can make programs slow", FITTING) if row.slows else None
+    if row.explains(failure.last_line):
         return Suspect(kind, name, value, "it can cause this error message", FITTING * 3)
-    if failure.is_slow and row.slows:
-        return Suspect(kind, name, value, "it can make programs slow", FITTING)
-    if failure.readers and row.readers:
-        used = [reader for reader in row.readers if reader in failure.readers]
-        return Suspect(kind, name, value, f"the program uses {used[0]}, which reads it", FITTING // 3) if used else None
+    if row.explains(failure.words) or (kind == ENTRY and _has_path(failure.words, value)):
+        return Suspect(kind, name, value, "the output before the error is about it", FITTING)
+    if used:
+        return Suspect(kind, name, value, f"the program uses {used[0]}, which reads it", FITTING // 3)
     return Suspect(kind, name, value, "it can change how GPU programs run", POSSIBLE)
 
 
-def _names(words: str, name: str, value: str) -> bool:
-    """Whether the words contain the name, unless it is as short as CC, or a path."""
-    is_path = "/" in value.strip("/")
-    is_named = len(name) > len("CXX") and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)
-    return bool(is_named) or (is_path and re.search(rf"{re.escape(value.rstrip('/'))}(?![\w-])", words) is not None)
+def _has_name(words: str, name: str) -> bool:
+    """Names as short as CC are words of their own."""
+    return len(name) > len("CXX") and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words) is not None
+
+
+def _has_path(words: str, value: str) -> bool:
+    return "/" in value.strip("/") and re.search(rf"{re.escape(value.rstrip('/'))}(?![\w-])", words) is not None
 
 
 def _variables(surroundings: Surroundings, failure: Failure) -> Iterator[Suspect | None]:

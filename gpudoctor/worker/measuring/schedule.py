@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
 from gpudoctor.worker.measuring import bench, recorded
@@ -30,7 +30,10 @@ TIME_OVER = "the time limit for all measurements (--measure-timeout) was reached
 
 
 def main(job: Dict[str, Any], send: Send) -> None:
-    """Runs a job {"workloads", "gpus", "level", "seconds", "folder"}; SIGTERM stops it."""
+    """Runs a job {"workloads", "gpus", "level", "seconds", "folder", "imports"}; SIGTERM stops it.
+
+    imports: frameworks to import although no workload needs them; can be left out.
+    """
     cut, inlet = os.pipe()
     signal.signal(signal.SIGTERM, lambda number, frame: os.write(inlet, b"\n") and None)
     adopt_orphans()
@@ -39,6 +42,7 @@ def main(job: Dict[str, Any], send: Send) -> None:
     gpus = [Gpu(*gpu) for gpu in job["gpus"]]
     tasks = list(planned(job["workloads"], gpus, folder, send))
     schedule = Schedule(tasks, job["level"], folder, send, Sampler([gpu.index for gpu in gpus]), cut)
+    schedule.imports = set(job.get("imports", ()))
     try:
         why = schedule.run(time.monotonic() + job["seconds"])
     except Exception as bug:  # also if the receiver is gone
@@ -79,13 +83,14 @@ class Schedule:
         self.sampler = sampler
         self.cut = cut
         self.hosts: Dict[str, ForkServer] = {}
+        self.imports: Set[str] = set()  # that are still to be tried
         self.lost: Dict[int, str] = {}  # GPU -> the task that still holds it and cannot be killed
         self.told = 0.0
         self.began = time.monotonic()
 
     def run(self, deadline: float) -> str:
         """Runs everything; returns why it ended early, if it did."""
-        while self.pending or self.started or self.over:
+        while self.pending or self.started or self.over or self.imports:
             now = time.monotonic()
             if now >= deadline:
                 return TIME_OVER
@@ -126,7 +131,7 @@ class Schedule:
                 detail = "its import did not finish within %.0f s" % RUNTIMES[host.runtime].seconds
                 self._close(host, stack=True)
                 self._import_failed(host, "timeout", detail)
-        wanted = {task.workload.runtime for task in self.pending} - set(self.hosts)
+        wanted = ({task.workload.runtime for task in self.pending} | self.imports) - set(self.hosts)
         free = max(1, len(os.sched_getaffinity(0)) - 1) - len(importing)
         for runtime in sorted(wanted, key=list(RUNTIMES).index)[: max(0, free)]:
             self.hosts[runtime] = ForkServer(runtime, self.folder)
@@ -202,6 +207,7 @@ class Schedule:
 
     def _imported(self, host: ForkServer, notice: Dict[str, Any]) -> None:
         host.ready = True
+        self.imports.discard(host.runtime)
         if host.runtime == RUNTIMES[host.runtime].package:
             facts = {"seconds": notice["ready"], "version": notice["version"], "file": notice["file"]}
             self.send(measured="import:" + host.runtime, reply=vars(Reply("ok", facts)))
@@ -209,6 +215,7 @@ class Schedule:
     def _import_failed(self, host: ForkServer, status: str, detail: str) -> None:
         texts = {"prints": last_words(host.file), "recorded": self._recorded()} if status != "missing" else {}
         package = RUNTIMES[host.runtime].package
+        self.imports.discard(host.runtime)
         if host.runtime == package:
             value = {name: text for name, text in texts.items() if text}
             self.send(measured="import:" + package, reply=vars(Reply(status, value or None, detail)))

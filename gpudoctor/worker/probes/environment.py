@@ -14,10 +14,14 @@ _PREFIXES = (
     "CONDA_",
     "CUBLAS",
     "CUDA",  # also CUDAHOSTCXX, CUDACXX and CUDAARCHS
+    "CUDNN_",
     "CUPY_",
+    "GLOO_",
+    "GOMP_",
     "JAX_",
     "KMP_",
     "LD_",
+    "MALLOC_",
     "MKL_",
     "NCCL_",
     "NUMBA",
@@ -25,6 +29,7 @@ _PREFIXES = (
     "NVIDIA_",
     "NVSHMEM_",
     "OMP_",
+    "OPENBLAS_",
     "PYTHON",
     "PYTORCH_",
     "TF_",
@@ -35,9 +40,9 @@ _PREFIXES = (
     "XLA_",
 )
 _NAMES = (
-    *("CFLAGS", "CXXFLAGS", "LDFLAGS", "TMPDIR", "XDG_CACHE_HOME"),
     *("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PATH"),
     *("COMPUTE_PROFILE", "OPENCL_PROFILE", "NSIGHT_CUDA_DEBUGGER", "NVTX_INJECTION64_PATH"),
+    *("CFLAGS", "CXXFLAGS", "LDFLAGS", "GLIBC_TUNABLES", "MAX_JOBS", "TMPDIR", "XDG_CACHE_HOME"),
     *("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "DOCKER_CONTEXT", "DOCKER_HOST"),
 )
 _SLURM = re.compile(r"SLURM_(JOB_?ID|\w*GPU\w*)")

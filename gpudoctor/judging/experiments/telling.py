@@ -1,0 +1,117 @@
+"""The words for proofs: what decides, and what was tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.judging.experiments.outcome import Outcome
+from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
+from gpudoctor.judging.experiments.suspect import (
+    AFFINITY,
+    CURRENT_FOLDER,
+    ENTRY,
+    FOLDER,
+    GPU,
+    LIMIT,
+    LIMITS,
+    USER_SITE,
+    VARIABLE,
+    Suspect,
+)
+
+MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")  # of an exception
+MOST_WORDS = 200
+MOST_NAMES, MOST_NAMES_OF_RUN = 6, 2
+
+# The fact, and how the program runs without it.
+_FACTS = {
+    VARIABLE: ("{name} is set to {value}", "without it"),
+    ENTRY: ("{name} contains {value}", "without this entry"),
+    USER_SITE: ("Python searches the user's site-packages {value}", "without this folder"),
+    CURRENT_FOLDER: ("Python searches the current folder {value} first", "without this folder"),
+    LIMIT: ("the soft limit on {limit} is {value}", "with a higher limit"),
+    FOLDER: ("{name} is {value}", "with a fresh folder"),
+    AFFINITY: ("only {value} CPU cores may be used", "with all cores"),
+    GPU: ("GPU {value} is used", "without this GPU"),
+}
+
+
+def subject(id: str) -> str:
+    """ "gemm on GPU 0", "the import of torch", or a command as it is."""
+    name, _, where = id.rpartition(":")
+    if name == "import":
+        return f"the import of {where}"
+    if where == "all" and name:
+        return name
+    return f"{name} on GPU {where[3:]}" if name and where[:3] == "gpu" and where[3:].isdecimal() else id
+
+
+def sentence(proof: Proof, set_in: Iterable[str] = ()) -> str:
+    """What the guilty do to the subject: "X is set to 1: gemm on GPU 0 fails (…) and works without it".
+
+    set_in: where the first of them is set.
+    """
+    facts = " and ".join(fact(suspect) for suspect in proof.guilty)
+    facts += "".join(f" ({place})" for place in list(set_in)[:1])
+    without = _FACTS[proof.guilty[0].kind][1] if len(proof.guilty) == 1 else "without them"
+    return f"{facts}: {effect(proof, without)}" + "; confirmed by experiment" * proof.is_confirmed
+
+
+def effect(proof: Proof, without: str) -> str:
+    working = proof.working
+    if proof.failing.worked and working:
+        return f"{subject(proof.subject)} reaches {figure(proof.failing)}, but {figure(working)} {without}"
+    return f"{subject(proof.subject)} fails ({error(proof.failing)}) and works {without}"
+
+
+def fact(suspect: Suspect) -> str:
+    limit = LIMITS.get(suspect.name, suspect.name)
+    return _FACTS[suspect.kind][0].format(name=suspect.name, value=suspect.value, limit=limit)
+
+
+def figure(outcome: Outcome) -> str:
+    """Three significant digits and the unit."""
+    value = outcome.metric
+    if value is None:
+        return "no result"
+    return f"{value:.0f} {outcome.unit}" if abs(value) >= 100 else f"{value:.3g} {outcome.unit}"
+
+
+def error(outcome: Outcome) -> str:
+    """The last line of a failure's words, or how it ended."""
+    lines = outcome.words.strip().splitlines()
+    words = MODULE.sub("", lines[-1].strip()) if lines and not outcome.how.startswith("killed") else outcome.how
+    return words if len(words) <= MOST_WORDS else words[:MOST_WORDS] + " …"
+
+
+def tried(proof: Proof) -> str:
+    """What the runs of a proof without a culprit show."""
+    names = _listed(map(str, proof.suspects))
+    if proof.verdict == UNSTEADY:
+        return "it worked when it was repeated with nothing changed: it fails only sometimes"
+    if proof.verdict == ELSEWHERE:
+        return f"it fails in the same way without {names}: the cause lies elsewhere"
+    ended = f" ({proof.ended})" if proof.ended else ""
+    return f"no single cause found among {names}{ended}"
+
+
+def runs(proof: Proof) -> list[str]:
+    """One line for each run."""
+    return [f"{_without(proof, trial.away)}: {_result(trial.outcome, trial.good)}" for trial in proof.trials]
+
+
+def _without(proof: Proof, away: Iterable[int]) -> str:
+    names = [str(proof.suspects[place]) for place in away]
+    return f"without {_listed(names, MOST_NAMES_OF_RUN)}" if names else "as it is"
+
+
+def _result(outcome: Outcome, good: bool) -> str:
+    if outcome.metric is not None:
+        return figure(outcome)
+    return "worked" if good else f"failed ({error(outcome)})"
+
+
+def _listed(names: Iterable[str], most: int = MOST_NAMES) -> str:
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -1,0 +1,225 @@
+"""Proofs as findings: what decides, and how to change it for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.guarded import WRONG
+from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
+from gpudoctor.judging.experiments import telling
+from gpudoctor.judging.experiments.change import change
+from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
+from gpudoctor.judging.experiments.suspect import (
+    AFFINITY,
+    CURRENT_FOLDER,
+    ENTRY,
+    FOLDER,
+    GPU,
+    LIMIT,
+    USER_SITE,
+    VARIABLE,
+    Surroundings,
+    Suspect,
+)
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
+
+LETTERS = {"open_files": "n", "processes": "u", "memlock": "l", "address_space": "v", "data": "d", "file_size": "f"}
+LETTERS |= {"cpu_seconds": "t", "stack": "s"}
+REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
+PYTHON_VARIABLES = {USER_SITE: "PYTHONNOUSERSITE", CURRENT_FOLDER: "PYTHONSAFEPATH"}
+LIMITS = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
+PYTHON = "https://docs.python.org/3/using/cmdline.html#environment-variables"
+
+IN_CONTAINER = Fix(
+    "In a container: remove it from the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)
+)
+DELETE = look("To fix it permanently: find the line that sets it, and delete it", "grep -n <name> <file>")
+FIND = look(
+    "To fix it permanently: find the line that sets it, and delete it",
+    "grep -sn <name> ~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh || echo 'in none of these files'",
+    on=("host", "wsl2"),
+)
+IN_CONDA = Fix("In a conda environment: unset it", "conda env config vars unset <name>", on=("conda",), kind="install")
+
+
+def _problem(id: str, what: str, why: str, *fixes: Fix, reference: str = REFERENCE) -> Problem:
+    return Problem(id, f"{what} makes GPU programs fail", why, Action.FIX_CONFIG, fixes, (reference,))
+
+
+UNSET = Fix("In this shell: unset it, then restart the program", "unset <name>", where="shell")
+BY_VARIABLE = _problem(
+    "variable-breaks-programs",
+    "An environment variable",
+    "The same program was run with the variable and without it, and nothing else was different. The variable decides.",
+    UNSET,
+    FIND,
+    IN_CONTAINER,
+    IN_CONDA,
+)
+REMOVE = Fix("In this shell: remove the entry, then restart the program", "export <name>=<left>", where="shell")
+BY_ENTRY = _problem(
+    "search-path-breaks-programs",
+    "A folder or library in a search path",
+    "The same program was run with the entry and without it. Programs find a library, package or compiler there that does not "
+    "fit the others.",
+    REMOVE,
+    FIND,
+    IN_CONTAINER,
+    reference="https://man7.org/linux/man-pages/man8/ld.so.8.html",
+)
+BY_FOLDER_OF_PYTHON = _problem(
+    "python-folder-breaks-programs",
+    "A folder that Python searches first",
+    "Files in this folder hide packages of the environment. The same program works if Python does not search it.",
+    look("Show what lies in it", "ls -la <folder>"),
+    Fix("Rename or remove what hides a package there"),
+    Fix("In this shell: tell Python not to search it, then restart the program", "export <variable>=1", where="shell"),
+    reference=PYTHON,
+)
+BY_LIMIT = _problem(
+    "limit-breaks-programs",
+    "A resource limit",
+    "The same program was run with the limit and with a higher one. The limit decides.",
+    Fix("In this shell: raise the limit, then restart the program", "ulimit -S<letter> <possible>", where="shell"),
+    Fix(
+        "To raise it permanently: set it in /etc/security/limits.d, or LimitNOFILE= and so on in the systemd unit",
+        on=("host", "wsl2"),
+    ),
+    Fix("Restart the container with a higher --ulimit", on=("container",)),
+    reference=LIMITS,
+)
+BY_FOLDER = _problem(
+    "folder-breaks-programs",
+    "A folder for temporary or cached files",
+    "The same program was run with this folder and with a fresh one. The folder is full, not writable or mounted noexec, or it "
+    "contains stale files, such as a lock left by a build that was killed.",
+    look("Show its owner, its room and its mount", "ls -ld <folder>; df -h <folder>; df -i <folder>; findmnt -T <folder>"),
+    Fix(
+        "Use another folder, then restart the program",
+        'export <name>="$(mktemp -d -p "$HOME")"',
+        where="shell",
+    ),
+    Fix("If it is a cache and nothing is running: empty it; it is filled again", risk="destructive"),
+    reference="https://man7.org/linux/man-pages/man3/errno.3.html",
+)
+BY_AFFINITY = _problem(
+    "cpu-affinity-breaks-programs",
+    "CPU affinity",
+    "The same program was run on these CPU cores and on all. With so few cores its threads wait for each other.",
+    look("Show the CPU cores that this shell may use", "taskset -pc $$"),
+    Fix("Use all CPU cores in this shell, then restart the program", "taskset -pc 0-<last> $$", where="shell"),
+    Fix("In a job or a container: request more CPU cores"),
+    reference="https://man7.org/linux/man-pages/man2/sched_setaffinity.2.html",
+)
+BY_GPU = _problem(
+    "gpu-breaks-programs",
+    "One GPU of several",
+    "The same program was run with this GPU and without it. Only with it the program fails.",
+    Fix("Leave it out until it is repaired", "export CUDA_VISIBLE_DEVICES=<left>", where="shell"),
+)
+PROBLEMS = {
+    VARIABLE: BY_VARIABLE,
+    ENTRY: BY_ENTRY,
+    USER_SITE: BY_FOLDER_OF_PYTHON,
+    CURRENT_FOLDER: BY_FOLDER_OF_PYTHON,
+    LIMIT: BY_LIMIT,
+    FOLDER: BY_FOLDER,
+    AFFINITY: BY_AFFINITY,
+    GPU: BY_GPU,
+}
+ALL = tuple(dict.fromkeys(PROBLEMS.values()))
+IDS = tuple(problem.id for problem in ALL)
+ABOUT = {"open-files": "open_files", "memlock": "memlock", "temporary-space": "TMPDIR", "cpu-affinity": "affinity"}
+"""Checks whose findings are about one suspect."""
+LAST_RESORTS = ("measurement-", "framework-import-")  # findings that name no cause
+
+
+def proofs(facts: Facts) -> Iterator[Proof]:
+    """The proofs in a snapshot; what is none is left out."""
+    for reply in facts.experiments.values():
+        try:
+            yield Proof.from_value(reply.value)
+        except WRONG:
+            continue
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """One for each set of guilty: several subjects can share it."""
+    told: dict[tuple[tuple[str, str, str], ...], list[Proof]] = {}
+    for proof in proofs(facts):
+        if proof.guilty:
+            told.setdefault(tuple((one.kind, one.name, one.value) for one in proof.guilty), []).append(proof)
+    for alike in told.values():
+        yield found(alike, facts)
+
+
+def found(alike: list[Proof], facts: Facts) -> Finding:
+    """The finding of proofs with the same guilty; the surest comes first."""
+    first, *rest = sorted(alike, key=lambda proof: not proof.is_confirmed)
+    set_in = known(lambda: facts.environment.set_in(first.guilty[0].name), ())
+    evidence = values(first.guilty, set_in, facts)
+    others = [id for proof in rest for id in (proof.subject, *proof.also)] + list(first.also)
+    message = telling.sentence(first, set_in) + "".join(f", also {telling.subject(id)}" for id in others)
+    evidence |= {"runs": telling.runs(first), "subjects": sorted({first.subject, *others})}
+    confidence = Confidence.CONFIRMED if first.is_confirmed else Confidence.LIKELY
+    return problem_of(first, evidence).found(message, evidence, confidence=confidence)
+
+
+def problem_of(proof: Proof, evidence: Mapping[str, object]) -> Problem:
+    """The problem that the first of the guilty is, with the fixes for this evidence."""
+    problem = PROBLEMS[proof.guilty[0].kind]
+    if proof.failing.worked:
+        problem = replace(problem, title=problem.title.removesuffix("fail") + "slow", status=Status.WARN)
+    instead = {FIND: DELETE} if "file" in evidence else {}
+    if evidence.get("left") == "":
+        instead[REMOVE] = UNSET
+    return replace(problem, fixes=tuple(instead.get(fix, fix) for fix in problem.fixes))
+
+
+def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -> dict[str, object]:
+    """The evidence that fixes need. set_in: where the first of the guilty is set: "/root/.bashrc:12"."""
+    one = guilty[0]
+    files = [place.rpartition(":")[0] for place in set_in if place.startswith("/")]
+    evidence: dict[str, object] = {"name": one.name, "value": one.value}
+    if one.kind == ENTRY:
+        here = Surroundings(known(lambda: facts.environment.variables, {}))
+        evidence["left"] = change(guilty, here).put.get(one.name, "")
+    elif one.kind == LIMIT:
+        evidence |= {"letter": LETTERS[one.name], "possible": "hard"}
+    elif one.kind in (USER_SITE, CURRENT_FOLDER):
+        evidence = {"folder": one.value, "variable": PYTHON_VARIABLES[one.kind]}
+    elif one.kind == FOLDER:
+        evidence = {"name": one.name, "folder": one.value}
+    elif one.kind == AFFINITY:
+        evidence["last"] = known(lambda: facts.limits.cpu_count - 1)
+    return evidence | ({"set_in": list(set_in)} if set_in else {}) | ({"file": files[0]} if files else {})
+
+
+def with_cause(finding: Finding, facts: Facts, check: str) -> Finding:
+    """A finding that a proof explains, with that problem as its first cause; with what was tried, if nothing was found."""
+    if finding.problem.id in IDS or not facts.experiments:
+        return finding
+    for proof in proofs(facts):
+        if not is_about(finding, proof, check):
+            continue
+        if proof.guilty:
+            return replace(finding, causes=(PROBLEMS[proof.guilty[0].kind].id, *finding.causes))
+        if proof.verdict in (ELSEWHERE, UNSTEADY) and finding.problem.id.startswith(LAST_RESORTS) and not finding.causes:
+            evidence = {**finding.evidence, "tried": telling.tried(proof), "ruled_out": list(map(str, proof.ruled_out))}
+            return replace(finding, evidence=evidence, confidence=Confidence.UNKNOWN)
+    return finding
+
+
+def is_about(finding: Finding, proof: Proof, check: str) -> bool:
+    """Whether the finding of a check is a failure that the proof explains, or is about one of its guilty."""
+    named = {ABOUT.get(check, ""), *(str(finding.evidence.get(key, "")) for key in ("variable", "framework", "workload"))} - {""}
+    if any(suspect.name in named for suspect in proof.guilty):
+        return True
+    subjects = {proof.subject, *proof.also}
+    imported = {id.removeprefix("import:") for id in subjects if id.startswith("import:")}
+    words = finding.message.replace(":", " ").replace(",", " ").split()
+    ran = {id.rpartition(":")[0] for id in subjects} - {"import"}
+    return bool(imported & named) or bool(ran & {*words, *named})
