@@ -39,6 +39,8 @@ def check(
     force: bool = False,
     timeout: float = 20,
     measure_timeout: float | None = None,
+    experiments: bool = True,
+    experiment_timeout: float = 60,
     baseline: PathLike | None = None,
     save: PathLike | None = None,
     progress: Progress | None = None,
@@ -49,15 +51,15 @@ def check(
     and profilers). only: checks to run, from any level, together with the checks that they need. skip: checks to leave out.
     python: the interpreter or environment to examine; default: the running one. logs: files to analyse as well. expect_gpus: how
     many GPUs there should be. gpus: the GPUs to measure, as numbered by nvidia-smi. force: also measure GPUs that are in use.
-    timeout, measure_timeout: seconds for all questions, and for all measurements (240, or 1200 at level "full"). baseline: a file
-    to compare with. save: where to write the redacted snapshot. progress: called with one line on the current activity.
+    timeout, measure_timeout: seconds for all questions, and for all measurements (240, or 1200 at level "full"). experiments:
+    repeat what failed without suspected settings, for at most experiment_timeout seconds. baseline: a file to compare with. save: where to write the redacted snapshot. progress: called with one line on the current activity.
 
     ^C stops the run and leaves nothing behind; the file of `save` contains what was measured until then.
     """
     from gpudoctor import examining
 
     _must_be_a_level(level)
-    _must_be_numbers(timeout, measure_timeout, expect_gpus)
+    _must_be_numbers(timeout, measure_timeout, experiment_timeout, expect_gpus)
     wanted = Wanted(
         level,
         _each(only),
@@ -68,6 +70,8 @@ def check(
         force=force,
         timeout=timeout,
         measure_timeout=measure_timeout,
+        experiments=experiments,
+        experiment_timeout=experiment_timeout,
         baseline=None if baseline is None else Path(baseline),
     )
     wanted.checks()
@@ -140,8 +144,11 @@ def _must_be_a_level(level: str) -> None:
         raise UserError(unknown("level", level, LEVELS))
 
 
-def _must_be_numbers(timeout: float, measure_timeout: float | None, expect_gpus: int | None) -> None:
-    for name, value in (("timeout", timeout), ("measure_timeout", measure_timeout)):
+def _must_be_numbers(
+    timeout: float, measure_timeout: float | None, experiment_timeout: float, expect_gpus: int | None
+) -> None:
+    given = {"timeout": timeout, "measure_timeout": measure_timeout, "experiment_timeout": experiment_timeout}
+    for name, value in given.items():
         if value is not None and value <= 0:
             raise UserError(f"{name}={value!r}: must be a positive number of seconds")
     if expect_gpus is not None and expect_gpus < 1:

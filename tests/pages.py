@@ -24,7 +24,7 @@ import machine
 import pytest
 from click.testing import CliRunner
 
-from gpudoctor import collect, interpreter, measure, quoting, remembered
+from gpudoctor import collect, experiment, interpreter, measure, quoting, remembered
 from gpudoctor.cli import main
 from gpudoctor.model import Reply, Snapshot
 
@@ -112,6 +112,7 @@ class Session:
         patch.setenv("COLUMNS", "80")
         patch.setattr(collect, "collect", self._collect)
         patch.setattr(measure, "measure", self._measure)
+        patch.setattr(experiment, "experiments", lambda *given: (machine.load(self.case).experiments, 0))
         patch.setattr(quoting, "quoted", lambda *given: {})
         patch.setattr(remembered, "of", lambda taken: "/opt/train/.venv/bin/python")
         patch.setattr(interpreter, "this_interpreter", lambda: interpreter.Interpreter("/usr/bin/python3"))

@@ -34,6 +34,8 @@ def forbid_contradictions(given: Mapping[str, Any]) -> None:
     for name in ("python", "gpus", "force", "measure_timeout", "image", "container"):
         if given["replay"] and given[name]:
             raise click.UsageError(f"--replay diagnoses a snapshot: --{name.replace('_', '-')} cannot be used with it.")
+    if given["replay"] and not given["experiments"]:
+        raise click.UsageError("--replay diagnoses a snapshot: --no-experiments cannot be used with it.")
     if given["quiet"] and given["verbose"]:
         raise click.UsageError("--quiet and --verbose cannot be used together.")
     if given["quiet"] and not given["destination"] and given["form"] not in (None, "text"):

@@ -16,7 +16,12 @@ FAILED = ("error", "died", "timeout")
 LOW = 0.75  # of what is expected
 EXPLAINED = {problem.id for problem in faults.ALL if problem is not faults.SLOW}
 # No setting causes these, and more load can make them worse.
-OF_HARDWARE = re.compile(r"ECC_UNCORRECTABLE|CUDA_ERROR_CONTAINED|uncorrectable ECC|fallen off the bus|DEVICE_UNAVAILABLE", re.I)
+OF_HARDWARE = re.compile(
+    r"""
+    ECC_UNCORRECTABLE | CUDA_ERROR_CONTAINED | uncorrectable\ ECC | fallen\ off\ the\ bus
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)

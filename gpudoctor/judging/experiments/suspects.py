@@ -84,7 +84,7 @@ def _made(kind: str, name: str, value: str, row: known.Of, failure: Failure) -> 
 
 
 def _has_name(words: str, name: str) -> bool:
-    """Names as short as CC are words of their own."""
+    """A name as short as CC says nothing."""
     return len(name) > len("CXX") and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words) is not None
 
 

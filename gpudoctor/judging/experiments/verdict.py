@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.common import look
+from gpudoctor.fixes.common import PROCESSOR, look
 from gpudoctor.judging.experiments import telling
 from gpudoctor.judging.experiments.change import change
 from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
@@ -36,20 +36,20 @@ PYTHON = "https://docs.python.org/3/using/cmdline.html#environment-variables"
 IN_CONTAINER = Fix(
     "In a container: remove it from the Dockerfile's ENV, the compose file, or -e of docker run", on=("container",)
 )
-DELETE = look("To fix it permanently: find the line that sets it, and delete it", "grep -n <name> <file>")
+DELETE = look("To fix it permanently: find the line that sets it, and delete it", "grep -n <variable> <file>")
 FIND = look(
     "To fix it permanently: find the line that sets it, and delete it",
-    "grep -sn <name> ~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh || echo 'in none of these files'",
+    "grep -sn <variable> ~/.bashrc ~/.profile ~/.zshrc /etc/environment /etc/profile.d/*.sh || echo 'in none of these files'",
     on=("host", "wsl2"),
 )
-IN_CONDA = Fix("In a conda environment: unset it", "conda env config vars unset <name>", on=("conda",), kind="install")
+IN_CONDA = Fix("In a conda environment: unset it", "conda env config vars unset <variable>", on=("conda",), kind="install")
 
 
 def _problem(id: str, what: str, why: str, *fixes: Fix, reference: str = REFERENCE) -> Problem:
     return Problem(id, f"{what} makes GPU programs fail", why, Action.FIX_CONFIG, fixes, (reference,))
 
 
-UNSET = Fix("In this shell: unset it, then restart the program", "unset <name>", where="shell")
+UNSET = Fix("In this shell: unset it, then restart the program", "unset <variable>", where="shell")
 BY_VARIABLE = _problem(
     "variable-breaks-programs",
     "An environment variable",
@@ -59,7 +59,7 @@ BY_VARIABLE = _problem(
     IN_CONTAINER,
     IN_CONDA,
 )
-REMOVE = Fix("In this shell: remove the entry, then restart the program", "export <name>=<left>", where="shell")
+REMOVE = Fix("In this shell: remove the entry, then restart the program", "export <variable>=<without_it>", where="shell")
 BY_ENTRY = _problem(
     "search-path-breaks-programs",
     "A folder or library in a search path",
@@ -79,11 +79,12 @@ BY_FOLDER_OF_PYTHON = _problem(
     Fix("In this shell: tell Python not to search it, then restart the program", "export <variable>=1", where="shell"),
     reference=PYTHON,
 )
+RAISE = Fix("In this shell: raise the limit, then restart the program", "ulimit -n <possible>", where="shell")
 BY_LIMIT = _problem(
     "limit-breaks-programs",
     "A resource limit",
     "The same program was run with the limit and with a higher one. The limit decides.",
-    Fix("In this shell: raise the limit, then restart the program", "ulimit -S<letter> <possible>", where="shell"),
+    RAISE,
     Fix(
         "To raise it permanently: set it in /etc/security/limits.d, or LimitNOFILE= and so on in the systemd unit",
         on=("host", "wsl2"),
@@ -99,7 +100,7 @@ BY_FOLDER = _problem(
     look("Show its owner, its room and its mount", "ls -ld <folder>; df -h <folder>; df -i <folder>; findmnt -T <folder>"),
     Fix(
         "Use another folder, then restart the program",
-        'export <name>="$(mktemp -d -p "$HOME")"',
+        'export <variable>="$(mktemp -d -p "$HOME")"',
         where="shell",
     ),
     Fix("If it is a cache and nothing is running: empty it; it is filled again", risk="destructive"),
@@ -109,7 +110,7 @@ BY_AFFINITY = _problem(
     "cpu-affinity-breaks-programs",
     "CPU affinity",
     "The same program was run on these CPU cores and on all. With so few cores its threads wait for each other.",
-    look("Show the CPU cores that this shell may use", "taskset -pc $$"),
+    PROCESSOR,
     Fix("Use all CPU cores in this shell, then restart the program", "taskset -pc 0-<last> $$", where="shell"),
     Fix("In a job or a container: request more CPU cores"),
     reference="https://man7.org/linux/man-pages/man2/sched_setaffinity.2.html",
@@ -118,7 +119,7 @@ BY_GPU = _problem(
     "gpu-breaks-programs",
     "One GPU of several",
     "The same program was run with this GPU and without it. Only with it the program fails.",
-    Fix("Leave it out until it is repaired", "export CUDA_VISIBLE_DEVICES=<left>", where="shell"),
+    Fix("Leave it out until it is repaired", "export CUDA_VISIBLE_DEVICES=<without_it>", where="shell"),
 )
 PROBLEMS = {
     VARIABLE: BY_VARIABLE,
@@ -174,8 +175,10 @@ def problem_of(proof: Proof, evidence: Mapping[str, object]) -> Problem:
     if proof.failing.worked:
         problem = replace(problem, title=problem.title.removesuffix("fail") + "slow", status=Status.WARN)
     instead = {FIND: DELETE} if "file" in evidence else {}
-    if evidence.get("left") == "":
+    if evidence.get("without_it") == "":
         instead[REMOVE] = UNSET
+    if "limit" in evidence:
+        instead[RAISE] = replace(RAISE, command=f"ulimit -{LETTERS[str(evidence['limit'])]} <possible>")
     return replace(problem, fixes=tuple(instead.get(fix, fix) for fix in problem.fixes))
 
 
@@ -183,18 +186,18 @@ def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -
     """The evidence that fixes need. set_in: where the first of the guilty is set: "/root/.bashrc:12"."""
     one = guilty[0]
     files = [place.rpartition(":")[0] for place in set_in if place.startswith("/")]
-    evidence: dict[str, object] = {"name": one.name, "value": one.value}
+    evidence: dict[str, object] = {"variable": one.name, "value": one.value}
     if one.kind == ENTRY:
         here = Surroundings(known(lambda: facts.environment.variables, {}))
-        evidence["left"] = change(guilty, here).put.get(one.name, "")
+        evidence["without_it"] = change(guilty, here).put.get(one.name, "")
     elif one.kind == LIMIT:
-        evidence |= {"letter": LETTERS[one.name], "possible": "hard"}
+        evidence = {"limit": one.name, "value": one.value, "possible": "hard"}
     elif one.kind in (USER_SITE, CURRENT_FOLDER):
         evidence = {"folder": one.value, "variable": PYTHON_VARIABLES[one.kind]}
     elif one.kind == FOLDER:
-        evidence = {"name": one.name, "folder": one.value}
+        evidence = {"variable": one.name, "folder": one.value}
     elif one.kind == AFFINITY:
-        evidence["last"] = known(lambda: facts.limits.cpu_count - 1)
+        evidence = {"cores": one.value, "last": known(lambda: facts.limits.cpu_count - 1)}
     return evidence | ({"set_in": list(set_in)} if set_in else {}) | ({"file": files[0]} if files else {})
 
 

@@ -1,4 +1,4 @@
-"""Runs measurements in a Python of their own, in which something is different: an experiment."""
+"""Runs measurements in a new process of Python in which something is different: an experiment."""
 
 from __future__ import annotations
 
