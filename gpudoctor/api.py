@@ -52,7 +52,8 @@ def check(
     python: the interpreter or environment to examine; default: the running one. logs: files to analyse as well. expect_gpus: how
     many GPUs there should be. gpus: the GPUs to measure, as numbered by nvidia-smi. force: also measure GPUs that are in use.
     timeout, measure_timeout: seconds for all questions, and for all measurements (240, or 1200 at level "full"). experiments:
-    repeat what failed without suspected settings, for at most experiment_timeout seconds. baseline: a file to compare with. save: where to write the redacted snapshot. progress: called with one line on the current activity.
+    repeat what failed without suspected settings, for at most experiment_timeout seconds. baseline: a file to compare with. save:
+    where to write the redacted snapshot. progress: called with one line on the current activity.
 
     ^C stops the run and leaves nothing behind; the file of `save` contains what was measured until then.
     """
@@ -144,9 +145,7 @@ def _must_be_a_level(level: str) -> None:
         raise UserError(unknown("level", level, LEVELS))
 
 
-def _must_be_numbers(
-    timeout: float, measure_timeout: float | None, experiment_timeout: float, expect_gpus: int | None
-) -> None:
+def _must_be_numbers(timeout: float, measure_timeout: float | None, experiment_timeout: float, expect_gpus: int | None) -> None:
     given = {"timeout": timeout, "measure_timeout": measure_timeout, "experiment_timeout": experiment_timeout}
     for name, value in given.items():
         if value is not None and value <= 0:

@@ -70,6 +70,11 @@ def test_fresh_folders_are_outside_those_that_they_replace(tmp_path: Path, monke
     monkeypatch.setattr(changed, "PLACES", (str(full), str(other)))
     made = changed.room(Change(fresh={"TMPDIR": str(full)}).as_value(), {"TMPDIR": str(full)})
     assert Path(made).parent == other
+    made = changed.room(Change().as_value(), {"TMPDIR": str(other)}, "marker")
+    assert (made, changed.room(Change().as_value(), {"TMPDIR": str(other)}, "marker")) == (
+        str(other / "gpudoctor-marker"),
+        str(other / "gpudoctor-marker" / "fresh"),
+    )
     monkeypatch.chdir(full)
     monkeypatch.setattr(changed, "PLACES", ())
     with pytest.raises(OSError, match="no other folder"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process import Process
+from process import Process, command_lines
 from stubs import compile_working
 from waiting import HOPELESS_SECONDS, until
 
@@ -96,3 +97,67 @@ def test_wrong_arguments_get_one_clear_line(environment: dict[str, str], argumen
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+TORCH = """
+import os, pathlib, time
+__version__ = "9"
+if "PYTORCH_CUDA_ALLOC_CONF" in os.environ:
+    raise RuntimeError("Unrecognized key 'foo' in the settings of the allocator")
+if "HANGS" in os.environ:
+    pathlib.Path(os.environ["HANGS"]).touch()
+    time.sleep(600)
+files = [open("/dev/null") for _ in range(300)]
+"""
+BROKEN = {"PYTORCH_CUDA_ALLOC_CONF": "foo:1"}
+
+
+@pytest.fixture
+def with_torch(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """A home whose profile sets the variable, and a torch that refuses it and opens many files."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "torch.py").write_text(TORCH)
+    (tmp_path / ".bashrc").write_text("export PYTORCH_CUDA_ALLOC_CONF=foo:1\n")
+    return {**environment, "PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
+
+
+IMPORT = [*COMMAND, "--only", "framework-imports,gemm,experiments"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "limit", "problem", "fix"),
+    [
+        (BROKEN, None, "variable-breaks-programs", "unset PYTORCH_CUDA_ALLOC_CONF"),
+        ({}, 256, "limit-breaks-programs", "ulimit -n hard"),
+    ],
+)
+def test_a_cause_is_proved_by_experiment(
+    with_torch: dict[str, str], variables: dict[str, str], limit: int | None, problem: str, fix: str
+) -> None:
+    def few_files() -> None:
+        if limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    environment = {**with_torch, **variables}
+    done = subprocess.run(IMPORT, capture_output=True, text=True, env=environment, preexec_fn=few_files)
+    (entry,) = json.loads(done.stdout)["diagnosis"]
+    assert (entry["problem"], entry["confidence"]) == (problem, "confirmed")
+    assert entry["fixes"][0]["command"] == fix
+    assert "framework-imports" in entry["explains"]
+    assert (".bashrc:1" in entry["message"]) == bool(variables)
+    without = subprocess.run([*IMPORT, "--no-experiments"], capture_output=True, text=True, env=environment, preexec_fn=few_files)
+    assert problem not in without.stdout
+
+
+def test_experiments_that_are_cut_off_leave_nothing_behind(with_torch: dict[str, str], tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    command = [*IMPORT, "--save", str(tmp_path / "cut.json")]
+    with Process(command, stdout=subprocess.PIPE, text=True, env={**with_torch, **BROKEN, "HANGS": str(hangs)}) as process:
+        assert until(hangs.exists)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=HOPELESS_SECONDS)
+    assert process.returncode == 130
+    assert json.loads(output)["diagnosis"]
+    assert json.loads((tmp_path / "cut.json").read_text())["experiments"]["import:torch"]["value"]["ended"]
+    assert not list(tmp_path.glob("gpudoctor-*"))
+    assert until(lambda: not command_lines(str(hangs)))

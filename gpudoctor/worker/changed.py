@@ -80,20 +80,29 @@ def raise_limit(name: str) -> None:
             return
 
 
-def room(change: Mapping[str, Any], variables: Mapping[str, str]) -> str:
+def room(change: Mapping[str, Any], variables: Mapping[str, str], marker: str = "") -> str:
     """A new private folder for fresh folders, outside those that they replace, where there is room and files can be run.
 
-    OSError if no place is writable. The caller removes it.
+    OSError if no place is writable. The caller removes it. marker: of a job, which removes folders named after it.
     """
     replaced = [os.path.realpath(folder) for folder in change["fresh"].values()]
     found = [place for place in _places(variables) if not any(_is_in(place, folder) for folder in replaced)]
     failure = OSError("no other folder for temporary files")
     for place in sorted(found, key=_is_poor):
         try:
-            return tempfile.mkdtemp(prefix="gpudoctor-", dir=place)
+            return (
+                _made(os.path.join(place, "gpudoctor-" + marker)) if marker else tempfile.mkdtemp(prefix="gpudoctor-", dir=place)
+            )
         except OSError as why:
             failure = why
     raise failure
+
+
+def _made(path: str) -> str:
+    """A new folder; inside the job's own one, if that is it."""
+    path = os.path.join(path, "fresh") if os.path.isdir(path) else path
+    os.mkdir(path, 0o700)
+    return path
 
 
 def _places(variables: Mapping[str, str]) -> List[str]:

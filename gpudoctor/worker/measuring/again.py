@@ -26,7 +26,7 @@ def main(job: Dict[str, Any], channel: Channel) -> None:
     adopt_orphans()
     folder = ""
     try:
-        folder = changed.room(change, os.environ) if change["fresh"] else ""
+        folder = changed.room(change, os.environ, job["marker"]) if change["fresh"] else ""
         variables = changed.environment(change, os.environ, folder)
     except OSError as failure:
         channel.send(refused=str(failure))
