@@ -18,7 +18,7 @@ from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
-from gpudoctor.judging.python import shadowing
+from gpudoctor.judging.python import package_files, shadowing
 from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -187,7 +187,7 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
     message = ""
     try:
         for finding in check.judge(facts):
-            found.append(verdict.with_cause(shadowing.with_cause(finding, facts), facts, check.id))  # noqa: PERF401
+            found.append(_with_causes(finding, facts, check.id))  # noqa: PERF401 (what was found before a Skip counts)
         message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:
         if all(finding.is_note for finding in _told(found)):
@@ -199,6 +199,12 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
     status = max((finding.problem.status for finding in _told(found)), key=list(Status).index, default=Status.PASS)
     message = message or "; ".join(finding.message for finding in _told(found))
     return Result(check.id, status, message, facts.measured.seconds(check.workloads), area=check.area), tuple(found)
+
+
+def _with_causes(finding: Finding, facts: Facts, check: str) -> Finding:
+    """With causes that many checks share: shadowed packages, damaged files, and what experiments prove."""
+    found = package_files.with_cause(shadowing.with_cause(finding, facts), facts, check)
+    return verdict.with_cause(found, facts, check)
 
 
 def _told(found: Iterable[Finding]) -> list[Finding]:

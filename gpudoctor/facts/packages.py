@@ -42,6 +42,26 @@ class Package(Guarded):
 
 
 @dataclass(frozen=True)
+class Differing(Guarded):
+    """Files of one package that differ from its RECORD: how many in all, and the first of them."""
+
+    package: str
+    location: str
+    kind: str  # missing, truncated or changed
+    count: int
+    files: tuple[str, ...]
+
+
+def differing(records: list[Mapping[str, Any]]) -> tuple[Differing, ...]:
+    return tuple(
+        Differing(record["name"], record["location"], kind, record[kind]["count"], tuple(record[kind]["files"]))
+        for record in records
+        for kind in ("truncated", "missing", "changed")
+        if record.get(kind)
+    )
+
+
+@dataclass(frozen=True)
 class CondaPackage(Guarded):
     """A package that conda installed."""
 

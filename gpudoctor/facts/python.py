@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from gpudoctor.facts.guarded import Guarded
-from gpudoctor.facts.packages import CondaPackage, Package, assigned, by_name, requirement
+from gpudoctor.facts.packages import CondaPackage, Differing, Package, assigned, by_name, differing, requirement
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
@@ -119,6 +119,17 @@ class Python(Guarded):
     def packages(self) -> dict[str, tuple[Package, ...]]:
         """Normalised name -> every copy found, in the order of sys.path."""
         return by_name(self._replies.value("packages"))
+
+    @cached_property
+    def differing_files(self) -> tuple[Differing, ...]:
+        """Files of GPU packages that are missing, truncated or of another size than RECORD says."""
+        return differing(self._replies.value("package-files"))
+
+    @property
+    def compared_files(self) -> tuple[int, int]:
+        """How many GPU packages, and files of them, were compared with RECORD."""
+        found = self._replies.value("package-files")
+        return len(found), sum(record["checked"] for record in found)
 
     def package(self, name: str) -> Package | None:
         """The copy that is imported."""

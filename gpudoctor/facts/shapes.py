@@ -21,6 +21,7 @@ from gpudoctor.model import Reply
 _LINK = "current_link_speed current_link_width max_link_speed max_link_width driver"
 _FOLDER = record(numbers="bytes free_bytes", flags="noexec writable")
 _OUTCOME = record(numbers="metric seconds", texts="how unit words", flags="worked")
+_FILES = record(numbers="count", files=TEXTS)
 _CODE = NUMBER | str | dict[str, Any]  # or {"error": code}
 
 _EXACT: dict[str, Any] = {
@@ -82,6 +83,9 @@ _EXACT: dict[str, Any] = {
     "nvml:peers": maps(Any),
     "onnxruntime": record(texts="build_info", providers=TEXTS),
     "os-packages": lists(maps(TEXT)),
+    "package-files": lists(
+        record(numbers="checked", texts="location name", missing=_FILES, truncated=_FILES, changed=_FILES),
+    ),
     "packages": lists(
         record(texts="build installer location name version", requires=TEXTS, tags=TEXTS, direct_url=dict[str, Any] | None)
     ),
