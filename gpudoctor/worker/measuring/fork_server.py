@@ -18,6 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from gpudoctor.worker import FOLDER
 from gpudoctor.worker.child import Channel, Child, Lines, adopt_orphans, die_with_parent, sweep, talking
+from gpudoctor.worker.measuring import cgroup_events
 from gpudoctor.worker.measuring.bench import Bench, workload
 from gpudoctor.worker.reply import Skip
 
@@ -70,6 +71,7 @@ class ForkServer:
     def __init__(self, runtime: str, folder: str) -> None:
         self.runtime = runtime
         self.ready = False
+        self.counted = cgroup_events.counters()
         self.deadline = time.monotonic() + RUNTIMES[runtime].seconds
         self.file = os.path.join(folder, "import-" + runtime)
         requests, self._requests = os.pipe()

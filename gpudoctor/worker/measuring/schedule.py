@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
-from gpudoctor.worker.measuring import bench, recorded
+from gpudoctor.worker.measuring import bench, cgroup_events, recorded
 from gpudoctor.worker.measuring.bench import EACH, ONCE, TOGETHER
 from gpudoctor.worker.measuring.fork_server import RUNTIMES, ForkServer, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
@@ -228,7 +228,7 @@ class Schedule:
         """If a server dies, its running and pending tasks fail."""
         manner = self._close(host) or "it ended"
         if not host.ready:
-            self._import_failed(host, "died", manner + " while it was imported")
+            self._import_failed(host, "died", manner + " while it was imported" + cgroup_events.since(host.counted))
             return
         for task in [task for task in self.started.values() if task.workload.runtime == host.runtime]:
             self._finish(task, "died", "the process that forked it died: " + manner)

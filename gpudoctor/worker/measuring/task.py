@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from gpudoctor.worker.measuring import bench, settings
+from gpudoctor.worker.measuring import bench, cgroup_events, settings
 from gpudoctor.worker.measuring.bench import TOGETHER, Workload
 from gpudoctor.worker.measuring.fork_server import Request, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
@@ -40,6 +40,7 @@ class Task:
         self.ended = 0.0
         self.has_turn = False
         self.deadline = float("inf")
+        self.counted = cgroup_events.counters()
         self.verdict = ("", "")  # status and detail, set before the process has ended
         self.status = ""
         self.detail = ""
@@ -78,7 +79,7 @@ class Task:
             status = {"skip": "skipped"}.get(told["end"], told["end"])
             detail = told["detail"] + (self._where() if status == "error" else "")
         elif not status:
-            status, detail = "died", (manner or "it ended") + self._where()
+            status, detail = "died", (manner or "it ended") + self._where() + cgroup_events.since(self.counted)
         elif status == "timeout" and stopped:
             status, detail = "stopped", detail + "; it was stopped from outside (SIGSTOP)"
         self.end(status, detail)
