@@ -64,6 +64,7 @@ CHANGED = Problem(
     status=Status.WARN,
 )
 PROBLEMS = {"truncated": TRUNCATED, "missing": MISSING, "changed": CHANGED}
+WORDS = {"truncated": "is truncated", "missing": "is missing", "changed": "has another size than when it was installed"}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -75,7 +76,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             more = f" and {count - 1} more" if count > 1 else ""
             evidence = {"packages": _named(facts, {one.package for one in found}), "folder": found[0].location, "files": files}
             confidence = Confidence.LIKELY if problem is CHANGED else Confidence.CONFIRMED
-            message = f"{found[0].files[0]} of {found[0].package} is {kind}{more}"
+            message = f"{found[0].files[0]} of {found[0].package} {WORDS[kind]}{more}"
             yield Finding(problem, message, evidence, confidence=confidence, is_clue=problem is CHANGED)
 
 

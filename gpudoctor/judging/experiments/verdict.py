@@ -97,12 +97,12 @@ BY_FOLDER = _problem(
     "A folder for temporary or cached files",
     "The same program was run with this folder and with a fresh one. The folder is full, not writable or mounted noexec, or it "
     "contains stale files, such as a lock left by a build that was killed.",
-    look("Show its owner, its room and its mount", "ls -ld <folder>; df -h <folder>; df -i <folder>; findmnt -T <folder>"),
     Fix(
         "Use another folder, then restart the program",
         'export <variable>="$(mktemp -d -p "$HOME")"',
         where="shell",
     ),
+    look("Show its owner, its room and its mount", "ls -ld <folder>; df -h <folder>; df -i <folder>; findmnt -T <folder>"),
     Fix("If it is a cache and nothing is running: empty it; it is filled again", risk="destructive"),
     reference="https://man7.org/linux/man-pages/man3/errno.3.html",
 )
