@@ -20,16 +20,21 @@ https://en.wikipedia.org/wiki/Delta_debugging
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.facts import Facts
 from gpudoctor.judging.experiments import telling, verdict
-from gpudoctor.model import Check, Skip
+from gpudoctor.model import Check, Finding, Skip
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if not facts.experiments:
+        raise Skip("nothing had to be repeated", Skip.NOT_APPLICABLE)
+    yield from verdict.findings(facts)
 
 
 def summary(facts: Facts) -> str:
-    proofs = list(verdict.proofs(facts))
-    if not proofs:
-        raise Skip("nothing had to be repeated", Skip.NOT_APPLICABLE)
-    return "; ".join(f"{telling.subject(proof.subject)}: {telling.tried(proof)}" for proof in proofs)
+    return "; ".join(f"{telling.subject(proof.subject)}: {telling.tried(proof)}" for proof in verdict.proofs(facts))
 
 
-CHECK = Check(judge=verdict.findings, summary=summary, problems=verdict.ALL, level="standard")
+CHECK = Check(judge=judge, summary=summary, problems=verdict.ALL, level="standard")
