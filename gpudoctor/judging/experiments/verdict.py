@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
@@ -43,6 +44,9 @@ FIND = look(
     on=("host", "wsl2"),
 )
 IN_CONDA = Fix("In a conda environment: unset it", "conda env config vars unset <variable>", on=("conda",), kind="install")
+
+
+WITHOUT_FILE = {"start of the container": IN_CONTAINER, "conda env config vars": IN_CONDA}
 
 
 def _problem(id: str, what: str, why: str, *fixes: Fix, reference: str = REFERENCE) -> Problem:
@@ -169,7 +173,7 @@ def found(alike: list[Proof], facts: Facts) -> Finding:
     return problem_of(first, evidence).found(message, evidence, confidence=confidence)
 
 
-def problem_of(proof: Proof, evidence: Mapping[str, object]) -> Problem:
+def problem_of(proof: Proof, evidence: Mapping[str, Any]) -> Problem:
     """The problem that the first of the guilty is, with the fixes for this evidence."""
     problem = PROBLEMS[proof.guilty[0].kind]
     if proof.failing.worked:
@@ -179,14 +183,17 @@ def problem_of(proof: Proof, evidence: Mapping[str, object]) -> Problem:
         instead[REMOVE] = UNSET
     if "limit" in evidence:
         instead[RAISE] = replace(RAISE, command=f"ulimit -{LETTERS[str(evidence['limit'])]} <possible>")
-    return replace(problem, fixes=tuple(instead.get(fix, fix) for fix in problem.fixes))
+    places = evidence.get("set_in") or ()
+    first = [fix for place, fix in WITHOUT_FILE.items() if place in places and fix in problem.fixes]
+    fixes = (*first, *(instead.get(fix, fix) for fix in problem.fixes if fix not in first))
+    return replace(problem, fixes=fixes)
 
 
-def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -> dict[str, object]:
+def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -> dict[str, Any]:
     """The evidence that fixes need. set_in: where the first of the guilty is set: "/root/.bashrc:12"."""
     one = guilty[0]
     files = [place.rpartition(":")[0] for place in set_in if place.startswith("/")]
-    evidence: dict[str, object] = {"variable": one.name, "value": one.value}
+    evidence: dict[str, Any] = {"variable": one.name, "value": one.value}
     if one.kind == ENTRY:
         here = Surroundings(known(lambda: facts.environment.variables, {}))
         evidence["without_it"] = change(guilty, here).put.get(one.name, "")
