@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.interpreter import Target
 from gpudoctor.judging.experiments import subjects, verdict
 from gpudoctor.judging.experiments.change import change
-from gpudoctor.judging.experiments.outcome import Outcome, improved, worked
+from gpudoctor.judging.experiments.outcome import TIMEOUT, Outcome, improved, worked
 from gpudoctor.judging.experiments.proof import Proof
 from gpudoctor.judging.experiments.search import proved, search
 from gpudoctor.judging.experiments.subjects import Subject
@@ -104,13 +104,16 @@ class Laboratory:
         without = ", ".join(map(str, away[:2])) + (f" and {len(away) - 2} more" if len(away) > 2 else "")
         self.tell(f"Experimenting, at most {left:.0f} s left: {subject.id}" + (f" without {without}" if away else " as it is"))
         wanted = START_SECONDS + TIMES * subject.first.seconds
-        if subject.first.how == "timeout":
+        if subject.first.how == TIMEOUT:
             wanted = START_SECONDS
         seconds = min(wanted, left)
         began = time.monotonic()
         heard = self._heard({**self._job(subject), "seconds": seconds, "change": change(away, self.surroundings).as_value()})
-        if self.cut_off_by or (seconds < wanted and time.monotonic() - began >= seconds):
+        is_late = time.monotonic() - began >= seconds
+        if self.cut_off_by or (is_late and seconds < wanted):
             return None
+        if is_late:
+            return Outcome(False, TIMEOUT, f"not finished after {seconds:.0f} s", seconds)
         return self._outcome(subject, heard)
 
     def _job(self, subject: Subject) -> dict[str, Any]:

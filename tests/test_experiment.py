@@ -118,6 +118,15 @@ def test_a_run_that_the_budget_cut_off_proves_nothing(monkeypatch: pytest.Monkey
     assert len(found["gemm:gpu0"].trials) == 1
 
 
+def test_what_hangs_is_given_up_early_and_hangs_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "START_SECONDS", 0.2)
+    hung = Reply("timeout", {"prints": "Stack (most recent call last):"}, "not finished after 60 s in bf16", 60)
+    target = Target(lambda change: False, Reply("cut", None, "the time limit was reached"), seconds=0.2)
+    found, _ = ran(target, gemm__gpu0=hung)
+    assert found["gemm:gpu0"].verdict == proofs.ELSEWHERE
+    assert {job["seconds"] for job in target.jobs} == {0.2}
+
+
 def test_a_signal_ends_all_and_keeps_what_is_known() -> None:
     target = Target(lambda change: True, signal=2)
     found, signal = ran(target, gemm__gpu0=BROKEN, attention__gpu0=replace(BROKEN, detail="OSError: other in x"))

@@ -167,6 +167,7 @@ def test_failures_are_alike_whatever_their_numbers_and_paths() -> None:
     assert FAILS.is_like(Outcome(False, "error", "Traceback\nRuntimeError: it broke at 0x55aa"))
     assert not FAILS.is_like(Outcome(False, "error", "OSError: it broke at 0x55aa"))
     assert not FAILS.is_like(Outcome(False, "timeout", FAILS.words))
+    assert Outcome(False, "timeout", "in all-reduce").is_like(Outcome(False, "timeout", "not finished after 20 s"))
 
 
 HERE = Surroundings(

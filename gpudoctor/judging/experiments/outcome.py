@@ -9,6 +9,7 @@ from typing import Any
 
 CHANGING = re.compile(r"0x[0-9a-f]+|/\S+|\b[0-9a-f]{8,}\b|\d+(\.\d+)?", re.IGNORECASE)
 MOST_WORDS = 2000
+TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class Outcome:
     unit: str = ""
 
     def is_like(self, other: Outcome) -> bool:
-        """Whether both failed in the same way, whatever numbers and paths their words contain."""
+        """Whether both failed in the same way, whatever numbers and paths their words contain. All that hang are alike."""
+        if self.how == other.how == TIMEOUT:
+            return True
         return (self.worked, self.how, _constant(self.words)) == (other.worked, other.how, _constant(other.words))
 
     def as_value(self) -> dict[str, Any]:
