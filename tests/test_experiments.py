@@ -152,6 +152,7 @@ def test_a_proof_is_the_same_after_json() -> None:
         {},
         {"trials": []},
         {"suspects": [{"kind": "gremlin", "name": "", "value": ""}]},
+        {"suspects": [{"kind": "limit", "name": "patience", "value": "1"}]},
         {"trials": [{"away": [7], "outcome": {"worked": False}, "good": False}]},
         {"trials": [{"away": [0], "outcome": {"worked": True}, "good": True}]},
         {"trials": [{"away": [], "outcome": [], "good": True}]},

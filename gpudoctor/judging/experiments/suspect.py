@@ -68,6 +68,8 @@ class Suspect:
         if value["kind"] not in KINDS:
             raise ValueError(f"no kind of suspect: {value['kind']!r}")
         kind, name, inherited = (str(value[key]) for key in ("kind", "name", "value"))
+        if kind == LIMIT and name not in LIMITS:
+            raise ValueError(f"no limit: {name!r}")
         return cls(kind, name, inherited, str(value.get("reason", "")), int(value.get("weight", 1)))
 
 
