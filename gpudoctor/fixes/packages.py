@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.filling import parts, word
@@ -139,22 +139,41 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
             before[name] = here.installed(name)
             if call.verb == "install" and before[name]:
                 how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
+    versions = [version for version in before.values() if version]
     if (
         not here.is_listed
         or any("/" in name for name in before)
-        or any(version and not word(version) for version in before.values())
+        or not all(map(word, versions))
+        or len(_builds(versions)) > 1
+        or any(".dev" in version for version in versions)  # an index keeps nightly builds for some weeks
     ):
         return ""
+    alone = [] if _fit(before) else ["--no-deps"]
     named = {name for names in how.values() for name in names}
     how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)
     lines = [joined(here.python, "-m", "pip", "uninstall", "-y", before)] if before else []
     for flags, names in sorted(how.items()):
         there = [f"{name}=={before[name]}" for name in dict.fromkeys(names)]
-        lines += [joined(here.python, "-m", "pip", "install", flags, there, _index_of(there))] if there else []
+        every = dict.fromkeys((*flags, *alone))
+        lines += [joined(here.python, "-m", "pip", "install", every, there, _index_of(there))] if there else []
     return " && ".join(lines)
 
 
+def _builds(texts: Iterable[str]) -> set[str]:
+    """The builds of PyTorch in local versions, such as cu128: no index has two of them."""
+    return {match[1] for text in texts if (match := re.search(r"\+(cu\d+|cpu)$", text))}
+
+
 def _index_of(requirements: list[str]) -> list[str]:
-    """The index for builds of PyTorch with a local version, which PyPI does not have."""
-    local = re.search(r"\+(cu\d+|cpu)$", " ".join(requirements[:1]))
-    return ["--index-url", PYTORCH_INDEX + local[1]] if local else []
+    """The index for builds of PyTorch with a local version, which PyPI does not have; it lacks other packages."""
+    builds = _builds(requirements)
+    is_whole = all("+" in text for text in requirements)
+    return [f"--{'' if is_whole else 'extra-'}index-url", PYTORCH_INDEX + builds.pop()] if builds else []
+
+
+def _fit(before: Mapping[str, str | None]) -> bool:
+    """Whether pip accepts these releases together: torchvision and torchaudio pin their torch."""
+    torch, *others = (re.match(r"(\d+)\.(\d+)", before.get(name) or "") for name in ("torch", "torchvision", "torchaudio"))
+    if not torch or torch[1] != "2":
+        return True
+    return all(not other or int(other[2]) == int(torch[2]) + add for other, add in zip(others, (15, 0), strict=True))
