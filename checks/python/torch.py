@@ -230,7 +230,20 @@ def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) 
         name = _variant(facts, release, capability)
         if name:
             return {"version": release, "index": INDEX + name}
-    return {"version": _release(version), "index": INDEX + SAFE_INDEX}
+    release, name = _for_unknown_gpu(facts, _release(version))
+    return {"version": release, "index": INDEX + name}
+
+
+def _for_unknown_gpu(facts: Facts, release: str) -> tuple[str, str]:
+    """The same release from an index that has it, if the driver supports one; else the newest on the safe index."""
+    row, driver = wheels.torch_release(release), known(lambda: _driver(facts))
+    names = [SAFE_INDEX, row.default, *row.variants] if row and row.version == release else []
+    for name in names:
+        variant = wheels.variant(name)
+        if row and name in row.variants and variant and (not driver or Version(driver) >= Version(variant.least)):
+            return release, name
+    others = (other for other in _newest_first(facts) if (found := wheels.torch_release(other)) and SAFE_INDEX in found.variants)
+    return next(others, release), SAFE_INDEX
 
 
 def _release(version: str) -> str:

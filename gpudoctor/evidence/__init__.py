@@ -70,7 +70,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     for block in _outermost(excerpt.blocks):
         proved = _read(block)
         if proved is not None:
-            kinds.append(block.reader.kind)
+            kinds += filter(None, (block.reader.kind,))
             replies = _together(replies, proved)
     log = kernel.reply(excerpt)
     if log:

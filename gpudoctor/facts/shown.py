@@ -128,6 +128,22 @@ class Shown:
         return tuple(self._value("os-packages-shown", ()))
 
     @cached_property
+    def is_windows(self) -> bool:
+        """The text is from Windows, and nothing in it from a Linux."""
+        linux = ("shown-linux", "uname", "file:/etc/os-release", "file:/proc/version")
+        return bool(self._value("shown-windows", False)) and not any(self._value(name, None) for name in linux)
+
+    @cached_property
+    def is_notebook(self) -> bool:
+        """The text names paths or modules of Colab or Kaggle."""
+        return bool(self._value("shown-notebook", False))
+
+    @cached_property
+    def wsl(self) -> Mapping[str, Any]:
+        """wsl --list --verbose: {"versions": {name: 1 or 2}, "default": name}."""
+        return dict(self._value("shown-wsl", {"versions": {}, "default": ""}))
+
+    @cached_property
     def is_in_container(self) -> bool:
         """A prompt of the text is a container's."""
         return bool(self._value("prompt-of-container", ""))

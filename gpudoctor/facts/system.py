@@ -12,6 +12,7 @@ from gpudoctor.facts.container import Container
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
+from gpudoctor.facts.shown import Shown
 from gpudoctor.filling import word
 from gpudoctor.model import Skip, Unavailable
 
@@ -199,14 +200,17 @@ class System(Guarded):
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that can limit a Fix: family (for a text without one, every family), wsl2, container or host, conda."""
+        """The tags that can limit a Fix: windows, or family (for a text without one, every family), wsl2, container or host; conda."""
+        conda = ("conda",) if known(lambda: self._is_conda) else ()
+        if Shown(self._replies).is_windows:
+            return ("windows", *conda)
         places = [
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
         ]
         asked = self._replies.starting_with("file:/etc/os-release")
         families = (known(lambda: self.family) or "other",) if asked else tuple(FAMILIES)
         families += ("other",) if families == ("nixos",) else ()  # fixes without a command for NixOS use that of "other"
-        return (*families, *(places or ["host"]), *(["conda"] if known(lambda: self._is_conda) else []))
+        return (*families, *(places or ["host"]), *conda)
 
     @property
     def _is_conda(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import available, driver, engines, environment, packages
+from gpudoctor.fixes import available, driver, engines, environment, packages, windows
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -70,6 +70,8 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
     )
     translated = [one for fix in made for one in packages.translated(fix, where.python)]
     suited = [fix.shown for fix in available.installable(translated, where.machine)]
+    if "windows" in where.platform:
+        return tuple(one for fix in suited for one in windows.translated(fix))
     if "container" not in where.platform:
         return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
     inside = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]

@@ -154,6 +154,8 @@ def named(facts: Facts) -> tuple[str, str]:
 
 
 def place(facts: Facts) -> str:
+    if facts.shown.is_windows:
+        return "windows"
     if known(lambda: facts.system.wsl, 0):
         return "wsl2"
     return "container" if known(lambda: facts.system.is_container, False) else "host"

@@ -29,6 +29,7 @@ UBUNTU = Fix(
     reboot=True,
 )
 IN_WINDOWS = "In Windows: install the newest NVIDIA driver, then run wsl --shutdown; never install a driver inside WSL"
+ON_WINDOWS = "Install the newest driver for this GPU from https://www.nvidia.com/drivers, then restart Windows"
 ENROL = (
     "Secure Boot is on: enrol the key that signs the module; at the next boot, choose 'Enroll MOK' and enter the password again"
 )
@@ -47,9 +48,11 @@ def of(host: Distribution) -> ModuleType:
 
 
 def elsewhere(host: Distribution, fix: Fix, what: str) -> Iterator[Fix]:
-    """Under WSL2 and in a container, no driver is installed: the driver of Windows or of the host is used."""
+    """No package has it: under WSL2 and in a container, the driver of Windows or of the host is used."""
     if host.place == "wsl2":
         yield Fix(IN_WINDOWS, verify=fix.verify)
+    elif host.place == "windows":
+        yield Fix(ON_WINDOWS, verify=fix.verify)
     elif host.place == "container":
         yield Fix(f"On the host: {what}, never in the image", verify=fix.verify, where="host")
 

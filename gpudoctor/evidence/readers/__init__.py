@@ -29,6 +29,7 @@ from gpudoctor.evidence.readers import (
     nvidia_smi_xml,
     os_packages,
     package_sessions,
+    places,
     processes,
     program_versions,
     programs,
@@ -82,5 +83,6 @@ READERS: tuple[Reader, ...] = (
     *networks.READERS,
     *shared_memory.READERS,
     *slurm.READERS,
+    *places.READERS,
     *programs.READERS,
 )

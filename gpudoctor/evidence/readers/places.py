@@ -1,0 +1,65 @@
+"""Where a text comes from: Windows, a distribution of WSL, or a hosted notebook, by their prompts, paths and tools."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.evidence import prompts
+from gpudoctor.evidence.reader import Reader
+from gpudoctor.model import Reply
+
+_WINDOWS = re.compile(
+    r"""
+    ^\s*(?:\([\w./ -]{1,40}\)\s*)* (?: PS\ [A-Za-z]:\\ | [A-Za-z]:\\[^>\n]{0,80}> )
+    | \bMicrosoft\ Windows\b | \]\ on\ win32\b | \[MSC\ v\.\d | \bWindows-1[01]-1 | \b[A-Za-z]:\\(?:Users|ProgramData|Program\ Files)\\
+    | \|\ GPU\ \ Name\b.*\b(?:TCC/WDDM|WDDM/TCC|Driver-Model)
+    | (?i:^(?:\W*(?:os|operating\ system)\b.{0,30}|my\ system\ is\ )?\W*win(?:dows)?\ ?1[01]\b)
+    """,
+    re.VERBOSE,
+)
+_LINUX = re.compile(r"^\s*(?:\([\w./ -]{1,40}\)\s*)*\[?[\w.+-]+@[\w.-]+[: ]~?[^$#%\n\\]{0,80}[$#%]|^\s*wsl(?:\.exe)?\s+(?!-)\w")
+_NOTEBOOK = re.compile(r"(?:[\s\"'(=]|^)/(?:content|kaggle/(?:working|input|lib))\b|\bgoogle\.colab\b|\bmodules/colab\b")
+_DISTRIBUTION = re.compile(r"^\s*(?P<default>\*)?\s*(?P<name>[\w.-]+)\s+\S.*?\s+(?P<version>[12])\s*$")
+
+
+def _windows(text: str) -> dict[str, Reply]:
+    return {"shown-windows": Reply("ok", True)}
+
+
+def _linux(text: str) -> dict[str, Reply]:
+    return {"shown-linux": Reply("ok", True)}
+
+
+def _notebook(text: str) -> dict[str, Reply]:
+    return {"shown-notebook": Reply("ok", True)}
+
+
+def _distributions(command: str, output: str) -> dict[str, Reply] | None:
+    """The version of WSL of each distribution; docker-desktop is not one that a person uses."""
+    rows = [match for line in output.splitlines() if (match := _DISTRIBUTION.match(line))]
+    own = {row["name"]: int(row["version"]) for row in rows if not row["name"].startswith("docker-desktop")}
+    default = next((row["name"] for row in rows if row["default"]), "")
+    return {"shown-wsl": Reply("ok", {"versions": own, "default": default})} if own else None
+
+
+_ONE_LINE = re.compile("")
+READERS = (
+    Reader(
+        "",
+        ("C:\\", "D:\\", "E:\\", "Windows", "windows", "on win32", "[MSC v.", "WDDM", "Driver-Model", "Win1", "win1", "WIN1"),
+        _WINDOWS,
+        _windows,
+        _ONE_LINE,
+        1,
+        once=True,
+    ),
+    Reader("", (":~", "]$ ", "]# ", "wsl "), _LINUX, _linux, _ONE_LINE, 1, once=True),
+    Reader("", ("/content", "/kaggle/", "google.colab", "modules/colab"), _NOTEBOOK, _notebook, _ONE_LINE, 1, once=True),
+    prompts.reader(
+        "wsl --list --verbose",
+        ("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list"),
+        r"wsl(?:\.exe)?\ (?:-l\ -v|-lv|--list\ (?:-v|--verbose)|-l\ --verbose)",
+        _distributions,
+        most_lines=40,
+    ),
+)
