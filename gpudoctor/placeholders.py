@@ -112,6 +112,8 @@ _MEANINGS = {
     "partition": "the number of the partition (fmpm -l)",
     "path": "the path that the message names",
     "pid": "the process id (nvidia-smi, pgrep)",
+    "compiler": "the path of nvcc in the wanted toolkit, such as /usr/local/cuda-12.6/bin/nvcc",
+    "leftover": "the ids of the processes that are left over, separated by spaces (ps)",
     "pids": "the process ids (nvidia-smi)",
     "plugin": "the installed JAX plugin, such as jax-cuda13-plugin (pip list)",
     "plugin_library": "the package that belongs to the plugin, such as jax-cuda13-pjrt (pip list)",

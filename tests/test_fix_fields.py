@@ -20,6 +20,8 @@ from gpudoctor.model import Fix
 READ = re.compile(
     r"""NCCL_P2P_DISABLE=1[ ]gpudoctor[ ]check | (?:uptime;[ ]nproc;[ ])taskset[ ]-pc[ ]\$\$ | free[ ]-h;.*ulimit[ ]-[lv]
     | \S*python\S*[ ]-m[ ]pip[ ]check | \S*python\S*[ ]-X[ ]faulthandler[ ]-c | ray[ ]status | .*sudo[ ]py-spy[ ]dump
+    | \S*python\S*[ ]-c[ ]"import[ ]sys;[ ]print\(sys\.executable\)"\n\S*python\S*[ ]-m[ ]pip[ ]--version$
+    | llama-server[ ]--list-devices$
     | show_gids | lsblk[ ]-dn[ ].*[ ]sudo[ ]smartctl[ ]-H[ ] | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
     | .*\|\|[ ]chroot[ ]/run/nvidia/driver[ ]nvidia-smi
     | sudo[ ]sh[ ]-c[ ]'for[ ]p[ ]in[ ]/proc/\[0-9\]\*;[ ]do[ ]echo

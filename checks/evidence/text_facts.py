@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.texts import answers, faults, rules
+from gpudoctor.judging.texts import answers, faults, problems, rules
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
@@ -111,4 +111,11 @@ def summary(facts: Facts) -> str:
     return f"nothing in {len(kinds)} outputs contradicts another"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(INODES, STUCK, CLOCK, POWER_MODE, *faults.PROBLEMS))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(
+        *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
+        *faults.PROBLEMS,
+    ),
+)

@@ -19,6 +19,7 @@ https://github.com/pytorch/pytorch/issues/3871
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -66,7 +67,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     if unknown > total * UNKNOWN_SHARE:
         evidence = {"used_mib": used, "unknown_mib": unknown, "memory_mib": total}
         message = f"GPU {gpu.index}: {used:,} of {total:,} MiB are in use, {unknown:,} MiB of that by no visible process"
-        yield IN_USE.found(message, evidence, gpu.index)
+        yield replace(IN_USE.found(message, evidence, gpu.index), because="gpu-held-by-leftover-process")
 
 
 def summary(facts: Facts) -> str:

@@ -6,7 +6,8 @@ pip believes that both are complete.
 
 How it is judged
 At most one CuPy package is installed: cupy, cupy-cuda12x, cupy-cuda13x and others all contain the module cupy. No package has
-the metadata of two versions in one folder, which an interrupted upgrade leaves behind.
+the metadata of two versions in one folder, which an interrupted upgrade leaves behind. conda and pip have not installed
+different releases of one framework into the same environment.
 
 Known exceptions
 Copies in different folders of sys.path do not overwrite each other; Python imports the first one.
@@ -25,6 +26,7 @@ from packaging.version import InvalidVersion, Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import Package
+from gpudoctor.judging.python import two_managers
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 CUPY = re.compile(r"cupy(-cuda\d+x?|-rocm[\d-]+)?")
@@ -78,6 +80,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
         named = "; ".join(f"{copies[0].name} {' and '.join(one.version for one in copies)}" for copies in twice)
         evidence = {"packages": [f"{copies[0].name}=={_newest(copies)}" for copies in twice], "folder": twice[0][0].location}
         yield TWICE.found(f"{named} in {twice[0][0].location}", evidence)
+    yield from by_both(facts)
+
+
+def by_both(facts: Facts) -> Iterator[Finding]:
+    found = list(two_managers.twice(facts))
+    if found:
+        named = "; ".join(f"{one.package} {one.of_conda} is from conda, {one.module} {one.of_pip} from pip" for one in found)
+        evidence = {"package": found[0].package, "module": found[0].module}
+        yield two_managers.PROBLEM.found(named, evidence, packages=[one.module for one in found])
 
 
 def wanted_cupy(facts: Facts) -> str:
@@ -104,4 +115,4 @@ def summary(facts: Facts) -> str:
     return f"{count} package{'s' * (count != 1)}, no duplicates"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(CUPY_TWICE, TWICE))
+CHECK = Check(judge=judge, summary=summary, problems=(CUPY_TWICE, TWICE, two_managers.PROBLEM))

@@ -27,25 +27,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import CondaPackage
-from gpudoctor.facts.versions import dotted
-from gpudoctor.judging.python import other_torch
-from gpudoctor.knowledge import wheels
+from gpudoctor.judging.python import other_torch, torch_builds
+from gpudoctor.judging.python.torch_builds import INDEX
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 RELEASES = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
-INDEX = "https://download.pytorch.org/whl/"
 PUBLISHED = re.compile(r"\d+\.\d+\.\d+\+cu\d+")
 ON_ARM = re.compile(r"\b(?:GH200|GB\d+|Orin|Thor|Xavier)\b")  # GPUs of boards whose processor is not an x86
-BLACKWELL, FIRST_FOR_BLACKWELL = (10, 0), "570.86.10"
-SAFE_INDEX = "cu126"  # for an unknown driver: the oldest index that is still built; it supports driver 525 and newer
 
 INSTALL = (
     "<python> -m pip uninstall -y torch torchvision torchaudio && "
@@ -137,7 +130,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def cpu_only(facts: Facts) -> Finding:
     version = facts.python.torch_version or ""
-    evidence = {"installed": version, **replacement(facts, version, _first_capability(facts))}
+    evidence = {"installed": version, **torch_builds.replacement(facts, version)}
     problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} is built without CUDA"
     other = None if facts.texts.alone or needing_torch(facts) else on_gpu(facts)
     if other is None:
@@ -180,25 +173,17 @@ def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Prob
     return replace(problem, fixes=(*others, other_torch.install(facts, by_pip, evidence["version"], variant)))
 
 
-def _first_capability(facts: Facts) -> tuple[int, int] | None:
-    try:
-        return facts.nvml.gpus[0].compute_capability if facts.nvml.gpus else None
-    except Skip:
-        return _of_boards(facts)
-
-
-def _of_boards(facts: Facts) -> tuple[int, int] | None:
-    """From the PCI ids, if NVML does not answer: the lowest compute capability."""
-    gpus = known(lambda: facts.pci.gpus, ())
-    return min((row.compute_capability for gpu in gpus for row in knowledge.gpus_by_device_id(gpu.device_id)), default=None)
-
-
 def wheel_variant(facts: Facts) -> str:
     """Such as "cu128"; Unavailable for a build whose architectures are not published."""
     version = facts.python.torch_version or ""
-    if not PUBLISHED.fullmatch(version):
+    if not PUBLISHED.fullmatch(version) and not _is_listed(facts, version):
         raise Unavailable(f"the GPUs that the build torch {version} has code for are unknown", Skip.UNSUPPORTED)
     return "cu" + (facts.python.torch_cuda or "").replace(".", "")
+
+
+def _is_listed(facts: Facts, version: str) -> bool:
+    """The list of pip in a text shows PyPI's build without its local version."""
+    return facts.texts.alone and bool(re.fullmatch(r"\d+\.\d+\.\d+", version)) and not known(lambda: facts.python.conda_packages)
 
 
 def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
@@ -209,7 +194,7 @@ def architecture(facts: Facts, variant: str, gpu: Gpu) -> Iterator[Finding]:
     if knowledge.runs_on(built_for, capability):
         return
     needed = "sm_{}{}".format(*capability)
-    evidence = {"capability": needed, "built_for": built_for, **replacement(facts, version, capability)}
+    evidence = {"capability": needed, "built_for": built_for, **torch_builds.replacement(facts, version, capability)}
     words = f"{gpu.name} needs {needed}; torch {version} has {', '.join(built_for)}"
     yield fitting(MISSING_ARCHITECTURE, facts, evidence).found(words, evidence, gpu=gpu.index, packages=("torch",))
 
@@ -222,57 +207,6 @@ def processor(facts: Facts, gpu: Gpu) -> str:
         if ON_ARM.search(gpu.name):
             raise
         return "x86_64"
-
-
-def replacement(facts: Facts, version: str, capability: tuple[int, int] | None) -> dict[str, str]:
-    """The release and the index to install from: the same release if it works here, else the newest that does."""
-    for release in (_release(version), *_newest_first(facts)):
-        name = _variant(facts, release, capability)
-        if name:
-            return {"version": release, "index": INDEX + name}
-    release, name = _for_unknown_gpu(facts, _release(version))
-    return {"version": release, "index": INDEX + name}
-
-
-def _for_unknown_gpu(facts: Facts, release: str) -> tuple[str, str]:
-    """The same release from an index that has it, if the driver supports one; else the newest on the safe index."""
-    row, driver = wheels.torch_release(release), known(lambda: _driver(facts))
-    names = [SAFE_INDEX, row.default, *row.variants] if row and row.version == release else []
-    for name in names:
-        variant = wheels.variant(name)
-        if row and name in row.variants and variant and (not driver or Version(driver) >= Version(variant.least)):
-            return release, name
-    others = (other for other in _newest_first(facts) if (found := wheels.torch_release(other)) and SAFE_INDEX in found.variants)
-    return next(others, release), SAFE_INDEX
-
-
-def _release(version: str) -> str:
-    try:
-        return Version(version).base_version
-    except InvalidVersion:
-        return wheels.table().torch[0].version
-
-
-def _newest_first(facts: Facts) -> Iterator[str]:
-    """The known releases for this Python whose indexes are known too."""
-    python = known(lambda: dotted(facts.python.version))  # a text may not contain it
-    for row in wheels.table().torch:
-        if row.variants_verified and (python is None or SpecifierSet(row.requires_python).contains(python)):
-            yield row.version
-
-
-def _variant(facts: Facts, release: str, capability: tuple[int, int] | None) -> str | None:
-    driver, machine = known(lambda: _driver(facts)), known(lambda: facts.system.architecture) or "x86_64"
-    if capability and not driver and capability >= BLACKWELL:  # any driver for Blackwell supports what the first one supports
-        driver = FIRST_FOR_BLACKWELL
-    return knowledge.variant_for_driver(release, driver, capability, machine) if capability and driver else None
-
-
-def _driver(facts: Facts) -> str | None:
-    try:
-        return facts.nvml.driver_version
-    except Skip:
-        return facts.driver.module_version or facts.driver.library_version
 
 
 def summary(facts: Facts) -> str:

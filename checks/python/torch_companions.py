@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
@@ -124,7 +125,8 @@ def companions(facts: Facts) -> Iterator[Finding]:
         version = _torch_version(facts)
         words = ", ".join(f"{package.name} {package.version} {why}" for package, why in wrong.items())
         evidence = {"torch": Version(version).public, "index": INDEX + _variant(facts), **_names(wrong)}
-        yield MISMATCH.found(f"{words}; torch is {version}", evidence, packages=("torch", *evidence["packages"]))
+        found = MISMATCH.found(f"{words}; torch is {version}", evidence, packages=("torch", *evidence["packages"]))
+        yield replace(found, because="framework-from-conda-and-pip")
 
 
 def _names(packages: Iterable[Package]) -> dict[str, Any]:
@@ -169,14 +171,37 @@ def _variant(facts: Facts) -> str:
 def _other_cuda(facts: Facts, package: Package) -> str | None:
     """The mismatch of the CUDA release in the version of a package that is built together with PyTorch, if any."""
     cuda, local = facts.python.torch_cuda, Version(package.version).local or ""
-    if canonicalize_name(package.name) not in SAME_BUILD or cuda is None:
+    if canonicalize_name(package.name) not in SAME_BUILD:
         return None
+    if cuda is None:
+        return f"was built for CUDA {_dotted(local)}" if local.startswith("cu") else _of_pypi(facts, package, local)
     if local == "cpu":
         return "is built without CUDA"
     built_for = re.fullmatch(r"cu(\d{2})\d", local)
     if built_for and built_for[1] != cuda.split(".")[0]:
         return f"was built for CUDA {built_for[1]}"
+    return _other_abi(facts, package, local)
+
+
+def _dotted(local: str) -> str:
+    return f"{local[2:-1]}.{local[-1]}"
+
+
+def _of_pypi(facts: Facts, package: Package, local: str) -> str | None:
+    """PyPI's wheels for Linux on x86_64 have no local version and are built with CUDA, unlike a torch with +cpu."""
+    is_x86 = known(lambda: facts.system.architecture, "x86_64") == "x86_64" and not facts.shown.is_windows
+    if is_x86 and not local and _torch_version(facts).endswith("+cpu") and not known(lambda: facts.python.conda_packages):
+        return "is PyPI's build with CUDA, and torch is a CPU build"
     return None
+
+
+def _other_abi(facts: Facts, package: Package, local: str) -> str | None:
+    """PyTorch 2.6 has the new C++ ABI only in its builds for CUDA 12.6."""
+    torch = Version(_torch_version(facts))
+    if not local.startswith("cu") or not (torch.local or "").startswith("cu"):
+        return None
+    own, wanted = (_new_abi(Version(f"{torch.public}+{build}"), _dotted(build)) for build in (local, torch.local or ""))
+    return "has another C++ ABI" if own is not wanted else None
 
 
 def triton(facts: Facts, torch: Package) -> Iterator[Finding]:

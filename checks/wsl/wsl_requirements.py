@@ -70,7 +70,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl != 2:
         raise Skip("this is not WSL2")
     kernel, driver = facts.system.kernel, facts.nvml.driver_version
-    if tuple(map(int, re.findall(r"\d+", kernel)[:3])) < SUPPORTED_KERNEL:
+    release = re.match(r"(\d+)\.(\d+)\.(\d+)", kernel)  # words of WSL in a text do not contain it
+    if release and tuple(map(int, release.groups())) < SUPPORTED_KERNEL:
         yield KERNEL.found(f"kernel {kernel}, NVIDIA supports 5.10.16.3 or later", {"kernel": kernel})
     if int(driver.split(".")[0]) < FIRST_DRIVER:
         yield DRIVER.found(f"Windows driver {driver}, CUDA under WSL2 requires {FIRST_DRIVER} or later", {"driver": driver})

@@ -11,7 +11,7 @@ from gpudoctor.evidence import kernel
 from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
-from gpudoctor.evidence.readers import READERS
+from gpudoctor.evidence.readers import READERS, python_packages
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -78,6 +78,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
         replies = _together(replies, {"kernel-log": log})
     if is_documentation(list(excerpt.lines.values())):
         kinds, replies = [KIND], {}
+    replies |= python_packages.joined(replies)
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}
     return {**replies, TEXT + name: Reply("ok", text)}
 
@@ -92,7 +93,9 @@ def _read(block: Block) -> dict[str, Reply] | None:
 
 def _outermost(blocks: Sequence[Block]) -> Iterator[Block]:
     """Without the parts of a longer output that a reader of parts has found in it."""
-    spans = [(block.first, block.first + block.text.count("\n")) for block in blocks if not block.reader.alone]
+    spans = [
+        (block.first, block.first + block.text.count("\n")) for block in blocks if block.reader.kind and not block.reader.alone
+    ]
     for block in blocks:
         if not (block.reader.alone and any(first <= block.first < end for first, end in spans)):
             yield block

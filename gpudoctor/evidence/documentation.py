@@ -82,6 +82,11 @@ _PART_OF_REPORT = re.compile(
         | versions?\b
         | (?:the\ )?(?:problem|issue)\b
         | additional\ context
+        | issue\ type\b
+        | (?:tensorflow|pytorch|python|cuda(?:/cudnn)?|driver|ollama|package)\ version
+        | os\ platform
+        | current\ behaviou?r
+        | standalone\ code
     )""",
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )

@@ -22,6 +22,7 @@ _PLACE = r"""
         | (?:Singularity|Apptainer)>
         | [a-z][\w.-]+(?::[~/][^\s$\#>]{0,80}\ ?)?[$\#](?=\ )     # only the host's name
         | [$%❯➜➭]
+        | (?:In\ \[[\d\ ]*\]:\s?)?[!%](?=[a-z])
     )
 """
 _COMMAND = "the_command"

@@ -13,7 +13,8 @@ from gpudoctor.model import Reply
 class Reader:
     """A text format, such as the output of `nvidia-smi -q -x`.
 
-    kind: the usual name; "" for words that only tell where a text comes from. anchors: literals, one of which is in its first line. begins: matches its first line. ends: matches the
+    kind: the usual name; "" for words that only tell where a text comes from.
+    anchors: literals, one of which is in its first line. begins: matches its first line. ends: matches the
     first line that does not belong to it. read: a block's text -> the replies that it proves, None if it is a different format.
     once: only the first block is used. alone: a block inside of another reader's block is not used.
     """

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.replies import Replies
+from gpudoctor.facts.shown_jobs import ShownJobs
 
 
-class Shown:
+class Shown(ShownJobs):
     """The parts of outputs in a text; empty if a text does not show them."""
 
     def __init__(self, replies: Replies) -> None:
@@ -134,9 +135,66 @@ class Shown:
         return bool(self._value("shown-windows", False)) and not any(self._value(name, None) for name in linux)
 
     @cached_property
+    def is_mac(self) -> bool:
+        """The text is from a Mac, which has no CUDA."""
+        return bool(self._value("shown-mac", False)) and not self._value("nvml", None)
+
+    @cached_property
     def is_notebook(self) -> bool:
         """The text names paths or modules of Colab or Kaggle."""
         return bool(self._value("shown-notebook", False))
+
+    @cached_property
+    def pythons(self) -> Mapping[str, str]:
+        """Paths: python and pip (as which prints them), pip_site, conda (the environment of a list); pip_version: its Python."""
+        return dict(self._value("shown-pythons", {}))
+
+    @cached_property
+    def executables(self) -> tuple[str, ...]:
+        """The values of sys.executable in the sessions of the text."""
+        return tuple(self._value("shown-executables", {}))
+
+    @cached_property
+    def listed(self) -> Mapping[str, str]:
+        """Package -> version in the lists of pip and conda."""
+        return dict(self._value("shown-listed", {}))
+
+    @property
+    def reported(self) -> str:
+        """PyTorch's version in a report of an environment; "" without one."""
+        return str(self._value("shown-reported", {}).get("torch", ""))
+
+    @cached_property
+    def runtime(self) -> Mapping[str, Any]:
+        """name; build and driver: CUDA releases such as 12060, from cupy.show_config() and numba -s."""
+        return dict(self._value("shown-runtime", {}))
+
+    @cached_property
+    def cmake(self) -> Mapping[str, str]:
+        """nvcc and toolkit: their releases, such as 12.4; path of nvcc, and folder of the toolkit."""
+        return dict(self._value("shown-cmake", {}))
+
+    @cached_property
+    def unmet(self) -> Mapping[str, Mapping[str, str]]:
+        """Package -> its unmet requirement, and the name and version that are installed instead, from pip check."""
+        return dict(self._value("shown-unmet", {}))
+
+    @cached_property
+    def toolkits(self) -> tuple[str, ...]:
+        """The folders of CUDA toolkits that ls lists below /usr/local."""
+        return tuple(self._value("shown-toolkits", ()))
+
+    @cached_property
+    def ollama_on_cpu(self) -> bool | None:
+        """ollama ps: whether a model runs on the CPU, in whole or in part."""
+        on_cpu: bool | None = self._value("shown-ollama", None)
+        return on_cpu
+
+    @cached_property
+    def has_gpu_request(self) -> bool | None:
+        """docker inspect: whether the container was started with a request for GPUs."""
+        request: bool | None = self._value("shown-request", None)
+        return request
 
     @cached_property
     def wsl(self) -> Mapping[str, Any]:

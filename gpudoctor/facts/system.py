@@ -200,7 +200,7 @@ class System(Guarded):
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that can limit a Fix: windows, or family (for a text without one, every family), wsl2, container or host; conda."""
+        """The tags that can limit a Fix: windows; or family (all for a text without one), wsl2, container or host; conda."""
         conda = ("conda",) if known(lambda: self._is_conda) else ()
         if Shown(self._replies).is_windows:
             return ("windows", *conda)

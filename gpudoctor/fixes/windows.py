@@ -10,9 +10,16 @@ from gpudoctor.model import Fix
 
 # Programs that exist under the same name and with the same arguments.
 _PROGRAM = re.compile(
-    r"(?:python|pip|conda|mamba|uv|poetry|pixi|nvidia-smi|nvcc|docker|git|cmake|ninja|ollama|wsl(?:\.exe)?|dir|where)(?:\s|$)"
+    r"""
+    (?: (?:[.\w:-]*\\)* (?:python|pip)[\d.]*(?:\.exe)?    # also of a folder
+      | conda | mamba | pixi | uv | poetry
+      | nvidia-smi | nvcc | cmake | ninja | git | docker | ollama
+      | wsl(?:\.exe)? | dir | where
+    ) (?:\s|$)
+    """,
+    re.VERBOSE,
 )
-_BASH = re.compile(r"[$`\\]|\bsudo\b|/dev/|/usr/|/etc/|/tmp/|~/|[|<>]|'[^']*\"[^']*'")
+_BASH = re.compile(r"[$`]|\\$|\bsudo\b|/dev/|/usr/|/etc/|/tmp/|~/|[|<>]|'[^']*\"[^']*'")
 
 
 def translated(fix: Fix) -> Iterator[Fix]:
@@ -24,7 +31,7 @@ def translated(fix: Fix) -> Iterator[Fix]:
 
 
 def _lines(command: str) -> str | None:
-    """None if a part of it does not work in cmd and PowerShell; single quotes are none in cmd."""
+    """None if a part of it does not work in cmd and PowerShell; cmd knows no single quotes."""
     said = [part.strip() for line in command.splitlines() for part in re.split(r"\s&&\s|;\s(?![^'\"]*['\"])", line)]
     if any(_BASH.search(part) or not _PROGRAM.match(part) for part in said):
         return None

@@ -19,8 +19,15 @@ from gpudoctor.model import Reply
 from gpudoctor.worker.probes import environment
 
 _FIELD = re.compile(r"^\s*(?:- )?([`A-Za-z][\w`. /()?-]*?)\s*: ?(.*)$")
+_TYPED = re.compile(r"^\s*(PyTorch version) (\d\S*)\s*$")  # without the colon
 _LIBRARY = re.compile(r"^\[(pip3?|conda)\] (\S.*)$")
-_GPU = re.compile(r"^\s*(?:GPU models and configuration\s*:\s*)?GPU (\d+): (\S.*?)(?: \(UUID.*)?\s*$")
+_GPU = re.compile(
+    r"""
+    ^\s*(?:GPU\ models\ and\ configuration\s*:\s*)?
+    GPU\ (\d+)[:：]\s*(\S.*?)(?:\ \(UUID.*)?\s*$
+    """,
+    re.VERBOSE,
+)
 _VARIABLE = re.compile(r"^([A-Z][A-Z0-9_]{2,})=(.*)$")
 _PLATFORM = re.compile(r"(?:Linux-(\S+?)-(x86_64|aarch64|ppc64le))(?:-with-glibc(\d+\.\d+))?")
 _UNAME = re.compile(r"uname_result\(system='Linux',.*?release='([^']+)',.*machine='([^']+)'")
@@ -36,6 +43,8 @@ _PACKAGES = {
     "transformersversion": "transformers",
     "accelerateversion": "accelerate",
 }
+_BUILT_WITH = "cudausedtobuildpytorch"
+_OF_CUPY = {"cudabuildversion": "build", "cudadriverversion": "driver"}
 _NOT_TOLD = ("couldnotcollect", "na", "nocuda", "notinstalled", "")
 
 Said = Mapping[str, str]
@@ -49,15 +58,20 @@ def read(text: str) -> dict[str, Reply] | None:
     variables = environment.variables({match[1]: match[2] for match in map(_VARIABLE.match, lines) if match})
     if variables:
         found["environment"] = Reply("ok", variables)
+    cupy = {name: int(said[label]) for label, name in _OF_CUPY.items() if said.get(label, "").isdigit()}
+    if len(cupy) == len(_OF_CUPY):
+        found["shown-runtime"] = Reply("ok", {"name": "CuPy", **cupy})
+    if said.get("pytorchcuda") == "not available":  # of xformers.info
+        found["python-answers"] = Reply("ok", {"torch.cuda.is_available()": "False"})
     return found or None
 
 
 def _said(lines: Sequence[str]) -> dict[str, str]:
     """The first value of each label."""
     said: dict[str, str] = {}
-    for match in filter(None, map(_FIELD.match, lines)):
+    for match in filter(None, (_FIELD.match(line) or _TYPED.match(line) for line in lines)):
         text = match[2].strip()
-        if plain(text) not in _NOT_TOLD:
+        if plain(text) not in _NOT_TOLD or plain(match[1]) == _BUILT_WITH:
             said.setdefault(plain(match[1]), text)
     return said
 
@@ -83,16 +97,16 @@ def _packages(libraries: Sequence[Installed], said: Said) -> dict[str, Reply]:
     of_torch = [Installed("torch", version)] if version and not any(one.name == "torch" for one in libraries) else []
     listed = [*libraries, *of_torch]
     found = python_packages.replies(listed) if listed else {}
-    if version:
+    if version and ("+" in version or _built_with(said) != "" or "torch" not in found):
         found["torch"] = python_packages.torch(version, _built_with(said))
-    return found
+    return {**found, "shown-reported": Reply("ok", {"torch": version})} if version else found
 
 
 def _built_with(said: Said) -> str | None:
     """torch's CUDA version, None for a build without CUDA, "" if unknown."""
-    told = said.get("cudausedtobuildpytorch", said.get("cuda", ""))
+    told = said.get(_BUILT_WITH, said.get("cuda", ""))
     match = re.match(r"\d+\.\d+", told)
-    return match[0] if match else None if told == "None" else ""
+    return match[0] if match else None if told in ("None", "Could not collect") else ""
 
 
 def _system(said: Said) -> dict[str, Reply]:
@@ -156,7 +170,7 @@ READER = Reader(
         r"""
         ^\s*(?:
             Collecting\ environment\ information
-            | (?:-\ )?(?: PyTorch\ version(?:\ \(GPU\?\))?\s*:[ ] | `transformers`\ version:[ ] )
+            | (?:-\ )?(?: PyTorch\ version(?:\ \(GPU\?\))?\s*(?::[ ]|\ \d) | `transformers`\ version:[ ] )
             | pytorch\.version:
             | CuPy\ Version\s*:[ ]
             | jax(?:lib)?:\ +\d

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpudoctor.evidence import prompts
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
@@ -40,6 +41,10 @@ def read(text: str) -> dict[str, Reply] | None:
         return None
     if match["unit"] == "Inodes":
         return {"inodes": Reply("ok", {row.point: row.free for row in rows.values() if row.size})}
+    return _replies(rows)
+
+
+def _replies(rows: dict[str, Row]) -> dict[str, Reply]:
     return {"disks": Reply("ok", {row.point: row._asdict() for row in rows.values()}), **_spaces(rows)}
 
 
@@ -66,6 +71,16 @@ def _space(row: Row) -> Reply:
     return Reply("ok", {"bytes": row.size, "free_bytes": row.free, "writable": None, "noexec": None})
 
 
+def _filtered(command: str, output: str) -> dict[str, Reply] | None:
+    """Rows that grep left, without the head; df counts in KiB unless an option says otherwise."""
+    unit = 1 if re.search(r"\s-\w*[hH]", command) else _BLOCK["1M-blocks" if re.search(r"\s-\w*m", command) else "1K-blocks"]
+    rows = {row.point: row for row in _rows(output.splitlines(), unit)}
+    return _replies(rows) if rows else None
+
+
+FILTERED = prompts.reader(
+    "df, filtered", ("df ", "df|"), r"df(?:\ -(?!i)\w+)*(?:\ \S+)?\s*\|\s*e?grep\b.*", _filtered, most_lines=40
+)
 READER = Reader(
     kind="df",
     anchors=("Filesystem",),

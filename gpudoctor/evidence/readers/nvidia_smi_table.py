@@ -150,7 +150,18 @@ def _running(lines: Sequence[str]) -> dict[int, list[dict[str, str]]] | None:
     found: dict[int, list[dict[str, str]]] = {}
     for match in filter(None, map(_PROCESS.search, lines)):
         found.setdefault(int(match["gpu"]), []).append(match.groupdict())
-    return found if found or any(_HIDDEN in line for line in lines) else None
+    return found if found or any(_HIDDEN in line for line in lines) or _is_empty(lines) else None
+
+
+def _is_empty(lines: Sequence[str]) -> bool:
+    """The table of processes has a head and an end, and nothing between: so it is printed in a container."""
+    heads = [place for place, line in enumerate(lines) if re.match(r"\|=+\|\s*$", line)]
+    return (
+        any("Processes:" in line for line in lines)
+        and bool(heads)
+        and lines[heads[-1] + 1 :][:1] != []
+        and bool(re.match(r"\+-+\+\s*$", lines[heads[-1] + 1]))
+    )
 
 
 READER = Reader(

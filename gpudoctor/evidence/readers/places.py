@@ -11,14 +11,29 @@ from gpudoctor.model import Reply
 _WINDOWS = re.compile(
     r"""
     ^\s*(?:\([\w./ -]{1,40}\)\s*)* (?: PS\ [A-Za-z]:\\ | [A-Za-z]:\\[^>\n]{0,80}> )
-    | \bMicrosoft\ Windows\b | \]\ on\ win32\b | \[MSC\ v\.\d | \bWindows-1[01]-1 | \b[A-Za-z]:\\(?:Users|ProgramData|Program\ Files)\\
+    | \bMicrosoft\ Windows\b | \]\ on\ win32\b | \[MSC\ v\.\d | \bWindows-1[01]-1
+    | \\site-packages\b | ^\W*Platform:\W*Windows\b
+    | \b[A-Za-z]:\\(?:Users|ProgramData|Program\ Files)\\
     | \|\ GPU\ \ Name\b.*\b(?:TCC/WDDM|WDDM/TCC|Driver-Model)
     | (?i:^(?:\W*(?:os|operating\ system)\b.{0,30}|my\ system\ is\ )?\W*win(?:dows)?\ ?1[01]\b)
     """,
     re.VERBOSE,
 )
-_LINUX = re.compile(r"^\s*(?:\([\w./ -]{1,40}\)\s*)*\[?[\w.+-]+@[\w.-]+[: ]~?[^$#%\n\\]{0,80}[$#%]|^\s*wsl(?:\.exe)?\s+(?!-)\w")
-_NOTEBOOK = re.compile(r"(?:[\s\"'(=]|^)/(?:content|kaggle/(?:working|input|lib))\b|\bgoogle\.colab\b|\bmodules/colab\b")
+_LINUX = re.compile(
+    r"""
+    ^\s*(?:\([\w./ -]{1,40}\)\s*)* \[?[\w.+-]+@[\w.-]+[: ]~?[^$\#%\n\\]{0,80}[$\#%]    # a prompt
+    | ^\s*wsl(?:\.exe)?\s+(?!-)\w
+    """,
+    re.VERBOSE,
+)
+_NOTEBOOK = re.compile(
+    r"""
+    (?:[\s"'(=]|^)/(?:content|kaggle/(?:working|input|lib))\b
+    | \bgoogle\.colab\b
+    | \bmodules/colab\b
+    """,
+    re.VERBOSE,
+)
 _DISTRIBUTION = re.compile(r"^\s*(?P<default>\*)?\s*(?P<name>[\w.-]+)\s+\S.*?\s+(?P<version>[12])\s*$")
 
 
@@ -42,11 +57,37 @@ def _distributions(command: str, output: str) -> dict[str, Reply] | None:
     return {"shown-wsl": Reply("ok", {"versions": own, "default": default})} if own else None
 
 
+def _mac(text: str) -> dict[str, Reply]:
+    return {"shown-mac": Reply("ok", True)}
+
+
+_MAC = re.compile(
+    r"""
+    \bmacOS\b | \bApple\ (?:M\d|Silicon) | \bDarwin\b.*\b(?:arm64|x86_64)\b
+    | \bmps\.is_available\( | device='mps
+    """,
+    re.VERBOSE,
+)
 _ONE_LINE = re.compile("")
 READERS = (
+    Reader("", ("macOS", "Apple ", "Darwin", "mps.is_available", "device='mps"), _MAC, _mac, _ONE_LINE, 1, once=True),
     Reader(
         "",
-        ("C:\\", "D:\\", "E:\\", "Windows", "windows", "on win32", "[MSC v.", "WDDM", "Driver-Model", "Win1", "win1", "WIN1"),
+        (
+            "C:\\",
+            "D:\\",
+            "E:\\",
+            "Windows",
+            "windows",
+            "on win32",
+            "\\site-packages",
+            "[MSC v.",
+            "WDDM",
+            "Driver-Model",
+            "Win1",
+            "win1",
+            "WIN1",
+        ),
         _WINDOWS,
         _windows,
         _ONE_LINE,

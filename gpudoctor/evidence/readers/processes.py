@@ -23,7 +23,8 @@ def _ps(text: str) -> dict[str, Reply] | None:
     for line in lines:
         words = line.split(None, last)
         if len(words) > last and words[place].isdigit() and not _runs(names, words):
-            found[words[place]] = {"state": words[state][:1], "command": words[last], "user": words[0]}
+            parent = {"parent": words[names.index("PPID")]} if "PPID" in names else {}
+            found[words[place]] = {"state": words[state][:1], "command": words[last], "user": words[0], **parent}
     return {"shown-processes": Reply("ok", found)} if found else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -12,7 +12,9 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
 _FROZEN = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*(?:==|@)\s*(\S+)\s*$")
-_COLUMNS = re.compile(r"^\s*([A-Za-z][\w.-]*)\s+(v?\d\S*)(?:\s+(\S+))?(?:\s+(\S+))?\s*$")
+_REMARK = r"(?:\s+(?://|\#|<-|←|\().*)?"  # of the person who pasted the list
+_CELL = r"(?!//|#|<-|←|\()(\S+)"
+_COLUMNS = re.compile(rf"^[\s├└│─]*([A-Za-z][\w.-]*)\s+(v?\d\S*)(?:\s+{_CELL})?(?:\s+{_CELL})?{_REMARK}\s*$")
 _CUDA_TAG = re.compile(r"\+cu(\d+)(\d)\b")
 _CONDA_BUILD = re.compile(r"cuda_?(\d+)\.(\d+)|cuda(\d{2})(\d)")
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
@@ -42,7 +44,13 @@ def installed(lines: Iterable[str], is_conda: bool = False) -> Iterator[Installe
             if version:
                 yield Installed(match[1], version)
         elif match := _COLUMNS.match(line):
-            yield Installed(*(part or "" for part in match.groups())) if is_conda else Installed(match[1], match[2])
+            version = match[2].removeprefix("v")
+            yield _of_conda(match[1], version, match[3] or "", match[4] or "") if is_conda else Installed(match[1], version)
+
+
+def _of_conda(name: str, version: str, build: str, channel: str) -> Installed:
+    """conda does not print the name of its default channel, and marks what pip installed."""
+    return Installed(name, version, build, channel or ("pypi" if build in ("<pip>", "pypi_0") else "defaults"))
 
 
 def _version_in(url: str) -> str:
@@ -84,16 +92,34 @@ def torch(version: str, cuda: str | None) -> Reply:
 
 def _built_with(of_pip: dict[str, Installed], of_conda: Iterable[Installed]) -> str | None:
     """torch's CUDA version, from conda's build or from the runtime wheel that a PyPI build requires."""
-    for one in of_conda:
+    listed = {one.name: one for one in of_conda}
+    for one in listed.values():
         if one.name == "pytorch":
             match = _CONDA_BUILD.search(one.build)
             if match:
                 return ".".join(filter(None, match.groups()))
-            return None if "cpu" in one.build else ""
+            return None if _of_cpu(one, listed) else ""
     runtime = next((one for name, one in of_pip.items() if _RUNTIME.fullmatch(name)), None)
     if runtime and "+" not in of_pip["torch"].version:
         return ".".join(runtime.version.split(".")[:2])
     return ""
+
+
+def joined(replies: Mapping[str, Reply]) -> dict[str, Reply]:
+    """torch's CUDA, where one list shows torch and another one the runtime wheel that it requires."""
+    packages = replies.get("packages")
+    told = replies["torch"].value["version_py"] if "torch" in replies and replies["torch"].value else ""
+    if packages is None or packages.status != "ok" or not told or "cuda" in told or replies["conda"].status == "ok":
+        return {}
+    of_pip = {record["name"]: Installed(record["name"], record["version"]) for record in packages.value}
+    cuda = _built_with(of_pip, ())
+    return {"torch": torch(of_pip["torch"].version, cuda)} if cuda and "torch" in of_pip else {}
+
+
+def _of_cpu(pytorch: Installed, listed: Mapping[str, Installed]) -> bool:
+    """conda marks the CPU build of PyTorch in its name, or in that of the package which excludes the other builds."""
+    mutex = listed.get("pytorch-mutex")
+    return "cpu" in pytorch.build or "cpuonly" in listed or bool(mutex and mutex.build == "cpu")
 
 
 def shown(listed: Iterable[Installed], only: Iterable[str] = ()) -> dict[str, Reply]:

@@ -16,6 +16,7 @@ Pairs = Iterator[tuple[str, str]]
 """(expression, the text of its value)"""
 
 _PROMPT = re.compile(r"^\s*(?:>>>|In \[\d+\]:)\s?(.*)$")
+_MORE = re.compile(r"^\s*\.\.\.:?\s?(.*)$")
 _RESULT = re.compile(r"^\s*(?:Out\[\d+\]:\s*)?(.*\S)\s*$")
 _IMPORT = re.compile(r"\bimport ([\w.]+) as (\w+)")
 _ALIASES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy", "bnb": "bitsandbytes", "cp": "cupy"}
@@ -25,10 +26,10 @@ _ROW = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^\s,]+""")
 
 
 def _session(text: str) -> dict[str, Reply] | None:
-    return _replies(_pairs(_unaliased(text).splitlines()))
+    return replies(_pairs(unaliased(text).splitlines()))
 
 
-def _unaliased(text: str) -> str:
+def unaliased(text: str) -> str:
     """With the names of modules instead of those that `import … as` gives them."""
     for module, name in {**{module: name for name, module in _ALIASES.items()}, **dict(_IMPORT.findall(text))}.items():
         text = re.sub(rf"(?<![\w.'\"]){name}\.(?=\w)", f"{module}.", text)
@@ -36,30 +37,32 @@ def _unaliased(text: str) -> str:
 
 
 def _pairs(lines: list[str]) -> Pairs:
-    asked: list[str] = []
+    """A cell prints one line for each print in it."""
+    waiting: list[list[str]] = []
     for line in lines:
-        prompt = _PROMPT.match(line)
-        if prompt:
-            asked = _asked(prompt[1])
-        elif asked and (result := _RESULT.match(line)):
-            yield from zip(asked, _values(result[1], len(asked)), strict=False)
-            asked = []
+        prompt, more = _PROMPT.match(line), _MORE.match(line)
+        if prompt or more:
+            found = asked((prompt or more)[1])  # type: ignore[index]
+            waiting = [*(waiting if more else []), *([found] if found else [])]
+        elif waiting and (result := _RESULT.match(line)):
+            yield from zip(waiting[0], _values(result[1], len(waiting[0])), strict=False)
+            waiting = waiting[1:]
 
 
 def _of_command(command: str, output: str) -> dict[str, Reply] | None:
     """One line of output for each print."""
-    match = re.search(r"-c\s*([\"'])(.*)\1", _unaliased(command))
-    statements = [asked for statement in (match[2] if match else "").split(";") if (asked := _asked(statement))]
+    match = re.search(r"-c\s*([\"'])(.*)\1", unaliased(command))
+    statements = [wanted for statement in (match[2] if match else "").split(";") if (wanted := asked(statement))]
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     pairs = (
         pair
-        for asked, line in zip(statements, lines, strict=False)
-        for pair in zip(asked, _values(line, len(asked)), strict=False)
+        for wanted, line in zip(statements, lines, strict=False)
+        for pair in zip(wanted, _values(line, len(wanted)), strict=False)
     )
-    return _replies(pairs)
+    return replies(pairs)
 
 
-def _asked(statement: str) -> list[str]:
+def asked(statement: str) -> list[str]:
     """The expressions whose values a line prints."""
     try:
         nodes = ast.parse(statement.strip()).body
@@ -82,7 +85,7 @@ def _values(line: str, count: int) -> list[str]:
     return words if len(words) == count else []
 
 
-def _replies(pairs: Pairs) -> dict[str, Reply] | None:
+def replies(pairs: Pairs) -> dict[str, Reply] | None:
     said = dict(pairs)
     installed = [Installed(name, version) for name, version in _versions(said)]
     found = python_packages.shown(installed) if installed else {}
@@ -94,6 +97,8 @@ def _replies(pairs: Pairs) -> dict[str, Reply] | None:
         found |= nvml_answers.replies({}, [nvml_answers.tidy([("Name", name)])])
     if answers := {asked: value for asked, value in said.items() if _ANSWER.match(asked)}:
         found["python-answers"] = Reply("ok", answers)
+    if path := said.get("sys.executable"):
+        found["shown-executables"] = Reply("ok", {path: True})
     return found or None
 
 
@@ -101,7 +106,11 @@ _ANSWER = re.compile(
     r"""
     torch\.cuda\.(?:is_available|device_count|get_arch_list|get_device_capability)\(
     | torch\.version\.hip
-    | tensorflow\.config\.list_physical_devices
+    | tensorflow\.config\.(?:experimental\.)?list_physical_devices
+    | (?:tensorflow\.python\.client\.)?device_lib\.list_local_devices
+    | tensorflow\.test\.is_built_with_cuda
+    | sys\.(?:executable|version)\b
+    | torch\.__version__
     | jax\.(?:devices|default_backend|local_devices)\(
     | onnxruntime\.get_(?:available_providers|device)\(
     """,

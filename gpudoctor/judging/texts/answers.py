@@ -16,8 +16,11 @@ SAYS_NO_GPU = "torch-says-no-gpu"
 def of_texts(facts: Facts) -> Iterator[Finding]:
     """The findings of all messages; without any, of an answer that only a command shows. Any failure explains it."""
     found = list(messages.findings(facts.texts.all, facts.problems))
-    yield from found
     says = next(message for message in known_messages() if message.id == SAYS_NO_GPU)
+    if facts.shown.is_mac:
+        yield from (finding for finding in found if finding.problem.id != says.problem)
+        return
+    yield from found
     asked = next((asked for asked, value in BLIND.items() if facts.shown.answers.get(asked) == value), None)
     if asked and all(finding.is_clue for finding in found):
         evidence = {"said": f"{asked} is {BLIND[asked]}", "could_be": list(says.causes), "decide": says.decide}

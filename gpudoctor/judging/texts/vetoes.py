@@ -19,16 +19,36 @@ ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
 SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "disk-full", "program-raised-error")
 """Problems that a message names for want of a cause: what contradicts in the same text explains them."""
 
+OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
+OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
+
 
 def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     """A message's finding, explained by what the outputs of the text show, without the causes that they exclude."""
-    if finding.problem.id in SYMPTOMS or finding.confidence is Confidence.UNKNOWN:
+    finding = _in_wsl(finding, facts)
+    if finding.problem.id in SYMPTOMS or _is_notebook(finding, facts) or finding.confidence is Confidence.UNKNOWN:
         finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
     if not facts.texts.alone or not finding.evidence.get("could_be"):
         return finding
     return _without(
         finding, {id: fact for id in (finding.problem.id, *finding.evidence["could_be"]) if (fact := veto(id, facts))}, facts
     )
+
+
+def _in_wsl(finding: Finding, facts: Facts) -> Finding:
+    """WSL uses the driver of Windows: a module that cannot be built there is one that should not be installed."""
+    wsl = known(lambda: facts.system.wsl, 0)
+    if not wsl or finding.problem.id not in OF_MODULE or not facts.texts.alone:
+        return finding
+    if wsl == 1:
+        return replace(finding, causes=(*finding.causes, "wsl1-has-no-gpu"))
+    words = "a Linux driver is being installed inside WSL, which uses the driver of Windows"
+    evidence: dict[str, Any] = {name: finding.evidence[name] for name in ("said", "where") if name in finding.evidence}
+    return facts.problems["wsl-linux-driver-installed"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _is_notebook(finding: Finding, facts: Facts) -> bool:
+    return facts.shown.is_notebook and finding.problem.id in OF_NO_DRIVER
 
 
 def _without(finding: Finding, excluded: Mapping[str, str], facts: Facts) -> Finding:

@@ -6,11 +6,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.texts.rules import cluster, containers, driver, fabric, gpus, jobs, networks, places, python
+from gpudoctor.judging.texts.rules import (
+    cluster,
+    containers,
+    driver,
+    environments,
+    fabric,
+    gpus,
+    jobs,
+    loads,
+    networks,
+    places,
+    python,
+)
 from gpudoctor.model import Finding, Skip
 
 RULES = (
-    *(*driver.RULES, *gpus.RULES, *python.RULES, *places.RULES),
+    *(*driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*containers.RULES, *cluster.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
 )
 

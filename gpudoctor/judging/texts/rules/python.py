@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.model import Confidence, Finding
 
 BLIND = {"torch.cuda.is_available()": "False", "torch.cuda.device_count()": "0"}
@@ -18,6 +19,15 @@ _TOOLKIT = re.compile(r"/cuda-(\d+)\.\d+(?:/|$)")
 FIRST_BITSANDBYTES_FOR_CUDA_12_4 = Version(
     "0.43.1"
 )  # https://github.com/bitsandbytes-foundation/bitsandbytes/releases/tag/0.43.1
+
+
+CPU_WORDS = ("FP16 is not supported on CPU", "Torch reports CUDA not available")
+
+
+def is_blind(facts: Facts) -> bool:
+    """PyTorch sees no GPU: Python says it, or a program's words for it."""
+    answered = any(facts.shown.answers.get(asked) == value for asked, value in BLIND.items())
+    return answered or any(said(facts, words) for words in CPU_WORDS)
 
 
 def answer(facts: Facts, *expressions: str) -> str:
@@ -32,14 +42,16 @@ def package(facts: Facts, name: str) -> str | None:
 def old_driver(facts: Facts) -> Iterator[Finding]:
     """torch's CUDA needs a newer driver than the text shows, and torch sees no GPU."""
     cuda, driver = known(lambda: facts.python.torch_cuda), known(lambda: facts.nvml.driver_version)
-    blind = any(facts.shown.answers.get(asked) == value for asked, value in BLIND.items())
-    if not (cuda and driver and blind) or known(lambda: facts.cuda.driver_version) is not None:
+    is_judged = known(lambda: facts.cuda.driver_version) and known(lambda: [gpu.compute_capability for gpu in facts.nvml.gpus])
+    if not (cuda and driver and is_blind(facts)) or is_judged:
         return
     pair = tuple(map(int, cuda.split(".")[:2]))
     least = knowledge.minimum_driver((pair[0], pair[1]))
     if least and Version(driver) < Version(least):
         version = known(lambda: facts.python.torch_version) or ""
-        words = f"torch {version} was built with CUDA {cuda}, which requires driver {least} or newer, this is {driver}"
+        words = (
+            f"torch {version}".rstrip() + f" was built with CUDA {cuda}, which requires driver {least} or newer, this is {driver}"
+        )
         evidence = {"driver": driver, "least_driver": least, "upgrade": least.split(".")[0]}
         yield facts.problems["driver-too-old-for-runtime"].found(words, evidence, packages=("torch",))
 
@@ -78,11 +90,24 @@ def tensorflow_without_libraries(facts: Facts) -> Iterator[Finding]:
     """TensorFlow lists no GPU, and the list of packages has no NVIDIA wheel."""
     version = package(facts, "tensorflow")
     devices = answer(facts, "tensorflow.config.list_physical_devices")
-    if version and devices == "[]" and facts.python.lacks("nvidia-cudnn-cu12") and _numbers(version) >= (2, 14):
+    if version and devices == "[]" and facts.python.lacks("nvidia-cudnn-cu12") and numbers(version) >= (2, 14):
         words = f"TensorFlow {version} lists no GPU, and none of NVIDIA's CUDA wheels is installed"
         evidence = {"package": f"tensorflow[and-cuda]=={version}"}
         yield facts.problems["tensorflow-cuda-libraries-missing"].found(
             words, evidence, confidence=Confidence.LIKELY, packages=("tensorflow",)
+        )
+
+
+def jax_with_another_plugin(facts: Facts) -> Iterator[Finding]:
+    """jaxlib ignores a plugin of another release, and lists only the CPU."""
+    devices, own = answer(facts, "jax."), package(facts, "jaxlib")
+    plugin = next((name for name in ("jax-cuda13-plugin", "jax-cuda12-plugin") if package(facts, name)), "")
+    other = package(facts, plugin) if plugin else None
+    if "CpuDevice" in devices and own and other and numbers(own)[:3] != numbers(other)[:3]:
+        words = f"jax lists only the CPU, and {plugin} {other} is not the release of jaxlib {own}"
+        evidence = {"plugin": plugin, "jaxlib": own, "wanted": f"jax[{plugin.split('-')[1]}]=={own}"}
+        yield facts.problems["jax-plugin-version-mismatch"].found(
+            words, evidence, confidence=Confidence.LIKELY, packages=("jaxlib",)
         )
 
 
@@ -144,8 +169,8 @@ def _cuda(facts: Facts) -> tuple[int, int] | None:
         (conda[name].version for name in ("pytorch-cuda", "cuda-cudart", "cuda-version", "cudatoolkit") if name in conda), None
     )
     text = known(lambda: facts.python.torch_cuda) or named
-    numbers = _numbers(text or "")
-    return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+    parts = numbers(text or "")
+    return (parts[0], parts[1]) if len(parts) > 1 else None
 
 
 def _parsed(version: str) -> Version:
@@ -155,7 +180,7 @@ def _parsed(version: str) -> Version:
         return Version("9999")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
     try:
         return Version(version).release
     except InvalidVersion:
@@ -167,6 +192,7 @@ RULES = (
     toolkit_of_another_major,
     compiler_too_new,
     jax_on_cpu,
+    jax_with_another_plugin,
     tensorflow_without_libraries,
     onnxruntime_on_cpu,
     old_bitsandbytes,

@@ -1,0 +1,117 @@
+"""Jobs of a text: an idle GPU, memory that is full or held by what has ended, a container without its GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.python import BLIND
+from gpudoctor.model import Confidence, Finding
+
+LOADING_SHARE = 0.5
+FULL_SHARE = 0.97
+FREE_SHARE = 0.7  # a desktop and its programs take less than the rest
+MUCH_SHARE = 0.1  # of a GPU's memory
+_COMPUTES = re.compile(
+    r"""
+    python | torchrun | ipykernel | jupyter | accelerate | deepspeed
+    | vllm | sglang | ollama | llama | tritonserver | trt | \bray\b | \bmpi
+    """,
+    re.VERBOSE,
+)
+
+
+def loading(facts: Facts) -> Iterator[Finding]:
+    step = facts.shown.step
+    if step and step["seconds"] and step["loading"] / step["seconds"] > LOADING_SHARE:
+        share = round(100 * step["loading"] / step["seconds"])
+        words = f"of {step['seconds']:.2f} s for a step, {step['loading']:.2f} s ({share} %) are spent waiting for data"
+        yield facts.problems["data-loading-limits-training"].found(words, {"share_percent": share})
+
+
+def full_gpu(facts: Facts) -> Iterator[Finding]:
+    """A GPU without free memory: nothing alone, but the cause where a library cannot be initialised."""
+    sizes = [(gpu.index, *size) for gpu in known(lambda: facts.nvml.gpus, ()) if (size := _size(gpu))]
+    if not sizes and (row := facts.shown.gpu_memory):
+        sizes = [(0, row["used"], row["total"])]
+    for index, used, total in sizes:
+        if total and used / total > FULL_SHARE:
+            words = f"GPU {index}: {used:,} of {total:,} MiB are in use"
+            yield replace(
+                facts.problems["cuda-out-of-memory"].found(words, {"used_mib": used, "memory_mib": total}), is_clue=True
+            )
+            return
+
+
+def _size(gpu: Gpu) -> tuple[int, int] | None:
+    return known(lambda: (gpu.memory_used_mib, gpu.memory_total_mib))
+
+
+def crowded_out(facts: Facts) -> Iterator[Finding]:
+    """Ollama places only some layers on a GPU that could hold all, if others did not use its memory already."""
+    gpu, model = facts.shown.ollama_gpu, facts.shown.offload
+    if gpu and model and model["placed"] < model["layers"] and gpu["free"] < model["required"] < gpu["total"]:
+        words = (
+            f"{model['placed']:.0f} of {model['layers']:.0f} layers are on the GPU: "
+            f"the model needs {model['required']} GiB, and {gpu['free']:.1f} of {gpu['total']} GiB were free"
+        )
+        if gpu["free"] < FREE_SHARE * gpu["total"]:
+            found = facts.problems["other-process-using-gpu"].found(words, {"free_gib": gpu["free"]})
+            yield replace(found, confidence=Confidence.LIKELY)
+
+
+def leftover(facts: Facts) -> Iterator[Finding]:
+    """Memory is in use, and no program is listed on the GPU: fuser or ps shows who holds it."""
+    gpus = known(lambda: facts.nvml.gpus, ())
+    listed = {str(one.pid) for gpu in gpus for one in known(lambda gpu=gpu: gpu.processes, ())}  # type: ignore[misc]
+    listed |= {one["pid"] for one in facts.shown.programs}
+    held = [pid for pid, name in facts.shown.holders.items() if pid not in listed and _COMPUTES.search(name)]
+    held = held or [pid for pid, one in facts.shown.processes.items() if pid not in listed and _is_orphan(one)]
+    much = [gpu for gpu in gpus if (size := _size(gpu)) and size[0] > MUCH_SHARE * size[1]]
+    if held and much:
+        shown = ", ".join(held[:4]) + (" …" if len(held) > 4 else "")
+        words = (
+            f"GPU {much[0].index} has {_used(much[0]):,} MiB in use; nvidia-smi does not list process {shown}, which can hold it"
+        )
+        evidence = {"pids": ",".join(held), "leftover": held, "used_mib": _used(much[0])}
+        yield facts.problems["gpu-held-by-leftover-process"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _used(gpu: Gpu) -> int:
+    return known(lambda: gpu.memory_used_mib, 0)
+
+
+def _is_orphan(process: Mapping[str, str]) -> bool:
+    return process.get("parent") == "1" and bool(re.search(r"\bpython|torchrun|vllm", process["command"]))
+
+
+def container_without_request(facts: Facts) -> Iterator[Finding]:
+    """docker inspect shows that no GPU was requested, and the program in it runs on the CPU."""
+    blind = any(facts.shown.answers.get(asked) == value for asked, value in BLIND.items())
+    blind = blind or facts.shown.ollama_on_cpu is True or said(facts, "no compatible GPUs were discovered")
+    blind = blind or said(facts, "cannot access '/dev/nvidia*'")
+    if facts.shown.has_gpu_request is False and blind and not said(facts, '"Runtime": "nvidia"'):
+        words = "docker inspect shows no request for GPUs (DeviceRequests is null), so the container gets no GPU"
+        yield facts.problems["container-no-gpus-flag"].found(words, confidence=Confidence.LIKELY)
+
+
+def no_cuda_compiler(facts: Facts) -> Iterator[Finding]:
+    """CMake goes on without a CUDA compiler if a project does not insist on it."""
+    asked = any(said(facts, words) for words in ("CUDA=ON", "CUDA=1", "CUBLAS=ON", "libggml-", "ggml-cuda", "ollama"))
+    if any(said(facts, words) for words in _NO_COMPILER) and (asked or known(lambda: facts.nvml.count, 0)):
+        words = "CMake finds no CUDA compiler, so the project is built without CUDA"
+        yield facts.problems["cuda-toolkit-missing"].found(words, confidence=Confidence.LIKELY)
+
+
+_NO_COMPILER = (
+    "Looking for a CUDA compiler - NOTFOUND",
+    "CMAKE_CUDA_COMPILER-NOTFOUND",
+    "Could NOT find CUDAToolkit",
+    "Could NOT find CUDA (missing",
+)
+RULES = (no_cuda_compiler, loading, full_gpu, crowded_out, leftover, container_without_request)
