@@ -65,11 +65,15 @@ def test_no_gpu_is_told_by_a_whole_listing_only() -> None:
     assert lspci.read("00:02.0 VGA compatible controller [0300]: Intel Corporation Device [8086:4680]\n") is None
 
 
-def test_listing_without_ids_does_not_tell_which_device_it_is() -> None:
+def test_listing_without_ids_names_the_chip() -> None:
     line = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
-    assert lspci.read(line) == {"shown-pci": Reply("ok", ["0000:01:00.0"])}
+    (gpu,) = facts(line).pci.gpus
+    assert (gpu.address, gpu.model, gpu.generation) == ("0000:01:00.0", "GA102", "Ampere")
     with pytest.raises(Unavailable):
-        facts(line).pci.gpus  # noqa: B018
+        gpu.device_id  # noqa: B018
+    (unnamed,) = facts("5a:00.0 3D controller: NVIDIA Corporation Device 1db6 (rev a1)\n").pci.gpus
+    assert (unnamed.model, unnamed.generation) == ("10de:1db6", "Volta")
+    assert lspci.read("01:00.1 Audio device: NVIDIA Corporation Device 10f0 (rev a1)\n") is None
 
 
 def test_link_of_lspci() -> None:

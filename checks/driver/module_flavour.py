@@ -29,7 +29,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.driver.next_boot import on_disk
-from gpudoctor.knowledge import architecture_of_device, last_branch
+from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import cuda_of_branch, table
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Unavailable, for_each
 
@@ -137,10 +137,10 @@ Kind = list[PciFunction]  # all GPUs of one model, which are judged together
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL the kernel module is in Windows")
-    kinds: dict[int, Kind] = {}
+    kinds: dict[str, Kind] = {}
     for gpu in facts.pci.gpus:
         if gpu.driver in (None, "nvidia"):
-            kinds.setdefault(gpu.device_id, []).append(gpu)
+            kinds.setdefault(gpu.model, []).append(gpu)
     if kinds and not (facts.container.engine and facts.nvml.reaches_any):
         words = known(lambda: facts.kernel_log.nvrm, "")
         yield from for_each(kinds.values(), lambda gpus: judge_kind(facts, gpus, words))
@@ -151,7 +151,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
     if any(facts.nvml.reaches(gpu.address) for gpu in gpus):
         return
-    generation = architecture_of_device(gpus[0].device_id)
+    generation = gpus[0].generation
     last = abandoned(facts, gpus, words)
     said = None if last else said_by_driver(facts, gpus, words)
     if last:
@@ -163,7 +163,7 @@ def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
     elif facts.driver.module_version is None or generation in EITHER:
         return
     elif generation is None:
-        raise Unavailable(f"the generation of {gpus[0].address} (10de:{gpus[0].device_id:04x}) is unknown")
+        raise Unavailable(f"the generation of {gpus[0].address} ({gpus[0].model}) is unknown")
     elif is_open(facts) == (generation in PRE_TURING) and not is_outgrown(facts, gpus[0]):
         yield wrong_flavour(facts, NEEDS_PROPRIETARY if is_open(facts) else NEEDS_OPEN, gpus, Confidence.LIKELY)
 
@@ -172,7 +172,7 @@ def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
     """The last branch for GPUs that the driver ignores: from its log message, which names no address, or by the generation."""
     if any(gpu.driver for gpu in gpus):
         return None
-    generation = architecture_of_device(gpus[0].device_id)
+    generation = gpus[0].generation
     last = last_branch(generation)
     said = {int(branch) for branch in SAYS_DROPPED.findall(words)}
     if words:
@@ -183,7 +183,7 @@ def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
 
 def is_outgrown(facts: Facts, gpu: PciFunction) -> bool:
     """Whether the driver is newer than the GPU's last branch: then both flavours ignore the GPU."""
-    last = last_branch(architecture_of_device(gpu.device_id))
+    last = last_branch(gpu.generation)
     return last is not None and (facts.driver.branch or 0) > last
 
 
@@ -201,7 +201,7 @@ def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
 
 
 def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:
-    kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus} - {None}
+    kinds = {gpu.generation for gpu in facts.pci.gpus} - {None}
     # A branch that still supports this GPU may be too old for another GPU here.
     problem = DROPPED if all(knows(last, kind) for kind in kinds) else replace(DROPPED, fixes=(NO_COMMON_BRANCH,))
     return problem.found(
@@ -213,7 +213,7 @@ def ignored(facts: Facts, gpus: Kind, last: int, words: str) -> Finding:
 
 
 def unsupported(facts: Facts, gpus: Kind) -> Finding:
-    generation = architecture_of_device(gpus[0].device_id)
+    generation = gpus[0].generation
     # If the branch supports this generation, but not this device in a virtual machine, the device is a vGPU.
     is_virtual = facts.system.hypervisor is not None and knows(facts.driver.branch, generation)
     fixes = (VGPU_DRIVER,) if is_virtual else OPEN_DRIVER
@@ -241,10 +241,10 @@ def wrong_flavour(facts: Facts, problem: Problem, gpus: Kind, confidence: Confid
 
 
 def evidence(facts: Facts, gpus: Kind) -> dict[str, object]:
-    generation, branch = architecture_of_device(gpus[0].device_id), facts.driver.branch or RECENT_BRANCH
+    generation, branch = gpus[0].generation, facts.driver.branch or RECENT_BRANCH
     return {
         "gpus": [gpu.address for gpu in gpus],
-        "device": f"10de:{gpus[0].device_id:04x}",
+        "device": gpus[0].model,
         "generation": generation,
         "wanted_branch": max(branch, RECENT_BRANCH),
         "last_branch": last_branch(generation) or RECENT_BRANCH,
@@ -252,8 +252,8 @@ def evidence(facts: Facts, gpus: Kind) -> dict[str, object]:
 
 
 def named(gpus: Kind) -> str:
-    generation = architecture_of_device(gpus[0].device_id) or "unknown"
-    return f"{', '.join(gpu.address for gpu in gpus)} (10de:{gpus[0].device_id:04x}, {generation} generation)"
+    generation = gpus[0].generation or "unknown"
+    return f"{', '.join(gpu.address for gpu in gpus)} ({gpus[0].model}, {generation} generation)"
 
 
 def is_open(facts: Facts) -> bool:

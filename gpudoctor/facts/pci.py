@@ -9,6 +9,7 @@ from typing import Any
 
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
+from gpudoctor.knowledge import architecture_of_chip, architecture_of_device
 from gpudoctor.model import Skip, Unavailable
 
 GPU_CLASSES = (0x0300, 0x0302)  # VGA controller, 3D controller
@@ -46,7 +47,8 @@ class PciFunction(Guarded):
     """One NVIDIA function. Widths are None if the device or a hypervisor does not report them; also the NUMA node (-1)."""
 
     address: str
-    device_id: int
+    stated_device_id: int | None  # None in a listing without ids
+    chip: str  # TU117M; "" if it is not named
     subsystem: str  # "10de:1626"
     class_code: int  # base class and subclass: 0x0302
     stated_driver: str | None  # UNTOLD if not examined
@@ -61,6 +63,22 @@ class PciFunction(Guarded):
     iommu_group_type: str | None  # identity, DMA, DMA-FQ
     is_virtual_function: bool
     parents: tuple[str, ...]  # bridges, the root port first
+
+    @property
+    def device_id(self) -> int:
+        if self.stated_device_id is None:
+            raise Unavailable(f"the device id of {self.address} is not shown")
+        return self.stated_device_id
+
+    @property
+    def model(self) -> str:
+        """10de:2684; the name of the chip if the id is not known."""
+        return f"10de:{self.stated_device_id:04x}" if self.stated_device_id is not None else self.chip
+
+    @property
+    def generation(self) -> str | None:
+        """Kepler to Blackwell; None if the tables do not have it."""
+        return architecture_of_chip(self.chip) if self.stated_device_id is None else architecture_of_device(self.stated_device_id)
 
     @property
     def driver(self) -> str | None:
@@ -120,7 +138,8 @@ def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:
     numa_node = number(raw["numa_node"])
     return PciFunction(
         address=address,
-        device_id=raw["device"],
+        stated_device_id=raw["device"],
+        chip=raw.get("chip", ""),
         subsystem=f"{raw['subsystem_vendor'] or 0:04x}:{raw['subsystem_device'] or 0:04x}",
         class_code=raw["class"] >> 8,
         stated_driver=raw.get("driver", UNTOLD) or None,

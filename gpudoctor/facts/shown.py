@@ -32,11 +32,6 @@ class Shown(ShownJobs):
         return False if any(word in module for word in self.modules["asked"]) else None
 
     @cached_property
-    def on_bus(self) -> tuple[str, ...]:
-        """The PCI addresses of NVIDIA's GPUs, from an lspci without device ids."""
-        return tuple(self._value("shown-pci", ()))
-
-    @cached_property
     def programs(self) -> tuple[Mapping[str, Any], ...]:
         """The programs on GPUs, from nvidia-smi --query-compute-apps: pid, name, mib."""
         return tuple(self._value("shown-programs", ()))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.filling import word
-from gpudoctor.knowledge import architecture, architecture_of_device, gpus_by_device_id
+from gpudoctor.knowledge import architecture, gpus_by_device_id
 from gpudoctor.model import Kind
 
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
@@ -110,12 +110,12 @@ class Distribution:
 def distribution(facts: Facts) -> Distribution:
     """The distribution of this machine. What could not be read counts as not installed."""
     nothing: dict[str, str] = {}
-    no_device: set[int] = set()
     packages = known(lambda: {package.name: package.version for package in facts.driver.packages}, nothing)
     runfile = known(lambda: facts.driver.runfile_install, False)
     kernel = known(lambda: facts.system.kernel, "")
     distribution, version = named(facts)
-    devices = known(lambda: {gpu.device_id for gpu in facts.pci.gpus}, no_device)
+    gpus = known(lambda: facts.pci.gpus, ())
+    devices = {gpu.stated_device_id for gpu in gpus if gpu.stated_device_id is not None}
     return Distribution(
         distribution=distribution,
         version=version,
@@ -126,7 +126,7 @@ def distribution(facts: Facts) -> Distribution:
         packages=packages,
         source=source(packages, distribution) or ("runfile" if runfile else ""),
         driver=known(lambda: facts.driver.module_version or facts.driver.library_version or "", ""),
-        generations=frozenset(map(architecture_of_device, devices)) | generations(facts),
+        generations=frozenset(gpu.generation for gpu in gpus) | generations(facts),
         module_is_open=known(lambda: facts.driver.module_is_open, None),
         is_server=is_server(packages, devices),
         secure_boot=bool(known(lambda: facts.system.secure_boot, None)),

@@ -18,7 +18,13 @@ from gpudoctor.knowledge.cuda import (
     toolkits,
 )
 from gpudoctor.knowledge.errors import cuda_error, nvml_error
-from gpudoctor.knowledge.gpus import architecture_of_device, gpu_by_device_id, gpu_by_name, gpus_by_device_id
+from gpudoctor.knowledge.gpus import (
+    architecture_of_chip,
+    architecture_of_device,
+    gpu_by_device_id,
+    gpu_by_name,
+    gpus_by_device_id,
+)
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
 from gpudoctor.knowledge.performance import nvlink_shares, operations_per_clock, pcie_share, reachable_share
 from gpudoctor.knowledge.rm import rm_failure, rm_status, rm_step
@@ -27,6 +33,7 @@ from gpudoctor.knowledge.xids import sxid, xid, xid_action
 
 __all__ = [
     "architecture",
+    "architecture_of_chip",
     "architecture_of_device",
     "branch",
     "clock_reasons",

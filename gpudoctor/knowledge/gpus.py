@@ -80,8 +80,16 @@ class DeviceRange(Row, frozen=True):
     architecture: str
 
 
+class ChipFamily(Row, frozen=True):
+    """The letters with which the names of a generation's chips begin: GP of GP102."""
+
+    prefix: str
+    architecture: str
+
+
 class GpuTable(Table, frozen=True):
     device_ranges: tuple[DeviceRange, ...]
+    chip_families: tuple[ChipFamily, ...]
     gpus: tuple[Gpu, ...]
 
 
@@ -116,6 +124,11 @@ def architecture_of_device(device_id: int) -> str | None:
         return gpu.architecture
     ranges = table().device_ranges
     return next((row.architecture for row in ranges if row.first <= device_id <= row.last), None)
+
+
+def architecture_of_chip(chip: str) -> str | None:
+    """The generation of a chip by its name, as lspci prints it: "Pascal" for GP102, "Turing" for TU117M."""
+    return next((row.architecture for row in table().chip_families if chip.startswith(row.prefix)), None)
 
 
 def _plain(name: str) -> str:

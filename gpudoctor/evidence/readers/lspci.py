@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpudoctor.evidence.reader import Reader
+from gpudoctor.facts.pci import GPU_CLASSES
 from gpudoctor.model import Reply
 
 _FUNCTION = re.compile(
@@ -17,6 +18,8 @@ _FUNCTION = re.compile(
     """,
     re.VERBOSE,
 )
+_CHIP = re.compile(r"NVIDIA Corporation ([A-Z]{2}\d{2}\w+)\b")
+_UNNAMED = re.compile(r"NVIDIA Corporation Device ([0-9a-f]{4})\b")
 _IDS = re.compile(r"\[(?:([0-9a-f]{4}):)([0-9a-f]{4})\]")
 _DETAIL = re.compile(
     r"^\s+( Kernel\ driver\ in\ use | Subsystem | NUMA\ node | LnkCap | LnkSta | IOMMU\ group ):\s*(.*)$",
@@ -32,9 +35,9 @@ Function = dict[str, Any]
 
 
 def read(text: str) -> dict[str, Reply] | None:
-    """None if the listing is incomplete and contains no NVIDIA function."""
+    """None if the listing is incomplete and contains no GPU of NVIDIA."""
     lines = text.splitlines()
-    functions: dict[str, Function | None] = {}
+    functions: dict[str, Function] = {}
     others = []
     for head, below in _functions(lines):
         match = _FUNCTION.match(head)
@@ -43,18 +46,9 @@ def read(text: str) -> dict[str, Reply] | None:
             functions[_address(match[1])] = _function(match, ids, below)
         elif match and match[2] in _CLASSES and ids:
             others.append(f"{ids[1]}:{ids[2]}")
-    if any(function is None for function in functions.values()):
-        return _unidentified(lines)
-    if not functions and not any(_WHOLE.search(line) for line in lines):
+    if not any(one["class"] >> 8 in GPU_CLASSES for one in functions.values()) and not any(_WHOLE.search(line) for line in lines):
         return None
     return {"pci": Reply("ok", {"functions": functions, "bridges": {}, "other_display": others})}
-
-
-def _unidentified(lines: Sequence[str]) -> dict[str, Reply] | None:
-    """Without -nn a listing counts the GPUs, and does not say which they are."""
-    found = (match for match in map(_FUNCTION.match, lines) if match and "NVIDIA" in match[4] and match[2] in _CLASSES)
-    addresses = [_address(match[1]) for match in found]
-    return {"shown-pci": Reply("ok", addresses)} if addresses else None
 
 
 def details(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -105,12 +99,14 @@ def _address(short: str) -> str:
     return short if short.count(":") == 2 else f"0000:{short}"
 
 
-def _function(match: re.Match[str], ids: re.Match[str] | None, below: Sequence[str]) -> Function | None:
-    if ids is None:
-        return None
+def _function(match: re.Match[str], ids: re.Match[str] | None, below: Sequence[str]) -> Function:
+    """Without -nn a listing names the chip, or the id of a device that pci.ids does not have."""
+    chip = _CHIP.search(match[4])
+    unnamed = _UNNAMED.search(match[4])
     return {
         "vendor": 0x10DE,
-        "device": int(ids[2], 16),
+        "device": int(ids[2] if ids else unnamed[1], 16) if ids or unnamed else None,  # type: ignore[index]
+        "chip": chip[1] if chip else "",
         "class": int(match[3], 16) << 8 if match[3] else {**_CLASSES, **_OTHERS}.get(match[2], 0),
         "resource": [],
         "all_ones": True if "(rev ff)" in match[4] else None,

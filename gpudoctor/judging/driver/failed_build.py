@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import install_on
-from gpudoctor.knowledge import architecture_of_device, last_branch
+from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Action, Finding, Fix, Problem
 
@@ -64,7 +64,7 @@ def kernel_compiler(log: str) -> str | None:
 
 def newer_driver(facts: Facts) -> str:
     """The next newer production or LTS branch, else the newest; with "-open" unless a GPU is older than Turing."""
-    kinds = {architecture_of_device(gpu.device_id) for gpu in facts.pci.gpus}
+    kinds = {gpu.generation for gpu in facts.pci.gpus}
     last = min(filter(None, map(last_branch, kinds)), default=max(row.number for row in table().branches))
     kept = {row.number for row in table().branches if row.kind in ("production", "long-term support") and row.number <= last}
     number = min((number for number in kept if number > (facts.driver.branch or 0)), default=max(kept, default=last))

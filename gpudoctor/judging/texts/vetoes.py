@@ -86,7 +86,7 @@ def _shows_gpus(facts: Facts) -> str:
 
 
 def _has_gpu(facts: Facts) -> str:
-    on_bus = facts.shown.on_bus or tuple(gpu.address for gpu in known(lambda: facts.pci.gpus, ()))
+    on_bus = [gpu.address for gpu in known(lambda: facts.pci.gpus, ())]
     return f"lspci lists {', '.join(on_bus)}" if on_bus else _driver_works(facts)
 
 

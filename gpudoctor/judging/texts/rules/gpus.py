@@ -28,7 +28,7 @@ SLOW_SECONDS = 2
 
 def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
     """lspci lists more GPUs than nvidia-smi."""
-    on_bus = facts.shown.on_bus or tuple(gpu.address for gpu in known(lambda: facts.pci.gpus, ()))
+    on_bus = [gpu.address for gpu in known(lambda: facts.pci.gpus, ())]
     listed = known(lambda: facts.nvml.count, 0)
     if not 0 < listed < len(on_bus) or known(lambda: facts.driver.nvidia_smi) is None or facts.shown.is_in_container:
         return
