@@ -104,3 +104,37 @@ def test_a_part_inside_of_a_whole_output_is_not_read_twice() -> None:
     whole += "GPU 00000000:D8:00.0\n" + section
     assert problems("The clocks:\n" + section) == ["application-clocks-lowered"]
     assert [entry.gpu for entry in judged(whole).diagnosis] == [1]
+
+
+NOUVEAU = "01:00.0 VGA compatible controller: NVIDIA Corporation GA104 (rev a1)\n\tKernel driver in use: nouveau\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "tool", "other"),
+    [
+        ("$ uname -r\n6.8.0-45-generic\n", "update-initramfs", "dracut"),
+        ("$ uname -r\n5.14.0-427.el9_4.x86_64\n", "dracut", "update-initramfs"),
+        ("$ pacman -Q nvidia-utils\nnvidia-utils 550.78-1\n", "mkinitcpio", "update-initramfs"),
+    ],
+)
+def test_fixes_are_for_the_distribution_that_a_text_shows(shown: str, tool: str, other: str) -> None:
+    commands = " ".join(fix.command for fix in first(f"{shown}$ lspci -k\n{NOUVEAU}").fixes)
+    assert tool in commands
+    assert other not in commands
+
+
+@pytest.mark.parametrize("prompt", ["~ ❯ ", "~/src main ❯ ", "➜  ~ ", "➜  app git:(main) ✗ ", "me@box ~/x> ", "$ ", ""])
+def test_a_command_is_read_after_any_prompt(prompt: str) -> None:
+    outputs = (("uname -r", "6.9.1-arch1-1"), ("pacman -Q linux", "linux 6.9.3.arch1-1"), ("lsmod | grep nvidia", ""))
+    text = "".join(f"{prompt}{command}\n{output}\n" for command, output in outputs)
+    assert problems(text) == ["running-kernel-replaced"]
+
+
+def test_a_reboot_is_advised_only_where_it_helps() -> None:
+    loaded = "$ cat /proc/driver/nvidia/version\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31\n"
+    newer, same = (f"$ modinfo -F version nvidia\n{release}\n" for release in ("550.107.02", "550.90.07"))
+    library = "$ dpkg -l | grep nvidia-driver\nii  nvidia-driver-550  550.107.02-0ubuntu1  amd64  driver\n"
+    assert problems(loaded + newer) == ["driver-library-version-mismatch"]
+    assert problems(loaded + newer + "I rebooted twice.\n") == ["driver-modules-of-two-releases"]
+    assert problems(loaded + same + library) == ["driver-upgrade-incomplete"]
+    assert problems(loaded + same) == []

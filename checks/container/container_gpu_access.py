@@ -55,14 +55,15 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 
 CAPABILITIES = Problem(
     id="container-driver-capabilities-missing",
-    title="NVIDIA_DRIVER_CAPABILITIES leaves out libraries that CUDA needs",
-    why="The toolkit mounts only the libraries of the named capabilities: compute has CUDA, utility has NVML and nvidia-smi.",
+    title="NVIDIA_DRIVER_CAPABILITIES leaves out libraries that a program needs",
+    why="The toolkit mounts only the libraries of the named capabilities: compute has CUDA, utility NVML, graphics "
+    "OpenGL and Vulkan, video NVENC and NVDEC. Without the variable it mounts compute and utility.",
     action=Action.FIX_CONFIG,
     fixes=(
         *again(
-            "Restart it with compute and utility (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=compute,utility <image> nvidia-smi",
-            kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            "Restart it with all capabilities (in a Dockerfile: ENV NVIDIA_DRIVER_CAPABILITIES=all)",
+            "run --rm <all_gpus> -e NVIDIA_DRIVER_CAPABILITIES=all <image> nvidia-smi",
+            kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=all",
             verify=SMI,
         ),
     ),

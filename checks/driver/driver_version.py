@@ -31,11 +31,10 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import install_on
 from gpudoctor.fixes.engines import restarted
-from gpudoctor.judging.driver.driver_packages import MIXED_PACKAGES, mixed_packages
+from gpudoctor.judging.driver.driver_packages import FOR_LXC, MIXED_PACKAGES, PURGE, mixed_packages
 from gpudoctor.judging.driver.next_boot import is_same_on_disk, next_kernel, on_disk, stays, waits_for_boot
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause, fix_on
 
-PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
 IN_IMAGE = Problem(
     id="driver-libraries-in-image",
     title="The image contains driver libraries of another release than the host",
@@ -54,14 +53,6 @@ IN_IMAGE = Problem(
         Fix("Remove the driver packages from the image, then recreate the container", on=("suse", "arch", "other")),
     ),
 )
-FOR_LXC = Fix(
-    "Remove the driver from this container, then install the libraries of the host's release from its .run file",
-    f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
-    "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
-    risk="disruptive",
-    verify="nvidia-smi",
-)
-
 OLDER_IN_CONTAINER = Problem(
     id="container-libraries-older-than-driver",
     title="The container was started before the host's driver was upgraded",

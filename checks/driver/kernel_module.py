@@ -28,6 +28,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.driver.driver_packages import FINISH, has_builder, unfinished
 from gpudoctor.judging.driver.failed_build import BUILD_FAILED, build_failed
+from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF
 from gpudoctor.judging.driver.refused_module import BLACKLISTED, OF_ANOTHER_KERNEL, blacklisted, of_another_kernel
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause
 
@@ -219,7 +220,7 @@ def not_built(facts: Facts) -> Finding | None:
     if facts.driver.module_for_running_kernel or is_found_by_modprobe(facts):
         return None
     others = sorted({module.kernel for module in facts.driver.installed_modules})
-    precompiled = facts.system.family == "rhel" and not has_builder(facts)
+    precompiled = known(lambda: facts.system.family) == "rhel" and not has_builder(facts)
     fixes = (PRECOMPILED if others else PRECOMPILED[:1]) if precompiled else NOT_BUILT.fixes
     there = f"modules exist for {', '.join(others)}" if others else "no other module is installed"
     there += f"; {waiting[0]}" if (waiting := unfinished(facts)) else ""
@@ -261,7 +262,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.container.engine:
         yield from in_container(facts)
     else:
-        yield from first_cause(CAUSES, facts, NOT_LOADED.found("the nvidia module is not in the running kernel"))
+        found = NOT_LOADED.found("the nvidia module is not in the running kernel")
+        yield from first_cause(CAUSES, facts, replace(found, causes=(SWITCHED_OFF.id, *(cause.problem.id for cause in CAUSES))))
 
 
 def in_container(facts: Facts) -> Iterator[Finding]:

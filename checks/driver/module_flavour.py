@@ -139,13 +139,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("under WSL the kernel module is in Windows")
     kinds: dict[str, Kind] = {}
     for gpu in facts.pci.gpus:
-        if gpu.driver in (None, "nvidia"):
+        if driver_of(gpu) in (None, "nvidia"):
             kinds.setdefault(gpu.model, []).append(gpu)
     if kinds and not (facts.container.engine and facts.nvml.reaches_any):
         words = known(lambda: facts.kernel_log.nvrm, "")
         yield from for_each(kinds.values(), lambda gpus: judge_kind(facts, gpus, words))
     if facts.driver.module_version is None:
         raise Skip("no NVIDIA kernel module is loaded")
+
+
+def driver_of(gpu: PciFunction) -> str | None:
+    """A text may not show it."""
+    return known(lambda: gpu.driver)
 
 
 def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
@@ -160,7 +165,7 @@ def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
         yield unsupported(facts, gpus)
     elif said:
         yield wrong_flavour(facts, said, gpus, Confidence.CONFIRMED)
-    elif facts.driver.module_version is None or generation in EITHER:
+    elif known(lambda: facts.driver.module_version, on_disk(facts)) is None or generation in EITHER:
         return
     elif generation is None:
         raise Unavailable(f"the generation of {gpus[0].address} ({gpus[0].model}) is unknown")
@@ -170,7 +175,7 @@ def judge_kind(facts: Facts, gpus: Kind, words: str) -> Iterator[Finding]:
 
 def abandoned(facts: Facts, gpus: Kind, words: str) -> int | None:
     """The last branch for GPUs that the driver ignores: from its log message, which names no address, or by the generation."""
-    if any(gpu.driver for gpu in gpus):
+    if any(map(driver_of, gpus)):
         return None
     generation = gpus[0].generation
     last = last_branch(generation)
@@ -189,7 +194,7 @@ def is_outgrown(facts: Facts, gpu: PciFunction) -> bool:
 
 def said_by_driver(facts: Facts, gpus: Kind, words: str) -> Problem | None:
     """What the currently installed driver reports about these GPUs; messages of earlier drivers may differ."""
-    version = facts.driver.module_version or on_disk(facts) or r"[\d.]+"
+    version = known(lambda: facts.driver.module_version) or on_disk(facts) or r"[\d.]+"
     patterns = (
         (SAYS_OPEN, NEEDS_OPEN),
         (SAYS_PROPRIETARY, NEEDS_PROPRIETARY),
@@ -217,7 +222,8 @@ def unsupported(facts: Facts, gpus: Kind) -> Finding:
     # If the branch supports this generation, but not this device in a virtual machine, the device is a vGPU.
     is_virtual = facts.system.hypervisor is not None and knows(facts.driver.branch, generation)
     fixes = (VGPU_DRIVER,) if is_virtual else OPEN_DRIVER
-    words = f"{named(gpus)}: driver {facts.driver.module_version or on_disk(facts) or facts.driver.branch} does not support it"
+    release = known(lambda: facts.driver.module_version) or on_disk(facts) or facts.driver.branch
+    words = f"{named(gpus)}: driver {release} does not support it"
     words += f" in this virtual machine, although it supports {generation} GPUs: likely a vGPU" if is_virtual else ""
     return replace(NOT_SUPPORTED, fixes=fixes).found(
         words,
@@ -257,9 +263,13 @@ def named(gpus: Kind) -> str:
 
 
 def is_open(facts: Facts) -> bool:
-    if facts.driver.module_is_open is None:
+    """Whether the loaded module is the open one; that on disk, if a text does not show which is loaded."""
+    licence = known(lambda: facts.driver.modinfo.get("license"))
+    on_disk = {"Dual MIT/GPL": True, "NVIDIA": False}.get(licence or "")
+    flavour = known(lambda: facts.driver.module_is_open, on_disk)
+    if flavour is None:
         raise Unavailable("/proc/driver/nvidia/version does not show which module is loaded")
-    return facts.driver.module_is_open
+    return flavour
 
 
 def summary(facts: Facts) -> str:

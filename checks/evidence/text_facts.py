@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, faults, problems, rules
+from gpudoctor.judging.texts.rules import desktops, kernels
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
@@ -116,6 +117,6 @@ CHECK = Check(
     summary=summary,
     problems=(
         *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
-        *faults.PROBLEMS,
+        *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS),
     ),
 )

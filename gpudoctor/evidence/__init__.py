@@ -11,7 +11,7 @@ from gpudoctor.evidence import kernel
 from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
-from gpudoctor.evidence.readers import READERS, python_packages
+from gpudoctor.evidence.readers import READERS, driver_state, python_packages
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -25,6 +25,8 @@ TEXT = "text:"
 ASSUMED = {"file:/proc/version": Reply("missing", detail="the text does not contain the kernel version")}
 
 SERVICES = "command:systemctl show from the text"
+ADDED = (SERVICES, driver_state.MODINFO)
+"""Questions whose answers are lines of several commands."""
 PACKAGES = ("packages", "conda", "os-packages")
 
 
@@ -116,7 +118,7 @@ def _joined(question: str, known: Reply, more: Reply) -> Reply:
         return known if known.status == "ok" else more
     if question.startswith("nvml:gpu") and known.value.get("UUID", more.value.get("UUID")) != more.value.get("UUID"):
         return more
-    if question == SERVICES:
+    if question in ADDED:
         return replace(more, value={**more.value, "out": known.value["out"] + more.value["out"]})
     if question in PACKAGES:
         return replace(more, value=list({record["name"]: record for record in (*known.value, *more.value)}.values()))

@@ -18,6 +18,7 @@ ANCHORS = (
         "PCIe Bus Error",
         "DPC:",
         "pciehp",
+        "thunderbolt ",
         "Hardware Error",
         "limited by",
         "BAR ",

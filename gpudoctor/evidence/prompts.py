@@ -19,6 +19,8 @@ _PLACE = r"""
         | PS\ [A-Za-z]:[^>\n]{0,80}>
         | [A-Za-z]:\\[^>\n]{0,80}>
         | (?:bash|sh|zsh)-?[\d.]*[$\#]
+        | ➜\ +[~/][^\n ]*(?=\ ) | ➜\ +\S+\ git:\([^)\n]*\)(?:\ ✗)?
+        | [~/][\w./~-]{0,60}(?:\ [^$\#>❯\n]{1,40})?\ ?[❯$%](?=\ )
         | (?:Singularity|Apptainer)>
         | [a-z][\w.-]+(?::[~/][^\s$\#>]{0,80}\ ?)?[$\#](?=\ )     # only the host's name
         | [$%❯➜➭]
@@ -38,9 +40,14 @@ _INSIDE = r"""
     )\s
 """
 OF_SHELL = re.compile(rf"^\s*(?:{_PLACE})\s*(?=\S)", re.VERBOSE)
+_BARE = r"""
+    ^(?:sudo\ )?(?: lsmod | lspci | modinfo | uname | dmesg | mokutil | nvidia-smi | dkms | prime-select | systemctl | cat | ls
+      | grep )
+    (?: \ +[-/|'"$].* | \ +(?:status|query|nvidia|is-\w+)\b.* )?$
+"""  # where the prompt was left out, or taken for the mark of a quote
 _OVER = r"^\s*(?:```|~~~|</?(?:details|summary|pre|code)>)|^(?:>>>|In\ \[\d+\]:)\ "
 NEXT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|{_OVER}", re.VERBOSE)
-NEXT_OR_ROOT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_OVER}", re.VERBOSE)
+NEXT_OR_ROOT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_BARE}|{_OVER}", re.VERBOSE)
 
 
 def reader(

@@ -94,7 +94,7 @@ class Driver(Guarded):
             return nvrm_version(self._nvrm) or text.strip() or None
         except Unavailable:
             version = nvrm_version(self._known_nvrm()) or self._of_nvml()
-            if version is None:
+            if version is None and not self._replies.is_missing("file:/sys/module/nvidia/version"):
                 raise
             return version
 
@@ -118,7 +118,8 @@ class Driver(Guarded):
     @cached_property
     def branch(self) -> int | None:
         """580 for 580.159.04: from the loaded module, else the libraries, else the installed module."""
-        version = self.module_version or self.library_version or self.modinfo.get("version")
+        sources = (lambda: self.module_version, lambda: self.library_version, lambda: self.modinfo.get("version"))
+        version = next(filter(None, map(known, sources)), None) or self.module_version
         return int(version.split(".")[0]) if version else None
 
     @cached_property
@@ -173,7 +174,7 @@ class Driver(Guarded):
         try:
             kernels = self._replies.value("kernel-modules").items()
         except Unavailable:
-            if not (named := known(lambda: tuple(self._named_modules()), ())):
+            if not (named := known(lambda: tuple(self._named_modules()), ()) or tuple(self._packaged_modules())):
                 raise
             return named
         return tuple(InstalledModule(kernel, path) for kernel, raw in kernels for path in raw["nvidia"])
@@ -186,6 +187,12 @@ class Driver(Guarded):
         for entry in self.dkms:
             if entry.module.startswith("nvidia") and entry.kernel and entry.state == "installed":
                 yield InstalledModule(entry.kernel, f"/lib/modules/{entry.kernel}/updates/dkms/{entry.module}.ko")
+
+    def _packaged_modules(self) -> Iterator[InstalledModule]:
+        """The packages that akmods builds name the kernel."""
+        for package in known(lambda: self.packages, ()):
+            if package.name == "kmod-nvidia" and (built := re.match(r"(\d\S+?\.(?:x86_64|aarch64))-", package.version)):
+                yield InstalledModule(built[1], f"/lib/modules/{built[1]}/extra/nvidia/nvidia.ko.xz")
 
     @cached_property
     def module_for_running_kernel(self) -> InstalledModule | None:

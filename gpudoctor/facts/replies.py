@@ -40,6 +40,10 @@ class Replies(Guarded):
         """The value, or None if the machine answered that there is no such thing."""
         return None if self.get(question).status == "missing" else self.value(question)
 
+    def is_missing(self, question: str) -> bool:
+        """Whether the machine answered that there is no such thing."""
+        return question in self._replies and self._replies[question].status == "missing"
+
     def file(self, path: str) -> str | None:
         """The text of a file, or None if it does not exist."""
         text: str | None = self.optional("file:" + path)

@@ -32,6 +32,47 @@ class Shown(ShownJobs):
         return False if any(word in module for word in self.modules["asked"]) else None
 
     @cached_property
+    def graphics_mode(self) -> tuple[str, str]:
+        """The tool and the mode that it reports on a laptop with two GPUs; empty if the text does not show them."""
+        shown = self._value("shown-graphics-mode", {"tool": "", "mode": ""})
+        return shown["tool"], shown["mode"]
+
+    @cached_property
+    def xorg_devices(self) -> Mapping[str, Mapping[str, str]]:
+        """Identifier -> the options of a device in Xorg's configuration, in small letters: driver, busid."""
+        return dict(self._value("shown-xorg-devices", {}))
+
+    @cached_property
+    def cpu_clocks(self) -> Mapping[str, Any]:
+        """most and allowed, in MHz, and the governor; empty if the text does not show them."""
+        return dict(self._value("shown-cpu-clocks", {}))
+
+    @cached_property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that have a folder in /lib/modules, or that the installed package has."""
+        return tuple(self._value("shown-kernels", ()))
+
+    @cached_property
+    def flatpak_drivers(self) -> tuple[str, ...]:
+        """The releases of NVIDIA's driver for which flatpak has a GL runtime."""
+        return tuple(self._value("shown-flatpak-drivers", {}))
+
+    @cached_property
+    def nix_drivers(self) -> tuple[str, ...]:
+        """The releases of the driver in paths of /nix/store."""
+        return tuple(self._value("shown-nix-drivers", {}))
+
+    @cached_property
+    def library_links(self) -> Mapping[str, str]:
+        """Path -> target of the links to the driver's libraries, from ls -l."""
+        return dict(self._value("shown-library-links", {}))
+
+    @cached_property
+    def load_of_jetson(self) -> int:
+        """The highest load of a Jetson's GPU in tegrastats, in percent."""
+        return int(self._value("shown-tegra-load", 0))
+
+    @cached_property
     def programs(self) -> tuple[Mapping[str, Any], ...]:
         """The programs on GPUs, from nvidia-smi --query-compute-apps: pid, name, mib."""
         return tuple(self._value("shown-programs", ()))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.container import Container
+from gpudoctor.facts.families import shown_by
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
@@ -200,7 +201,8 @@ class System(Guarded):
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that can limit a Fix: windows; or family (all for a text without one), wsl2, container or host; conda."""
+        """The tags that can limit a Fix: windows; or family (for a text that shows none, every family), wsl2, container or host;
+        conda."""
         conda = ("conda",) if known(lambda: self._is_conda) else ()
         if Shown(self._replies).is_windows:
             return ("windows", *conda)
@@ -208,9 +210,14 @@ class System(Guarded):
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
         ]
         asked = self._replies.starting_with("file:/etc/os-release")
-        families = (known(lambda: self.family) or "other",) if asked else tuple(FAMILIES)
+        families = (known(lambda: self.family) or "other",) if asked else self._shown_families() or tuple(FAMILIES)
         families += ("other",) if families == ("nixos",) else ()  # fixes without a command for NixOS use that of "other"
         return (*families, *(places or ["host"]), *conda)
+
+    def _shown_families(self) -> tuple[str, ...]:
+        kernel = "" if known(lambda: self.is_container, True) else known(lambda: self.kernel, "")
+        packages: list[dict[str, str]] = known(lambda: self._replies.value("os-packages"), [])
+        return shown_by(kernel, {package["manager"] for package in packages})
 
     @property
     def _is_conda(self) -> bool:

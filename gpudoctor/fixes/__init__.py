@@ -100,9 +100,9 @@ def _of_recipe(fix: Fix, machine: Distribution) -> tuple[Fix, ...]:
 
 
 def _named(fix: Fix, platform: tuple[str, ...]) -> Fix:
-    """The fix, with the family in its title if the distribution is unknown."""
+    """The fix, with the family in its title if several are possible."""
     families = [FAMILY[tag] for tag in fix.on if tag in FAMILY]
-    if FAMILY.keys() <= set(platform) and families and len(families) < len(FAMILY) - 1:
+    if len(FAMILY.keys() & set(platform)) > 1 and families and len(families) < len(FAMILY) - 1:
         return replace(fix, title=f"On {' and '.join(families)}: {fix.title[0].lower()}{fix.title[1:]}")
     return fix
 

@@ -25,6 +25,8 @@ _UNIT = re.compile(r"^\s*[●○×*↻]?\s*([\w@.-]+\.(?:service|socket|target))
 _LOADED = re.compile(r"^\s*Loaded: (\S+)(?: \([^;)]*(?:; (\w+))?)?")
 _ACTIVE = re.compile(r"^\s*Active: (\w+)(?: \((\w+)\))?(?: \(Result: ([\w-]+)\))?")
 _RESULT = re.compile(r"\(Result: ([\w-]+)\)")
+_ACTIVITY = ("active", "inactive", "failed", "activating")
+_ENABLED = ("enabled", "disabled", "masked", "static")
 _PREFIX = "command:systemctl show from the text"
 
 
@@ -63,13 +65,17 @@ def _shown(name: str, load: str, active: str = "", sub: str = "", result: str = 
 
 
 def _is(command: str, output: str) -> dict[str, Reply] | None:
-    name, word = command.rpartition(" ")[2], (output.split() or [""])[0]
-    unit = name if "." in name else f"{name}.service"
-    if "is-active" in command and word in ("active", "inactive", "failed", "activating"):
-        return _shown(unit, "loaded", active=word)
-    if "is-enabled" in command and re.fullmatch(r"enabled|disabled|masked|static", word):
-        return _shown(unit, "loaded", enabled=word)
-    return None
+    """One word a line, for each unit of the command."""
+    asked, *names = command.split()[1:] or [""]
+    known = _ACTIVITY if asked == "is-active" else _ENABLED
+    said = [(name if "." in name else f"{name}.service", word) for name, word in zip(names, output.split(), strict=False)]
+    shown = [
+        _shown(name, "loaded", active=word) if known is _ACTIVITY else _shown(name, "loaded", enabled=word)
+        for name, word in said
+        if word in known
+    ]
+    out = "".join(reply.value["out"] for replies in shown for reply in replies.values())
+    return {_PREFIX: Reply("ok", {"code": 0, "out": out, "err": ""})} if out else None
 
 
 READERS = (
@@ -89,5 +95,7 @@ READERS = (
         re.compile(r"^\s*$|^(?!\s)(?![●○×*↻])"),
         40,
     ),
-    prompts.reader("systemctl is-active", ("systemctl is-",), r"systemctl\ is-(?:active|enabled)\ \S+", _is, most_lines=3),
+    prompts.reader(
+        "systemctl is-active", ("systemctl is-",), r"systemctl\ is-(?:active|enabled)(?:\ [\w@.-]+)+", _is, most_lines=12
+    ),
 )

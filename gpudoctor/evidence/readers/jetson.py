@@ -15,4 +15,20 @@ def _mode(text: str) -> dict[str, Reply] | None:
     return {"shown-power-mode": Reply("ok", match["mode"])} if match and "Power" in text else None
 
 
-READER = Reader("nvpmodel -q", ("NV Power Mode",), _MODE, _mode, re.compile(""), 1)
+def _load(text: str) -> dict[str, Reply] | None:
+    loads = [int(load) for load in _LOAD.findall(text)]
+    return {"shown-tegra-load": Reply("ok", max(loads))} if loads else None
+
+
+_LOAD = re.compile(r"\bGR3D_FREQ (\d+)%")
+READERS = (
+    Reader(
+        "tegrastats",
+        ("GR3D_FREQ ",),
+        re.compile(r"^\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB"),
+        _load,
+        re.compile(r"^(?!.*GR3D_FREQ)"),
+        500,
+    ),
+    Reader("nvpmodel -q", ("NV Power Mode",), _MODE, _mode, re.compile(""), 1),
+)

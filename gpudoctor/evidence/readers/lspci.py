@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.facts.pci import GPU_CLASSES
+from gpudoctor.facts.pci import GPU_CLASSES, IORESOURCE_MEM_64
 from gpudoctor.model import Reply
 
 _FUNCTION = re.compile(
@@ -26,6 +26,10 @@ _DETAIL = re.compile(
     re.VERBOSE,
 )
 _LINK = re.compile(r"Speed ([\d.]+) ?GT/s.*?Width x(\d+)")
+_REGION = re.compile(
+    r"^\s+(?:Region\ \d:\ )?(?:Memory|I/O\ ports)\ at\ (?P<at> <(?:unassigned|ignored)> | [0-9a-f]+ )\ (?P<kind> \([^)]*\) )?",
+    re.VERBOSE,
+)
 _CLASSES = {"VGA compatible controller": 0x030000, "3D controller": 0x030200, "Display controller": 0x038000}
 _OTHERS = {"Audio device": 0x040300, "Bridge": 0x068000, "USB controller": 0x0C0330, "Serial bus controller": 0x0C8000}
 # Every complete listing has one of these; output of grep does not.
@@ -108,13 +112,29 @@ def _function(match: re.Match[str], ids: re.Match[str] | None, below: Sequence[s
         "device": int(ids[2] if ids else unnamed[1], 16) if ids or unnamed else None,  # type: ignore[index]
         "chip": chip[1] if chip else "",
         "class": int(match[3], 16) << 8 if match[3] else {**_CLASSES, **_OTHERS}.get(match[2], 0),
-        "resource": [],
-        "all_ones": True if "(rev ff)" in match[4] else None,
+        "resource": _resource(below),
+        "all_ones": True if "(rev ff)" in match[4] else False if below else None,
         "iommu_group_type": None,
         "virtual_function": False,
         "parents": [],
         **told(below),
     }
+
+
+def _resource(below: Sequence[str]) -> list[str]:
+    """The address regions if one has no address; a 64-bit region takes two places."""
+    regions = list(filter(None, map(_REGION.match, below)))
+    if not any(region["at"].startswith("<") for region in regions):
+        return []
+    lines = ["0x0 0x0 0x0"] * 6
+    place = 0
+    for region in regions:
+        is_wide = "64-bit" in region["kind"]
+        start = 0 if region["at"].startswith("<") else int(region["at"], 16)
+        if place < len(lines):
+            lines[place] = f"{start:#x} {start + 1:#x} {IORESOURCE_MEM_64 if is_wide else 0:#x}"
+        place += 2 if is_wide else 1
+    return lines
 
 
 READER = Reader(

@@ -8,7 +8,9 @@ from gpudoctor.evidence import prompts
 from gpudoctor.model import Reply
 
 _PATH = r"""
-    (?: /etc/[\w./@:*-]+ | /proc/[\w./-]+ | /sys/[\w./:@-]+ | /run/[\w./-]+ | /lib/modules/[\w./-]+
+    (?: /etc/[\w./@:*-]+
+      | /(?:usr/)?lib/(?:modprobe\.d|udev)/[\w./-]+ | /usr/share/X11/[\w./-]+
+      | /proc/[\w./-]+ | /sys/[\w./:@-]+ | /run/[\w./-]+ | /lib/modules/[\w./-]+
       | /var/(?:log|lib|snap|run)/[\w./-]+ | (?:~|\$HOME|/home/[\w.-]+)/\.[\w./-]+ )
 """
 _INFINIBAND = re.compile(r"/sys/class/infiniband/[\w-]+/ports/\d+/(?:state|phys_state|link_layer)")
@@ -20,8 +22,10 @@ def _file(command: str, output: str) -> dict[str, Reply] | None:
     path = re.sub(r"^(?:/home/[^/]+|\$HOME)/", "~/", command.split()[-1].strip("`\"'"))
     text = _unfenced(output)
     refused = _REFUSED.match(text)
-    if path.startswith("/etc/modprobe.d/"):
-        return {"modprobe": Reply("ok", {} if refused else {path: text})} if text.strip() else None
+    if "/modprobe.d" in path:
+        return {"modprobe": Reply("ok", {} if refused else _found(path, text))} if text.strip() else None
+    if "/udev/rules.d" in path and not refused:
+        return {"udev-rules": Reply("ok", _found(path, text))} if text.strip() else None
     if path.startswith(("/etc/cdi/", "/var/run/cdi/")) and text.strip() and not refused:
         return {"cdi": Reply("ok", [{"path": path, "mtime": 0.0, "text": text}])}
     if path.endswith("/limits") and not refused:
@@ -32,6 +36,16 @@ def _file(command: str, output: str) -> dict[str, Reply] | None:
         text = _json_part(text)
     port = {f"glob:{_folder(path)}": Reply("ok", [path])} if _INFINIBAND.fullmatch(path) else {}
     return {f"file:{path}": Reply("ok", text), **port} if text.strip() else None
+
+
+def _found(path: str, text: str) -> dict[str, str]:
+    """Path -> text; grep names the file before each line if there are several."""
+    files: dict[str, str] = {}
+    for line in text.splitlines():
+        named = re.match(r"(/\S+?\.(?:conf|rules)):(?:\d+:)?(.*)", line)
+        name, content = named.groups() if named else (path, line)
+        files[name] = f"{files.get(name, '')}{content}\n"
+    return files
 
 
 def _folder(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.evidence import prompts
+from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes import environment
 
@@ -63,7 +64,24 @@ def _date(command: str, output: str) -> dict[str, Reply] | None:
     return {"shown-year": Reply("ok", int(match[1]))} if match else None
 
 
+def _capabilities(text: str) -> dict[str, Reply] | None:
+    """The variable where an engine sets it: docker run -e, ENV, a compose file, a pod."""
+    match = _CAPABILITIES.search(text)
+    found = environment.variables({"NVIDIA_DRIVER_CAPABILITIES": match["value"]}) if match else {}
+    return {"environment": Reply("ok", found)} if found else None
+
+
+_CAPABILITIES = re.compile(
+    r"""
+    \bNVIDIA_DRIVER_CAPABILITIES (?: = | :[ ] | [ ]+ ) ["']?
+    (?P<value> (?: all | compute | compat32 | graphics | utility | video | display | ngx )\b[\w,]* )
+    """,
+    re.VERBOSE,
+)
 READERS = (
+    Reader(
+        "capabilities of a container", ("NVIDIA_DRIVER_CAPABILITIES",), _CAPABILITIES, _capabilities, re.compile(""), 1, once=True
+    ),
     prompts.reader(
         "the value of a variable",
         ("echo ", "printenv "),

@@ -18,6 +18,7 @@ _APPS = re.compile(
 )
 _SECTIONS = (
     r"(?:Applications |Default Applications |Max )?Clocks|(?:GPU )?Power Readings|FB Memory Usage|ECC Errors|Remapped Rows"
+    r"|Clocks (?:Event|Throttle) Reasons|Temperature|Utilization|GPU Link Info"
 )
 
 
@@ -70,10 +71,13 @@ def _filtered(command: str, output: str) -> dict[str, Reply] | None:
 
 @cache
 def _paths() -> dict[str, str]:
-    """The last part of a field's path -> its path, where only one path ends with it."""
-    paths = {path for row in rows("q") for names in row.names for path in names}
-    last = Counter(path.rsplit("/", 1)[-1] for path in paths)
-    return {path.rsplit("/", 1)[-1]: path for path in paths if last[path.rsplit("/", 1)[-1]] == 1}
+    """The last part of a field's path -> its path, where only one field's paths end with it."""
+    found: dict[str, list[str]] = {}
+    for row in rows("q"):
+        ends = {path.rsplit("/", 1)[-1]: path for names in row.names for path in names}
+        for end, path in ends.items():
+            found.setdefault(end, []).append(path)
+    return {end: paths[0] for end, paths in found.items() if len(paths) == 1}
 
 
 def _fabric(text: str) -> dict[str, Reply] | None:
@@ -105,7 +109,10 @@ READERS = (
     ),
     Reader(
         "a section of nvidia-smi -q",
-        ("Clocks", "Power Readings", "FB Memory Usage", "ECC Errors", "Remapped Rows"),
+        (
+            *("Clocks", "Power Readings", "FB Memory Usage", "ECC Errors", "Remapped Rows"),
+            *("  Temperature", "  Utilization", "GPU Link Info"),
+        ),
         re.compile(rf"^\s{{2,}}(?:{_SECTIONS})\s*$"),
         _section,
         re.compile(r"^\S|^\s*$"),

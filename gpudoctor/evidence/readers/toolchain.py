@@ -33,10 +33,15 @@ def _gcc(text: str) -> dict[str, Reply] | None:
 
 
 def _modules(command: str, output: str) -> dict[str, Reply] | None:
-    """The modules whose names grep looks for; those of other names are unknown."""
+    """The modules whose names grep looks for; those of other names are unknown. grep -c prints only how many."""
     names = [line.split()[0] for line in output.splitlines() if re.match(r"^\w+\s+\d+\s+\d+", line)]
     asked = [word.replace("-", "_") for word in patterns(command)]
-    return {"shown-modules": Reply("ok", {"asked": asked, "loaded": names})} if asked else None
+    if re.search(r"grep\b.* -\w*[vc]", command) and output.strip() != "0":
+        return None
+    absent = {"file:/sys/module/nvidia/version": Reply("missing", detail="lsmod does not list nvidia")}
+    is_absent = any(word in "nvidia" for word in asked) and "nvidia" not in names
+    shown = {"shown-modules": Reply("ok", {"asked": asked, "loaded": names})}
+    return {**shown, **(absent if is_absent else {})} if asked else None
 
 
 def _inside(text: str) -> dict[str, Reply]:

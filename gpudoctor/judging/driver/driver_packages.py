@@ -10,6 +10,14 @@ from gpudoctor.facts.driver import OsPackage
 from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Finding, Fix, Problem, Skip
 
+PURGE = "apt-get purge -y '?installed?name(^libnvidia-)' '?installed?name(^nvidia-driver-)' '?installed?name(^nvidia-utils-)'"
+FOR_LXC = Fix(
+    "Remove the driver from this container, then install the libraries of the host's release from its .run file",
+    f"if command -v nvidia-uninstall; then nvidia-uninstall --silent; elif command -v apt-get; then {PURGE}; fi; "
+    "sh NVIDIA-Linux-*-<driver>.run --no-kernel-module",
+    risk="disruptive",
+    verify="nvidia-smi",
+)
 MODULE = re.compile(
     r"""
     # Debian, Ubuntu

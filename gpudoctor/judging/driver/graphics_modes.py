@@ -80,7 +80,8 @@ def switched_off(facts: Facts) -> Finding | None:
 
 def without_power(facts: Facts, address: str) -> Finding | None:
     """Report a listed GPU that does not answer because bbswitch cut its power."""
-    if not known(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.driver.module_version is not None:
+    has_switch = known(lambda: facts.driver.loaded_modules & {"bbswitch"}) or facts.shown.is_loaded("bbswitch")
+    if not has_switch or facts.driver.module_version is not None:
         return None
     return replace(SWITCHED_OFF, fixes=(AWAKE,)).found(f"{address} does not answer; bbswitch is loaded", {"gpu": address})
 
@@ -92,6 +93,10 @@ def tool_of(file: str, text: str) -> Tool | None:
 def ways_of(file: str, text: str) -> tuple[Fix, ...]:
     """The tool's own command, which also reverts the files that it wrote elsewhere."""
     return _ways(tool_of(file, text))
+
+
+def ways_with(name: str) -> tuple[Fix, ...]:
+    return _ways(next((tool for tool in TOOLS if tool.name == name), None))
 
 
 def _ways(tool: Tool | None) -> tuple[Fix, ...]:

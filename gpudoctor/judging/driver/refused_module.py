@@ -11,7 +11,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.driver.driver_packages import has_builder
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT, ways_of
-from gpudoctor.model import Action, Finding, Fix, Problem, fix_on
+from gpudoctor.model import Action, Finding, Fix, Problem, Skip, fix_on
 
 VERIFY = "modinfo -F vermagic nvidia; uname -r; nvidia-smi"
 REBUILD = (
@@ -140,11 +140,18 @@ BLACKLISTED = Problem(
 
 
 def blacklisted(facts: Facts) -> Finding | None:
-    for path, text in facts.driver.modprobe_options.items():
-        if rule := KEEPS_OUT.search(text):
-            problem = replace(BLACKLISTED, fixes=(*ways_of(path, text), *BLACKLISTED.fixes))
-            return problem.found(f"{path} contains {rule[1]!r}", {"file": path, "rule": rule[1]})
-    return shut_out(facts)
+    unread: Skip | None = None
+    try:
+        for path, text in facts.driver.modprobe_options.items():
+            if rule := KEEPS_OUT.search(text):
+                problem = replace(BLACKLISTED, fixes=(*ways_of(path, text), *BLACKLISTED.fixes))
+                return problem.found(f"{path} contains {rule[1]!r}", {"file": path, "rule": rule[1]})
+    except Skip as skip:
+        unread = skip
+    found = shut_out(facts)
+    if unread and not found:
+        raise unread
+    return found
 
 
 SHUT_OUT = re.compile(

@@ -104,6 +104,9 @@ def _no_secure_boot(facts: Facts) -> str:
 
 
 def _no_nouveau(facts: Facts) -> str:
+    drivers = known(lambda: {gpu.driver for gpu in facts.pci.gpus}, set())
+    if drivers and not drivers & {"nouveau", None}:
+        return f"lspci shows the driver {', '.join(map(str, sorted(filter(None, drivers))))}"
     return "lsmod does not list nouveau" if facts.shown.is_loaded("nouveau") is False else _driver_works(facts)
 
 

@@ -21,7 +21,8 @@ RELEVANT = re.compile(
     # drivers
     NVRM | nvidia | nouveau | nova_core | \bS?Xid\b | vfio-pci | \buvm\b | \bnvswitch | gVisor
     # the bus
-    | \bAER\b | PCIe\ Bus\ Error | \bDPC: | pciehp | available\ PCIe\ bandwidth,\ limited\ by | Hardware\ Error
+    | \bAER\b | PCIe\ Bus\ Error | \bDPC: | pciehp | thunderbolt\ \S+:
+    | available\ PCIe\ bandwidth,\ limited\ by | Hardware\ Error
     | BAR\ ?\d+.*(?: no\ space | failed\ to\ assign | can't\ assign | can't\ claim | bogus\ alignment )
     | bridge\ window\ .*(?: no\ space | failed\ to\ assign | can't\ assign ) | request_free_mem_region | Bridge\ Firmware
     # whether the module may be loaded

@@ -9,20 +9,24 @@ from gpudoctor.facts import Facts
 from gpudoctor.judging.texts.rules import (
     cluster,
     containers,
+    desktops,
     driver,
     environments,
     fabric,
     gpus,
     jobs,
+    kernels,
     loads,
     networks,
     places,
     python,
+    releases,
 )
 from gpudoctor.model import Finding, Skip
 
 RULES = (
-    *(*driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
+    *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
+    *(*desktops.RULES, *kernels.RULES),
     *(*containers.RULES, *cluster.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
 )
 

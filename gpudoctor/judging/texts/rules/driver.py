@@ -8,65 +8,61 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts.rules.said import is_lxc
-from gpudoctor.model import Confidence, Finding, Fix
+from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT
+from gpudoctor.model import Confidence, Finding
 
-_OF_DRIVER = re.compile(
+OF_DRIVER = re.compile(
     r"""
-    (?:lib)?nvidia-(?:driver|utils|compute|dkms|kernel|x11-drv|gl)\b.*
+    (?:lib)?nvidia-(?:driver|utils|compute|dkms|kernel|x11-drv|gl|smi|ml\d?)\b.*
+    | nvidia-\d{3}
+    | libcuda1
     | cuda-drivers.*
     | kmod-nvidia.*
     | xserver-xorg-video-nvidia.*
     """,
     re.VERBOSE,
 )
-_RELEASE = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
-TITLE_IN_LXC = "The container has driver libraries of another release than the host"
-WHY_IN_LXC = "A container uses the kernel module of its host, and the libraries in the container must be of the same release."
-IN_LXC = Fix(
-    "In the container: remove its driver packages, and install the libraries of the host's release from its .run file",
-    "sh NVIDIA-Linux-*-<module>.run --no-kernel-module",
-    verify="nvidia-smi",
-    needs=("root",),
-)
 NO_CUDA = ("CUDA unknown error", "cuInit", "CUDA_ERROR_UNKNOWN", "CUDA initialization")
 
 
-def another_release(facts: Facts) -> Iterator[Finding]:
-    """The packages are of another release than the loaded module."""
-    loaded = known(lambda: facts.driver.module_version)
-    packages = [one for one in known(lambda: facts.driver.packages, ()) if _OF_DRIVER.fullmatch(one.name)]
-    releases = {match[1]: one.name for one in packages if one.state == "installed" and (match := _RELEASE.match(one.version))}
-    on_disk = known(lambda: facts.driver.modinfo.get("version"))
-    if on_disk and not releases:
-        releases = {on_disk: "the module on disk"}
-    if loaded and releases and loaded not in releases and not facts.system.wsl:
-        installed, name = next(iter(releases.items()))
-        other = f"{name} is {installed}" if name.startswith("the ") else f"{name} {installed} is installed"
-        evidence = {"module": loaded, "libraries": sorted(releases), "module_on_disk": installed}
-        problem, words = facts.problems["driver-library-version-mismatch"], f"the loaded kernel module is {loaded}, but {other}"
-        if is_lxc(facts):
-            problem = replace(facts.problems["driver-libraries-in-image"], title=TITLE_IN_LXC, why=WHY_IN_LXC, fixes=(IN_LXC,))
-        else:
-            words += ": it is used after a reboot"
-        yield problem.found(words, evidence, confidence=Confidence.LIKELY)
-
-
 def unsigned(facts: Facts) -> Iterator[Finding]:
-    """Secure Boot rejects a module: asked together with a module that does not load."""
+    """Secure Boot rejects a module: asked together with a module that does not load, or is built and not loaded."""
     words = ("modprobe", "Key was rejected", "insmod", "couldn't communicate with the NVIDIA driver")
     refused = next((word for word in words if said(facts, word)), None)
-    if known(lambda: facts.system.secure_boot) and refused and facts.shown.is_loaded("nvidia") is not True:
-        text = "Secure Boot is on, and the kernel module does not load"
+    waits = is_not_loaded(facts) and _is_built(facts) and not is_kept_out(facts)
+    if known(lambda: facts.system.secure_boot) and (refused or waits) and facts.shown.is_loaded("nvidia") is not True:
+        text = "Secure Boot is on, and the kernel module " + ("does not load" if refused else "is built, but not loaded")
         yield facts.problems["secure-boot-module-rejected"].found(text, {"secure_boot": True}, confidence=Confidence.LIKELY)
 
 
+def is_not_loaded(facts: Facts) -> bool:
+    """Whether lsmod shows that the nvidia module is not loaded."""
+    return facts.shown.is_loaded("nvidia") is False or bool(known(lambda: "nvidia" not in facts.driver.loaded_modules, False))
+
+
+def kernels_with_module(facts: Facts) -> set[str]:
+    """The kernels for which the module is on disk."""
+    built = known(lambda: facts.driver.dkms, ())
+    by_dkms = {one.kernel for one in built if one.module.startswith("nvidia") and one.kernel and one.state == "installed"}
+    return by_dkms | {one.kernel for one in known(lambda: facts.driver.installed_modules, ())}
+
+
+def _is_built(facts: Facts) -> bool:
+    return facts.system.kernel in kernels_with_module(facts)
+
+
+def is_kept_out(facts: Facts) -> bool:
+    """Whether something else keeps the module from being loaded."""
+    files = known(lambda: tuple(facts.driver.modprobe_options.values()), ())
+    tool, mode = facts.shown.graphics_mode
+    return any(KEEPS_OUT.search(text) for text in files) or bool(tool and mode in ("intel", "integrated", "amd", "vfio"))
+
+
 def not_built(facts: Facts) -> Iterator[Finding]:
-    """DKMS has built the module for other kernels than the running one, and it is not loaded."""
-    kernel, built = facts.system.kernel, [one for one in facts.driver.dkms if one.module.startswith("nvidia")]
-    kernels = sorted({one.kernel for one in built if one.kernel and one.state == "installed"})
-    if kernels and kernel not in kernels and facts.shown.is_loaded("nvidia") is False:
-        words = f"DKMS has built the module for {', '.join(kernels)}, not for the running kernel {kernel}, and it is not loaded"
+    """The module is on disk for other kernels than the running one, and it is not loaded."""
+    kernel, kernels = facts.system.kernel, sorted(kernels_with_module(facts))
+    if kernels and kernel not in kernels and is_not_loaded(facts):
+        words = f"the module is built for {', '.join(kernels)}, not for the running kernel {kernel}, and it is not loaded"
         evidence = {"running_kernel": kernel, "kernel": kernel, "built_for": kernels}
         yield facts.problems["module-not-built-after-kernel-update"].found(words, evidence, confidence=Confidence.LIKELY)
 
@@ -85,7 +81,7 @@ def no_fabric_manager(facts: Facts) -> Iterator[Finding]:
 
 def linux_driver_in_wsl(facts: Facts) -> Iterator[Finding]:
     packages = known(lambda: facts.driver.packages, ())
-    names = [one.name for one in packages if _OF_DRIVER.fullmatch(one.name) and one.state == "installed"]
+    names = [one.name for one in packages if OF_DRIVER.fullmatch(one.name) and one.state == "installed"]
     if facts.system.wsl == 2 and names:
         words = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} installed inside WSL, which uses the Windows driver"
         yield facts.problems["wsl-linux-driver-installed"].found(words, {"packages": names}, confidence=Confidence.LIKELY)
@@ -104,8 +100,7 @@ def no_uvm(facts: Facts) -> Iterator[Finding]:
     """The text lists the driver's nodes, without the one that CUDA needs."""
     nodes = facts.shown.nodes
     is_loaded = facts.shown.is_loaded("nvidia_uvm")
-    is_blind = known(lambda: facts.nvml.count, 0) > 0 and "False" in facts.shown.answers.values()
-    is_asked = is_loaded is False or is_blind or any(said(facts, words) for words in NO_CUDA)
+    is_asked = is_loaded is False or any(said(facts, words) for words in NO_CUDA)
     if "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes and is_loaded is not True and is_asked:
         words = "the text lists /dev/nvidiactl, but not /dev/nvidia-uvm, which CUDA needs"
         words += ", and the module nvidia_uvm is not loaded" if is_loaded is False else ""
@@ -132,4 +127,4 @@ def said(facts: Facts, words: str) -> bool:
     return any(words in passage.text for text in facts.texts.all for passage in text.passages)
 
 
-RULES = (another_release, unsigned, not_built, no_fabric_manager, linux_driver_in_wsl, no_uvm, closed_nodes)
+RULES = (unsigned, not_built, no_fabric_manager, linux_driver_in_wsl, no_uvm, closed_nodes)

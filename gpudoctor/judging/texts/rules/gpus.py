@@ -10,11 +10,19 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.facts.pci import PciFunction
 from gpudoctor.judging.texts.rules.places import is_memory_full
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Skip
 
 MEMORY_SHARE = 0.25
+BUSY, LOW = 90, 0.5  # percent; share of the highest clock
+RESERVED = ("vfio-pci", "pci-stub")
+LOCKED = "A busy GPU runs at a low clock"
+WHY_LOCKED = (
+    "The driver reports neither heat nor power nor idleness as the reason, so the clocks were probably locked (nvidia-smi -lgc) "
+    "and never released."
+)
 SLOW_START = re.compile(
     r"""
     (?:first|every|each|start|init|begin|launch|nvidia-smi)[^.\n]{0,60}?
@@ -28,7 +36,8 @@ SLOW_SECONDS = 2
 
 def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
     """lspci lists more GPUs than nvidia-smi."""
-    on_bus = [gpu.address for gpu in known(lambda: facts.pci.gpus, ())]
+    gpus = [gpu for gpu in known(lambda: facts.pci.gpus, ()) if not _is_reserved(gpu)]
+    on_bus = [gpu.address for gpu in gpus]
     listed = known(lambda: facts.nvml.count, 0)
     if not 0 < listed < len(on_bus) or known(lambda: facts.driver.nvidia_smi) is None or facts.shown.is_in_container:
         return
@@ -37,7 +46,25 @@ def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
     words = f"lspci lists {len(on_bus)} GPUs, nvidia-smi only {listed}" + (f": {', '.join(absent)} missing" if absent else "")
     first = absent[0] if absent else "PCI_ADDRESS"
     evidence = {"gpu": first, "slot": first.rpartition(".")[0] or "NVRM", "on_bus": len(on_bus), "listed": listed}
-    yield facts.problems["gpu-missing-from-driver"].found(words, evidence, confidence=Confidence.LIKELY)
+    found = facts.problems["gpu-missing-from-driver"].found(words, evidence, confidence=Confidence.LIKELY)
+    yield replace(found, because="gpu-fallen-off-bus-probe")
+
+
+def _is_reserved(gpu: PciFunction) -> bool:
+    """For virtual machines."""
+    return known(lambda: gpu.driver) in RESERVED
+
+
+def held_low(facts: Facts) -> Iterator[Finding]:
+    """A busy GPU at less than half of its highest clock, for no reason that the driver names."""
+    for gpu in known(lambda: facts.nvml.gpus, ()):
+        with suppress(Skip):
+            now, most, load = gpu.clocks_mhz["sm"], gpu.maximum_clocks_mhz["sm"], gpu.get("UtilizationRates.gpu")
+            if load >= BUSY and now < LOW * most and not gpu.clock_reasons:
+                words = f"GPU {gpu.index} is {load} % busy at {now} of {most} MHz, and no reason is reported"
+                evidence = {"index": gpu.index, "sm_mhz": now, "most_mhz": most}
+                problem = replace(facts.problems["application-clocks-lowered"], title=LOCKED, why=WHY_LOCKED)
+                yield problem.found(words, {**evidence, "address": gpu.selector}, gpu.index, Confidence.LIKELY)
 
 
 def empty_mig(facts: Facts) -> Iterator[Finding]:
@@ -175,6 +202,7 @@ RULES = (
     translating_iommu,
     redirecting_bridges,
     fewer_than_on_bus,
+    held_low,
     empty_mig,
     held_by_others,
     stuck_processes,

@@ -14,6 +14,7 @@ from gpudoctor.model import Confidence, Finding
 FIRST_YEAR = 2015
 NEARLY_NOTHING = 256 << 20  # bytes
 PSEUDO = re.compile(r"/(?:dev|proc|sys|snap|run|boot/efi)\b|/etc/(?:hosts|hostname|resolv)")
+BUSY = 90  # percent
 LITTLE = 0.02  # of memory, and of swap
 _SLOW = re.compile(
     r"""
@@ -24,6 +25,21 @@ _SLOW = re.compile(
     """,
     re.VERBOSE,
 )
+MISSED = {
+    "compute": re.compile(r"libcuda\.so"),
+    "graphics": re.compile(
+        r"""
+        \b(?: llvmpipe | lavapipe | softpipe )\b
+        | INCOMPATIBLE_DRIVER | failed\ to\ find\ GPUs\ with\ Vulkan | [Nn]o\ Vulkan
+        | lib(?:GLX|EGL)_nvidia\S*\ *(?:: cannot | not\ found)
+        """,
+        re.VERBOSE,
+    ),
+    "video": re.compile(
+        r"[Cc]annot\ load\ \S*(?: nvcuvid | nvidia-encode ) | NVENC\ library | libnv(?: cuvid | idia-encode )\S*\ .*not\ found",
+        re.VERBOSE,
+    ),
+}
 FAILED = re.compile(
     r"""
     (?i)
@@ -65,14 +81,17 @@ def invalid_settings(facts: Facts) -> Iterator[Finding]:
 
 
 def capabilities(facts: Facts) -> Iterator[Finding]:
-    """NVIDIA_DRIVER_CAPABILITIES without compute, and CUDA does not work."""
+    """NVIDIA_DRIVER_CAPABILITIES without the one whose libraries are missed."""
     value = known(lambda: facts.environment.get("NVIDIA_DRIVER_CAPABILITIES"))
-    blind = "False" in facts.shown.answers.values() or said(facts, "libcuda.so")
     asked = set((value or "all").replace(" ", "").split(","))
-    if blind and not asked & {"all", "compute"}:
-        words = f"NVIDIA_DRIVER_CAPABILITIES is {value!r}: the engine does not mount libcuda.so.1"
-        evidence = {"NVIDIA_DRIVER_CAPABILITIES": value}
-        yield facts.problems["container-driver-capabilities-missing"].found(words, evidence)
+    texts = [passage.text for text in facts.texts.all for passage in text.passages]
+    for capability, missed in MISSED.items():
+        blind = capability == "compute" and "False" in facts.shown.answers.values()
+        if not asked & {"all", capability} and (blind or any(missed.search(text) for text in texts)):
+            words = f"NVIDIA_DRIVER_CAPABILITIES is {value!r}: the engine does not mount the libraries of {capability}"
+            evidence = {"NVIDIA_DRIVER_CAPABILITIES": value, "missing": capability}
+            yield facts.problems["container-driver-capabilities-missing"].found(words, evidence)
+            return
 
 
 def node_without_gpus(facts: Facts) -> Iterator[Finding]:
@@ -102,10 +121,11 @@ def full_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def low_power_mode(facts: Facts) -> Iterator[Finding]:
-    """A mode with fewer watts is a choice, and the cause if the text says that the board is slow."""
+    """A mode with fewer watts is a choice, and the cause if the board is busy or the text says that it is slow."""
     mode = facts.shown.power_mode
     texts = (passage.text for text in facts.texts.all for passage in text.passages)
-    if re.search(r"\d+W", mode) and "MAXN" not in mode and any(_SLOW.search(text) for text in texts):
+    is_slow = facts.shown.load_of_jetson > BUSY or any(_SLOW.search(text) for text in texts)
+    if re.search(r"\d+W", mode) and "MAXN" not in mode and is_slow:
         words = f"the power mode is {mode}, which limits the clocks and the number of CPUs, not MAXN"
         yield facts.problems["jetson-power-mode-low"].found(words, {"mode": mode}, confidence=Confidence.LIKELY)
 

@@ -9,9 +9,9 @@ from gpudoctor.facts import Facts
 
 _LXC = re.compile(
     r"""
-    \bpct\ (?:enter|exec|start)\b
+    \bpct\ (?:enter|exec|start|config)\b
     | /etc/pve/ | \blxc\.\w+
-    | \b(?:lxc|incus)\ (?:exec|config|shell)\b
+    | \b(?:lxc|incus)\ (?:exec|config|shell|list|launch)\b
     """,
     re.VERBOSE,
 )
