@@ -78,6 +78,8 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "kubernetes-marks": "files that exist; kubectl shows a cluster",
     "root-filesystem": "files that exist; the prompt shows a container",
     "service-files": "files that exist",
+    "package-files": "sizes of thousands of files",
+    "variable-sources": "lines of profiles and units; which of them count, only the machine shows",
     "licence-tokens": "files with secrets",
     "runtime-file-times": "times of files, which are rarely pasted",
     "runtime-processes": "start times of daemons, which are rarely pasted",
