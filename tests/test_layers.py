@@ -21,10 +21,10 @@ FLOORS = (
     "model knowledge facts",
     "judging fixes",
     "checks catalog planning coverage roots ignoring doctor",
-    "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers",
+    "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
     "wanted collect collect_container measure experiment evidence files",
     "comparing report codes repair start_failures",
-    "examining explaining checkup results",
+    "examining explaining checkup results why",
     "api cli",
     "__init__ __main__",
 )

@@ -34,7 +34,7 @@ def inherited() -> Dict[str, Any]:
     user_site = site.getusersitepackages()
     return {
         "variables": {name: value for name, value in os.environ.items() if not PRIVATE.search(name.upper())},
-        "limits": {name: tuple(map(_amount, resource.getrlimit(number))) for name, number in LIMITS.items()},
+        "limits": {name: tuple(map(amount, resource.getrlimit(number))) for name, number in LIMITS.items()},
         "raises_hard": _raises_hard(),
         "user_site": user_site if user_site in sys.path else "",
         "cores": len(os.sched_getaffinity(0)),
@@ -123,5 +123,5 @@ def _fits(highest: int, hard: int) -> bool:
     return hard == resource.RLIM_INFINITY or (highest != resource.RLIM_INFINITY and highest <= hard)
 
 
-def _amount(value: int) -> Any:
+def amount(value: int) -> Any:
     return None if value == resource.RLIM_INFINITY else value
