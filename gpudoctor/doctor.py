@@ -40,6 +40,9 @@ from gpudoctor.version import __version__
 # Logs given as evidence can mention GPUs that the driver or the bus no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
+# What explains why a user's command failed comes before all else that is wrong with the machine.
+OF_COMMAND = "command"
+
 _LONGEST_REASON = 300
 
 Checks = dict[str, Check]
@@ -91,7 +94,9 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 
 def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
-    return ignoring.applied(_judged(taken, checks), taken.ignored)
+    report = _judged(taken, checks)
+    of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
+    return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
 
 
 def _judged(taken: Snapshot, checks: Checks) -> Report:

@@ -43,7 +43,7 @@ def experiments(
         return {}, 0
     report = doctor.judge(answers, dict(checks))
     subjects_found = (*subjects.failed(answers.measured), *subjects.slow(report, Facts(answers), checks))
-    laboratory = Laboratory(where, answers, planned, time.monotonic() + seconds, tell, _blamed(report))
+    laboratory = Laboratory(where, answers, planned, time.monotonic() + seconds, tell, blamed(report))
     found = {}
     for subject in subjects_found:
         began = time.monotonic()
@@ -55,7 +55,7 @@ def experiments(
     return found, laboratory.cut_off_by
 
 
-def _blamed(report: Report) -> set[str]:
+def blamed(report: Report) -> set[str]:
     """The variables, limits and folders that findings about this machine are about."""
     named = {str(entry.evidence["variable"]) for entry in report.diagnosis if "variable" in entry.evidence}
     return named | {verdict.ABOUT[entry.check] for entry in report.diagnosis if entry.check in verdict.ABOUT}

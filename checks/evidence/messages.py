@@ -19,8 +19,10 @@ https://docs.nvidia.com/deploy/xid-errors/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.texts import answers, rules
 from gpudoctor.judging.texts.vetoes import weighed
 from gpudoctor.model import Check, Finding, Skip
@@ -31,7 +33,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not texts:
         raise Skip("no log or text was given (--log FILE)")
     shown = tuple(finding.problem.id for finding in facts.once(rules.findings)) if facts.texts.alone else ()
-    yield from (weighed(finding, shown, facts) for finding in facts.once(answers.of_texts))
+    proved = tuple(finding.problem.id for finding in verdict.of_command(facts))
+    for finding in facts.once(answers.of_texts):
+        known = weighed(finding, shown, facts)
+        yield replace(known, causes=(*proved, *known.causes))
 
 
 def summary(facts: Facts) -> str:

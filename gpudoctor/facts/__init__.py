@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
+from gpudoctor.facts.command import Command, command_of
 from gpudoctor.facts.container import Container
 from gpudoctor.facts.cuda import Cuda
 from gpudoctor.facts.devices import Devices
@@ -152,3 +153,8 @@ class Facts:
     @cached_property
     def texts(self) -> Texts:
         return Texts(self.replies)
+
+    @cached_property
+    def command(self) -> Command:
+        """Skip if no command was run."""
+        return command_of(self.replies)

@@ -29,6 +29,12 @@ _EXACT: dict[str, Any] = {
     "broken-python": maps(TEXT),
     "cdi": lists(record(numbers="mtime", texts="path text")),
     "cgroup-limits": maps(TEXTS),
+    "command": record(
+        numbers="seconds",
+        texts="failure kind line not_repeated",
+        left=TEXTS,
+        waiting=TEXTS,
+    ),
     "conda": list[dict[str, Any]] | None,
     "container-marks": maps(FLAG),
     "container-start": record(
@@ -180,7 +186,7 @@ def all_measured_fitting(measured: Mapping[str, Reply]) -> dict[str, Reply]:
 
 
 def all_experiments_fitting(experiments: Mapping[str, Reply]) -> dict[str, Reply]:
-    named = {id: reply for id, reply in experiments.items() if shapes_measured.NAMES.fullmatch(id)}
+    named = {id: reply for id, reply in experiments.items() if id == "command" or shapes_measured.NAMES.fullmatch(id)}
     return {id: fitting(f"experiment {id}", reply) for id, reply in named.items()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.facts import command
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.redaction import interfaces
 from gpudoctor.redaction.common import SYSTEM_GROUPS
@@ -37,7 +38,7 @@ _MORE_ALLOWED = (
     "WSL_",
     "container",
 )
-_NO_FILES = ("standard input", "the given text")
+_NO_FILES = ("standard input", "the given text", command.NAME)
 _VOLUME = re.compile(
     r"""
     (?<![\w.])

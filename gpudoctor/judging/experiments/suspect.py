@@ -14,6 +14,7 @@ LIMIT = "limit"  # name: a key of LIMITS; value: the soft limit, which is raised
 FOLDER = "folder"  # name: the variable that names it; value: the folder, replaced by a fresh private one
 AFFINITY = "affinity"  # value: the number of CPU cores that the program may use; it may use all
 GPU = "gpu"  # name: the variable that lists GPUs; value: the one that is removed from it
+HIDDEN = "…"  # instead of a value that may be private
 KINDS = (VARIABLE, ENTRY, USER_SITE, CURRENT_FOLDER, LIMIT, FOLDER, AFFINITY, GPU)
 
 PATHS = ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH")

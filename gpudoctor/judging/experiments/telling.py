@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpudoctor.facts.command import QUESTION
 from gpudoctor.judging.experiments.outcome import Outcome
 from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
 from gpudoctor.judging.experiments.suspect import (
@@ -13,6 +14,7 @@ from gpudoctor.judging.experiments.suspect import (
     ENTRY,
     FOLDER,
     GPU,
+    HIDDEN,
     LIMIT,
     LIMITS,
     USER_SITE,
@@ -39,6 +41,8 @@ _FACTS = {
 
 def subject(id: str) -> str:
     """ "gemm on GPU 0", "the import of torch", or a command as it is."""
+    if id == QUESTION:
+        return "the command"
     name, _, where = id.rpartition(":")
     if name == "import":
         return f"the import of {where}"
@@ -67,7 +71,8 @@ def effect(proof: Proof, without: str) -> str:
 
 def fact(suspect: Suspect) -> str:
     limit = LIMITS.get(suspect.name, suspect.name)
-    return _FACTS[suspect.kind][0].format(name=suspect.name, value=suspect.value, limit=limit)
+    words = _FACTS[suspect.kind][0].format(name=suspect.name, value=suspect.value, limit=limit)
+    return words.removesuffix(f" to {HIDDEN}")
 
 
 def figure(outcome: Outcome) -> str:
@@ -75,7 +80,8 @@ def figure(outcome: Outcome) -> str:
     value = outcome.metric
     if value is None:
         return "no result"
-    return f"{value:.0f} {outcome.unit}" if abs(value) >= 100 else f"{value:.3g} {outcome.unit}"
+    digits = ".0f" if abs(value) >= 100 else ".3g"
+    return f"{value:{digits}} {outcome.unit}".rstrip()
 
 
 def error(outcome: Outcome) -> str:
@@ -92,6 +98,8 @@ def tried(proof: Proof) -> str:
         return "it worked when it was repeated with nothing changed: it fails only sometimes"
     if proof.verdict == ELSEWHERE:
         return f"it fails in the same way without {names}: the cause lies elsewhere"
+    if proof.ended and not any(trial.away for trial in proof.trials):
+        return proof.ended
     ended = f" ({proof.ended})" if proof.ended else ""
     return f"no single cause found among {names}{ended}"
 

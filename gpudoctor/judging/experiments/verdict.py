@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.command import QUESTION
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import PROCESSOR, look
@@ -159,6 +160,11 @@ def findings(facts: Facts) -> Iterator[Finding]:
             told.setdefault(tuple((one.kind, one.name, one.value) for one in proof.guilty), []).append(proof)
     for alike in told.values():
         yield found(alike, facts)
+
+
+def of_command(facts: Facts) -> Iterator[Finding]:
+    """What decides whether the user's command works (gpudoctor why)."""
+    return (found([proof], facts) for proof in proofs(facts) if proof.subject == QUESTION and proof.guilty)
 
 
 def found(alike: list[Proof], facts: Facts) -> Finding:

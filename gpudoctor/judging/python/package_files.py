@@ -14,15 +14,19 @@ from gpudoctor.model import Finding
 
 TRUNCATED_ID, MISSING_ID, CHANGED_ID = "package-files-truncated", "package-files-missing", "package-files-changed"
 IDS = {"truncated": TRUNCATED_ID, "missing": MISSING_ID, "changed": CHANGED_ID}
-FAILURES = ("framework-imports", "measurements", "toolchain-ladder")
+FAILURES = ("framework-imports", "measurements", "toolchain-ladder", "command", "messages")
+OF_COMMANDS = ("command", "messages")
 
 
 def with_cause(finding: Finding, facts: Facts, check: str) -> Finding:
     """A failure with the damaged files that it is about as a further cause."""
     if check not in FAILURES:
         return finding
+    has_crashed = check in OF_COMMANDS and known(lambda: facts.command.kind == "killed", False)
     found = [
-        IDS[differing.kind] for differing in known(lambda: facts.python.differing_files, ()) if _is_about(finding, differing)
+        IDS[differing.kind]
+        for differing in known(lambda: facts.python.differing_files, ())
+        if _is_about(finding, differing) or (has_crashed and differing.kind == "truncated")
     ]
     return replace(finding, causes=(*finding.causes, *dict.fromkeys(found))) if found else finding
 
