@@ -28,10 +28,16 @@ START_SECONDS = 180.0  # an entrypoint may do a lot before it runs the command
 LOOK_SECONDS = 20.0
 SERVE = Path(__file__).with_name("serve.sh")
 
-# Kills the processes that have a job's marker in their environment, and removes their files.
+# Kills the processes that have a job's marker in their environment, and removes their files. One may start another meanwhile.
 CLEAN = """
-for process in /proc/[0-9]*; do
-  case $(tr '\\0' ' ' 2>/dev/null <"$process/environ") in *GPUDOCTOR_JOB={marker}*) kill -KILL "${{process#/proc/}}" ;; esac
+for round in 1 2 3 4 5; do
+  found=
+  for process in /proc/[0-9]*; do
+    case $(tr '\\0' ' ' 2>/dev/null <"$process/environ") in
+      *GPUDOCTOR_JOB={marker}*) kill -KILL "${{process#/proc/}}" 2>/dev/null && found=yes ;;
+    esac
+  done
+  [ "$found" ] || break
 done
 rm -rf /tmp/gpudoctor-{marker} /var/tmp/gpudoctor-{marker} /dev/shm/gpudoctor-{marker} {folder}
 """
