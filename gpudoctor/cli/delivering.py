@@ -49,6 +49,11 @@ def show(shown: Checkup, how: Form, hints: str) -> None:
         output.show(rendered(shown, how) + (hints if how.name == "text" else ""))
 
 
+def show_beside(shown: Checkup, how: Form) -> None:
+    """Text for standard error, as standard output belongs to another program."""
+    output.show_beside(_in_two_lines(shown) if how.quiet else "\n" + rendered(shown, how, is_beside=True))
+
+
 def write(shown: Checkup, how: Form, path: Path, hints: str) -> None:
     """Writes the file, and its verdict to stderr: stdout may be captured, or be the file."""
     if how.quiet:
@@ -69,13 +74,13 @@ def sum_up(shown: Checkup) -> None:
     screen.note(shown.sweep(quiet.summary(shown.report)).rstrip("\n"))
 
 
-def rendered(shown: Checkup, how: Form) -> str:
+def rendered(shown: Checkup, how: Form, is_beside: bool = False) -> str:
     """The report in the chosen format, with the width and colours of the terminal if it goes there."""
     from gpudoctor.report import terminal
 
     if how.name != "text":
         return shown.render(how.name)
-    return shown.sweep(terminal.render(shown.report, *output.look(how.destination), verbose=how.verbose))
+    return shown.sweep(terminal.render(shown.report, *output.look(how.destination, is_beside), verbose=how.verbose))
 
 
 def _in_two_lines(shown: Checkup) -> str:

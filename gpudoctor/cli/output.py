@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.cli.sharing import Sharing
 
-__all__ = ["deliver", "look", "must_be_writable", "prepared", "progress", "saved", "show", "text_or_json", "write", "wrote"]
+__all__ = [
+    "deliver",
+    "look",
+    "must_be_writable",
+    "prepared",
+    "progress",
+    "saved",
+    "show",
+    "show_beside",
+    "text_or_json",
+    "write",
+    "wrote",
+]
 
 _ERASE_LINE = "\r\x1b[K"
 _ASCII = str.maketrans({"✓": "+", "✗": "x", "–": "-", "…": "...", "×": "x", "’": "'", "“": '"', "”": '"'})
@@ -68,11 +80,11 @@ def saved(found: Checkup, how: Sharing, path: Path | None) -> Checkup:
     return leaving if is_for_all else found
 
 
-def look(destination: Path | None) -> tuple[int, bool]:
-    """Width and colours for text: those of the terminal, unless it goes into a file."""
+def look(destination: Path | None, is_beside: bool = False) -> tuple[int, bool]:
+    """Width and colours for text: those of the terminal, unless it goes into a file. is_beside: it goes to standard error."""
     from gpudoctor.report import terminal
 
-    return (80, False) if destination else terminal.look()
+    return (80, False) if destination else terminal.look(is_beside)
 
 
 def text_or_json(destination: Path | None) -> str:
@@ -104,6 +116,13 @@ def show(text: str) -> None:
     except OSError as failure:
         discard(sys.stdout)
         raise WorkError(f"cannot write to standard output: {failure.strerror}") from None
+
+
+def show_beside(text: str) -> None:
+    """Writes to standard error: standard output belongs to another program."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it
+        sys.stderr.write(_encodable(tame(text), sys.stderr.encoding or "utf-8"))
+        sys.stderr.flush()
 
 
 def _encodable(text: str, encoding: str) -> str:

@@ -16,9 +16,12 @@ _MARGIN = " " * 8
 _MODELS = "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
 
 
-def look() -> tuple[int, bool]:
-    """Width of the terminal and whether it shows colours: not in a pipe or under NO_COLOR (https://no-color.org)."""
-    console = Console()
+def look(is_beside: bool = False) -> tuple[int, bool]:
+    """Width of the terminal and whether it shows colours: not in a pipe or under NO_COLOR (https://no-color.org).
+
+    is_beside: that of standard error.
+    """
+    console = Console(stderr=is_beside)
     return console.width, console.color_system is not None and not os.environ.get("NO_COLOR")
 
 
