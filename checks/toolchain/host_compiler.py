@@ -30,6 +30,7 @@ from gpudoctor.facts.builds import skip_conflict
 from gpudoctor.facts.known import known
 from gpudoctor.facts.versions import dotted
 from gpudoctor.fixes.common import install_on
+from gpudoctor.judging.python import run_time_builds
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
 GUIDE = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
@@ -108,7 +109,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("nvcc is not on PATH", Skip.NOT_INSTALLED)
     skip_conflict(facts)
     missing = [name for name in ("gcc", "g++") if name not in facts.toolchain.programs]
-    if "gcc" in missing and "clang" not in facts.toolchain.programs and facts.python.package("triton"):
+    if "gcc" in missing and "clang" not in facts.toolchain.programs and is_missed_by_triton(facts):
         raise Skip("no compiler is installed, which the check triton judges", Skip.NOT_INSTALLED)
     if missing and not chosen(facts):
         yield MISSING.found(
@@ -117,6 +118,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
         )
         return
     yield from judge_version(facts, nvcc.version[:2])
+
+
+def is_missed_by_triton(facts: Facts) -> bool:
+    return facts.python.package("triton") is not None and run_time_builds.of_triton(facts) is not None
 
 
 def judge_version(facts: Facts, version: tuple[int, ...]) -> Iterator[Finding]:

@@ -9,7 +9,8 @@ How it is judged
   if something here lets Triton compile (vLLM, Unsloth, a TRITON_ or TORCHINDUCTOR_ variable ...), or if compiling has failed
   because of it.
 - libcuda is found where the installed release looks: in TRITON_LIBCUDA_PATH, else in the folders of the loader's cache, else in
-  LD_LIBRARY_PATH. Releases before 3.6 link with -lcuda, which needs a file libcuda.so; later ones use libcuda.so.1.
+  LD_LIBRARY_PATH. Releases before 3.6 link with -lcuda, which needs a file libcuda.so; later ones use libcuda.so.1. It is only a
+  note while nothing here lets Triton compile and nothing has failed.
 - The assembler (ptxas) in this release's wheel, or the one that TRITON_PTXAS_PATH names, is of a CUDA release that supports the
   GPU.
 
@@ -153,7 +154,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         digits = "{}{}".format(*facts.python.version)
         no_headers = NO_HEADERS.found(f"{folder} does not contain Python.h", {"folder": folder, "digits": digits})
         yield run_time_builds.wanted_by(user or run_time_builds.of_extensions(facts), no_headers)
-    yield from libcuda(facts, version)
+    for found in libcuda(facts, version):
+        yield run_time_builds.wanted_by(user, found) if user else found.as_note
     yield from assembler(facts, str(version))
 
 
