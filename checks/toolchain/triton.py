@@ -121,7 +121,7 @@ OWN_LINKS = Fix(
 NO_LIBCUDA = Problem(
     id="triton-cannot-find-lcuda",
     title="Triton cannot link with libcuda",
-    why="The driver is installed and CUDA works, but the linker needs libcuda under a certain name and in a folder that Triton "
+    why="The driver is installed, but the linker needs libcuda under a certain name and in a folder that Triton "
     "searches: 'cannot find -lcuda' or 'libcuda.so cannot found'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
@@ -24,6 +25,8 @@ LIMITED = Problem(
         ),
     ),
 )
+FOR_ALL = replace(LIMITED, fixes=LIMITED.fixes[1:])
+"""The shell cannot raise the hard limit."""
 
 
 def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None:
@@ -32,4 +35,4 @@ def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None
         return None
     words = f"{said}; its address space is limited to {soft >> 20:,} MiB (ulimit -v)"
     found = {**evidence, "address_space_bytes": soft, "hard_limit_bytes": hard}
-    return LIMITED.found(words, found, confidence=Confidence.LIKELY)
+    return (LIMITED if hard is None else FOR_ALL).found(words, found, confidence=Confidence.LIKELY)

@@ -122,7 +122,8 @@ def low_clocks(slow: Slow) -> Finding | None:
         clock, top = slow.during.get(reading), highest.get(name)
         if clock and top and clock < CLOCK_SHARE * top:
             words = f"its {name} clock was {clock:.0f} MHz of {top} MHz"
-            return slow.found(faults.LOW_CLOCKS, words, because="application-clocks-lowered")
+            found = slow.found(faults.LOW_CLOCKS, words, because="application-clocks-lowered")
+            return replace(found, causes=(faults.HOT.id, faults.BRAKE.id))  # of another figure of this GPU
     return None
 
 
