@@ -63,6 +63,7 @@ _MEANINGS = {
     "files": "the files that the message names",
     "folder": "the folder of the library that the message names",
     "gid": "the group id of /dev/nvidiactl (stat -c %g /dev/nvidiactl)",
+    "good": "a snapshot of a machine where it works (gpudoctor check --save)",
     "gpu": "the GPU's PCI address or its index (nvidia-smi -L, lspci -d 10de:)",
     "gpu_mib": "the memory of the GPU in MiB, or more (nvidia-smi)",
     "gpus": "the indexes of the GPUs, separated by commas (nvidia-smi -L)",

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,13 @@ BROKEN = {"PYTORCH_CUDA_ALLOC_CONF": "foo:1"}
 
 @pytest.fixture
 def with_torch(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """A home whose profile sets the variable, and a torch that refuses it and opens many files."""
+    """A home whose profile sets the variable, and a Python whose only torch refuses it and opens many files."""
+    venv.create(tmp_path / "venv", symlinks=True)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "torch.py").write_text(TORCH)
     (tmp_path / ".bashrc").write_text("export PYTORCH_CUDA_ALLOC_CONF=foo:1\n")
-    return {**environment, "PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
+    own = {"PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path), "VIRTUAL_ENV": str(tmp_path / "venv")}
+    return {**environment, **own}
 
 
 IMPORT = [*COMMAND, "--only", "framework-imports,gemm,experiments"]

@@ -62,9 +62,9 @@ def warnings(*args: object) -> list[str]:
 
 @pytest.mark.slow
 def test_what_was_measured_at_level_full_is_judged_so(full: Path, tmp_path: Path) -> None:
-    assert warnings("report", full) == warnings("check", "--replay", full) == ["toolchain-rung-broken"]
+    assert warnings("report", full) == warnings("check", "--replay", full) == ["compiler-crashes"]
     assert warnings("report", full, "--level", "standard") == warnings("check", "--replay", full, "--level", "quick") == []
-    assert [entry.problem for entry in gpudoctor.load(full).diagnosis] == ["toolchain-rung-broken"]
+    assert [entry.problem for entry in gpudoctor.load(full).diagnosis] == ["compiler-crashes"]
     assert gpudoctor.load(full, "standard").status is Status.PASS
 
 
@@ -94,7 +94,7 @@ def test_the_level_is_kept_with_the_answers(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_level_that_is_none_is_not_believed(full: Path) -> None:
     full.write_bytes(full.read_bytes().replace(b'"level": ""', b'"level": "deepest"'))
     assert opening.taken_in(str(full)).level == "deepest"
-    assert warnings("report", full) == ["toolchain-rung-broken"]
+    assert warnings("report", full) == ["compiler-crashes"]
 
 
 REFUSED = [

@@ -30,7 +30,6 @@ MOST_LINES = 12
 AGAIN = Fix(
     "Let gpudoctor repeat the command without suspected settings, limits and folders, one at a time",
     "gpudoctor why --yes -- <command>",
-    kind="read",
 )
 FAILED = Problem(
     id="command-failed",
@@ -43,7 +42,6 @@ FAILED = Problem(
         Fix(
             "Compare with a machine where it works: save a snapshot there, then use it here",
             "gpudoctor why --yes --like <good> -- <command>",
-            kind="read",
         ),
     ),
 )

@@ -24,6 +24,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.fixes.common import look
+from gpudoctor.judging.texts.rules.jobs import held_by_program
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, for_each
 
 UNKNOWN_SHARE = 0.5
@@ -55,16 +56,18 @@ IN_USE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL, Windows processes are not visible")
-    yield from for_each(facts.nvml.reachable.values(), judge_gpu)
+    own_mib = 1024 * held_by_program(facts)
+    yield from for_each(facts.nvml.reachable.values(), lambda gpu: judge_gpu(gpu, own_mib))
 
 
-def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+def judge_gpu(gpu: Gpu, own_mib: float) -> Iterator[Finding]:
+    """own_mib: what the program in a given text holds by its own words; inside a container, nvidia-smi does not list it."""
     sizes = [process.used_mib for process in gpu.processes]
     if None in sizes:
         raise Skip(f"GPU {gpu.index}: NVML does not report how much memory each process holds", Skip.UNSUPPORTED)
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     unknown = used - sum(size or 0 for size in sizes)
-    if unknown > total * UNKNOWN_SHARE:
+    if unknown - own_mib > total * UNKNOWN_SHARE:
         evidence = {"used_mib": used, "unknown_mib": unknown, "memory_mib": total}
         message = f"GPU {gpu.index}: {used:,} of {total:,} MiB are in use, {unknown:,} MiB of that by no visible process"
         yield replace(IN_USE.found(message, evidence, gpu.index), because="gpu-held-by-leftover-process")

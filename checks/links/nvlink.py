@@ -94,7 +94,7 @@ OFF = Problem(
     fixes=(
         Fix(
             "Remove the option, rebuild the initramfs, then reboot",
-            "grep -rl NvLinkDisable /etc/modprobe.d | xargs -r sudo sed -i.bak '/NvLinkDisable/d' && " + NEW_INITRAMFS,
+            "grep -rl NvLinkDisable /etc/modprobe.d | xargs -r sudo sed -i.bak '\\,NvLinkDisable,d' && " + NEW_INITRAMFS,
             verify=LOOK,
             on=("host",),
             kind="set",

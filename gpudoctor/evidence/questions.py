@@ -78,6 +78,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "kubernetes-marks": "files that exist; kubectl shows a cluster",
     "root-filesystem": "files that exist; the prompt shows a container",
     "service-files": "files that exist",
+    "command": "what gpudoctor why ran; a text shows the output itself",
     "package-files": "sizes of thousands of files",
     "variable-sources": "lines of profiles and units; which of them count, only the machine shows",
     "licence-tokens": "files with secrets",

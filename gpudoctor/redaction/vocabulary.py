@@ -33,7 +33,8 @@ _PATH_WORDS_TEXT = """
     trace traces dmesg syslog journal messages kern xorg bug fabric manager fabricmanager bashrc zshrc ssh known hosts
     authorized keys ld preload gnupg certs certificates ssl tmux screen vscode cursor jupyter ipykernel ipython kaggle colab
     content input working autodl ephem wheel wheels feedstock artifacts bld pkgs lib64 lib32 host guest grub vmlinuz initrd
-    initramfs img modprobe akmods dkms updates extra misc video arch family face hf xdg private public bin64 meta history
+    d3cold allowed power control initramfs img modprobe akmods
+    dkms updates extra misc video arch family face hf xdg private public bin64 meta history
     helpers helper hook hooks rootfs binary binaries mpi openmpi ucx hpcx mellanox ofed doca gdrcopy nvshmem nvtx cupti nvrtc
     nvjitlink sanitizer gdb crash dump dumps oci bundle bundles shim address stdout stderr process processes thread threads
     netns torchrun platlib open physical cpython all reduce perf fwd bwd bf16 fp16 fp8 fp32 slurmstepd htcondor pbs
@@ -105,9 +106,9 @@ PACKAGES = re.compile(
 _DOMAINS_TEXT = """
     nvidia.com nvcr.io nvidia.cn geforce.com nvidia.github.io docker.io docker.com github.com github.io githubusercontent.com
     gitlab.com pytorch.org tensorflow.org python.org pypi.org pythonhosted.org pypa.io anaconda.org anaconda.com conda.io
-    conda-forge.org ubuntu.com launchpad.net canonical.com debian.org kernel.org redhat.com fedoraproject.org centos.org
+    conda-forge.org ubuntu.com launchpad.net canonical.com debian.org kernel.org x.org redhat.com fedoraproject.org centos.org
     rockylinux.org almalinux.org archlinux.org opensuse.org suse.com proxmox.com rpmfusion.org nixos.org gnu.org
-    freedesktop.org microsoft.com google.com huggingface.co hf.co quay.io ghcr.io gcr.io k8s.io kubernetes.io
+    freedesktop.org flatpak.org microsoft.com google.com huggingface.co hf.co quay.io ghcr.io gcr.io k8s.io kubernetes.io
     mcr.microsoft.com ngc.nvidia.com jax.dev cupy.dev vllm.ai sglang.ai sglang.io onnxruntime.ai schedmd.com man7.org
     cmake.org astral.sh wikipedia.org oasis-open.org arxiv.org techpowerup.com paddlepaddle.org.cn mullet.se deepspeed.ai
     cnblogs.com baseten.co stackexchange.com stackoverflow.com askubuntu.com triton-lang.org swtch.com rootlesscontaine.rs

@@ -38,10 +38,14 @@ RESOURCE = Problem(
 
 
 class Limit(NamedTuple):
-    """A row of /proc/self/limits, and the words of a program that meets it. below: a higher limit is not the cause."""
+    """A row of /proc/self/limits, the commands that show and raise it, and the words of a program that meets it.
+
+    below: a higher limit is not the cause.
+    """
 
     title: str
-    flag: str
+    shown: str
+    raised: str
     words: re.Pattern[str]
     below: int = 1 << 63
     unit: str = "bytes"
@@ -52,11 +56,16 @@ NO_THREAD = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 LIMITS = (
-    Limit("Max cpu time", "-t", re.compile(r"\bSIGXCPU\b|CPU time limit exceeded"), unit="seconds"),
-    Limit("Max file size", "-f", re.compile(r"\bSIGXFSZ\b|File too large|File size limit exceeded")),
-    Limit("Max processes", "-u", NO_THREAD, 1 << 14, "processes"),
-    Limit("Max stack size", "-s", re.compile(r"\bSIGSEGV\b"), 1 << 20),
-    Limit("Max data size", "-d", re.compile(r"Cannot allocate memory|MemoryError|std::bad_alloc|\bENOMEM\b")),
+    Limit("Max cpu time", "ulimit -t", "ulimit -t hard", re.compile(r"\bSIGXCPU\b|CPU time limit exceeded"), unit="seconds"),
+    Limit("Max file size", "ulimit -f", "ulimit -f hard", re.compile(r"\bSIGXFSZ\b|File too large|File size limit exceeded")),
+    Limit("Max processes", "ulimit -u", "ulimit -u hard", NO_THREAD, 1 << 14, "processes"),
+    Limit("Max stack size", "ulimit -s", "ulimit -s hard", re.compile(r"\bSIGSEGV\b"), 1 << 20),
+    Limit(
+        "Max data size",
+        "ulimit -d",
+        "ulimit -d hard",
+        re.compile(r"Cannot allocate memory|MemoryError|std::bad_alloc|\bENOMEM\b"),
+    ),
 )
 OUT_OF_MEMORY = re.compile("out of memory|oom-kill", re.IGNORECASE)
 NO_ADDRESSES = re.compile(
@@ -92,16 +101,15 @@ def _resources(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
             amount = f"{soft:,} {limit.unit}"
             evidence = {"limit": limit.title, "soft": soft, "hard": "unlimited" if hard is None else hard}
             yield _raised(limit, soft, hard).found(
-                f"{limit.title} (ulimit {limit.flag}) is {amount}", evidence, confidence=Confidence.LIKELY
+                f"{limit.title} ({limit.shown}) is {amount}", evidence, confidence=Confidence.LIKELY
             )
 
 
 def _raised(limit: Limit, soft: int, hard: int | None) -> Problem:
-    """The problem, first with the command that raises the limit, if the hard limit allows it. ulimit counts sizes in KiB."""
+    """The problem, first with the command that raises the limit, if the hard limit allows it."""
     if hard is not None and hard <= soft:
         return RESOURCE
-    possible = "unlimited" if hard is None else str(hard // 1024 if limit.unit == "bytes" else hard)
-    raises = Fix("Raise the limit in this shell", f"ulimit {limit.flag} {possible}", verify=f"ulimit {limit.flag}", where="shell")
+    raises = Fix("Raise the limit in this shell to its hard limit", limit.raised, verify=limit.shown, where="shell")
     return replace(RESOURCE, fixes=(raises, *RESOURCE.fixes))
 
 

@@ -100,7 +100,8 @@ def no_uvm(facts: Facts) -> Iterator[Finding]:
     """The text lists the driver's nodes, without the one that CUDA needs."""
     nodes = facts.shown.nodes
     is_loaded = facts.shown.is_loaded("nvidia_uvm")
-    is_asked = is_loaded is False or any(said(facts, words) for words in NO_CUDA)
+    is_blind = known(lambda: facts.nvml.count, 0) > 0 and "False" in facts.shown.answers.values()
+    is_asked = is_loaded is False or is_blind or any(said(facts, words) for words in NO_CUDA)
     if "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes and is_loaded is not True and is_asked:
         words = "the text lists /dev/nvidiactl, but not /dev/nvidia-uvm, which CUDA needs"
         words += ", and the module nvidia_uvm is not loaded" if is_loaded is False else ""

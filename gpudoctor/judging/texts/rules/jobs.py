@@ -57,6 +57,12 @@ def held_by_another(facts: Facts) -> Iterator[Finding]:
                 return
 
 
+def held_by_program(facts: Facts) -> float:
+    """GiB that a program holds itself, as PyTorch's messages in the texts say; 0 if they do not."""
+    found = [match for text in passages(facts) for form in (_OUT_OF_MEMORY, _NEW_FORM) for match in form.finditer(text)]
+    return max((_gib(match["reserved"], match["reserved_unit"]) + _CONTEXT_GIB for match in found), default=0.0)
+
+
 def _gib(number: str, unit: str) -> float:
     return float(number) * _UNITS[unit]
 
