@@ -19,6 +19,7 @@ from gpudoctor.judging.texts.rules import (
     loads,
     networks,
     places,
+    pods,
     python,
     releases,
 )
@@ -27,7 +28,7 @@ from gpudoctor.model import Finding, Skip
 RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES),
-    *(*containers.RULES, *cluster.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
+    *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
 )
 
 

@@ -24,6 +24,20 @@ DEFAULT_OF_DOCKER = Fix(
     kind="restart",
     needs=("root",),
 )
+NAME_GRES = Fix(
+    "In slurm.conf on all nodes: add GresTypes=gpu, and Gres=gpu:N to the node's line; then restart slurmctld and slurmd",
+    "grep -inE 'GresTypes|^NodeName' /etc/slurm/slurm.conf",
+    verify="scontrol show node <node> | grep Gres",
+    kind="read",
+)
+_NO_GRES = re.compile(
+    r"""
+    ^\s*NodeName=(\S+)\ (?:Arch|CoresPerSocket)=[^\n]*\n
+    (?:[ \t]+[^\n]*\n)*? [ \t]+Gres=\(null\)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_GRES_CONF = re.compile(r"(?im)^\s*(?:NodeName=(\S+) +)?Name=gpu\b[^\n]*\bFile=/dev/nvidia")
 WAITING = "k8s-operator-waiting"  # the message whose causes these are too
 OF_OPERATOR = ("nvidia-driver-daemonset", "nvidia-container-toolkit", "operator-validator", "gpu-operator")
 ORDER = (*OF_OPERATOR[:3], "cuda-validator", "nvidia-device-plugin", "gpu-operator", "dcgm-exporter", "gpu-feature-discovery")
@@ -62,6 +76,23 @@ def slurm_offers_others(facts: Facts) -> Iterator[Finding]:
     elif count > listed and not _is_in_job(facts):
         words = f"{source} has {count} GPUs, and nvidia-smi lists {listed}"
         yield facts.problems["slurm-node-misses-gpus"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def node_without_gres(facts: Facts) -> Iterator[Finding]:
+    """gres.conf alone offers nothing: slurm.conf must name the resource, and give it to the node."""
+    text = "\n".join(passages(facts))
+    node = _NO_GRES.search(text)
+    rows = [match[1] for match in _GRES_CONF.finditer(text)]
+    is_meant = node and any(not name or _series(name) == _series(node[1]) for name in rows)
+    if node and is_meant and not re.search(r"(?i)(?<!-)\bGres=gpu", text):
+        words = f"Slurm has no GPU for the node {node[1]} (Gres=(null)), although gres.conf lists its devices"
+        problem = replace(facts.problems["slurm-gpu-not-configured"], fixes=(NAME_GRES,))
+        yield problem.found(words, {"node": node[1]}, confidence=Confidence.LIKELY)
+
+
+def _series(name: str) -> str:
+    """The letters of a node's name: gn of gn01 and of gn[01-04]."""
+    return re.split(r"[\d\[]", name, maxsplit=1)[0]
 
 
 def _configured(facts: Facts) -> tuple[str, int] | None:
@@ -191,6 +222,7 @@ def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
 
 RULES = (
     slurm_offers_others,
+    node_without_gres,
     slurm_has_other_instances,
     changed_mig_layout,
     unconstrained_job,

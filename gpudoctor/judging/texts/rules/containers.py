@@ -64,6 +64,15 @@ _ON_HOST = re.compile(
 )
 _OF_CUDA = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm(?:-tools)?)")
 _NONE = ("void", "none")
+_MAJOR = re.compile(r"(?m)^\s*(\d+) nvidia-uvm\s*$")  # of /proc/devices
+_MAJOR_IN_CDI = re.compile(
+    r"""
+    path:\ /dev/nvidia-uvm(?:-tools)?\s*\n
+    (?:[ \t]+\w+:[^\n]*\n)*? [ \t]+major:\ (\d+)
+    """,
+    re.VERBOSE,
+)
+_CDI_FILE = re.compile(r"/(?:etc|var/run|run)/cdi/[\w.-]+\.(?:ya?ml|json)\b")
 
 
 def daemon_without_its_file(facts: Facts) -> Iterator[Finding]:
@@ -186,6 +195,18 @@ def stale_cdi(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def other_number_in_cdi(facts: Facts) -> Iterator[Finding]:
+    """The kernel gives nvidia-uvm a free number at each load; a CDI file that names a number keeps the old one."""
+    text = "\n".join(passages(facts))
+    loaded, named = {match[1] for match in _MAJOR.finditer(text)}, {match[1] for match in _MAJOR_IN_CDI.finditer(text)}
+    if len(loaded) == 1 and named and not named & loaded:
+        old, new = min(named), min(loaded)
+        path = _CDI_FILE.search(text)
+        words = f"the CDI specification gives /dev/nvidia-uvm the major number {old}, and the kernel uses {new}"
+        evidence = {"named": old, "loaded": new, "file": path[0] if path else "/etc/cdi/nvidia.yaml"}
+        yield facts.problems["cdi-spec-stale"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
 def _is_blind(facts: Facts) -> bool:
     return "False" in facts.shown.answers.values() or any(_ON_CPU.search(text) or FAILED.search(text) for text in passages(facts))
 
@@ -200,4 +221,5 @@ RULES = (
     other_major_numbers,
     lxd_without_gpu,
     stale_cdi,
+    other_number_in_cdi,
 )

@@ -190,7 +190,13 @@ def _address(text: str) -> str:
 
 
 _REDIRECTS = re.compile(r"ACSCtl:\s+SrcValid[+-] TransBlk[+-] (?:ReqRedir\+|ReqRedir- CmpltRedir\+)")
-_EMPTY = re.compile(r"No (?:GPU|compute) instances found|No MIG(?:-enabled)? devices found")
+_EMPTY = re.compile(
+    r"""
+    No\ (?:GPU|compute)\ instances\ found | No\ MIG(?:-enabled)?\ devices\ found
+    | \|\ MIG\ devices:[\s\S]{0,900}?\|=+\+[=+]*\|\s*\n\s*\+-+\+  # a table without rows
+    """,
+    re.VERBOSE,
+)
 _INACTIVE = re.compile(r"(?i)all links are inactive")
 _BRIDGE = re.compile(r"(?i)\bbridged?\b|nvlink(?:ed)? (?:installed|connected)")
 _PEERS = re.compile(r"(?i)\bp2p\b|peer|nccl|all.?reduce|multi.?gpu")

@@ -51,6 +51,15 @@ _HAS_EFA = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _FEWEST_EQUAL = 3
+_IP = re.compile(
+    r"""
+    [$#]\ ip\ (?:-\w+\ )*(?:a|addr|address|l|link)(?:\ show)?[ \t]*\n
+    (?:(?![^\n]*[$#]\ )[^\n]+(?:\n|\Z))+
+    """,
+    re.VERBOSE,
+)
+_LISTED = re.compile(r"(?m)^(?:\d+: )?([\w@.-]+?):? +(?:<[A-Z,_-]+>|UP|DOWN|UNKNOWN)(?= |$)")
+_NCCL_FAILED = re.compile(r"NCCL (?:WARN|failure)|ncclSystemError|unhandled system error")
 
 
 def staged_through_host(facts: Facts) -> Iterator[Finding]:
@@ -103,6 +112,16 @@ def missing_interface(facts: Facts) -> Iterator[Finding]:
         words = f"NCCL_SOCKET_IFNAME is {value!r}; the interfaces are {', '.join(there)}"
         evidence = {"there": next(name for name in (*there[::-1], "lo") if not _LOCAL.fullmatch(name) or name == "lo")}
         yield facts.problems["nccl-socket-interface-missing"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def only_loopback(facts: Facts) -> Iterator[Finding]:
+    """`ip addr` lists the loopback alone, and NCCL failed: it ignores the loopback unless it is named."""
+    text = "\n".join(passages(facts))
+    listed = [set(_LISTED.findall(match[0])) for match in _IP.finditer(text)]
+    if listed and listed[-1] == {"lo"} and _NCCL_FAILED.search(text):
+        words = "this container or machine has only the loopback interface, which NCCL does not use"
+        problem = facts.problems["nccl-no-network-interface"]
+        yield problem.found(words, {"interfaces": ["lo"]}, confidence=Confidence.LIKELY)
 
 
 def slow_provider(facts: Facts) -> Iterator[Finding]:
@@ -201,6 +220,7 @@ RULES = (
     local_bootstrap,
     other_releases,
     missing_interface,
+    only_loopback,
     slow_provider,
     wrong_gid,
     slower_port,
