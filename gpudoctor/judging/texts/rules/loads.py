@@ -11,12 +11,31 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.python import BLIND
-from gpudoctor.model import Confidence, Finding
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Confidence, Finding, Fix
 
 LOADING_SHARE = 0.5
 FULL_SHARE = 0.97
 FREE_SHARE = 0.7  # a desktop and its programs take less than the rest
 MUCH_SHARE = 0.1  # of a GPU's memory
+IDLE = 40  # percent
+FEWEST_PERIODS, MOST_STOPPED = 100, 0.5
+LIMITED = "The container's CPU limit slows the program down"
+WHY_LIMITED = (
+    "Processes that have used up the quota of their cgroup wait for the next period, whatever nproc shows. Data loaders then "
+    "deliver batches too slowly, and the GPU waits."
+)
+RAISE = (
+    Fix("Raise the limit: resources.limits.cpu of the pod, --cpus of docker run, --cpus-per-task in Slurm"),
+    Fix(
+        "Show the quota, and how often it stopped the processes",
+        "cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu.stat",
+        kind="read",
+    ),
+)
+_PERIODS = re.compile(r"(?m)^\s*nr_periods (\d+)\s*\n\s*nr_throttled (\d+)")
+_QUOTA = re.compile(r"(?m)^(?:[^\n]*cpu\.max:)?\s*(\d{4,}) (1000000|[1-9]\d{3,5})\s*$")
+_SLOW = re.compile(r"(?i)\bslow|\bstarv|GPU[^\n]{0,20}\bidle")
 _COMPUTES = re.compile(
     r"""
     python | torchrun | ipykernel | jupyter | accelerate | deepspeed
@@ -32,6 +51,23 @@ def loading(facts: Facts) -> Iterator[Finding]:
         share = round(100 * step["loading"] / step["seconds"])
         words = f"of {step['seconds']:.2f} s for a step, {step['loading']:.2f} s ({share} %) are spent waiting for data"
         yield facts.problems["data-loading-limits-training"].found(words, {"share_percent": share})
+
+
+def throttled(facts: Facts) -> Iterator[Finding]:
+    """The kernel stops the cgroup in most periods because its CPU quota is used up."""
+    text = "\n".join(passages(facts))
+    counts, quota = _PERIODS.search(text), _QUOTA.search(text)
+    periods, stopped = (int(counts[1]), int(counts[2])) if counts else (0, 0)
+    is_slow = _SLOW.search(text) or any(map(_is_idle, known(lambda: facts.nvml.gpus, ())))
+    if quota and periods > FEWEST_PERIODS and stopped > MOST_STOPPED * periods and is_slow:
+        cpus = int(quota[1]) / int(quota[2])
+        words = f"the cgroup may use {cpus:g} CPU{'s' * (cpus != 1)}, and was stopped in {stopped:,} of {periods:,} periods"
+        problem = replace(facts.problems["data-loading-limits-training"], title=LIMITED, why=WHY_LIMITED, fixes=RAISE)
+        yield problem.found(words, {"cpus": cpus, "periods": periods, "stopped": stopped}, confidence=Confidence.LIKELY)
+
+
+def _is_idle(gpu: Gpu) -> bool:
+    return known(lambda: gpu.get("UtilizationRates.gpu"), 100) < IDLE
 
 
 def full_gpu(facts: Facts) -> Iterator[Finding]:
@@ -114,4 +150,4 @@ _NO_COMPILER = (
     "Could NOT find CUDAToolkit",
     "Could NOT find CUDA (missing",
 )
-RULES = (no_cuda_compiler, loading, full_gpu, crowded_out, leftover, container_without_request)
+RULES = (no_cuda_compiler, loading, throttled, full_gpu, crowded_out, leftover, container_without_request)
