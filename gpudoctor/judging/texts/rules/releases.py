@@ -95,10 +95,20 @@ def linked_to_another(facts: Facts) -> Iterator[Finding]:
     for path, target in facts.shown.library_links.items():
         release = re.search(r"\.so\.(\d{3}\.[\d.]*\d)$", target)
         if loaded and release and release[1] != loaded and not facts.system.wsl and "compat" not in path:
+            if _is_upgraded(facts, loaded, release[1]):
+                yield _not_loaded(facts, loaded, None, {release[1]: f"the library {path}"})
+                return
             words = f"{path} leads to release {release[1]}, but the loaded kernel module is {loaded}"
             evidence = {"module": loaded, "path": path, "target": target}
             yield facts.problems["bare-metal-803-mixed-libcuda"].found(words, evidence, confidence=Confidence.LIKELY)
             return
+
+
+def _is_upgraded(facts: Facts, loaded: str, installed: str) -> bool:
+    """Whether the packages' log shows this upgrade, or DKMS has the release of the libraries in place of the loaded one."""
+    built = {one.version for one in known(lambda: facts.driver.dkms, ()) if one.module.startswith("nvidia")}
+    logged = re.compile(rf"\b{re.escape(loaded)}\b\S* (?:-> )?(?:\d+:)?{re.escape(installed)}\b")
+    return (installed in built and loaded not in built) or any(logged.search(text) for text in passages(facts))
 
 
 def two_in_the_store(facts: Facts) -> Iterator[Finding]:
