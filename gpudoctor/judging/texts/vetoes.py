@@ -20,12 +20,15 @@ SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "d
 """Problems that a message names for want of a cause: what contradicts in the same text explains them."""
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
+REPLACED = "running-kernel-replaced"
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
 
 def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     """A message's finding, explained by what the outputs of the text show, without the causes that they exclude."""
     finding = _in_wsl(finding, facts)
+    if finding.problem.id in OF_MODULE and REPLACED in shown:
+        finding = replace(finding, causes=(*finding.causes, REPLACED))
     if finding.problem.id in SYMPTOMS or _is_notebook(finding, facts) or finding.confidence is Confidence.UNKNOWN:
         finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
     if not facts.texts.alone or not finding.evidence.get("could_be"):

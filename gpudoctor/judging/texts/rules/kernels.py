@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module
+from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module, said
 from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, Status
 
 GONE = Problem(
@@ -69,7 +69,8 @@ def replaced(facts: Facts) -> Iterator[Finding]:
     kernel, others = facts.system.kernel, facts.shown.kernels
     flavour = kernel.rpartition("-")[2]
     same_kind = [one for one in others if one.rpartition("-")[2].strip("0123456789") == flavour.strip("0123456789")]
-    if same_kind and kernel not in others and is_not_loaded(facts):
+    is_missing = is_not_loaded(facts) or said(facts, f"not found in directory /lib/modules/{kernel}")
+    if same_kind and kernel not in others and is_missing:
         words = f"kernel {kernel} is running, but the installed one is {', '.join(same_kind)}"
         yield GONE.found(words, {"running": kernel, "installed": list(same_kind)}, confidence=Confidence.LIKELY)
 
