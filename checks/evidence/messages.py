@@ -24,7 +24,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.texts import answers, rules
-from gpudoctor.judging.texts.vetoes import weighed
+from gpudoctor.judging.texts.vetoes import is_over, weighed
 from gpudoctor.model import Check, Finding, Skip
 
 
@@ -35,6 +35,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     shown = tuple(finding.problem.id for finding in facts.once(rules.findings)) if facts.texts.alone else ()
     proved = tuple(finding.problem.id for finding in verdict.of_command(facts))
     for finding in facts.once(answers.of_texts):
+        if is_over(finding, facts):
+            continue
         known = weighed(finding, shown, facts)
         yield replace(known, causes=(*proved, *known.causes))
 

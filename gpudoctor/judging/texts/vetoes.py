@@ -19,6 +19,8 @@ ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
 SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "disk-full", "program-raised-error")
 """Problems that a message names for want of a cause: what contradicts in the same text explains them."""
 
+_QUOTED = re.compile(r">>(?:>{2,})? ?(?!>)")  # three are a prompt of Python
+
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
 REPLACED = "running-kernel-replaced"
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
@@ -36,6 +38,12 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     return _without(
         finding, {id: fact for id in (finding.problem.id, *finding.evidence["could_be"]) if (fact := veto(id, facts))}, facts
     )
+
+
+def is_over(finding: Finding, facts: Facts) -> bool:
+    """Whether the message is in the quoted words of an earlier answer, and the outputs below show the opposite."""
+    is_quoted = _QUOTED.match(finding.evidence.get("said", ""))
+    return bool(is_quoted and facts.texts.alone and veto(finding.problem.id, facts))
 
 
 def _in_wsl(finding: Finding, facts: Facts) -> Finding:
@@ -103,7 +111,7 @@ def _locks_memory(facts: Facts) -> str:
 
 
 def _no_secure_boot(facts: Facts) -> str:
-    return "Secure Boot is off" if facts.system.secure_boot is False else ""
+    return "Secure Boot is off" if known(lambda: facts.system.secure_boot) is False else _driver_works(facts)
 
 
 def _no_nouveau(facts: Facts) -> str:
