@@ -11,6 +11,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
+from gpudoctor.judging.driver.nvlink_bridges import of_bridge
 from gpudoctor.judging.texts.rules.places import is_memory_full
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Skip
@@ -22,6 +23,10 @@ LOCKED = "A busy GPU runs at a low clock"
 WHY_LOCKED = (
     "The driver reports neither heat nor power nor idleness as the reason, so the clocks were probably locked (nvidia-smi -lgc) "
     "and never released."
+)
+WHY_BRIDGE = (
+    "All links of the cards are down, and the bridge is what they have in common. Until it is seated, or if it fits other cards "
+    "only, their traffic crosses PCIe."
 )
 SLOW_START = re.compile(
     r"""
@@ -142,9 +147,12 @@ def _narrow(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
 
 def inactive_bridge(facts: Facts) -> Iterator[Finding]:
     """Every link is inactive, although the text names a bridge."""
-    if any(_INACTIVE.search(text) and _BRIDGE.search(text) for text in passages(facts)):
+    texts = "\n".join(passages(facts))
+    states = set(_LINK_STATE.findall(texts))
+    if _BRIDGE.search(texts) and (states == {"<inactive>"} or _INACTIVE.search(texts)):
         words = "nvidia-smi nvlink reports every link as inactive, although the text names an NVLink bridge"
-        yield facts.problems["nvlink-link-down"].found(words, {"links": "inactive"}, confidence=Confidence.LIKELY)
+        problem = replace(of_bridge(facts.problems["nvlink-link-down"]), why=WHY_BRIDGE)
+        yield problem.found(words, {"links": "inactive"}, confidence=Confidence.LIKELY)
 
 
 def translating_iommu(facts: Facts) -> Iterator[Finding]:
@@ -198,6 +206,7 @@ _EMPTY = re.compile(
     re.VERBOSE,
 )
 _INACTIVE = re.compile(r"(?i)all links are inactive")
+_LINK_STATE = re.compile(r"(?m)^\s*Link \d+: (<inactive>|\d)")
 _BRIDGE = re.compile(r"(?i)\bbridged?\b|nvlink(?:ed)? (?:installed|connected)")
 _PEERS = re.compile(r"(?i)\bp2p\b|peer|nccl|all.?reduce|multi.?gpu")
 _WRONG = re.compile(r"(?i)wrong|corrupt|garbage|hang|stuck|freez|slow|nan\b")
