@@ -383,6 +383,10 @@ def test_undo_brings_back_what_is_installed_now() -> None:
     assert fix.undo == f"{PIP} uninstall -y torch torchvision && {PIP} install torch==2.7.0+cu126 --index-url {index}"
 
 
+def test_a_folder_is_no_package_to_undo() -> None:
+    assert not said("<python> -m pip install -e .", "pip", "/opt/env").undo
+
+
 def test_undo_builds_again_what_was_built() -> None:
     build = "<python> -m pip install --force-reinstall --no-deps --no-build-isolation flash-attn"
     fix = said(f"{INSTALL} && {build}", "pip", "/opt/env", torch="2.9.1", flash_attn="2.8.3")

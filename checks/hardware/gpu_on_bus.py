@@ -86,7 +86,7 @@ NO_ADDRESS = Problem(
     action=Action.REBOOT,
     fixes=(
         Fix(
-            "In the firmware setup: enable 'Above 4G Decoding' and 'Resizable BAR', disable CSM",
+            "On a physical machine, in the firmware setup: enable 'Above 4G Decoding' and 'Resizable BAR', disable CSM",
             needs=("reboot",),
             risk="disruptive",
             verify="nvidia-smi",
@@ -109,7 +109,10 @@ NO_ADDRESS = Problem(
             reboot=True,
             undo="sudo grubby --update-kernel=ALL --remove-args=pci=realloc",
         ),
-        Fix("In a QEMU virtual machine with OVMF, enlarge its window: -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"),
+        Fix(
+            "In a QEMU virtual machine: use OVMF instead of SeaBIOS, and enlarge its window: "
+            "-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"
+        ),
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",),
 )

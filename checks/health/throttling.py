@@ -53,7 +53,6 @@ LESS_POWER = Fix(
     needs=("root",),
 )
 TO_CHOOSE = replace(LESS_POWER, kind="manual")
-UNKNOWN_WATTS = "WATTS"
 
 BRAKE = Problem(
     id="hw-power-brake",
@@ -154,7 +153,7 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     elif problem in HOT and is_passive(gpu):
         words += "; the board has no fan"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
-    if evidence["lower_watts"] == UNKNOWN_WATTS:
+    if "lower_watts" not in evidence:
         problem = replace(problem, fixes=tuple(TO_CHOOSE if fix is LESS_POWER else fix for fix in problem.fixes))
     return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)
 
@@ -181,7 +180,7 @@ def measurements(gpu: Gpu) -> dict[str, object]:
         "lower_watts": lambda: round(max(gpu.enforced_power_limit_watts * 0.8, gpu.minimum_power_limit_watts)),
         "seconds_since_driver_load": lambda: {reason: seconds for reason, seconds in gpu.throttled_seconds.items() if seconds},
     }
-    values: dict[str, object] = {"lower_watts": UNKNOWN_WATTS}
+    values: dict[str, object] = {}
     for name, read in questions.items():
         try:
             values[name] = read()

@@ -142,7 +142,7 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
     versions = [version for version in before.values() if version]
     if (
         not here.is_listed
-        or any("/" in name for name in before)
+        or not all(re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) for name in before)  # a folder or an URL
         or not all(map(word, versions))
         or len(_builds(versions)) > 1
         or any(".dev" in version for version in versions)  # an index keeps nightly builds for some weeks
