@@ -111,7 +111,7 @@ class Running:
             self._code = message.get("ended", self._code)
         if self._warden.lines.ended:
             self._selector.unregister(source)
-            self._code = -signal.SIGKILL if self._code is None else self._code  # somebody has killed the warden
+            self._code = -signal.SIGKILL if self._code is None else self._code  # the warden was killed from outside
 
     def _step_up(self) -> bool:
         """The time is up: a stronger signal each time. Returns whether to wait on."""
