@@ -17,8 +17,10 @@ SNAPSHOT_SCHEMA = "gpudoctor.snapshot/1"
 # The areas of checks, in the order of the report.
 AREAS = (
     *("machine", "hardware", "driver", "cuda", "libraries", "python", "toolchain"),
-    *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits", "evidence"),
+    *("container", "wsl", "health", "compute", "frameworks", "links", "multi-gpu", "limits", "job", "evidence"),
 )
+# Their checks read what a user gives: a program, a log.
+GIVEN_AREAS = ("job", "evidence")
 
 
 # How a container gets its GPUs: mode -> name.

@@ -22,7 +22,7 @@ FLOORS = (
     "judging fixes",
     "checks catalog planning coverage roots ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
-    "wanted collect collect_container measure experiment evidence files",
+    "wanted collect collect_container measure experiment evidence files jobs",
     "comparing report codes repair start_failures",
     "examining explaining checkup results why",
     "api cli",

@@ -13,6 +13,7 @@ from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.driver import Driver
 from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.environment import Environment
+from gpudoctor.facts.job import Job
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.libraries import Libraries
 from gpudoctor.facts.limits import Limits
@@ -137,6 +138,10 @@ class Facts:
     @cached_property
     def engines(self) -> Engines:
         return Engines(self.replies)
+
+    @cached_property
+    def job(self) -> Job:
+        return Job(self.replies)
 
     @cached_property
     def services(self) -> Services:

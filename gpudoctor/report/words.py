@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from gpudoctor.model import AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Skip, Status
+from gpudoctor.model import AREAS, GIVEN_AREAS, Action, Check, Diagnosis, Fix, Problem, Report, Result, Skip, Status
 from gpudoctor.redaction.tokens import PRESENT
 from gpudoctor.report import findings, heading
 
@@ -55,13 +55,16 @@ def label(status: Status) -> str:
 def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Area -> its checks or results, in the fixed order of areas; unknown areas come last.
 
-    The area "evidence" is left out if no evidence was given.
+    An area of what a user has to give, such as a log or a running program, is left out if none of its checks ran.
     """
     areas: dict[str, list[Row]] = {area: [] for area in AREAS}
     for row in rows:
         areas.setdefault(row.area, []).append(row)
-    given = any(not isinstance(row, Result) or row.status is not Status.SKIP for row in areas["evidence"])
-    return {area: found for area, found in areas.items() if found and (given or area != "evidence")}
+    return {area: found for area, found in areas.items() if found and (area not in GIVEN_AREAS or any(map(_ran, found)))}
+
+
+def _ran(row: Check | Result) -> bool:
+    return not isinstance(row, Result) or row.status is not Status.SKIP
 
 
 def areas(report: Report) -> dict[str, list[Result]]:

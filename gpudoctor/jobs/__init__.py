@@ -1,0 +1,1 @@
+"""Programs that run: watched from outside, traced from inside, or found standing still."""
