@@ -9,6 +9,9 @@ Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "promethe
 Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
+# The depth of checks: those of `gpudoctor burn` work for minutes, and belong to no level that a user names.
+BURN = "burn"
+DEPTHS = (*LEVELS, BURN)
 FORMATS: tuple[Format, ...] = get_args(Format)
 PROJECTS: tuple[Project, ...] = get_args(Project)
 GPU_MODES = ("auto", "cdi", "runtime", "gpus", "none")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gpudoctor import catalog, ignoring, roots
-from gpudoctor.choices import LEVELS
+from gpudoctor.choices import BURN, DEPTHS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
@@ -59,7 +59,9 @@ def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[
     for name in (*only, *skip):
         if name not in checks and name not in areas:
             raise UserError(unknown("check", name, (*checks, *areas)))
-    wanted = {id for id, check in checks.items() if LEVELS.index(check.level) <= LEVELS.index(level)}
+    wanted = {id for id, check in checks.items() if DEPTHS.index(check.level) <= DEPTHS.index(level)}
+    if level == BURN:  # one long load, and nothing else that is measured
+        wanted = {id for id in wanted if checks[id].level == BURN or not checks[id].workloads}
     if only:
         named = {id for id, check in checks.items() if id in only or (id in wanted and check.area in only)}
         if not named:
@@ -69,12 +71,12 @@ def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[
 
 
 def deepest_level(checks: Checks) -> str:
-    return max((check.level for check in checks.values()), key=LEVELS.index, default="quick")
+    return max((check.level for check in checks.values()), key=DEPTHS.index, default="quick")
 
 
 def level_of(taken: Snapshot) -> str:
     """The level at which a snapshot was taken; if not recorded, the level of the planned measurements."""
-    if taken.level in LEVELS:
+    if taken.level in DEPTHS:
         return taken.level
     plan = taken.measured.get("plan")
     workloads = plan.value.get("workloads") if plan and isinstance(plan.value, dict) else None

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.checkup import Checkup
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
 
 if TYPE_CHECKING:
+    from gpudoctor import measure
     from gpudoctor.doctor import Checks
     from gpudoctor.evidence import Evidence
     from gpudoctor.interpreter import Target
@@ -127,12 +128,16 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
     if not planned.workloads:
         return answers, 0
 
-    def measuring(running: tuple[str, ...], left: float) -> None:
-        tell(f"Measuring, about {left:.0f} s left: {', '.join(running)}")
+    def measuring(running: tuple[str, ...], left: float, seen: measure.Seen) -> None:
+        tell(_burning(left, seen) if seen else f"Measuring, about {left:.0f} s left: {', '.join(running)}")
 
     level = wanted.level or "standard"
     seconds = wanted.measure_timeout or measure.SECONDS.get(level, measure.SECONDS["standard"])
-    measured, cut_off_by = measure.measure(where, planned, level, seconds, measuring)
+    options: dict[str, dict[str, Any]] = {}
+    if wanted.burning:
+        seconds = wanted.burning.seconds + wanted.burning.OVERHEAD_SECONDS
+        options = wanted.burning.options(len(planned.gpus))
+    measured, cut_off_by = measure.measure(where, planned, level, seconds, measuring, options)
     answers = replace(answers, measured=measured)
     if cut_off_by or not wanted.experiments:
         return answers, cut_off_by
@@ -140,6 +145,16 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
 
     proofs, cut_off_by = experiment.experiments(where, answers, planned, checks, wanted.experiment_timeout, tell)
     return replace(answers, experiments=proofs), cut_off_by
+
+
+def _burning(left: float, seen: measure.Seen) -> str:
+    """`Burning, 8.0 min left: GPU 0 698 W 67 °C 1755 MHz`."""
+    forms = {"watts": "{:.0f} W", "celsius": "{:.0f} °C", "sm_mhz": "{:.0f} MHz"}
+    gpus = (
+        " ".join([f"GPU {gpu}", *(form.format(sample[name]) for name, form in forms.items() if name in sample)])
+        for gpu, sample in seen.items()
+    )
+    return f"Burning, {left / 60:.1f} min left: {', '.join(gpus)}"
 
 
 def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpudoctor import protocol
@@ -14,11 +14,23 @@ from gpudoctor.planning import Plan
 SECONDS = {"standard": 240, "full": 1200}  # for all measurements together
 PATIENCE_SECONDS = 8  # time for a stopped run to return its results
 
-Progress = Callable[[tuple[str, ...], float], None]
+Seen = Mapping[str, Mapping[str, float]]
+Progress = Callable[[tuple[str, ...], float, Seen], None]
+"""Called with what runs, the seconds left, and for a long load the last sample of each GPU."""
 
 
-def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Progress) -> tuple[dict[str, Reply], int]:
-    """Runs the plan in the target. Returns the results, and the signal (0: none) that stopped it."""
+def measure(
+    where: Target,
+    plan: Plan,
+    level: str,
+    seconds: float,
+    progress: Progress,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[dict[str, Reply], int]:
+    """Runs the plan in the target. Returns the results, and the signal (0: none) that stopped it.
+
+    options: for a long load, workload -> what it is asked to do.
+    """
     measured: dict[str, Reply] = {"plan": Reply("ok", plan.as_value())}
     if not plan.gpus or not plan.workloads:
         return measured, 0
@@ -30,10 +42,12 @@ def measure(where: Target, plan: Plan, level: str, seconds: float, progress: Pro
         if "measured" in message:
             measured[message["measured"]] = protocol.reply(message)
         if "running" in message:
-            progress(tuple(message["running"]), message.get("left", 0.0))
+            progress(tuple(message["running"]), message.get("left", 0.0), message.get("seen", {}))
 
     start = time.monotonic()
-    job = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}
+    job: dict[str, Any] = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}
+    if options:
+        job |= {"options": options, "is_long": True}
     signal_number = where.run(job, hear, patience=PATIENCE_SECONDS)
     measured["plan"] = Reply("ok", plan.as_value(), seconds=round(time.monotonic() - start, 2))
     if not signal_number and "end" not in heard:  # on some GPUs a workload may be missing that others have

@@ -18,7 +18,7 @@ MOST_LINE_BYTES, MOST_BYTES = 16 << 20, 128 << 20  # of a message; of all, which
 MOST_LEVELS = 100  # nested lists and objects
 LARGEST_INTEGER = 1 << 64  # counters and masks
 LARGEST = 1e15  # for seconds and similar numbers; also rejects infinity and NaN
-STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut")
+STATUSES = ("ok", "missing", "denied", "timeout", "died", "error", "skipped", "stopped", "cut", "guarded")
 _MEASURED = re.compile(r"sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
 _REPLY = frozenset(field.name for field in fields(Reply))
 
@@ -40,6 +40,10 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _are_readings(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "hello": lambda value: isinstance(value, list),
     "folder": _is_text,
@@ -47,6 +51,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "asking": _are_names,
     "running": _are_names,
     "left": _is_number,
+    "seen": lambda value: isinstance(value, dict) and all(map(_are_readings, value.values())),
     "question": _is_text,
     "measured": lambda value: isinstance(value, str) and bool(_MEASURED.fullmatch(value)),
     "reply": lambda value: isinstance(value, dict),

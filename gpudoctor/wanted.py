@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.choices import BURN
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Checks
@@ -25,14 +27,36 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Burning:
+    """A long load. loads: of "power", "memory", "pcie", "links"."""
+
+    seconds: float
+    loads: tuple[str, ...]
+
+    LINKS_SHARE = 0.2  # of the time, if there is other work
+    OVERHEAD_SECONDS = 120.0  # imports and preparations
+
+    def not_needed(self) -> tuple[str, ...]:
+        """The checks that are not needed for these loads."""
+        of_links = set(self.loads) == {"links"}
+        return (() if "links" in self.loads else ("burn-links",)) + (("burn", "burn-steadiness") if of_links else ())
+
+    def options(self, gpus: int) -> dict[str, dict[str, Any]]:
+        """Workload -> what it is asked to do on this many GPUs."""
+        each = [load for load in self.loads if load != "links"]
+        links = (self.LINKS_SHARE if each else 1.0) * self.seconds if "links" in self.loads and gpus > 1 else 0.0
+        return {"burn": {"seconds": self.seconds - links, "loads": each}, "burn-links": {"seconds": links}}
+
+
+@dataclass(frozen=True)
 class Wanted:
     """What to examine and how.
 
     level: None means standard, or for a snapshot the level at which it was taken. python: None means the user's (see
     pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
-    None means the limit of the level; experiment_timeout: for all experiments, which can be left out. baseline: None means the
-    one saved here. ignored: as in a snapshot.
+    None means the limit of the level; experiment_timeout: for all experiments, which can be left out. burning: a long load
+    instead of the benchmarks. baseline: None means the one saved here. ignored: as in a snapshot.
     """
 
     level: str | None = None
@@ -47,6 +71,7 @@ class Wanted:
     measure_timeout: float | None = None
     experiments: bool = True
     experiment_timeout: float = 60
+    burning: Burning | None = None
     baseline: Path | None = None
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -58,4 +83,6 @@ class Wanted:
         """The requested checks. level: the level of an existing snapshot. UserError for an unknown name."""
         from gpudoctor import catalog, doctor
 
+        if self.burning:
+            return doctor.select(catalog.checks(), BURN, self.only, (*self.skip, *self.burning.not_needed()))
         return doctor.select(catalog.checks(), level or self.level or "standard", self.only, self.skip)

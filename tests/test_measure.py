@@ -125,7 +125,7 @@ class Dying:
 def test_a_worker_that_ends_early_is_a_finding() -> None:
     plan = planning.plan(pair(), CHECKS)
     target: Any = Dying()
-    measured, _ = measure.measure(target, plan, "standard", 10, lambda running, left: None)
+    measured, _ = measure.measure(target, plan, "standard", 10, lambda running, left, seen: None)
     report = doctor.judge(replace(pair(), measured=measured), doctor.select(catalog.checks(), "standard", ["measurements"]))
     assert [entry.problem for entry in report.diagnosis] == ["measurement-crashed"]
 

@@ -115,7 +115,7 @@ def test_what_was_measured_is_checked_too(tmp_path: Path) -> None:
     where = Interpreter(child(tmp_path, said))
     plan = Plan({"gemm": "gemm"}, ((0, 0, ()),))
     told: list[object] = []
-    measured, cut_off_by = measure.measure(where, plan, "standard", 20.0, lambda names, left: told.append(names))
+    measured, cut_off_by = measure.measure(where, plan, "standard", 20.0, lambda names, left, seen: told.append(names))
     assert cut_off_by == 0
     assert set(measured) == {"plan", *ids.values()}
     assert {id for id, reply in measured.items() if reply.status == "ok"} == {"plan", ids["first"], ids["last"]}

@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "Re-run the checks that failed in a report and show what is fixed.",
     "run": "Run a container image with GPUs and suitable limits.",
     "images": "Look up, pull, build, pin and lint container images.",
+    "burn": "Load the GPUs for minutes and verify every result.",
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
     "list": "List or search the checks, or the problems that they find.",

@@ -159,6 +159,10 @@ class Measured(Guarded):
         """What a run that was stopped early left out."""
         return tuple(id for id, reply in self._measured.items() if reply.status == "cut")
 
+    def stopped_by(self, workload: str) -> str:
+        """Why a long load was stopped before its time, to protect the machine; "" if it was not."""
+        return next((reply.detail for reply in self._of(workload).values() if reply.status == "guarded"), "")
+
     @cached_property
     def imports(self) -> dict[str, Reply]:
         """Framework -> the result of its import."""

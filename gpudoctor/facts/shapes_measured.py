@@ -10,6 +10,7 @@ from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, 
 NAMES = re.compile(r"plan|sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
 
 _NUMBERS = """
+    burst_ms bursts copies products
     algorithm_gb_per_s all_milliseconds allowed_error block_bytes blocks both_milliseconds bus_gb_per_s bytes cached_microseconds
     channels code cold_seconds compute_milliseconds concurrent_kernels copy copy_milliseconds cuda_runtime devices
     driver_microseconds elements empty_allocated_bytes empty_driver_bytes empty_reserved_bytes event_microseconds first first_fp32
@@ -22,10 +23,10 @@ _NUMBERS = """
     wrong_words_by_kernels
 """
 _TEXTS = """
-    backend clean compiled_for cuda dtype float32_matmul_precision implementation kernel loaded message outcome path pattern
-    platform printed refusal refused skipped stopped target text unavailable version
+    backend checksum clean compiled_for cuda dtype float32_matmul_precision implementation kernel load loaded message outcome path
+    pattern platform precision printed refusal refused skipped stopped target text unavailable version
 """
-_FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu works_after"
+_FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu verified works_after"
 _TOLD = ("prints", "recorded", "kind")
 _WRONG_WORDS = record(numbers="words wrong_bits", texts="address expected read_again")
 _RESULT = record(
@@ -41,6 +42,7 @@ _RESULT = record(
     error=NUMBER | str,
     libraries=TEXTS,
     on=TEXTS,
+    pairs=TEXTS,
     settings=maps(TEXT),
     unset=maps(TEXT),
     timeline=maps(lists(lists(NUMBER))),

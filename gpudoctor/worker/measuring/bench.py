@@ -35,12 +35,20 @@ class Workload(NamedTuple):
 class Bench:
     """One run of a workload: what it can use, and where its results go.
 
-    gpus: CUDA's numbers of its GPUs. cores: the CPU cores near the first GPU, if known.
+    gpus: CUDA's numbers of its GPUs. cores: the CPU cores near the first GPU, if known. options: what the user chose for this
+    workload; "seconds" is how long it has to run.
     """
 
     def __init__(
-        self, file: str, gpus: Sequence[int], level: str = "standard", cores: Sequence[int] = (), folder: str = ""
+        self,
+        file: str,
+        gpus: Sequence[int],
+        level: str = "standard",
+        cores: Sequence[int] = (),
+        folder: str = "",
+        options: Optional[Dict[str, Any]] = None,
     ) -> None:
+        self.options = options or {}
         self.gpus = tuple(gpus)
         self.level = level
         self.cores = tuple(cores)

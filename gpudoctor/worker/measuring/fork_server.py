@@ -63,6 +63,7 @@ class Request(NamedTuple):
     level: str
     cores: List[int]
     file: str
+    options: Dict[str, Any]
 
 
 class ForkServer:
@@ -204,7 +205,7 @@ class Server:
 
 
 def _work(request: Request) -> None:
-    bench = Bench(request.file, request.gpus, request.level, request.cores)
+    bench = Bench(request.file, request.gpus, request.level, request.cores, options=request.options)
     try:
         workload(request.workload).run(bench)
         bench.end("ok")

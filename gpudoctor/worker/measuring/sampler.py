@@ -20,7 +20,7 @@ from gpudoctor.worker.child import Channel, die_with_parent, talking
 from gpudoctor.worker.measuring.history import History
 from gpudoctor.worker.reply import Reply
 
-INTERVAL_SECONDS = 0.02
+INTERVAL_SECONDS, LONG_INTERVAL_SECONDS = 0.02, 0.25
 MOST_SAMPLES = 6000  # of one GPU, in memory
 LAST_COUNTERS_SECONDS = 1.0
 PROCESSES_EVERY = 15  # rounds
@@ -30,6 +30,8 @@ COUNTERS = {
     "pcie_replays": lambda nvml, handle: nvml.nvmlDeviceGetPcieReplayCounter(handle),
     "remapped_rows": lambda nvml, handle: sum(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
 }
+COUNTERS_EVERY = 20  # long intervals
+LIMITS = {"slowdown_celsius": lambda nvml, handle: nvml.nvmlDeviceGetTemperatureThreshold(handle, 1)}
 READINGS = {
     "sm_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 1),
     "memory_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 2),
@@ -64,6 +66,13 @@ class Samples:
             del self._times[: MOST_SAMPLES // 2 : 2], self._samples[: MOST_SAMPLES // 2 : 2]
 
     @property
+    def last(self) -> Sample:
+        return self._samples[-1] if self._samples else {}
+
+    def readings(self) -> Sample:
+        return {name: value for name, value in self.last.items() if name != "others"}
+
+    @property
     def latest(self) -> float:
         return self._times[-1] if self._times else 0.0
 
@@ -74,21 +83,24 @@ class Samples:
 class Sampler:
     """The parent's side: a process that sends samples until it is stopped. Works with select."""
 
-    def __init__(self, gpus: Sequence[int]) -> None:
-        """gpus: NVML's indices."""
+    def __init__(self, gpus: Sequence[int], is_long: bool = False) -> None:
+        """gpus: NVML's indices. is_long: samples for many minutes, less often, with the error counters meanwhile."""
+        self.limits: Dict[int, Dict[str, int]] = {}
         self.counters: Dict[int, Dict[str, Dict[str, int]]] = {}
         self.failure = ""
         self.samples = {gpu: Samples() for gpu in gpus}
         began = time.monotonic()
         self.histories = {gpu: History(began) for gpu in gpus}
         worker = os.getpid()
-        self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker))
+        self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker, is_long))
 
     def take(self) -> None:
         """Reads the samples since the last call."""
         for line in self.lines.read():
             if "failure" in line:
                 self.failure = line["failure"]
+            elif "limits" in line:
+                self.limits[line["gpu"]] = line["limits"]
             elif "counters" in line:
                 self.counters.setdefault(line["gpu"], {})[line["when"]] = line["counters"]
             else:
@@ -141,6 +153,8 @@ def summed_up(samples: Sequence[Sample]) -> Dict[str, Any]:
     masks = Counter(sample["reasons"] for sample in samples if "reasons" in sample)
     bits = sorted({1 << number for mask in masks for number in range(mask.bit_length()) if mask >> number & 1})
     shares = {bit: sum(count for mask, count in masks.items() if mask & bit) / sum(masks.values()) for bit in bits}
+    if known := [sample["watts"] for sample in samples if "watts" in sample]:
+        found["median_watts"] = statistics.median(known)
     found["reasons"] = {"%#x" % bit: round(share, 2) for bit, share in shares.items()}
     others = {other["pid"]: other for sample in samples for other in sample.get("others", ())}
     if others:
@@ -148,7 +162,7 @@ def summed_up(samples: Sequence[Sample]) -> Dict[str, Any]:
     return found
 
 
-def _watch(channel: Channel, gpus: Sequence[int], worker: int) -> None:
+def _watch(channel: Channel, gpus: Sequence[int], worker: int, is_long: bool) -> None:
     """Runs the sampler from start to exit."""
     die_with_parent()
     stopped: List[bool] = []
@@ -159,7 +173,10 @@ def _watch(channel: Channel, gpus: Sequence[int], worker: int) -> None:
         pynvml.nvmlInit()
         handles = {gpu: pynvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in gpus}
         _send_counters(channel, "before", pynvml, handles)
-        _sample(channel, pynvml, handles, worker, stopped)
+        if is_long:
+            for gpu, handle in handles.items():
+                channel.send(gpu=gpu, limits=_known(pynvml, handle, LIMITS))
+        _sample(channel, pynvml, handles, worker, stopped, is_long)
         _send_counters(channel, "after", pynvml, handles)
     except Exception as failure:
         channel.send(failure="%s: %s" % (type(failure).__name__, failure))
@@ -170,12 +187,14 @@ def _send_counters(channel: Channel, when: str, nvml: Any, handles: Dict[int, An
         channel.send(gpu=gpu, when=when, counters=_known(nvml, handle, COUNTERS))
 
 
-def _sample(channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, stopped: List[bool]) -> None:
+def _sample(channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, stopped: List[bool], is_long: bool) -> None:
     others: Dict[int, List[Dict[str, Any]]] = {}
     for number in itertools.count():
         if stopped or os.getppid() != worker:
             return
-        next_round = time.monotonic() + INTERVAL_SECONDS
+        next_round = time.monotonic() + (LONG_INTERVAL_SECONDS if is_long else INTERVAL_SECONDS)
+        if is_long and number % COUNTERS_EVERY == COUNTERS_EVERY - 1:
+            _send_counters(channel, "during", nvml, handles)
         for gpu, handle in handles.items():
             if number % PROCESSES_EVERY == 0:
                 others[gpu] = _others(nvml, handle, worker)

@@ -10,15 +10,15 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 from gpudoctor.worker.child import STUCK, adopt_orphans, sweep
-from gpudoctor.worker.measuring import bench, cgroup_events, recorded
-from gpudoctor.worker.measuring.bench import EACH, ONCE, TOGETHER
+from gpudoctor.worker.measuring import cgroup_events, guard, recorded
+from gpudoctor.worker.measuring.bench import EACH, ONCE
 from gpudoctor.worker.measuring.fork_server import RUNTIMES, ForkServer, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
-from gpudoctor.worker.measuring.task import GRACE_SECONDS, Gpu, Task
-from gpudoctor.worker.reply import Reply, Skip
+from gpudoctor.worker.measuring.task import GRACE_SECONDS, Gpu, Task, planned
+from gpudoctor.worker.reply import Reply
 
 Send = Callable[..., None]
 SIDE_BY_SIDE = (EACH, ONCE)  # the scopes that allow work on other GPUs in parallel
@@ -30,9 +30,10 @@ TIME_OVER = "the time limit for all measurements (--measure-timeout) was reached
 
 
 def main(job: Dict[str, Any], send: Send) -> None:
-    """Runs a job {"workloads", "gpus", "level", "seconds", "folder", "imports"}; SIGTERM stops it.
+    """Runs a job {"workloads", "gpus", "level", "seconds", "folder", "imports", "options"}; SIGTERM stops it.
 
-    imports: frameworks to import although no workload needs them; can be left out.
+    imports: frameworks to import although no workload needs them; can be left out. options: workload -> what the user chose for
+    it; can be left out.
     """
     cut, inlet = os.pipe()
     signal.signal(signal.SIGTERM, lambda number, frame: os.write(inlet, b"\n") and None)
@@ -40,33 +41,15 @@ def main(job: Dict[str, Any], send: Send) -> None:
     folder = os.path.join(job["folder"], "measured")
     os.mkdir(folder)
     gpus = [Gpu(*gpu) for gpu in job["gpus"]]
-    tasks = list(planned(job["workloads"], gpus, folder, send))
-    schedule = Schedule(tasks, job["level"], folder, send, Sampler([gpu.index for gpu in gpus]), cut)
+    tasks = list(planned(job["workloads"], gpus, folder, send, job.get("options", {})))
+    schedule = Schedule(tasks, job["level"], folder, send, Sampler([gpu.index for gpu in gpus], job.get("is_long", False)), cut)
+    schedule.is_guarded = job.get("is_long", False)
     schedule.imports = set(job.get("imports", ()))
     try:
         why = schedule.run(time.monotonic() + job["seconds"])
     except Exception as bug:  # also if the receiver is gone
         why = "gpudoctor's own bug: %s: %s" % (type(bug).__name__, bug)
     schedule.end(why)
-
-
-def planned(names: List[str], gpus: List[Gpu], folder: str, send: Send) -> Iterator[Task]:
-    """The tasks of these workloads. For a workload that cannot have a task, sends the reply instead."""
-    for name in names:
-        try:
-            workload = bench.workload(name)
-        except ImportError as failure:  # such as a Python without ctypes
-            send(measured=name + ":all", reply=vars(Reply("missing", None, str(failure))))
-            continue
-        if workload.scope == ONCE:
-            yield Task(name, workload, gpus[:1], folder)
-        elif workload.scope != TOGETHER:
-            yield from (Task(name, workload, [gpu], folder) for gpu in gpus)
-        elif len(gpus) > 1:
-            yield Task(name, workload, gpus, folder)
-        else:
-            reply = Reply("skipped", {"kind": Skip.NOT_APPLICABLE}, "there is only one GPU to measure")
-            send(measured=name + ":all", reply=vars(reply))
 
 
 class Schedule:
@@ -85,6 +68,8 @@ class Schedule:
         self.hosts: Dict[str, ForkServer] = {}
         self.imports: Set[str] = set()  # that are still to be tried
         self.lost: Dict[int, str] = {}  # GPU -> the task that still holds it and cannot be killed
+        self.is_guarded = False
+        self.early = "cut"  # the status of what is ended early
         self.told = 0.0
         self.began = time.monotonic()
 
@@ -101,12 +86,15 @@ class Schedule:
             if self._listen():
                 return CUT_OFF
             self._deliver(time.monotonic())
+            if self.is_guarded and (why := guard.danger(self.sampler)):
+                self.early = "guarded"
+                return why
         return ""
 
     def end(self, why: str) -> None:
         """Kills what is running; then sends the known results, and reports the rest as missing."""
         for task in self.started.values():
-            task.verdict = task.verdict if task.verdict[0] else ("cut", why)
+            task.verdict = task.verdict if task.verdict[0] else (self.early, why)
             self.hosts[task.workload.runtime].end(task.id)
         end = time.monotonic() + GRACE_SECONDS
         while self.started and time.monotonic() < end:
@@ -118,7 +106,7 @@ class Schedule:
         for task in list(self.started.values()):
             self._finish(task, *task.verdict)
         for task in list(self.pending):
-            self._finish(task, "cut", why + " before this began")
+            self._finish(task, self.early, why + " before this began")
         self._deliver(float("inf"))
         for name, reply in self.sampler.replies():
             self.send(measured=name, reply=vars(reply))
@@ -279,7 +267,8 @@ class Schedule:
         self.told = now
         names = sorted(task.id for task in self.started.values() if task.has_turn)
         names += ["import " + host.runtime for host in self.hosts.values() if not host.ready]
-        self.send(running=names, left=round(self._left(now), 1))
+        seen = {gpu: samples.readings() for gpu, samples in self.sampler.samples.items()} if self.is_guarded else {}
+        self.send(running=names, left=round(self._left(now), 1), seen=seen)
 
     def _left(self, now: float) -> float:
         """The estimated seconds left: each GPU's own work in parallel, the rest one by one."""
@@ -288,7 +277,7 @@ class Schedule:
         tasks: List[Tuple[Task, float]] = [(task, 0.0) for task in self.pending]
         tasks += [(task, now - task.started if task.has_turn else 0.0) for task in self.started.values()]
         for task, spent in tasks:
-            seconds = max(0.0, task.workload.typical_seconds - spent)
+            seconds = max(0.0, task.typical_seconds - spent)
             if task.workload.scope in SIDE_BY_SIDE:
                 each[task.gpus[0].index] = each.get(task.gpus[0].index, 0.0) + seconds
             else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from gpudoctor.worker.measuring import bench, cgroup_events, settings
-from gpudoctor.worker.measuring.bench import TOGETHER, Workload
+from gpudoctor.worker.measuring.bench import ONCE, TOGETHER, Workload
 from gpudoctor.worker.measuring.fork_server import Request, last_words
 from gpudoctor.worker.measuring.sampler import Sampler
-from gpudoctor.worker.reply import Reply
+from gpudoctor.worker.reply import Reply, Skip
 
 PREPARING_SECONDS = 120  # time limit for a workload that starts early, until it waits for its turn
 GRACE_SECONDS = 2.0  # time for a killed workload to exit; in a driver call it may never exit
@@ -30,7 +30,10 @@ class Gpu:
 class Task:
     """A workload on one GPU, or on all together."""
 
-    def __init__(self, name: str, workload: Workload, gpus: List[Gpu], folder: str) -> None:
+    def __init__(
+        self, name: str, workload: Workload, gpus: List[Gpu], folder: str, options: Optional[Dict[str, Any]] = None
+    ) -> None:
+        self.options = options or {}
         self.name = name
         self.workload = workload
         self.gpus = gpus
@@ -46,7 +49,12 @@ class Task:
         self.detail = ""
 
     def request(self, level: str) -> Request:
-        return Request(self.id, self.name, [gpu.ordinal for gpu in self.gpus], level, self.gpus[0].cores, self.file)
+        ordinals = [gpu.ordinal for gpu in self.gpus]
+        return Request(self.id, self.name, ordinals, level, self.gpus[0].cores, self.file, self.options)
+
+    @property
+    def typical_seconds(self) -> float:
+        return float(self.workload.typical_seconds + self.options.get("seconds", 0))
 
     def prepare(self, now: float) -> None:
         """The workload starts before its turn."""
@@ -55,8 +63,12 @@ class Task:
     def begin(self, now: float) -> None:
         """The workload has its turn on the GPUs; its time limit starts now."""
         self.has_turn = True
-        self.started, self.deadline = now, now + self.workload.seconds
+        self.started, self.deadline = now, now + self._longest()
         bench.touch(self.file + bench.GO)
+
+    def _longest(self) -> float:
+        chosen = self.options.get("seconds")
+        return self.workload.seconds + chosen if chosen else self.workload.seconds
 
     def waits(self) -> bool:
         """Whether it is prepared and waits for its turn."""
@@ -117,3 +129,25 @@ class Task:
         seen = {str(gpu.index): sampler.during(gpu.index, began, ended) for gpu in self.gpus}
         known = {index: found for index, found in seen.items() if found}
         return known if self.workload.scope == TOGETHER else next(iter(known.values()), None)
+
+
+def planned(
+    names: List[str], gpus: List[Gpu], folder: str, send: Callable[..., None], options: Optional[Dict[str, Dict[str, Any]]] = None
+) -> Iterator[Task]:
+    """The tasks of these workloads. For a workload that cannot have a task, sends the reply instead."""
+    for name in names:
+        chosen = (options or {}).get(name, {})
+        try:
+            workload = bench.workload(name)
+        except ImportError as failure:  # such as a Python without ctypes
+            send(measured=name + ":all", reply=vars(Reply("missing", None, str(failure))))
+            continue
+        if workload.scope == ONCE:
+            yield Task(name, workload, gpus[:1], folder, chosen)
+        elif workload.scope != TOGETHER:
+            yield from (Task(name, workload, [gpu], folder, chosen) for gpu in gpus)
+        elif len(gpus) > 1:
+            yield Task(name, workload, gpus, folder, chosen)
+        else:
+            reply = Reply("skipped", {"kind": Skip.NOT_APPLICABLE}, "there is only one GPU to measure")
+            send(measured=name + ":all", reply=vars(reply))
