@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": "Compare two machines, or one at two times, to find the cause.",
     "verify": "Re-run the checks that failed in a report and show what is fixed.",
     "run": "Run a container image with GPUs and suitable limits.",
+    "plan": "Show which release of a GPU package runs on this machine.",
     "images": "Look up, pull, build, pin and lint container images.",
     "burn": "Load the GPUs for minutes and verify every result.",
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",

@@ -73,12 +73,31 @@ class Assembler(Row, frozen=True):
     blackwell: Pair | None = None
 
 
+class TorchGlibc(Row, frozen=True):
+    """The oldest glibc of the wheels from a minor release on."""
+
+    torch: Pair
+    glibc: Pair
+
+
+class Pinned(Row, frozen=True):
+    """An engine's release, the release of PyTorch that it requires, and the CUDA release that its own kernels are built with."""
+
+    package: str
+    version: str
+    torch: str
+    cuda: Pair
+    requires_python: str
+
+
 class WheelTable(Table, frozen=True):
     torch: tuple[TorchRelease, ...]
     torch_architectures: tuple[TorchArchitectures, ...]
     variants: tuple[Variant, ...]
     packages: tuple[Package, ...]
     triton: tuple[Assembler, ...]
+    torch_glibc: tuple[TorchGlibc, ...]
+    pinned: tuple[Pinned, ...]
 
 
 @cache
@@ -139,10 +158,18 @@ def variant_for_driver(torch_version: str, driver_version: str, compute_capabili
     Of the variants whose native driver is not newer than this driver: the one that plain pip installs, else the newest that is
     not experimental, else the newest. Otherwise: the oldest that minor-version compatibility allows.
     """
+    return variant_for_all(torch_version, driver_version, [compute_capability], machine)
+
+
+def variant_for_all(
+    torch_version: str, driver_version: str, compute_capabilities: Iterable[Pair], machine: str = "x86_64"
+) -> str | None:
+    """Like variant_for_driver, for GPUs of several kinds in one machine."""
     release, driver = torch_release(torch_version), _public(driver_version)
     if release is None or driver is None:
         return None
-    usable = list(_usable(release, driver, compute_capability, machine))
+    each = [set(_usable(release, driver, capability, machine)) for capability in compute_capabilities]
+    usable = list(set.intersection(*each)) if each else []
     native = [row for row in usable if Version(row.native) <= driver]
     if not native:
         return min(usable, key=lambda row: row.cuda).variant if usable else None

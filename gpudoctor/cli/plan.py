@@ -1,0 +1,164 @@
+"""`gpudoctor plan`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudoctor.cli import COMMANDS, options
+from gpudoctor.errors import UserError
+
+if TYPE_CHECKING:
+    from gpudoctor.facts import Facts
+    from gpudoctor.judging.python.installable import Option, Place
+
+PACKAGES = ("torch", "vllm", "sglang", "jax", "cupy", "tensorflow", "onnxruntime")
+_HELP = f"""{COMMANDS["plan"]}
+
+Compares the releases of PACKAGE with the GPU, its driver, glibc and Python: those of this machine, of a snapshot (--replay), or
+as given. Nothing is installed and no package index is asked: the releases are those of gpudoctor's tables (gpudoctor knowledge).
+
+PACKAGE is one of {", ".join(PACKAGES)}.
+"""
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor plan torch
+  gpudoctor plan torch --python 3.9 --all
+  gpudoctor plan vllm --gpu 'Tesla V100-SXM2-32GB' --driver 570.86.15 --python 3.12
+  gpudoctor plan jax --replay machine.json
+\b
+Exit code: 0 a release runs here, 1 none does, 2 wrong usage.
+"""
+_SHOWN = 6
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+
+
+@click.command(help=_HELP, epilog=_EPILOG)
+@click.argument("package", metavar="PACKAGE", type=click.Choice(PACKAGES))
+@click.option("--python", metavar="VERSION|PATH", help="A version such as 3.12, or a Python.  [default: as gpudoctor check]")
+@click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU as nvidia-smi names it, instead of those here.")
+@click.option("--driver", metavar="VERSION", help="A driver version, instead of the one here.")
+@options.replay("Plan for the machine of a snapshot.")
+@click.option("--all", "everything", is_flag=True, help="List every known release.")
+@options.text_or_json
+@options.output()
+@click.pass_context
+def command(
+    context: click.Context,
+    package: str,
+    python: str | None,
+    gpu_name: str | None,
+    driver: str | None,
+    replay: Path | None,
+    everything: bool,
+    form: str | None,
+    destination: Path | None,
+) -> None:
+    from gpudoctor.cli import output
+    from gpudoctor.judging.python import installable
+
+    form = output.prepared(form, destination)
+    place, names = _place(python, gpu_name, driver, replay)
+    found = installable.options(package, place)
+    text = as_json(package, place, found) if form == "json" else as_text(package, place, names, found, everything)
+    output.deliver(text, destination)
+    context.exit(0 if any(not option.why_not for option in found) else 1)
+
+
+def _place(python: str | None, gpu_name: str | None, driver: str | None, replay: Path | None) -> tuple[Place, str]:
+    """Where the package is to run, and its GPUs in words."""
+    from gpudoctor import knowledge
+    from gpudoctor.facts.known import known
+    from gpudoctor.facts.versions import dotted
+    from gpudoctor.judging.python import installable
+
+    version = python if python and _VERSION.fullmatch(python) else None
+    if driver and not re.fullmatch(r"\d+(\.\d+){1,3}", driver):
+        raise UserError(f"--driver {driver}: not a driver version such as 580.95.05")
+    board = knowledge.gpu_by_name(gpu_name) if gpu_name else None
+    if gpu_name and not board:
+        raise UserError(f"--gpu {gpu_name}: not in the tables; give the name as nvidia-smi --query-gpu=name prints it")
+    if board and driver and version:
+        return installable.Place((board.compute_capability,), driver, version), board.name
+    facts = _facts(None if version else python, replay)
+    capabilities = (board.compute_capability,) if board else _capabilities(facts)
+    if not capabilities:
+        raise UserError("no GPU is known here: name one with --gpu, and its driver with --driver")
+    driver = driver or known(lambda: facts.nvml.driver_version) or known(lambda: facts.driver.module_version)
+    if not driver:
+        raise UserError("the driver version is not known here: name it with --driver")
+    version = version or known(lambda: dotted(facts.python.version))
+    if not version:
+        raise UserError("the Python is not known here: name its version with --python")
+    machine = known(lambda: facts.system.architecture) or "x86_64"
+    glibc = known(lambda: facts.python.libc)
+    names = (
+        board.name if board else ", ".join(dict.fromkeys(known(lambda: [gpu.name for gpu in facts.nvml.reachable.values()], [])))
+    )
+    return installable.Place(capabilities, driver, version, machine, glibc), names
+
+
+def _facts(python: str | None, replay: Path | None) -> Facts:
+    from gpudoctor import examining
+    from gpudoctor.cli import check
+    from gpudoctor.facts import Facts
+    from gpudoctor.wanted import Wanted
+
+    wanted = Wanted(level="quick", python=python)
+    found = examining.replayed(replay, Wanted(), None) if replay else check.examined(wanted)[0]
+    assert found.snapshot
+    return Facts(found.snapshot)
+
+
+def _capabilities(facts: Facts) -> tuple[tuple[int, int], ...]:
+    from gpudoctor.facts.known import known
+
+    return tuple(sorted({gpu.compute_capability for gpu in known(lambda: facts.nvml.reachable, {}).values()}))
+
+
+def as_json(package: str, place: Place, found: list[Option]) -> str:
+    rows = [
+        {
+            "version": option.version,
+            "build": option.build,
+            "runs_here": not option.why_not,
+            "why_not": option.why_not,
+            "command": option.command,
+        }
+        for option in found
+    ]
+    here = {
+        "compute_capabilities": [f"{major}.{minor}" for major, minor in place.capabilities],
+        "driver": place.driver,
+        "python": place.python,
+        "architecture": place.machine,
+        "glibc": None if place.glibc is None else ".".join(map(str, place.glibc)),
+    }
+    return json.dumps({"package": package, "place": here, "releases": rows}, indent=2) + "\n"
+
+
+def as_text(package: str, place: Place, names: str, found: list[Option], everything: bool) -> str:
+    from gpudoctor.facts.versions import dotted
+
+    capabilities = ", ".join(dotted(each) for each in place.capabilities)
+    glibc = f", glibc {dotted(place.glibc)}" if place.glibc else ""
+    lines = [f"{package} on {names or 'the GPU'} (compute capability {capabilities}), driver {place.driver},"]
+    lines += [f"Python {place.python}, {place.machine}{glibc}", ""]
+    best = next((option for option in found if not option.why_not), None)
+    if best:
+        lines += ["Install  " + best.command, "     or  uv " + best.command, ""]
+    else:
+        lines += [f"{found[0].requirement} does not run here: it {found[0].why_not}.", ""]
+    shown = found if everything else found[:_SHOWN]
+    lines.append("RELEASE   BUILD   RUNS HERE")
+    lines += [
+        f"{option.version:9} {option.build:7} {'no: it ' + option.why_not if option.why_not else 'yes'}" for option in shown
+    ]
+    if len(shown) < len(found):
+        lines.append(f"{len(found) - len(shown)} older releases: --all")
+    return "\n".join(lines) + "\n"
