@@ -5,10 +5,10 @@ the base's first), `replies` (question -> what it answers here), `measured` (lik
 `expect_gpus`, `host` (the machine around a container: base, rename, gpus, replies likewise), `problems` (what must be
 diagnosed, written by hand) and `notes` (what costs nothing, likewise). A reply that is a mapping is merged into the base's;
 `!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
-`!stopped` and `!cut` are replies of that status, with a detail, or with {detail, value}; `!unasked` takes the question away. A
-folder may hold the runs of workloads in a file of its own, measured.json. `experiments`: subject -> `suspects` (each [kind, name,
-value]) and `trials`: each the places of the suspects that were away, then the words of a failure, "" if it worked, or
-[figure, unit] of a slow run.
+`!stopped`, `!cut` and `!guarded` are replies of that status, with a detail, or with {detail, value}; `!unasked` takes the
+question away. A folder may hold the runs of workloads in a file of its own, measured.json. `experiments`: subject ->
+`suspects` (each [kind, name, value]) and `trials`: each the places of the suspects that were away, then the words of a
+failure, "" if it worked, or [figure, unit] of a slow run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _other_than_ok(loader: Any, node: Any) -> Reply:
     return Reply(node.tag[1:], **told) if isinstance(told, dict) else Reply(node.tag[1:], None, told)
 
 
-for tag in ("!missing", "!denied", "!timeout", "!died", "!error", "!skipped", "!stopped", "!cut"):
+for tag in ("!missing", "!denied", "!timeout", "!died", "!error", "!skipped", "!stopped", "!cut", "!guarded"):
     Loader.add_constructor(tag, _other_than_ok)
 Loader.add_constructor("!unasked", lambda loader, node: Reply("unasked"))
 Loader.add_constructor("!only", lambda loader, node: Only(_plain(loader, node)))

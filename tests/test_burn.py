@@ -73,11 +73,29 @@ def test_every_gpu_sends_to_every_other(library: Any, tmp_path: Path) -> None:  
     assert all(damaged["ring 0"]["wrong_words"].values())
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-def test_one_flipped_bit_of_a_product_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+
+
+def flipped(device: str) -> None:
     import torch
 
+    from gpudoctor.worker.workloads.burning import products
+
+    one = products.Products(torch, "fp32", torch.device(device))
+    other = products.Products(torch, "fp32", torch.device(device))
+    healthy = one.sustained(0.01)
+    assert (healthy["wrong_words"], healthy["verified"]) == (0, True)
+    assert healthy["checksum"] == other.bursts(0.01, 1.0)["checksum"]
+    one.one.view(torch.int32)[5, 7] ^= 1 << 21
+    broken = one.sustained(0.0001)
+    assert broken["wrong_words"] >= one.size // 2
+    assert broken["wrong"][0]["address"].startswith("row 5,")
+    assert broken["wrong"][0]["wrong_bits"] > 0
+
+
+@pytest.mark.slow
+@needs_torch
+def test_one_flipped_bit_of_a_product_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpudoctor.worker.measuring import torch_gpu
     from gpudoctor.worker.workloads.burning import products
 
@@ -85,16 +103,23 @@ def test_one_flipped_bit_of_a_product_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch_gpu, "free_bytes", lambda: 1 << 30)
     monkeypatch.setattr(torch_gpu, "synchronize", lambda: None)
     monkeypatch.setattr(torch_gpu, "elapsed", lambda work: work() is None or 1.0)
-    one = products.Products(torch, "fp32", torch.device("cpu"))
-    other = products.Products(torch, "fp32", torch.device("cpu"))
-    healthy = one.sustained(0.01)
-    assert (healthy["wrong_words"], healthy["verified"], healthy["size"]) == (0, True, 64)
-    assert healthy["checksum"] == other.bursts(0.01, 1.0)["checksum"]
-    one.one.view(torch.int32)[5, 7] ^= 1 << 21
-    broken = one.sustained(0.0001)
-    assert broken["wrong_words"] >= 32
-    assert broken["wrong"][0]["address"].startswith("row 5,")
-    assert broken["wrong"][0]["wrong_bits"] > 0
+    flipped("cpu")
+
+
+@pytest.mark.gpu
+@needs_torch
+def test_one_flipped_bit_on_a_gpu_is_named() -> None:
+    flipped("cuda")
+
+
+@pytest.mark.gpu
+@needs_torch
+def test_a_healthy_gpu_burns_without_findings(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudoctor", "burn", "--minutes", "0.3", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HOPELESS_SECONDS)
+    said = json.loads(done.stdout)
+    assert done.returncode == 0, said["diagnosis"]
+    assert {row["id"]: row["status"] for row in said["checks"]}["burn"] == "pass"
 
 
 def sampled(**changes: Any) -> Any:

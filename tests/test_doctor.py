@@ -266,7 +266,7 @@ def test_what_each_gpu_is_asked_says_which_does_not_answer() -> None:
 MEASURED = {id: check for id, check in catalog.checks().items() if check.figures is not Check.figures}
 
 
-@pytest.mark.parametrize("case", ["h200-x2-full", "all-reduce-crawls"])
+@pytest.mark.parametrize("case", ["h200-x2-full", "all-reduce-crawls", "h200-x2-burned"])
 def test_the_figures_of_a_check_are_made_once(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one judgement, whoever reads them: its judge, its summary or the report."""
     made: Counter[str] = Counter()
@@ -278,7 +278,7 @@ def test_the_figures_of_a_check_are_made_once(case: str, monkeypatch: pytest.Mon
 
         return count
 
-    checks = doctor.select(catalog.checks(), "full")
+    checks = catalog.checks()
     for id, check in MEASURED.items():
         own = check.judge.__globals__
         assert own["figures"] is check.figures
@@ -292,7 +292,8 @@ def test_the_figures_of_a_check_are_made_once(case: str, monkeypatch: pytest.Mon
 
 
 def test_every_check_with_figures_is_in_one_of_these_machines() -> None:
-    reports = (doctor.judge_at_its_level(machine.load(case), "full") for case in ("h200-x2-full", "all-reduce-crawls"))
+    cases = {"h200-x2-full": "full", "all-reduce-crawls": "full", "h200-x2-burned": "burn"}
+    reports = (doctor.judge_at_its_level(machine.load(case), level) for case, level in cases.items())
     assert {id for report in reports for id in report.measured.figures} == set(MEASURED)
 
 

@@ -18,6 +18,7 @@ import yaml
 from each import in_parts
 
 from gpudoctor import catalog, doctor
+from gpudoctor.choices import BURN
 from gpudoctor.facts import shapes
 from gpudoctor.files import snapshot
 from gpudoctor.model import Confidence, Diagnosis, Report, Skip, Snapshot, Status
@@ -65,6 +66,8 @@ def report_of(case: str) -> Report:
 
 
 def level(taken: Snapshot) -> str:
+    if taken.level == BURN:
+        return BURN
     return "full" if taken.measured else "quick"
 
 

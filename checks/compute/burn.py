@@ -27,7 +27,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look, reset
 from gpudoctor.judging.measured import burning, expect
 from gpudoctor.judging.measured.burning import Burned, Stretch
-from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 AGAIN = "gpudoctor burn --gpus <index>"
 LOOK = "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"
@@ -80,7 +80,6 @@ STOPPED = Problem(
     why="gpudoctor burn stops at the slowdown temperature of a GPU, at an uncorrectable memory error, and when another program "
     "begins to use a GPU.",
     action=Action.FIX_CONFIG,
-    status=Status.WARN,
     fixes=(
         look("Show temperatures, errors and processes", "nvidia-smi -q -d TEMPERATURE,ECC,PIDS"),
         Fix("Remove the cause, then repeat the test", verify="gpudoctor burn"),

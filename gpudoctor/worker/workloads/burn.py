@@ -11,7 +11,7 @@ from gpudoctor.worker.measuring.bench import Bench, Workload
 from gpudoctor.worker.measuring.driver import Driver
 from gpudoctor.worker.workloads.burning.copies import Copies
 from gpudoctor.worker.workloads.burning.memory import Memory
-from gpudoctor.worker.workloads.burning.products import BURST_MS, Products
+from gpudoctor.worker.workloads.burning.products import BURST_MS, MOST_MS, Products
 from gpudoctor.worker.workloads.gemm import PRECISIONS
 
 SECONDS = 60.0  # if the user did not choose
@@ -67,18 +67,18 @@ class Loads:
         while True:
             if "power" in wanted:
                 yield "power", lambda seconds: self._of(self.hottest).sustained(seconds)
-                yield "bursts", lambda seconds: self._of(self.hottest).bursts(seconds, next(lengths))
+                yield "bursts", lambda seconds: self._of(self.hottest, BURST_MS[0]).bursts(seconds, next(lengths))
                 yield "power", lambda seconds: self._of(next(others)).sustained(seconds)
             if "memory" in wanted:
                 yield "memory", self._memory
             if "pcie" in wanted:
                 yield "pcie", self.copies.sustained
 
-    def _of(self, name: str) -> Products:
-        if not self.products or self.products[0].name != name:
+    def _of(self, name: str, most_ms: float = MOST_MS) -> Products:
+        if not self.products or (self.products[0].name, self.products[0].most_ms) != (name, most_ms):
             self.products.clear()
             self.torch.cuda.empty_cache()
-            self.products.append(Products(self.torch, name, self.device))
+            self.products.append(Products(self.torch, name, self.device, most_ms))
         return self.products[0]
 
     def _memory(self, seconds: float) -> Dict[str, Any]:

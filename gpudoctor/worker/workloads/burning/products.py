@@ -20,10 +20,11 @@ LONGEST_LIST = 16
 class Products:
     """One precision: the same two matrices are multiplied again and again."""
 
-    def __init__(self, torch: Any, name: str, device: Any) -> None:
+    def __init__(self, torch: Any, name: str, device: Any, most_ms: float = MOST_MS) -> None:
         self.torch = torch
         self.name = name
-        self.size = _size(torch, name, device)
+        self.most_ms = most_ms
+        self.size = _size(torch, name, device, most_ms)
         precision = gemm.PRECISIONS[name]
         torch.manual_seed(SEED)
         with gemm.tf32(torch, name == "tf32"):
@@ -87,7 +88,7 @@ class Products:
         return dict(values, wrong=differing(self.torch, found, self.first)) if wrong else values
 
 
-def _size(torch: Any, name: str, device: Any) -> int:
+def _size(torch: Any, name: str, device: Any, most_ms: float) -> int:
     """The largest size that fits, and whose product does not take too long."""
     room = torch_gpu.free_bytes() // SHARE_OF_FREE
     fitting = [size for size in SIZES if gemm.BYTES_OF_SIZE * size * size <= room] or [SIZES[-1]]
@@ -96,7 +97,7 @@ def _size(torch: Any, name: str, device: Any) -> int:
         one, other = gemm.operands(torch, gemm.PRECISIONS[name], probe, device)
         gemm.product(torch, one, other)
         milliseconds = min(torch_gpu.elapsed(lambda: gemm.product(torch, one, other)) for _ in range(3))
-    return next((size for size in fitting if milliseconds * (size / probe) ** 3 <= MOST_MS), fitting[-1])
+    return next((size for size in fitting if milliseconds * (size / probe) ** 3 <= most_ms), fitting[-1])
 
 
 def words(torch: Any, matrix: Any) -> Any:
