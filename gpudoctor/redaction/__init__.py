@@ -8,17 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudoctor.errors import UserError
 from gpudoctor.model import Snapshot
-from gpudoctor.redaction import own_words
 from gpudoctor.redaction.kinds import KEPT_ON_REQUEST, KINDS, counted
-from gpudoctor.redaction.structured import structured, versions_of, words_of
-from gpudoctor.redaction.texts import Texts
 from gpudoctor.redaction.tokens import PRESENT, Tokens
 from gpudoctor.redaction.walking import changed, strings, walked
+
+if TYPE_CHECKING:
+    from gpudoctor.redaction.texts import Texts
 
 __all__ = ["KEPT_ON_REQUEST", "KINDS", "Redacted", "Tokens", "redacted", "was_redacted"]
 
@@ -73,6 +74,11 @@ def redacted(
     keep: kinds (KEPT_ON_REQUEST) that are not redacted. words: further words to redact. tokens: from an earlier report, read from
     the private map. `beside`: text shown together with it, whose tokens are not given to other values.
     """
+    # They compile hundreds of expressions, which whoever only asks for a token would wait for.
+    from gpudoctor.redaction import own_words
+    from gpudoctor.redaction.structured import structured, versions_of, words_of
+    from gpudoctor.redaction.texts import Texts
+
     own_words.refuse(words)
     for kind in keep:
         if kind not in KEPT_ON_REQUEST:
