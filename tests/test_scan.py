@@ -113,13 +113,13 @@ def test_log_full_of_messages_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_of_a_frequent_literal_the_last_places_are_found() -> None:
-    search = Search(["needle", "other"], [2, 5])
+    search = Search(("needle", "other"), [2, 5])
     chunk = b"a needle here\n" * FREQUENT + b"the other\n"
     ends = [14 * (FREQUENT - 2) + 2, 14 * (FREQUENT - 1) + 2]
-    every, other = search.find(chunk)
-    assert (len(every), every[-2:], other) == (FREQUENT, ends, [14 * FREQUENT + 4])
-    assert search.find(chunk) == [ends, other]
-    assert search.find(b"no more\n") == [[], []]
+    found = search.find(chunk)
+    assert (len(found[0]), found[0][-2:], found[1]) == (FREQUENT, ends, [14 * FREQUENT + 4])
+    assert search.find(chunk) == {0: ends, 1: found[1]}
+    assert search.find(b"no more\n") == {}
     assert last(b"aaaa", b"aa", 9) == [0, 1, 2]
 
 

@@ -66,9 +66,9 @@ class Kept:
     """The first and last lines with each anchor, with the lines around them. limits: lines per anchor, at each end."""
 
     def __init__(self, limits: Sequence[int]) -> None:
-        self.limits = list(limits)
-        self.firsts: list[list[int]] = [[] for _ in limits]
-        self.latest: list[deque[int]] = [deque(maxlen=limit) for limit in limits]
+        self.limits = limits
+        self.firsts: dict[int, list[int]] = {}
+        self.latest: dict[int, deque[int]] = {}
         self.stored: dict[int, str] = {}
         self.size = 0
         self.owed = 0  # lines up to this number, in the next chunk, are wanted
@@ -96,14 +96,14 @@ class Kept:
 
     def room(self, anchor: int) -> int:
         """How many more of its lines can be kept as first lines."""
-        return max(self.limits[anchor] - len(self.firsts[anchor]), 0)
+        return max(self.limits[anchor] - len(self.firsts.get(anchor, ())), 0)
 
     def _note(self, anchor: int, line: int) -> None:
-        firsts = self.firsts[anchor]
+        firsts = self.firsts.setdefault(anchor, [])
         if len(firsts) < self.limits[anchor]:
             firsts.append(line)
         else:
-            self.latest[anchor].append(line)
+            self.latest.setdefault(anchor, deque(maxlen=self.limits[anchor])).append(line)
 
     def _store(self, chunk: bytes, at: int, number: int, last: int) -> tuple[int, int]:
         """Stores the lines from `number`, which starts at `at`, to `last`; returns start and number of the next line."""
@@ -135,16 +135,16 @@ class Kept:
         self.size = sum(map(len, self.stored.values()))
         if self.size > KEPT_BYTES // 2:
             self.limits = [max(limit // 2, 1) for limit in self.limits]
-            self.firsts = [firsts[:limit] for firsts, limit in zip(self.firsts, self.limits, strict=True)]
-            self.latest = [deque(latest, maxlen=limit) for latest, limit in zip(self.latest, self.limits, strict=True)]
+            self.firsts = {anchor: firsts[: self.limits[anchor]] for anchor, firsts in self.firsts.items()}
+            self.latest = {anchor: deque(latest, maxlen=self.limits[anchor]) for anchor, latest in self.latest.items()}
 
     def wanted(self) -> set[int]:
-        hits = set(chain.from_iterable((*self.firsts, *self.latest)))
+        hits = set(chain.from_iterable((*self.firsts.values(), *self.latest.values())))
         return {number for hit in hits for number in range(hit - BEFORE, hit + AFTER + 1)}
 
     def kept(self) -> int:
         """The number of kept hits."""
-        return sum(map(len, self.firsts)) + sum(map(len, self.latest))
+        return sum(map(len, (*self.firsts.values(), *self.latest.values())))
 
     def shown(self) -> dict[int, str]:
         wanted = self.wanted()

@@ -6,7 +6,7 @@ The result does not depend on the pieces in which the text arrived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -40,12 +40,12 @@ def scan(beginning: bytes, rest: Iterable[bytes], readers: Sequence[Reader]) -> 
 
 class _Scanner:
     def __init__(self, readers: tuple[Reader, ...]) -> None:
-        self.anchors = _anchors(readers)
-        self.search = Search([anchor.text for anchor in self.anchors], [anchor.most for anchor in self.anchors])
+        texts, most = _columns(readers)
+        self.search = Search(texts, most)
         self.blocks = [Blocks(reader) for reader in readers]
         self.of_readers = _of_readers(readers)
-        self.kept = Kept([anchor.most for anchor in self.anchors])
-        self.waiting: tuple[bytes, int, list[list[int]]] | None = (
+        self.kept = Kept(most)
+        self.waiting: tuple[bytes, int, dict[int, list[int]]] | None = (
             None  # a chunk whose lines are selected when the next one is known
         )
         self.lines = self.bytes = self.hits = 0
@@ -55,7 +55,7 @@ class _Scanner:
         for chunk in chunks(pieces):
             self._take(chunk)
             whole = whole + chunk if self.bytes <= WHOLE_BYTES else b""
-        self._keep([0] * len(self.anchors))
+        self._keep({})
         every = {number: text for number, line in enumerate(whole.split(b"\n"), 1) if (text := clean(line)).strip()}
         return Excerpt(
             lines={**every, **self.kept.shown()},
@@ -67,29 +67,29 @@ class _Scanner:
 
     def _take(self, chunk: bytes) -> None:
         places, first = self.search.find(chunk), self.lines + 1
-        self._keep([len(found) for found in places])
+        self._keep(places)
         self.waiting = chunk, first, places
         for place, blocks in enumerate(self.blocks):
             if blocks.is_done:
                 continue
-            starts = sorted({line for index in self.of_readers[place] for line in _starts(chunk, places[index])})
+            own = places.keys() & self.of_readers[place]
+            starts = sorted({line for index in own for line in _starts(chunk, places[index])})
             if starts or blocks.open:
                 blocks.take(chunk, first, _numbered(chunk, first, starts))
-        self.hits += sum(map(len, places))
+        self.hits += sum(map(len, places.values()))
         self.bytes += len(chunk)
         self.lines += chunk.count(b"\n")
 
-    def _keep(self, following: Sequence[int]) -> None:
+    def _keep(self, following: Mapping[int, Sequence[int]]) -> None:
         """Keeps lines of the waiting chunk: for an anchor in thousands of lines, the first and the last."""
         if self.waiting is None:
             return
         chunk, first, places = self.waiting
         chosen: list[tuple[int, int]] = []
-        for index, found in enumerate(places):
-            if found:
-                most, room = self.kept.limits[index], self.kept.room(index)
-                kept = found[:room] + (found[room:][-most:] if following[index] < most else [])
-                chosen += ((place, index) for place in kept)
+        for index, found in places.items():
+            most, room = self.kept.limits[index], self.kept.room(index)
+            kept = found[:room] + (found[room:][-most:] if len(following.get(index, ())) < most else [])
+            chosen += ((place, index) for place in kept)
         self.kept.take(chunk, first, _hits(chunk, first, sorted(chosen)))
 
 
@@ -118,10 +118,19 @@ def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Itera
 
 
 @cache
-def _of_readers(readers: tuple[Reader, ...]) -> tuple[tuple[int, ...], ...]:
+def _of_readers(readers: tuple[Reader, ...]) -> tuple[frozenset[int], ...]:
     """The anchors of each reader."""
     anchors = _anchors(readers)
-    return tuple(tuple(index for index, anchor in enumerate(anchors) if place in anchor.readers) for place in range(len(readers)))
+    return tuple(
+        frozenset(index for index, anchor in enumerate(anchors) if place in anchor.readers) for place in range(len(readers))
+    )
+
+
+@cache
+def _columns(readers: tuple[Reader, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The literals, and how many lines of each are kept, at each end."""
+    anchors = _anchors(readers)
+    return tuple(anchor.text for anchor in anchors), tuple(anchor.most for anchor in anchors)
 
 
 @cache

@@ -16,24 +16,22 @@ class Search:
     most: how many of the last places the caller wants, by literal; at most FREQUENT.
     """
 
-    def __init__(self, literals: Sequence[str], most: Sequence[int]) -> None:
-        self.literals = tuple(literal.encode() for literal in literals)
+    def __init__(self, literals: tuple[str, ...], most: Sequence[int]) -> None:
+        self.literals = literals
         self.most = most
-        self.sought = tuple(range(len(self.literals)))
         self.frequent: tuple[int, ...] = ()
 
-    def find(self, chunk: bytes) -> list[list[int]]:
-        """The places of each literal in a chunk, in order; for a frequent literal the last `most`."""
-        places: list[list[int]] = [[] for _ in self.literals]
-        machine = _machine(tuple(self.literals[index] for index in self.sought))
+    def find(self, chunk: bytes) -> dict[int, list[int]]:
+        """The places of each literal that is in a chunk, in order; for a frequent literal the last `most`."""
+        places: dict[int, list[int]] = {}
+        sought, machine = _machine(self.literals, self.frequent)
         for number, start, _ in machine.find_matches_as_indexes(chunk, overlapping=True):
-            places[self.sought[number]].append(start)
+            places.setdefault(sought[number], []).append(start)
+        frequent = tuple(sorted(index for index, found in places.items() if len(found) >= FREQUENT))
         for index in self.frequent:
-            places[index] = last(chunk, self.literals[index], self.most[index])
-        frequent = tuple(index for index in self.sought if len(places[index]) >= FREQUENT)
-        if frequent:
-            self.frequent += frequent
-            self.sought = tuple(index for index in self.sought if index not in frequent)
+            if found := last(chunk, self.literals[index].encode(), self.most[index]):
+                places[index] = found
+        self.frequent += frequent
         return places
 
 
@@ -47,5 +45,8 @@ def last(chunk: bytes, literal: bytes, most: int) -> list[int]:
 
 
 @cache
-def _machine(literals: tuple[bytes, ...]) -> ahocorasick_rs.BytesAhoCorasick:
-    return ahocorasick_rs.BytesAhoCorasick(literals, implementation=ahocorasick_rs.Implementation.DFA)
+def _machine(literals: tuple[str, ...], without: tuple[int, ...]) -> tuple[tuple[int, ...], ahocorasick_rs.BytesAhoCorasick]:
+    """The numbers of the literals that it finds, and what finds them."""
+    sought = tuple(index for index in range(len(literals)) if index not in without)
+    words = [literals[index].encode() for index in sought]
+    return sought, ahocorasick_rs.BytesAhoCorasick(words, implementation=ahocorasick_rs.Implementation.DFA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from gpudoctor.facts.texts import Passage, Text
@@ -64,14 +65,29 @@ def matches(texts: Iterable[Text]) -> list[Match]:
 
 
 def _of_text(text: Text) -> list[Match]:
-    rows = sorted(messages(), key=lambda message: message.general)
     found: list[Match] = []
     explained = {number for number, line in text.lines if _OF_ENGINE.search(line)}
-    for message in rows:
+    whole = "\n\n".join(passage.text for passage in text.passages)
+    for message in _named_in(whole):
         if match := _match(message, text, explained if message.general else frozenset()):
             found.append(match)
             explained.update(*([] if message.clue else match.lines))
     return found
+
+
+def _named_in(text: str) -> Iterator[Message]:
+    """The messages that can be in a text, by their literals."""
+    for message, literals in _rows():
+        for literal in literals:
+            if literal in text:
+                yield message
+                break
+
+
+@cache
+def _rows() -> tuple[tuple[Message, tuple[str, ...]], ...]:
+    """Each message with its literals; general ones come last."""
+    return tuple((message, message.literals) for message in sorted(messages(), key=lambda message: message.general))
 
 
 def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
