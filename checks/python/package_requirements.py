@@ -28,11 +28,10 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.packages import Package
+from gpudoctor.facts.packages import Package, canonicalize_name
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
 # Packages that fail at import if one of these is missing or outside the version range.

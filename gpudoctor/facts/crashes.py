@@ -26,4 +26,5 @@ def _killed(value: Any, path: str = "") -> Iterator[str]:
         yield path
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from _killed(item, f"{path}.{name}".lstrip("."))
+            if isinstance(item, dict):
+                yield from _killed(item, f"{path}.{name}".lstrip("."))

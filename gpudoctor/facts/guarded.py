@@ -7,12 +7,13 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from gpudoctor.model import Unavailable
+from gpudoctor.model import Skip, Unavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 # Raised by code that reads an answer of the wrong type, without a key, or with a number out of range.
 WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_MISSING = "no answer: "  # begins the name under which an object remembers why it has no such fact
 
 
 class Guarded:
@@ -22,19 +23,44 @@ class Guarded:
         super().__init_subclass__(**options)
         for name, member in list(vars(cls).items()):
             if not name.startswith("__"):
-                setattr(cls, name, _member(member))
+                setattr(cls, name, _member(name, member))
 
 
-def _member(member: Any) -> Any:
+def _member(name: str, member: Any) -> Any:
     if isinstance(member, functools.cached_property):
-        member.func = guarded(member.func)
-    elif isinstance(member, property) and member.fget:
+        return _Once(name, member.func)
+    if isinstance(member, property) and member.fget:
         return property(guarded(member.fget))
-    elif isinstance(member, classmethod):
+    if isinstance(member, classmethod):
         return classmethod(guarded(member.__func__))
-    elif inspect.isfunction(member):
+    if inspect.isfunction(member):
         return guarded(member)
     return member
+
+
+class _Once:
+    """A guarded functools.cached_property that also remembers that there is no answer: checks ask for some by the dozen."""
+
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self._name = name
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        known = instance.__dict__
+        if _MISSING + self._name in known:
+            kind, reason, why = known[_MISSING + self._name]
+            raise kind(reason, why)
+        try:
+            known[self._name] = value = self._read(instance)
+        except Skip as skip:
+            known[_MISSING + self._name] = type(skip), skip.reason, skip.kind
+            raise
+        except WRONG as failure:
+            raise unreadable(self._read, failure) from failure
+        return value
 
 
 def guarded(read: Callable[P, R]) -> Callable[P, R]:

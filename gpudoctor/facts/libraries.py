@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from packaging.version import Version
@@ -20,6 +20,7 @@ _CACHE_LINE = re.compile(r"^\s*(\S+) \(([^)]*)\) => (/.*?)\s*$", re.MULTILINE)
 _DPKG_LINE = re.compile(r"^([a-z0-9][a-z0-9.+-]*)\S*(?:, \S+)*: (/.*)$", re.MULTILINE)
 _64_BIT = re.compile(r"x86-64|AArch64|64bit")
 _TOOLKIT = re.compile(r"/usr/local/cuda[^/]*/|/opt/cuda/|/usr/lib/(nvidia-cuda-toolkit|cuda)/")
+_OF_FILE = re.compile(r"\.so\.([\d.]+)$")
 _PRELOAD_VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
 _PRELOAD_FILE = "/etc/ld.so.preload"
 _DRIVER_LIBRARY = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvidia-[\w-]+|GLX_nvidia|EGL_nvidia)")
@@ -193,7 +194,7 @@ class Libraries(Guarded):
         path = record["real_path"]
         if "/wsl/" in path:
             return "wsl"
-        if re.search(r"/(site|dist)-packages/", path):
+        if "/site-packages/" in path or "/dist-packages/" in path:
             return "wheel"
         if self._conda_prefix and path.startswith(self._conda_prefix + "/"):
             return "conda"
@@ -219,10 +220,11 @@ def _is_soname(library: Library) -> bool:
 
 
 def _version(real_path: str) -> str | None:
-    match = re.search(r"\.so\.([\d.]+)$", real_path)
+    match = _OF_FILE.search(real_path)
     return match[1] if match else None
 
 
+@lru_cache(2)  # several snapshots of one machine are judged in one run: of a container and its host, or before and after a fix
 def parse_cache(text: str) -> tuple[tuple[str, str], ...]:
     """The 64-bit entries of `ldconfig -p`; the loader uses the first entry of a name.
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
+from packaging import utils
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Unavailable
+
+canonicalize_name = lru_cache(4096)(utils.canonicalize_name)  # checks ask for the same few packages again and again
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,18 @@ from functools import cache, cached_property
 from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from gpudoctor.facts.guarded import Guarded
-from gpudoctor.facts.packages import CondaPackage, Differing, Package, assigned, by_name, differing, requirement
+from gpudoctor.facts.packages import (
+    CondaPackage,
+    Differing,
+    Package,
+    assigned,
+    by_name,
+    canonicalize_name,
+    differing,
+    requirement,
+)
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 

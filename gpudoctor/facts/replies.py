@@ -16,6 +16,7 @@ class Replies(Guarded):
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
         self._replies = replies
+        self._starting_with: dict[str, dict[str, Reply]] = {}
 
     def get(self, question: str) -> Reply:
         """The reply, whatever its status; Unavailable if the question was never asked."""
@@ -61,4 +62,7 @@ class Replies(Guarded):
 
     def starting_with(self, prefix: str) -> dict[str, Reply]:
         """Question -> reply, for all questions with this prefix."""
-        return {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}
+        if prefix not in self._starting_with:
+            found = {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}
+            self._starting_with[prefix] = found
+        return self._starting_with[prefix]
