@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpudoctor.redaction import secret_forms
+from gpudoctor.redaction.literals import Literals
 from gpudoctor.redaction.tokens import Tokens
+
+_STARTS = Literals(secret_forms.STARTS)
 
 
 class Credentials:
@@ -19,7 +22,7 @@ class Credentials:
         text = self.without_keys(text)
         if "://" in text or ":thin:" in text:
             text = secret_forms.IN_URL.sub(self._whole, text)
-        if any(start in text for start in secret_forms.STARTS) or secret_forms.LONG.search(text):
+        if _STARTS.places(text) or secret_forms.LONG.search(text):
             text = secret_forms.FORMS.sub(self._whole, text)
         if secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:

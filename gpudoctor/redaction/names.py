@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from gpudoctor.redaction import interfaces
-from gpudoctor.redaction.beside import ARGUMENTS, BESIDE
+from gpudoctor.redaction.beside import ARGUMENTS, BESIDE, beside
 from gpudoctor.redaction.common import SYSTEM_GROUPS
 from gpudoctor.redaction.places import Places
 from gpudoctor.redaction.tokens import Tokens, is_token
@@ -45,9 +45,8 @@ class Names:
         self._putters = {word: self._putter(word) for word, _, _ in BESIDE}
 
     def replaced(self, text: str) -> str:
-        lower = text.lower()
-        for word, sign, pattern in BESIDE:
-            if sign in lower and not self._tokens.keeps(word):
+        for word, pattern in beside(text.lower()):
+            if not self._tokens.keeps(word):
                 text = pattern.sub(self._putters[word], text)
         if (not self._tokens.keeps("arguments") and (":" in text or "MiB |" in text)) or "<process_name>" in text:
             for pattern in ARGUMENTS:

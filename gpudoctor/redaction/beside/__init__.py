@@ -6,10 +6,12 @@ A pattern has the word of the token; lower-case text that has to occur; and an e
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.redaction.beside.clusters import CLUSTERS
 from gpudoctor.redaction.beside.hosts import HOSTS
 from gpudoctor.redaction.beside.users import USERS
+from gpudoctor.redaction.literals import Literals
 
 BESIDE = tuple((word, sign, re.compile(pattern, re.MULTILINE)) for word, sign, pattern in (*HOSTS, *USERS, *CLUSTERS))
 ARGUMENTS = (
@@ -33,3 +35,9 @@ ARGUMENTS = (
     ),
     re.compile(r"(?i)(\bcmd_?line[\"']?\s*[:=]\s*[\"']?[^\s\"',]+)([ ,][^\n]*)"),
 )
+_SIGNS = Literals(sign for _, sign, _ in BESIDE)
+
+
+def beside(lower: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Word and expression of each row whose text occurs here, in order."""
+    return ((BESIDE[place][0], BESIDE[place][2]) for place in _SIGNS.places(lower))

@@ -1,0 +1,20 @@
+"""Which of some hundred literals are in a short text (Aho-Corasick): most texts have none, and there are thousands of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import ahocorasick_rs
+
+
+class Literals:
+    def __init__(self, literals: Iterable[str]) -> None:
+        self._literals = tuple(literals)
+        self._machine = ahocorasick_rs.AhoCorasick(self._literals)
+
+    def places(self, text: str) -> list[int]:
+        """The numbers of the literals that are in the text, in order."""
+        try:
+            return sorted({number for number, _, _ in self._machine.find_matches_as_indexes(text, overlapping=True)})
+        except UnicodeEncodeError:  # half a character, as in a file name that is not UTF-8
+            return [number for number, literal in enumerate(self._literals) if literal in text]
