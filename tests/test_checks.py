@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from each import each
+from sources import examined, nodes, text_of
 
 from gpudoctor import catalog
 from gpudoctor.model import AREAS, Check, Problem
@@ -71,14 +72,14 @@ def test_a_fix_is_honest_about_its_risk(problem: Problem) -> None:
         assert fix.risk != "safe" or not re.search(DISTURBING, fix.command), fix.command
 
 
+@examined
 @files
 def test_a_check_imports_nothing_heavy(file: Path) -> None:
     roots = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            roots |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            roots.add((node.module or "").split(".")[0])
+    for node in nodes(text_of(file), ast.Import):
+        roots |= {alias.name.split(".")[0] for alias in node.names}
+    for whole in nodes(text_of(file), ast.ImportFrom):
+        roots.add((whole.module or "").split(".")[0])
     import sys
 
     assert roots - THIRD_PARTY <= sys.stdlib_module_names

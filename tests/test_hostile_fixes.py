@@ -15,6 +15,7 @@ from typing import Any
 import machine
 import pytest
 from each import each, try_each
+from sources import examined, nodes, text_of
 from test_fix_fields import every
 from test_fix_recipes import ARCH, BOOKWORM, DKMS, FEDORA, FUSION, LEAP, NIXOS, NOBLE, OF_NVIDIA, OF_ROCKY, RUNFILE, SERVER, SLES
 
@@ -145,13 +146,14 @@ OURS = {"unmask"}  # constants by another name
 
 def interpolated(path: Path) -> Iterator[str]:
     """What f-strings put into the arguments of a fix, other than its title."""
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in OF_A_FIX:
+    for call in nodes(text_of(path), ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in OF_A_FIX:
             for argument in (*call.args[1:], *(keyword.value for keyword in call.keywords if keyword.arg != "title")):
                 values = (node.value for node in ast.walk(argument) if isinstance(node, ast.FormattedValue))
                 yield from (name for name in map(ast.unparse, values) if not name.isupper() and name not in OURS)
 
 
+@examined
 def test_a_check_names_values_and_does_not_write_them_into_commands() -> None:
     assert {path: names for path in CHECKED if (names := list(interpolated(path)))} == {}
 

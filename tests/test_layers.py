@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from each import each
+from sources import examined, nodes, parsed, text_of
 
 from gpudoctor import catalog, folders
 
@@ -59,6 +60,7 @@ NOT_PURE = {
 }
 
 Name = tuple[str, ...]
+pytestmark = examined
 
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 PACKAGE = folders.package()
@@ -70,23 +72,18 @@ MODULES: dict[Name, Path] = {name[:-1] if name[-1] == "__init__" else name: path
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Line and module of every import, also of those in functions and under TYPE_CHECKING."""
-    return list(_imports(tree_of(path)))
+    return list(_imports(text_of(path)))
 
 
-def _imports(module: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            whole = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from ((node.lineno, name if tuple(name.split(".")) in MODULES else node.module) for name in whole)
+def _imports(source: str) -> Iterator[tuple[int, str]]:
+    for node in nodes(source, ast.Import):
+        yield from ((node.lineno, alias.name) for alias in node.names)
+    for whole in nodes(source, ast.ImportFrom):
+        if module := whole.module:
+            names = (f"{module}.{alias.name}" for alias in whole.names)
+            yield from ((whole.lineno, name if tuple(name.split(".")) in MODULES else module) for name in names)
 
 
 def ours(path: Path) -> Iterator[tuple[int, Name]]:
@@ -153,7 +150,7 @@ def _named(nodes: Iterable[ast.AST]) -> Iterator[str]:
 @each("name", sorted(name for name in MODULES if room(name) == "worker"), ids=".".join)
 def test_what_travels_imports_the_standard_library_only(name: Name) -> None:
     """A workload imports its framework when it runs; nvidia-ml-py travels along."""
-    tree = tree_of(MODULES[name])
+    tree = parsed(text_of(MODULES[name]))
     assert {module for module in _named(ast.walk(tree)) if module.startswith("gpudoctor") and "worker" not in module} == set()
     nodes = ast.walk(tree) if "probes" in name else iter(tree.body)
     roots = {module.split(".")[0] for module in _named(nodes)} - {"gpudoctor", "pynvml"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import pytest
+from sources import examined, nodes, parsed, text_of
 
 from gpudoctor import catalog, folders
 
@@ -17,8 +17,7 @@ VOCABULARY = PACKAGE / "model.py"
 SOURCES = (*PACKAGE.rglob("*.py"), *catalog.files())
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
 
-
-parsed = cache(ast.parse)
+pytestmark = examined
 
 
 def length(node: ast.expr, constants: Mapping[str, ast.expr]) -> int:
@@ -40,7 +39,7 @@ def long_expressions(source: str) -> Iterator[int]:
     module = parsed(source)
     assignments = [node for node in module.body if isinstance(node, ast.Assign)]
     constants = {target.id: node.value for node in assignments for target in node.targets if isinstance(target, ast.Name)}
-    for node in ast.walk(module):
+    for node in nodes(source, ast.Call):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=function), args=[pattern, *_]) if (
                 function in FUNCTIONS
@@ -51,7 +50,7 @@ def long_expressions(source: str) -> Iterator[int]:
 
 def dead_texts(source: str) -> Iterator[int]:
     """The lines of texts that are neither a docstring nor part of anything: mostly the second half of one above."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source, ast.Expr):
         match node:
             case ast.Expr(value=ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp(left=ast.Constant(value=str())) as text):
                 if not source.splitlines()[text.lineno - 1].lstrip().startswith('"""'):
@@ -59,15 +58,15 @@ def dead_texts(source: str) -> Iterator[int]:
 
 
 def test_a_long_regular_expression_is_verbose() -> None:
-    assert [f"{path}:{line}" for path in SOURCES for line in long_expressions(path.read_text(encoding="utf-8"))] == []
+    assert [f"{path}:{line}" for path in SOURCES for line in long_expressions(text_of(path))] == []
 
 
 def test_no_text_stands_alone() -> None:
-    assert [f"{path}:{line}" for path in SOURCES for line in dead_texts(path.read_text(encoding="utf-8"))] == []
+    assert [f"{path}:{line}" for path in SOURCES for line in dead_texts(text_of(path))] == []
 
 
 def test_a_file_can_be_read_at_once() -> None:
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES if path != VOCABULARY}
+    lines = {path: len(text_of(path).splitlines()) for path in SOURCES if path != VOCABULARY}
     assert {str(path): count for path, count in lines.items() if count > MOST_LINES} == {}
 
 

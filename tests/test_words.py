@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from sources import examined, nodes, text_of
 
 from gpudoctor import catalog
 from gpudoctor.cli import COMMANDS, main
@@ -113,13 +114,14 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
 
 def prose_in(path: Path) -> Iterator[str]:
     """The strings of a module that are sentences, docstrings included; not patterns, names and commands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    for node in nodes(text_of(path), ast.Constant):
+        text = node.value if isinstance(node.value, str) else ""
         is_list_of_names = len(text) > 200 and not re.search(r"[.,:;](?:\s|$)", text)
         if " " in text.strip() and not is_list_of_names and not re.search(r"\\[a-z]|\(\?|\.\*|[|]", text):
             yield text
 
 
+@examined
 def test_code_speaks_in_plain_words() -> None:
     found = [f"{path.relative_to(ROOT)}: {hits}" for path in CODE for text in prose_in(path) if (hits := phrases(text))]
     assert found == []

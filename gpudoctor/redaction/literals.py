@@ -1,4 +1,4 @@
-"""Which of some hundred literals are in a short text (Aho-Corasick): most texts have none, and there are thousands of texts."""
+"""Finds which of some hundred literals occur in a short text (Aho-Corasick)."""
 
 from __future__ import annotations
 
