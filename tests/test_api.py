@@ -288,6 +288,7 @@ def test_every_format() -> None:
         report.ticket("jax")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "report.md", "report.json", "report.tar.gz", "machine.json"])
 def test_what_is_written_is_redacted_and_opens_again(name: str, tmp_path: Path) -> None:
     report = checkup()
@@ -414,6 +415,7 @@ def test_what_decides_between_causes_is_told_in_a_notebook() -> None:
     assert "sudo dmesg | grep Xid</pre>" in shown
 
 
+@pytest.mark.slow
 def test_the_text_is_given_and_not_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """There rich shows what is printed to any console, and writes nothing."""
     outside = (
@@ -489,6 +491,7 @@ def test_what_cannot_be_explained(what: str | Path) -> None:
         gpudoctor.explain(what)
 
 
+@pytest.mark.slow
 def test_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # other tests redact reports of the same second
     healthy, broken = checkup("workstation"), checkup()

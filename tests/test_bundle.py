@@ -38,6 +38,7 @@ def members(data: bytes) -> dict[str, bytes]:
         return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_every_file_is_in_the_manifest_with_its_sum(data: bytes) -> None:
     found = members(data)
     rows = json.loads(found.pop(f"{bundle.FOLDER}/manifest.json"))["files"]

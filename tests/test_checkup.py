@@ -42,6 +42,7 @@ def saved(tmp_path: Path) -> str:
     return str(tmp_path / "machine.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -95,6 +96,7 @@ def test_a_redacted_one_is_judged_by_the_same_checks(judged: list[Snapshot]) -> 
     assert {row.id for row in again.redacted().checks} == set(checks)
 
 
+@pytest.mark.slow
 def test_every_text_of_a_redacted_one_is_looked_through_once_more(judged: list[Snapshot]) -> None:
     """A word that is nowhere but in the words of a report."""
     found = Checkup(snapshot=machine.load(CASE)).redacted(words=("zaphod",))

@@ -168,6 +168,7 @@ def test_an_interrupt_names_what_was_written(stub: Doctor, monkeypatch: pytest.M
     assert result.stderr.endswith(f"Interrupted; only {tmp_path / 's'} was written.\n")
 
 
+@pytest.mark.slow
 def test_interrupt_of_a_real_process(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(

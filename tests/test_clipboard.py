@@ -13,6 +13,8 @@ from test_report import HEALTHY
 
 from gpudoctor.report import formats
 
+pytestmark = pytest.mark.slow
+
 
 def copy(tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "report.json").write_text(formats.render("json", HEALTHY))

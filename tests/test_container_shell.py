@@ -151,6 +151,7 @@ def test_no_nvidia_smi_is_no_answer_of_it() -> None:
     assert answer.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dash", "bash", "busybox"])
 def test_every_shell_can_serve(name: str) -> None:
     """The real script, on this machine, with the shells that images have."""

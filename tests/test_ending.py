@@ -16,6 +16,8 @@ import pytest
 from process import command_lines
 from waiting import HOPELESS_SECONDS, until
 
+pytestmark = pytest.mark.slow
+
 SLEEP_SECONDS = f"300.{os.getpid()}"  # to be told from others
 
 LABEL = "io.gpudoctor.test=ending"

@@ -173,6 +173,7 @@ def repeated(python: str, change: Change, **more: Any) -> dict[str, Any]:
 FAKE = "import os, tempfile\n__version__ = '9'\nif 'BAD' in os.environ: raise ImportError(tempfile.gettempdir())\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", ["", *OLDER_PYTHONS[:1]])
 def test_a_real_child_is_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: Any) -> None:
     monkeypatch.setenv("BAD", "1")
@@ -187,6 +188,7 @@ def test_a_real_child_is_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert not Path(folder).parent.exists()
 
 
+@pytest.mark.slow
 def test_a_change_that_keeps_python_from_starting_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUDOCTOR_TEST_RUN", str(tmp_path))
     heard = repeated("", Change(put={"PYTHONHOME": str(tmp_path)}))

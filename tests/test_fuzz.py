@@ -92,6 +92,7 @@ def test_a_snapshot(seed: int) -> None:
     compared.as_json(other, as_opened, comparison)
 
 
+@pytest.mark.slow
 @in_parts("seed", seeds(150))
 def test_a_report(seed: int) -> None:
     by, value = random.Random(seed), json.loads(formats.render("json", REPORT))

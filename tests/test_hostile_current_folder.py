@@ -14,6 +14,8 @@ from gpudoctor.containers.target.inside import attached, shell
 from gpudoctor.interpreter import Interpreter
 from gpudoctor.quoting import quoted
 
+pytestmark = pytest.mark.slow
+
 NAMES = sorted({*sys.stdlib_module_names, "pynvml", "torch", "vllm", "cupy", "gpudoctor", "sitecustomize"})
 JOB = {"seconds": 60.0}
 CHECK = [str(Path(sys.executable).parent / "gpudoctor"), "check", "--level", "quick", "--format", "json"]
@@ -33,7 +35,6 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert sorted(path.name for path in run.iterdir()) == []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("trap")
 def test_by_a_check() -> None:
     done = subprocess.run(CHECK, capture_output=True, text=True)
@@ -67,7 +68,6 @@ def test_by_the_tools_of_a_project() -> None:
     assert "of the folder" not in str(quoted(["vllm", "cupy"], sys.executable))
 
 
-@pytest.mark.slow
 def test_by_python_with_m(tmp_path: Path) -> None:
     """Python itself puts the current folder on the path here; it is taken off before anything of ours is imported."""
     for name in ("json", "enum", "signal", "click", "msgspec", "random", "platformdirs", "selectors"):

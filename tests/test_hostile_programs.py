@@ -25,6 +25,8 @@ from gpudoctor.worker import child
 from gpudoctor.worker.probes.machine import Machine, believable
 from gpudoctor.worker.reply import MOST_GPUS
 
+pytestmark = pytest.mark.slow
+
 SLEEP = f"300.{os.getpid()}"  # to be told from others
 
 TABLE = """

@@ -140,6 +140,7 @@ def python_where_is_no_room(tmp_path: Path, *places: str) -> str:
     return str(program)
 
 
+@pytest.mark.slow
 def test_a_full_temporary_folder_is_not_the_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))

@@ -298,6 +298,7 @@ def test_list_as_json() -> None:
     assert row["runs"] in ("yes", "minor", "compat", "no", "unknown")
 
 
+@pytest.mark.slow
 def test_list_asks_no_engine_and_no_network(tmp_path: Path) -> None:
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
@@ -307,6 +308,7 @@ def test_list_asks_no_engine_and_no_network(tmp_path: Path) -> None:
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.slow
 def test_list_imports_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "gpudoctor", "images", "list"], capture_output=True, text=True

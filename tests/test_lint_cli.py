@@ -182,6 +182,7 @@ def test_rules_are_listed_with_their_sources() -> None:
         assert row["references"][0] in text
 
 
+@pytest.mark.slow
 def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     path = written(tmp_path, "Dockerfile", "FROM python:3.12\nRUN pip install torch==2.1.2+cu124\n")
     command = [sys.executable, "-X", "importtime", "-m", "gpudoctor", "images", "lint", str(path)]

@@ -91,6 +91,7 @@ def test_the_level_is_kept_with_the_answers(monkeypatch: pytest.MonkeyPatch, tmp
     assert opening.taken_in(str(tmp_path / "machine.json")).level == level
 
 
+@pytest.mark.slow
 def test_a_level_that_is_none_is_not_believed(full: Path) -> None:
     full.write_bytes(full.read_bytes().replace(b'"level": ""', b'"level": "deepest"'))
     assert opening.taken_in(str(full)).level == "deepest"
@@ -234,6 +235,7 @@ def test_wrong_usage(args: list[str], words: str) -> None:
     assert words in result.stderr
 
 
+@pytest.mark.slow
 def test_standard_input_is_read_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gpudoctor"]
     given = SNAPSHOT.read_bytes()

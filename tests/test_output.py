@@ -90,6 +90,7 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     return [sys.executable, "-c", script.format(["schema"] if request.param == "schema" else args)]
 
 
+@pytest.mark.slow
 def test_closed_pipe_is_quiet(writer: list[str]) -> None:
     with subprocess.Popen(writer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout
@@ -99,6 +100,7 @@ def test_closed_pipe_is_quiet(writer: list[str]) -> None:
     assert process.returncode == (0 if writer[-1].endswith("(['schema'])") else 3)  # no check looked at anything
 
 
+@pytest.mark.slow
 def test_full_standard_output_is_said(writer: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(writer, stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
@@ -106,6 +108,7 @@ def test_full_standard_output_is_said(writer: list[str]) -> None:
     assert process.stderr == "Error: cannot write to standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_other_encodings_lose_signs_and_not_the_report() -> None:
     assert output._encodable("✓ 2 × GPU… 90 °C 日", "ascii") == "+ 2 x GPU... 90 ?C ?"
     assert output._encodable("✓", "utf-8") == "✓"

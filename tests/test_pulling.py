@@ -137,6 +137,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_one_line(name: str, tmp_path: Path) -> None:
     words, code, line = REFUSED[name]

@@ -309,6 +309,7 @@ def test_tokens_of_a_redacted_snapshot_are_given_to_nobody_else() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [string.printable, "\x00\ufffd\udcff".encode("utf-8", "replace").decode(), "(" * 500, "/" * 999])
 def test_odd_texts_do_no_harm(text: str) -> None:
     assert len(lines(*text.split("\n"), words=("zorv(", "zorv*", "zo rv"))) == len(text.split("\n"))
@@ -390,6 +391,7 @@ def test_questions_and_the_names_of_programs_stay() -> None:
     assert [name for name in names if not says_nothing(name)] == []
 
 
+@pytest.mark.slow
 def test_what_gpudoctor_itself_says_is_not_changed() -> None:
     done = redacted(machine.load("no-gpu"))
     for id, check in catalog.checks().items():

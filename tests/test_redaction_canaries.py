@@ -47,6 +47,7 @@ def test_none_is_left_in_the_snapshot() -> None:
     assert left(snapshot.dump(done().snapshot).decode()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_none_is_left_in_any_format(form: str) -> None:
     text = formats.render(form, report_of("redacted"), done().snapshot)

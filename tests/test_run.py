@@ -684,6 +684,7 @@ esac
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry run"])
 def test_a_secret_reaches_the_engine_and_no_command_line(options: tuple[str, ...], tmp_path: Path) -> None:
     stub(tmp_path, FAKE_DOCKER)

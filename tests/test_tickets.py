@@ -169,6 +169,7 @@ def test_a_message_of_one_endless_word_is_cut_all_the_same() -> None:
     assert len(tickets.render("nccl", replace(REPORT, diagnosis=(long,)), TAKEN)) <= tickets.MOST_CHARACTERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "again"),
     [

@@ -19,6 +19,8 @@ from waiting import HOPELESS_SECONDS
 from gpudoctor.containers.images import transport
 from gpudoctor.errors import WorkError
 
+pytestmark = pytest.mark.slow
+
 
 def drip(listening: socket.socket, asked: threading.Event) -> None:
     """Headers without an end, a byte at a time."""

@@ -287,6 +287,7 @@ def test_on_this_machine(tmp_path: Path) -> None:
     assert "memlock: " in result.stdout
 
 
+@pytest.mark.slow
 def test_what_is_as_it_was_has_its_token_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "zorvproject"

@@ -97,6 +97,7 @@ def test_what_decides_is_named_with_its_fix(why: Why, tmp_path: Path) -> None:
     assert "fast mode" not in again.report.target.get("image", "")
 
 
+@pytest.mark.slow
 def test_two_that_only_break_it_together(why: Why) -> None:
     result = why("--yes", "--format", "json", script=NEEDS, CUDA_LAUNCH_BLOCKING="1", NCCL_PROTO="LL")
     found = json.loads(result.stdout)["diagnosis"][0]
@@ -121,6 +122,7 @@ def test_without_a_terminal_and_yes_it_only_explains(why: Why, tmp_path: Path) -
     assert "it was not repeated: there is no terminal to ask on" in result.stderr
 
 
+@pytest.mark.slow
 def test_nothing_known_is_code_3_with_what_was_tried(why: Why) -> None:
     result = why("--yes", "--", "sh", "-c", "echo the frobnicator is out of cheese >&2; exit 4")
     words = " ".join(result.stderr.split())
@@ -129,6 +131,7 @@ def test_nothing_known_is_code_3_with_what_was_tried(why: Why) -> None:
     assert "ended with exit code 4; it fails in the same way without" in words
 
 
+@pytest.mark.slow
 def test_what_fails_only_once_is_not_blamed_on_a_setting(why: Why, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     script = f"test -e {flag} && exit 0; touch {flag}; exit 1"
@@ -136,6 +139,7 @@ def test_what_fails_only_once_is_not_blamed_on_a_setting(why: Why, tmp_path: Pat
     assert (result.exit_code, "it fails only sometimes" in " ".join(result.stderr.split())) == (3, True)
 
 
+@pytest.mark.slow
 def test_what_needs_its_input_is_said(why: Why) -> None:
     script = "read word || { echo no input >&2; exit 9; }; echo $word >&2; exit 1"
     reading = ["--yes", "--", "sh", "-c", script]
@@ -152,6 +156,7 @@ def test_what_needs_its_input_is_said(why: Why) -> None:
     assert "repeated without input and terminal, it failed in another way: no input" in said
 
 
+@pytest.mark.slow
 def test_a_slow_command_is_compared_by_its_metric(why: Why) -> None:
     script = "import os; print(f\"{10 if 'OMP_NUM_THREADS' in os.environ else 80} samples/s\")"
     result = why("--yes", "--metric", "([0-9.]+) samples/s", "--at-least", "50", script=script, OMP_NUM_THREADS="1")
@@ -160,6 +165,7 @@ def test_a_slow_command_is_compared_by_its_metric(why: Why) -> None:
     assert "OMP_NUM_THREADS is set to 1: the command reaches 10 samples/s, but 80 samples/s without it" in said
 
 
+@pytest.mark.slow
 def test_a_folder_can_make_a_command_slow(why: Why, tmp_path: Path) -> None:
     full = tmp_path / "cache"
     full.mkdir()
@@ -170,6 +176,7 @@ def test_a_folder_can_make_a_command_slow(why: Why, tmp_path: Path) -> None:
     assert f"TORCHINDUCTOR_CACHE_DIR is {full}: the command reaches 10 it/s, but 90 it/s with a fresh folder" in said
 
 
+@pytest.mark.slow
 def test_an_address_is_taken_away_but_never_shown(why: Why) -> None:
     script = "import os\nif 'MASTER_ADDR' in os.environ: raise SystemExit('no answer from the first rank')"
     result = why("--yes", script=script, MASTER_ADDR="10.77.66.55", HF_TOKEN="hf_private")
@@ -178,6 +185,7 @@ def test_an_address_is_taken_away_but_never_shown(why: Why) -> None:
     assert not {"10.77.66.55", "hf_private", "HF_TOKEN"} & {*re.findall(r"[\w.]+", said)}
 
 
+@pytest.mark.slow
 def test_attempts_are_the_most_repeats(why: Why, tmp_path: Path) -> None:
     log = tmp_path / "runs"
     result = why("--yes", "--attempts", "2", "--", "sh", "-c", f"echo x >> {log}; exit 1")
@@ -185,6 +193,7 @@ def test_attempts_are_the_most_repeats(why: Why, tmp_path: Path) -> None:
     assert result.exit_code == 3
 
 
+@pytest.mark.slow
 def test_differences_to_a_good_machine_are_the_suspects(why: Why, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = tmp_path / "good.json"
     taken = replace(machine.load("h100"), measured={}, level="quick")
@@ -252,6 +261,7 @@ def test_a_check_that_fails_leaves_the_words(why: Why, monkeypatch: pytest.Monke
     assert "limit on open files" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["examined", "repeated"])
 def test_an_interrupt_leaves_a_report(why: Why, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phase: str) -> None:
     def interrupted(*_: object) -> None:
@@ -267,6 +277,7 @@ def test_an_interrupt_leaves_a_report(why: Why, monkeypatch: pytest.MonkeyPatch,
     assert "command-failed" in {entry["problem"] for entry in json.loads(report.read_text())["diagnosis"]}
 
 
+@pytest.mark.slow
 def test_the_user_is_asked_before_a_repeat(tmp_path: Path) -> None:
     log = tmp_path / "runs"
     env = {**os.environ, "TERM": "dumb", "HOME": str(tmp_path)}

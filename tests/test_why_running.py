@@ -22,6 +22,8 @@ from gpudoctor.trying.laboratory import ThisMachine
 from gpudoctor.trying.output import Output
 from gpudoctor.trying.start import LONGER, REACHED, STOPPED, TIMEOUT, Goal, Ran
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = "while :; do sleep 1; done"
 
 
