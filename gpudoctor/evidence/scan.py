@@ -18,6 +18,7 @@ from gpudoctor.evidence.lines import Kept, chunks, clean
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.evidence.search import Search
 from gpudoctor.knowledge import messages
+from gpudoctor.knowledge.languages import in_english
 
 WHOLE_BYTES = 1 << 18
 MOST = 200  # lines with the same anchor, at the beginning and again at the end
@@ -53,6 +54,7 @@ class _Scanner:
     def run(self, pieces: Iterable[bytes]) -> Excerpt:
         whole = b""
         for chunk in chunks(pieces):
+            chunk = in_english(chunk) if len(chunk) <= WHOLE_BYTES and not self.bytes else chunk
             self._take(chunk)
             whole = whole + chunk if self.bytes <= WHOLE_BYTES else b""
         self._keep({})

@@ -10,7 +10,21 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpudoctor.knowledge import apt, cuda, errors, gpus, health, images, messages, performance, rm, suspects, wheels, xids
+from gpudoctor.knowledge import (
+    apt,
+    cuda,
+    errors,
+    gpus,
+    health,
+    images,
+    languages,
+    messages,
+    performance,
+    rm,
+    suspects,
+    wheels,
+    xids,
+)
 from gpudoctor.knowledge.tables import Table
 
 if TYPE_CHECKING:
@@ -24,6 +38,7 @@ TABLES = {
     "gpus": gpus.table,
     "health": health.table,
     "images": images.table,
+    "languages": languages.table,
     "performance": performance.table,
     "rm": rm.table,
     "suspects": suspects.table,

@@ -17,7 +17,7 @@ _BLOCK = {"1K-blocks": 1 << 10, "1024-blocks": 1 << 10, "1M-blocks": 1 << 20, "5
 _ROW = re.compile(
     r"""
     ^\s*(?:\S+\s+)?(?:[a-z][\w.]*\s+)?     # device and type
-    ([\d.]+\w*)\s+([\d.]+\w*)\s+([\d.]+\w*)\s+
+    ([\d.,]+\w*)\s+([\d.,]+\w*)\s+([\d.,]+\w*)\s+
     \d+%\s+(/\S*)\s*$
     """,
     re.VERBOSE,
@@ -55,7 +55,7 @@ def _rows(lines: list[str], unit: int) -> Iterator[Row]:
 
 def size_of(word: str, unit: int = 1) -> int:
     """Bytes of a word such as 1.5G; unit: those of a bare number."""
-    match = _SIZE.fullmatch(word.upper())
+    match = _SIZE.fullmatch(word.upper().replace(",", "."))
     return int(float(match[1]) * _UNITS[match[2]] * unit) if match else 0
 
 

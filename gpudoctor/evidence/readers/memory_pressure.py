@@ -8,9 +8,10 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_TOP = re.compile(r"^\s*(?:[KMG]iB|[KMG]B) Mem\s*:\s+[\d.]+\s+total")
+_TOP = re.compile(r"^\s*(?:[KMG]iB|[KMG]B) Mem\s*:\s+[\d.,]+\s+total")
 _SIZE = r"(\d+(?:\.\d+)?)\+?\s+{}"
 _FREE = re.compile(r"^\s*total\s+used\s+free\s+shared\s+buff/cache\s+available\s*$")
+_COMMA = re.compile(r"(?<=\d),(?=\d)")  # of numbers in other languages
 _CELL = re.compile(r"^(\d+(?:\.\d+)?)([KMGTB]?)i?B?$")
 
 
@@ -22,7 +23,7 @@ def _shares(total: float, available: float, swap: float, swap_free: float) -> di
 
 def _top(text: str) -> dict[str, Reply] | None:
     """Both lines have one unit; what is available stands at the end of the second."""
-    memory, *rest = text.splitlines()
+    memory, *rest = _COMMA.sub(".", text).splitlines()
     swap = rest[0] if rest else ""
     sizes = [
         re.search(_SIZE.format(word), line)
@@ -33,7 +34,8 @@ def _top(text: str) -> dict[str, Reply] | None:
 
 
 def _free(text: str) -> dict[str, Reply] | None:
-    rows = {words[0]: [_bytes(word) for word in words[1:]] for words in map(str.split, text.splitlines()[1:]) if words}
+    lines = _COMMA.sub(".", text).splitlines()[1:]
+    rows = {words[0]: [_bytes(word) for word in words[1:]] for words in map(str.split, lines) if words}
     memory, swap = rows.get("Mem:", []), rows.get("Swap:", [0, 0, 0])
     return _shares(memory[0], memory[5], swap[0], swap[2]) if len(memory) == _COLUMNS and len(swap) == _OF_SWAP else None
 

@@ -27,6 +27,7 @@ _MEMORY = re.compile(
     """,
     re.VERBOSE,
 )
+_COMMA = re.compile(r"(?<=\d),(?=\d)")  # of numbers in other languages
 _KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
@@ -48,7 +49,7 @@ def _interfaces(text: str) -> dict[str, Reply] | None:
 def _memory(text: str) -> dict[str, Reply] | None:
     """free without -h prints KiB, with -m or -g bare numbers of an unknown unit: those are left out if they are small."""
     found = {}
-    for match in filter(None, map(_MEMORY.match, text.splitlines())):
+    for match in filter(None, map(_MEMORY.match, _COMMA.sub(".", text).splitlines())):
         total, unit = float(match["total"]), match["unit"]
         if not unit and total < 1 << 16:
             return None
