@@ -13,6 +13,7 @@ from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.readers import READERS, driver_state, python_packages
 from gpudoctor.evidence.scan import scan
+from gpudoctor.facts import sessions
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
@@ -69,7 +70,11 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
+    lines = sorted(excerpt.lines.items())
+    past = sessions.mended(lines)
     for block in _outermost(excerpt.blocks):
+        if any(first <= block.first <= last for first, last in past):
+            continue
         proved = _read(block)
         if proved is not None:
             kinds += filter(None, (block.reader.kind,))

@@ -6,27 +6,12 @@ import re
 from collections.abc import Callable
 
 from gpudoctor.evidence.reader import Reader
+from gpudoctor.facts.sessions import PLACE
 from gpudoctor.model import Reply
 
 Read = Callable[[str, str], dict[str, Reply] | None]
 """(the command without its prompt, its output) -> the replies that they prove."""
 
-# bash, zsh, root, a container, conda's and venv's names, cmd.exe, PowerShell
-_PLACE = r"""
-    (?:\([\w./ -]{1,40}\)\s*)*
-    (?:
-        \[?[\w.+-]+@[\w.-]+(?:[: ][^$\#>%\n]{0,80})?\]?\s?[$\#%>❯]
-        | PS\ [A-Za-z]:[^>\n]{0,80}>
-        | [A-Za-z]:\\[^>\n]{0,80}>
-        | (?:bash|sh|zsh)-?[\d.]*[$\#]
-        | ➜\ +[~/][^\n ]*(?=\ ) | ➜\ +\S+\ git:\([^)\n]*\)(?:\ ✗)?
-        | [~/][\w./~-]{0,60}(?:\ [^$\#>❯\n]{1,40})?\ ?[❯$%](?=\ )
-        | (?:Singularity|Apptainer)>
-        | [a-z][\w.-]+(?::[~/][^\s$\#>]{0,80}\ ?)?[$\#](?=\ )     # only the host's name
-        | [$%❯➜➭]
-        | (?:In\ \[[\d\ ]*\]:\s?)?[!%](?=[a-z])
-    )
-"""
 _COMMAND = "the_command"
 _ROOT = r"(?:\([\w./ -]{1,40}\)\s*)*\#"  # also the start of a comment
 _SUDO = r"(?:sudo\ (?:-\w+\ )*)?"
@@ -39,15 +24,15 @@ _INSIDE = r"""
         | srun\ [^|;&\n]*?
     )\s
 """
-OF_SHELL = re.compile(rf"^\s*(?:{_PLACE})\s*(?=\S)", re.VERBOSE)
+OF_SHELL = re.compile(rf"^\s*(?:{PLACE})\s*(?=\S)", re.VERBOSE)
 _BARE = r"""
     ^(?:sudo\ )?(?: lsmod | lspci | modinfo | uname | dmesg | mokutil | nvidia-smi | dkms | prime-select | systemctl | cat | ls
       | grep )
     (?: \ +[-/|'"$].* | \ +(?:status|query|nvidia|is-\w+)\b.* )?$
 """  # where the prompt was left out, or taken for the mark of a quote
 _OVER = r"^\s*(?:```|~~~|</?(?:details|summary|pre|code)>)|^(?:>>>|In\ \[\d+\]:)\ "
-NEXT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|{_OVER}", re.VERBOSE)
-NEXT_OR_ROOT = re.compile(rf"^\s*(?:{_PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_BARE}|{_OVER}", re.VERBOSE)
+NEXT = re.compile(rf"^\s*(?:{PLACE})\s*\S|{_OVER}", re.VERBOSE)
+NEXT_OR_ROOT = re.compile(rf"^\s*(?:{PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_BARE}|{_OVER}", re.VERBOSE)
 
 
 def reader(
@@ -66,7 +51,7 @@ def reader(
     files: the output is a file, in which a line can begin with "# ". inside: also where another command runs it in a container
     or a job, as `docker exec NAME` does.
     """
-    before = rf"(?:(?:{_PLACE}|{_ROOT})\s*){'?' if bare else ''}"
+    before = rf"(?:(?:{PLACE}|{_ROOT})\s*){'?' if bare else ''}"
     within = rf"(?:{_INSIDE})?" if inside else ""
     end = r"[`*:\s]*$" if bare else r"(?:\s|$)"
     begins = re.compile(rf"^\s*{before}[`*]*{_SUDO}{within}(?P<{_COMMAND}>{command}){end}", re.VERBOSE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts import passed_tests
+from gpudoctor.facts import passed_tests, sessions, wrapped
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.kernel_log import log_line
 from gpudoctor.facts.replies import Replies
@@ -51,6 +51,16 @@ class Text(Guarded):
     def passages(self) -> tuple[Passage, ...]:
         """The passages without the logger's prefixes of kernel messages."""
         return tuple(_passages(self.lines))
+
+    @cached_property
+    def unwrapped(self) -> Text:
+        """The passages with lines that a terminal broke, in which they are whole."""
+        return replace(self, lines=wrapped.joined(self.lines))
+
+    @cached_property
+    def past(self) -> tuple[tuple[int, int], ...]:
+        """First and last lines of what no longer counts: output of tests that passed, and commands that succeeded later."""
+        return (*self.of_passed_tests, *sessions.mended(self.lines))
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:

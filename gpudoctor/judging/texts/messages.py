@@ -41,9 +41,9 @@ class Match(NamedTuple):
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
     """One finding per problem, in the order of the texts; several messages may have the same problem."""
     texts = tuple(texts)
-    named: dict[str, list[Match]] = {}
-    for match in matches(texts):
-        named.setdefault(match.message.problem, []).append(match)
+    named = _named(matches(texts))
+    if not any(problems[id].status is Status.FAIL for id in named):
+        named = {**_named(matches(text.unwrapped for text in texts)), **named}
     wrappers = {id for id, found in named.items() if all(match.message.wraps for match in found)}
     causes = {cause for id in wrappers for match in named[id] for cause in match.message.causes}
     told = [id for id, found in named.items() if id not in wrappers and not _is_clue(found)]
@@ -57,6 +57,14 @@ def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator
         yield from first_error(texts, [match.message for id in wrappers for match in named[id]], problems)
     if not any(id in named for id in (*failures, *wrappers)):
         yield from last_error(texts, problems)
+
+
+def _named(found: Iterable[Match]) -> dict[str, list[Match]]:
+    """Problem -> its messages."""
+    named: dict[str, list[Match]] = {}
+    for match in found:
+        named.setdefault(match.message.problem, []).append(match)
+    return named
 
 
 def matches(texts: Iterable[Text]) -> list[Match]:
@@ -100,7 +108,7 @@ def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
             if message.over and message.ended_well(match.groupdict(), _after(text, place, match.end())):
                 continue
             at = range(passage.line_of(match.start()), passage.line_of(match.end()) + 1)
-            if any(begin <= at[0] <= end for begin, end in text.of_passed_tests) or not explained.isdisjoint(at):
+            if any(begin <= at[0] <= end for begin, end in text.past) or not explained.isdisjoint(at):
                 continue
             first = first or (passage, match)
             lines.append(at)

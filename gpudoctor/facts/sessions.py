@@ -1,0 +1,95 @@
+"""A pasted session: the commands in it, in their order, and the lines that each printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# bash, zsh, root, a container, conda's and venv's names, cmd.exe, PowerShell
+PLACE = r"""
+    (?:\([\w./ -]{1,40}\)\s*)*
+    (?:
+        \[?[\w.+-]+@[\w.-]+(?:[: ][^$\#>%\n]{0,80})?\]?\s?[$\#%>❯]
+        | PS\ [A-Za-z]:[^>\n]{0,80}>
+        | [A-Za-z]:\\[^>\n]{0,80}>
+        | (?:bash|sh|zsh)-?[\d.]*[$\#]
+        | ➜\ +[~/][^\n ]*(?=\ ) | ➜\ +\S+\ git:\([^)\n]*\)(?:\ ✗)?
+        | [~/][\w./~-]{0,60}(?:\ [^$\#>❯\n]{1,40})?\ ?[❯$%](?=\ )
+        | (?:Singularity|Apptainer)>
+        | [a-z][\w.-]+(?::[~/][^\s$\#>]{0,80}\ ?)?[$\#](?=\ )     # only the host's name
+        | [$%❯➜➭]
+        | (?:In\ \[[\d\ ]*\]:\s?)?[!%](?=[a-z])
+    )
+"""
+_COMMAND = re.compile(
+    rf"^\s*(?P<place>{PLACE}|\#(?=\ (?:sudo|nvidia-smi|docker|modprobe|systemctl)\b))\s*(?P<words>\S.*)$", re.VERBOSE
+)
+_MARK = re.compile(r"[$#>%❯➜➭!]")
+_HOST = re.compile(r"\(([\w./-]+)\)|@([\w.-]+)")
+_FAILS = re.compile(
+    r"""
+    \b(?: errors? | fail(?:ed|s|ure)? | denied | not\ found | cannot | could\ not | couldn't | unable | no\ such | refused
+    | traceback | killed | aborted | core\ dumped | timed?\ ?out | invalid | unknown | false | none | no\ devices )\b
+    | ^\s*(?:\[\]|0)\s*$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_RECURS = re.compile(
+    r"""
+    \b(?: (?:fail|happen|occur|crash|stop|break|hang|disappear|com)(?:s|es|ed)?\ (?:back|again) | intermittent\w* | random(?:ly)?
+    | sometimes | occasional(?:ly)? | every\ (?:time|few|\d+) | after\ (?:a\ while|some\ time|an?\ hour)
+    | after\ \w+\ (?:hours|minutes|days)
+    | (?:un)?til\ (?:the\ next|i|we)\ re\w* | temporar\w+ | works?\ (?:for|until) | flaky )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+class Command(NamedTuple):
+    """where: its environment and its host, as far as the prompt names them. said: the numbers and texts of its lines."""
+
+    where: tuple[str, ...]
+    words: tuple[str, ...]
+    said: Sequence[tuple[int, str]]
+
+    @property
+    def name(self) -> tuple[tuple[str, ...], ...]:
+        """Two commands with the same name are two runs of one. What nvidia-smi is asked does not matter."""
+        end = self.words.index("nvidia-smi") + 1 if "nvidia-smi" in self.words else len(self.words)
+        return self.where, self.words[:end]
+
+    @property
+    def failed(self) -> bool:
+        return len(self.said) == 1 or any(_FAILS.search(text) for _, text in self.said[1:])
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.said[0][0], self.said[-1][0]
+
+
+def commands(lines: Sequence[tuple[int, str]]) -> list[Command]:
+    """The commands of a text, each with its output up to the next prompt."""
+    starts = [(place, match) for place, (_, text) in enumerate(lines) if _MARK.search(text) and (match := _COMMAND.match(text))]
+    ends = (*(place for place, _ in starts[1:]), len(lines))
+    return [
+        Command(
+            tuple(one or other for one, other in _HOST.findall(match["place"])), tuple(match["words"].split()), lines[start:end]
+        )
+        for (start, match), end in zip(starts, ends, strict=False)
+    ]
+
+
+def mended(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
+    """First and last lines of the commands that failed, and that succeeded later in the same text.
+
+    >>> mended(((1, "$ nvidia-smi -L"), (2, "No devices found."), (3, "$ nvidia-smi -L"), (4, "GPU 0: NVIDIA L4")))
+    ((1, 2),)
+    """
+    runs: dict[tuple[tuple[str, ...], ...], list[Command]] = {}
+    for command in commands(lines):
+        runs.setdefault(command.name, []).append(command)
+    ended_well = [found for found in runs.values() if len(found) > 1 and found[0].failed and not found[-1].failed]
+    if not ended_well or any(_RECURS.search(text) for _, text in lines):
+        return ()
+    return tuple(run.span for found in ended_well for run in found if run.failed)
