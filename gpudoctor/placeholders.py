@@ -67,6 +67,7 @@ _MEANINGS = {
     "gpu": "the GPU's PCI address or its index (nvidia-smi -L, lspci -d 10de:)",
     "gpu_mib": "the memory of the GPU in MiB, or more (nvidia-smi)",
     "gpus": "the indexes of the GPUs, separated by commas (nvidia-smi -L)",
+    "gpu_count": "how many GPUs to use: all that nvidia-smi -L lists, or a part of them",
     "group": "the group of /dev/nvidiactl (stat -c %G /dev/nvidiactl)",
     "group_name": "the resource group of the virtual machine",
     "header": "the header that the compiler does not find",

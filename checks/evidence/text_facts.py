@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, faults, problems, rules
-from gpudoctor.judging.texts.rules import desktops, kernels
+from gpudoctor.judging.texts.rules import desktops, hosts, kernels, starts
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
@@ -101,10 +101,11 @@ POWER_MODE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.texts.alone:
         raise Skip("only texts are judged by it, and this is a machine")
-    if not any(text.kinds for text in facts.texts.all):
+    found = facts.once(rules.findings)
+    if not found and not any(text.kinds for text in facts.texts.all):
         raise Skip("no output of a known command is in the text")
     told = {finding.problem.id for finding in facts.once(answers.of_texts) if not finding.is_clue}
-    yield from (finding for finding in facts.once(rules.findings) if finding.problem.id not in told)
+    yield from (finding for finding in found if finding.problem.id not in told)
 
 
 def summary(facts: Facts) -> str:
@@ -117,6 +118,6 @@ CHECK = Check(
     summary=summary,
     problems=(
         *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
-        *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS),
+        *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS, *hosts.PROBLEMS, *starts.PROBLEMS),
     ),
 )

@@ -93,16 +93,11 @@ class Driver(Guarded):
             text = self._replies.file("/sys/module/nvidia/version") or ""
             return nvrm_version(self._nvrm) or text.strip() or None
         except Unavailable:
-            version = nvrm_version(self._known_nvrm()) or self._of_nvml()
+            file = (known(lambda: self._replies.file("/sys/module/nvidia/version")) or "").strip()
+            version = known(lambda: nvrm_version(self._nvrm)) or self._of_nvml() or file or None
             if version is None and not self._replies.is_missing("file:/sys/module/nvidia/version"):
                 raise
             return version
-
-    def _known_nvrm(self) -> str:
-        try:
-            return self._nvrm
-        except Unavailable:
-            return ""
 
     def _of_nvml(self) -> str | None:
         try:

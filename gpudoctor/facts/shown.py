@@ -8,10 +8,11 @@ from typing import Any
 
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.shown_clusters import ShownClusters
+from gpudoctor.facts.shown_hosts import ShownHosts
 from gpudoctor.facts.shown_jobs import ShownJobs
 
 
-class Shown(ShownClusters, ShownJobs):
+class Shown(ShownClusters, ShownHosts, ShownJobs):
     """The parts of outputs in a text; empty if a text does not show them."""
 
     def __init__(self, replies: Replies) -> None:

@@ -12,6 +12,7 @@ from gpudoctor.evidence.readers import (
     desktops,
     device_nodes,
     disks,
+    displays,
     dkms,
     driver_state,
     engine,
@@ -23,6 +24,7 @@ from gpudoctor.evidence.readers import (
     limits,
     lspci,
     memory_pressure,
+    monitors,
     nccl_log,
     networks,
     nvidia_smi_csv,
@@ -35,6 +37,7 @@ from gpudoctor.evidence.readers import (
     package_sessions,
     places,
     processes,
+    processors,
     program_versions,
     programs,
     python_packages,
@@ -48,8 +51,10 @@ from gpudoctor.evidence.readers import (
     shell_values,
     slurm,
     smi_sessions,
+    sources,
     system_texts,
     toolchain,
+    waiting,
 )
 
 READERS: tuple[Reader, ...] = (
@@ -99,5 +104,10 @@ READERS: tuple[Reader, ...] = (
     *slurm.READERS,
     *places.READERS,
     *desktops.READERS,
+    *waiting.READERS,
+    *monitors.READERS,
+    *sources.READERS,
+    *processors.READERS,
+    *displays.READERS,
     *programs.READERS,
 )

@@ -1,4 +1,4 @@
-"""`ps aux`, `ps -ef` with states, and `fuser -v /dev/nvidia*`: who runs, in which state, and who has a GPU open."""
+"""`ps aux`, `ps -ef` with states, `fuser -v` and `lsof` of /dev/nvidia*: who runs, in which state, and who has a GPU open."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ _FUSER = re.compile(r"^(?P<path>/dev/nvidia\S*):\s+(?P<user>\S+)\s+(?P<pid>\d+)\
 _MORE = re.compile(r"^\s{8,}(?P<user>\S+)\s+(?P<pid>\d+) (?P<access>\S+) (?P<name>\S+)")
 
 
+_PROGRAM = re.compile(r"python|torchrun|train|pt_data_worker")
+_LSOF = re.compile(
+    r"""
+    ^(?P<name>\S+)\ +(?P<pid>\d+)\ +(?:\d+\ +\S+\ +)?\S+
+    \ +\S+\ +CHR\ .*\ /dev/nvidia(?:\d+|ctl|-uvm)\b
+    """,
+    re.VERBOSE,
+)
+
+
+def _lsof(text: str) -> dict[str, Reply] | None:
+    holders = {match["pid"]: match["name"] for match in map(_LSOF.match, text.splitlines()) if match}
+    return {"gpu-holders": Reply("ok", holders)} if holders else None
+
+
 def _ps(text: str) -> dict[str, Reply] | None:
     head, *lines = text.splitlines()
     names = head.split()
@@ -20,12 +35,18 @@ def _ps(text: str) -> dict[str, Reply] | None:
     state = names.index("STAT") if "STAT" in names else names.index("S")
     place, last = names.index("PID"), len(names) - 1
     found = {}
+    blocked = []
     for line in lines:
         words = line.split(None, last)
-        if len(words) > last and words[place].isdigit() and not _runs(names, words):
+        if len(words) <= last or not words[place].isdigit():
+            continue
+        if words[state].startswith("D") and _PROGRAM.search(words[last]):
+            blocked.append(words[place])
+        if not _runs(names, words):
             parent = {"parent": words[names.index("PPID")]} if "PPID" in names else {}
             found[words[place]] = {"state": words[state][:1], "command": words[last], "user": words[0], **parent}
-    return {"shown-processes": Reply("ok", found)} if found else None
+    waiting = {"shown-blocked": Reply("ok", blocked)} if blocked else {}
+    return {**waiting, **({"shown-processes": Reply("ok", found)} if found else {})} or None
 
 
 def _runs(names: list[str], words: list[str]) -> bool:
@@ -40,5 +61,6 @@ def _fuser(text: str) -> dict[str, Reply] | None:
 
 READERS = (
     Reader("ps", (" PID ",), _HEAD, _ps, re.compile(r"^\s*$|^\S*[$#>] |^```"), 2000),
+    Reader("lsof", ("/dev/nvidia",), _LSOF, _lsof, re.compile(r"^(?!.*\ /dev/|.*\ CHR\ )"), 2000),
     Reader("fuser", ("/dev/nvidia",), _FUSER, _fuser, re.compile(r"^(?!/dev/|\s{8,}\S)"), 200),
 )

@@ -23,14 +23,22 @@ _QUOTED = re.compile(r">>(?:>{2,})? ?(?!>)")  # three are a prompt of Python
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
 REPLACED = "running-kernel-replaced"
+EXPLAINED = {
+    **dict.fromkeys(OF_MODULE, (REPLACED,)),
+    "nouveau-loaded": ("vfio-ids-match-no-gpu", "vfio-id-not-bound"),
+    "cuda-library-not-found": ("container-no-gpus-flag",),
+    "jetson-generic-wheel": ("container-no-gpus-flag",),
+    "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
+}
+"""Problem of a message -> what two outputs can show as its cause."""
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
 
 def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     """A message's finding, explained by what the outputs of the text show, without the causes that they exclude."""
     finding = _in_wsl(finding, facts)
-    if finding.problem.id in OF_MODULE and REPLACED in shown:
-        finding = replace(finding, causes=(*finding.causes, REPLACED))
+    explains = [id for id in EXPLAINED.get(finding.problem.id, ()) if id in shown]
+    finding = replace(finding, causes=(*finding.causes, *explains))
     if finding.problem.id in SYMPTOMS or _is_notebook(finding, facts) or finding.confidence is Confidence.UNKNOWN:
         finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
     if not facts.texts.alone or not finding.evidence.get("could_be"):

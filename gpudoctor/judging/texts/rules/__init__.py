@@ -14,6 +14,8 @@ from gpudoctor.judging.texts.rules import (
     environments,
     fabric,
     gpus,
+    hosts,
+    inputs,
     jobs,
     kernels,
     loads,
@@ -22,12 +24,13 @@ from gpudoctor.judging.texts.rules import (
     pods,
     python,
     releases,
+    starts,
 )
 from gpudoctor.model import Finding, Skip
 
 RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
-    *(*desktops.RULES, *kernels.RULES),
+    *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
 )
 

@@ -61,7 +61,31 @@ FIRST = Problem(
     ),
     references=("https://github.com/NVIDIA/kubevirt-gpu-device-plugin/issues/45", "https://docs.kernel.org/driver-api/vfio.html"),
 )
-PROBLEMS = (GONE, FLATPAK, FIRST)
+NO_SUCH_ID = Problem(
+    id="vfio-ids-match-no-gpu",
+    title="The ids for vfio-pci are not those of the NVIDIA GPU",
+    why="vfio-pci takes the devices whose vendor and device id are in its list. An id of another card, often from a guide, "
+    "leaves this GPU to its usual driver.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Show the ids of the GPU and of its audio function, in brackets at the end of the line",
+            "lspci -nn -d 10de:",
+            on=("host",),
+            kind="read",
+        ),
+        Fix(
+            "Write them to the options of vfio-pci (or to vfio-pci.ids= of the kernel's command line), then reboot",
+            f"echo 'options vfio-pci ids=<vfio_ids>' | sudo tee /etc/modprobe.d/vfio.conf && {NEW_INITRAMFS}",
+            verify="lspci -nnk -d 10de:",
+            on=("host",),
+            kind="set",
+            reboot=True,
+        ),
+    ),
+    references=("https://docs.kernel.org/driver-api/vfio.html", "https://wiki.archlinux.org/title/PCI_passthrough_via_OVMF"),
+)
+PROBLEMS = (GONE, FLATPAK, FIRST, NO_SUCH_ID)
 
 
 def replaced(facts: Facts) -> Iterator[Finding]:
@@ -117,16 +141,33 @@ def mixed_l4t(facts: Facts) -> Iterator[Finding]:
 
 def not_first(facts: Facts) -> Iterator[Finding]:
     """The ids of vfio-pci name a GPU that another driver holds."""
-    options = "\n".join(known(lambda: tuple(facts.driver.modprobe_options.values()), ()))
-    options += "\n" + known(lambda: facts.system.command_line, "")
-    ids = {id for found in _IDS.findall(options) for id in found.split(",")}
+    ids = _vfio_ids(facts)
     for gpu in known(lambda: facts.pci.gpus, ()):
         driver = known(lambda gpu=gpu: gpu.driver)  # type: ignore[misc]
-        if gpu.model in ids and driver in ("nvidia", "nouveau", "nvidiafb"):
+        if gpu.model in ids and driver in OTHER_DRIVERS:
             words = f"vfio-pci is configured for {gpu.model}, but {driver} holds {gpu.address}"
             yield FIRST.found(words, {"gpu": gpu.address, "driver": driver}, confidence=Confidence.LIKELY)
 
 
+def _vfio_ids(facts: Facts) -> set[str]:
+    options = "\n".join(known(lambda: tuple(facts.driver.modprobe_options.values()), ()))
+    options += "\n" + known(lambda: facts.system.command_line, "")
+    return {id.lower() for found in _IDS.findall(options) for id in found.split(",")}
+
+
+def other_ids(facts: Facts) -> Iterator[Finding]:
+    """vfio-pci is configured for a GPU of NVIDIA, and no GPU of the listing has that id."""
+    ids, gpus = _vfio_ids(facts), known(lambda: facts.pci.gpus, ())
+    meant = sorted(id for id in ids if id.startswith("10de:"))
+    held = [(gpu, driver) for gpu in gpus if (driver := known(lambda gpu=gpu: gpu.driver)) in OTHER_DRIVERS]  # type: ignore[misc]
+    if meant and held and not any(gpu.model in ids for gpu in gpus):
+        gpu, driver = held[0]
+        words = f"vfio-pci is configured for {', '.join(meant)}, but the GPU at {gpu.address} is {gpu.model} and used by {driver}"
+        evidence = {"configured": meant, "vfio_ids": gpu.model, "gpu": gpu.address, "driver": driver}
+        yield NO_SUCH_ID.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+OTHER_DRIVERS = ("nvidia", "nouveau", "nvidiafb")
 _IDS = re.compile(r"vfio[-_]pci(?:\.|\ +(?:\S+\ +)*)ids=([\w:,]+)")
 
-RULES = (not_first, replaced, only_added, nouveau_loaded, other_flatpak, mixed_l4t)
+RULES = (not_first, other_ids, replaced, only_added, nouveau_loaded, other_flatpak, mixed_l4t)
