@@ -71,6 +71,14 @@ def _capabilities(text: str) -> dict[str, Reply] | None:
     return {"environment": Reply("ok", found)} if found else None
 
 
+def _of_unit(text: str) -> dict[str, Reply] | None:
+    """The variables of a service: Environment= of its unit, or of systemctl show."""
+    found = environment.variables({match["name"]: match["value"].strip("\"'") for match in _IN_UNIT.finditer(text)})
+    return {"environment": Reply("ok", found)} if found else None
+
+
+_UNIT = re.compile(r"^\s*Environment=[\"']?[A-Z]\w*=")
+_IN_UNIT = re.compile(r"(?:[=\s\"']|^)(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>[^\s\"']*)")
 _CAPABILITIES = re.compile(
     r"""
     \bNVIDIA_DRIVER_CAPABILITIES (?: = | :[ ] | [ ]+ ) ["']?
@@ -79,6 +87,7 @@ _CAPABILITIES = re.compile(
     re.VERBOSE,
 )
 READERS = (
+    Reader("environment of a service", ("Environment=",), _UNIT, _of_unit, re.compile(""), 1),
     Reader(
         "capabilities of a container", ("NVIDIA_DRIVER_CAPABILITIES",), _CAPABILITIES, _capabilities, re.compile(""), 1, once=True
     ),

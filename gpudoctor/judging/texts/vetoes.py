@@ -28,6 +28,8 @@ EXPLAINED = {
     "nouveau-loaded": ("vfio-ids-match-no-gpu", "vfio-id-not-bound"),
     "cuda-library-not-found": ("container-no-gpus-flag",),
     "jetson-generic-wheel": ("container-no-gpus-flag",),
+    "kernel-module-not-loaded": ("driver-package-not-configured",),
+    "cuda-init-failed": ("cuda-999-after-suspend",),
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
 }
 """Problem of a message -> what two outputs can show as its cause."""

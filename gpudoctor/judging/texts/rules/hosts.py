@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.texts.rules.said import passages
-from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status
 
 WHERE = "https://wiki.archlinux.org/title/PRIME"
 DISPLAY = Problem(
@@ -149,4 +150,76 @@ def hot_samples(facts: Facts) -> Iterator[Finding]:
             yield facts.problems["gpu-too-hot"].found(words, {"share": share}, int(index), Confidence.LIKELY)
 
 
-RULES = (lacking_instructions, draws_on_other_gpu, two_repositories, slow_nvidia_smi, hot_samples)
+def slow_busy_link(facts: Facts) -> Iterator[Finding]:
+    """A GPU at full load, whose link is slower than card and slot allow: an idle one slows down to save power."""
+    for gpu in known(lambda: facts.nvml.gpus, ()):
+        with suppress(Skip):
+            now, most, load = gpu.get("CurrPcieLinkGeneration"), gpu.get("MaxPcieLinkGeneration"), gpu.get("UtilizationRates.gpu")
+            if load >= BUSY and now < most:
+                words = f"GPU {gpu.index} is {load} % busy, and its PCIe link runs at generation {now} of {most}"
+                evidence = {"generation": now, "possible_generation": most, "link": gpu.selector}
+                yield facts.problems["pcie-gen-low-under-load"].found(words, evidence, gpu.index, Confidence.LIKELY)
+
+
+BUSY = 90  # percent
+
+
+def after_sleep(facts: Facts) -> Iterator[Finding]:
+    """CUDA fails with an unknown error, and the text tells that the computer slept."""
+    if any(_UNKNOWN.search(text) for text in passages(facts)) and any(_SLEPT.search(text) for text in passages(facts)):
+        words = "CUDA fails with an unknown error after the computer slept"
+        yield facts.problems["cuda-999-after-suspend"].found(words, confidence=Confidence.LIKELY)
+
+
+_UNKNOWN = re.compile(r"CUDA unknown error|CUDA_ERROR_UNKNOWN|error 999|\b999: unknown error")
+_SLEPT = re.compile(
+    r"""
+    \b(?: after | when | once | following | since )\b [^.\n]{0,60}?
+    \b(?: suspend\w* | sleep\w* | resum\w+ | hibernat\w+ | wak(?:es?|ing)[ -]?up | clos(?:ed|ing)\ (?:the\ )?(?:laptop\ )?lid )\b
+    | \b(?:systemd-sleep|PM:\ suspend\ (?:entry|exit))\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def half_installed(facts: Facts) -> Iterator[Finding]:
+    """dpkg lists a driver package that was unpacked, but not configured, and no driver works."""
+    packages = [one for one in known(lambda: facts.driver.packages, ()) if _OF_DRIVER.search(one.name)]
+    half = [one for one in packages if one.state in ("half-configured", "unpacked", "half-installed")]
+    if half and not known(lambda: facts.nvml.count, 0):
+        words = f"the package {half[0].name} is {half[0].state}: its installation ended with an error"
+        evidence = {"package": half[0].name, "state": half[0].state}
+        yield facts.problems["driver-package-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def unlicensed(facts: Facts) -> Iterator[Finding]:
+    """A virtual GPU without a licence is fast at first, and the text tells that it is slow."""
+    texts = tuple(passages(facts))
+    if any("Unlicensed (Unrestricted" in text for text in texts) and any(_SLOWS.search(text) for text in texts):
+        words = "the virtual GPU has no licence: its speed is limited some time after the boot"
+        yield facts.problems["vgpu-unlicensed-throttled"].found(words, confidence=Confidence.LIKELY)
+
+
+_SLOWS = re.compile(r"(?i)\bslow\w*|\bfps\b|\bdrop\w*|\blag\w*|performance|throttl\w+")
+
+
+def files_for_devices(facts: Facts) -> Iterator[Finding]:
+    """A regular file where a device belongs: a mount of a node that did not exist creates one."""
+    found = next(filter(None, (_FILE_FOR_DEVICE.search(text) for text in passages(facts))), None)
+    if found:
+        id = "render-node-not-accessible" if "render" in found["path"] or "card" in found["path"] else "device-nodes-missing"
+        words = f"{found['path']} is a regular file, not a device: it was created where the node did not exist yet"
+        yield facts.problems[id].found(words, {"node": found["path"]}, confidence=Confidence.LIKELY)
+
+
+_FILE_FOR_DEVICE = re.compile(
+    r"""
+    ^\s*-[rwx-]{9}[.+]?\s+\d+\s+\S+\s+\S+\s+\d+\s+\S+\s+\d+\s+[\d:]+\s+
+    (?P<path> (?:/dev/)?(?:nvidia(?:\d+|ctl|-uvm) | (?:dri/)?(?:renderD|card)\d+) )\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+RULES = (
+    *(lacking_instructions, draws_on_other_gpu, two_repositories, slow_nvidia_smi, hot_samples),
+    *(slow_busy_link, after_sleep, half_installed, unlicensed, files_for_devices),
+)

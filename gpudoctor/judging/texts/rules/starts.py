@@ -159,4 +159,44 @@ def docker_of_snap(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["docker-snap"].found(words, confidence=Confidence.LIKELY)
 
 
-RULES = (image_for_cpu, one_of_several, jetson_without_runtime, docker_of_snap)
+def ollama_without_backend(facts: Facts) -> Iterator[Finding]:
+    """Ollama's server finds the GPU, and loads only its library for the CPU."""
+    text = "\n".join(passages(facts))
+    loaded = set(_BACKEND.findall(text))
+    if loaded == {"CPU"} and _FOUND_GPU.search(text):
+        problem = replace(facts.problems["program-built-without-cuda"], fixes=WITH_BACKEND)
+        words = "Ollama finds the GPU, but loads only its library for the CPU: the one for CUDA is not installed"
+        yield problem.found(words, {"loaded": "CPU"}, confidence=Confidence.LIKELY)
+
+
+_BACKEND = re.compile(r"load_backend: loaded (\w+) backend")
+_FOUND_GPU = re.compile(r'msg="inference compute".*library=(?:cuda|CUDA)')
+WITH_BACKEND = (
+    Fix(
+        "Show which libraries are there (cuda_v12 or cuda_v13 are missing)",
+        "ls /usr/lib/ollama /usr/local/lib/ollama",
+        kind="read",
+    ),
+    Fix("Of a distribution: install its package with CUDA, such as ollama-cuda on Arch"),
+    Fix(
+        "Otherwise: remove the old folder and install the release of Ollama itself",
+        "sudo rm -r /usr/local/lib/ollama",
+        risk="destructive",
+        needs=("root",),
+    ),
+)
+
+
+def hidden_from_service(facts: Facts) -> Iterator[Finding]:
+    """A variable hides the GPUs from Ollama, which then runs its models on the CPU."""
+    value = known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES"))
+    if facts.shown.ollama_on_cpu and value is not None and not re.match(r"\s*(?:\d|GPU-|MIG-)", value):
+        words = f"CUDA_VISIBLE_DEVICES is {value!r} for the service, and Ollama runs its model on the CPU"
+        evidence = {"CUDA_VISIBLE_DEVICES": value}
+        yield facts.problems["cuda-visible-devices-hides-all-gpus"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+RULES = (
+    *(image_for_cpu, one_of_several, jetson_without_runtime, docker_of_snap),
+    *(ollama_without_backend, hidden_from_service),
+)
