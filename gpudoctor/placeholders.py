@@ -138,6 +138,7 @@ _MEANINGS = {
     "valid_gpus": "the indexes of GPUs that exist (nvidia-smi -L)",
     "variable": "the environment variable that the message names",
     "version": "the PyTorch version to install, such as 2.9.1",
+    "vfio_ids": "the ids of all functions of the GPU with commas between them, from lspci -nn -d 10de:",
     "video": "the video file to decode",
     "vmid": "the number of the virtual machine (qm list)",
     "wanted": "the package or version that the message asks for",

@@ -51,16 +51,48 @@ REPOSITORIES = Problem(
             needs=("root", "network"),
             undo="sudo rm /etc/apt/preferences.d/nvidia-driver && sudo apt update",
         ),
-        Fix("Then remove the driver packages of the other release, and install the driver again"),
+        Fix("Remove the driver packages of the other release, and install the driver again"),
     ),
     references=("https://manpages.debian.org/stable/apt/apt_preferences.5.en.html",),
 )
 PROBLEMS = (DISPLAY, REPOSITORIES)
 NEEDED = ("avx", "avx2")
-_CRASH = re.compile(r"(?i)illegal instruction|invalid opcode|\bSIGILL\b|exit(?:ed)?(?: with)?(?: code)? \(?132\b")
-_VIRTUAL = re.compile(r"QEMU Virtual CPU|Common (?:32-bit )?KVM processor|Westmere|Nehalem|Penryn|Conroe|Opteron_G[12]")
+_CRASH = re.compile(
+    r"""
+    illegal\ instruction
+    | invalid\ opcode
+    | \bSIGILL\b
+    | exit(?:ed)?(?:\ with)?(?:\ code)?\ \(?132\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_VIRTUAL = re.compile(
+    r"""
+    QEMU\ Virtual\ CPU
+    | Common\ (?:32-bit\ )?KVM\ processor
+    | Westmere
+    | Nehalem
+    | Penryn
+    | Conroe
+    | Opteron_G[12]
+    """,
+    re.VERBOSE,
+)
 _OTHER_RENDERER = re.compile(r"OpenGL renderer string: (?:Mesa )?((?:Intel|AMD|Radeon|llvmpipe)[^\n]*)")
-_LAPTOP = re.compile(r"(?i)\blaptop\b|\bnotebook\b|\bMobile\b|Max-Q|\beDP|prime-select|optimus|envycontrol|supergfx")
+_LAPTOP = re.compile(
+    r"""
+    \blaptop\b
+    | \bnotebook\b
+    | \bMobile\b
+    | Max-Q
+    | \beDP
+    | prime-select
+    | optimus
+    | envycontrol
+    | supergfx
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _ASKED = re.compile(r"__NV_PRIME_RENDER_OFFLOAD|prime-run")
 _RELEASE = re.compile(r"^(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
 _OF_DRIVER = re.compile(r"nvidia|cuda-drivers|libcuda")

@@ -38,9 +38,21 @@ _SLOW = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _REMOTE = re.compile(
-    r"(?m)^\S+:/\S*\s|\btype (?:nfs4?|cifs|lustre|ceph|beegfs|fuse\.\w+)\b|\bnfs4?\s|/(?:mnt/)?(?:nfs|nas)\b|\bNFS\b"
+    r"""
+    ^\S+:/\S*\s
+    | \btype\ (?:nfs4?|cifs|lustre|ceph|beegfs|fuse\.\w+)\b
+    | \bnfs4?\s
+    | /(?:mnt/)?(?:nfs|nas)\b
+    | \bNFS\b
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
-_WAITS = re.compile(r"\b(?:nfs_\w+|rpc_wait\w*|io_schedule|folio_wait\w*|wait_on_page\w*|wait_on_bit\w*|rq_qos_wait)\b")
+_WAITS = re.compile(
+    r"""
+    \b(?:nfs_\w+|rpc_wait\w*|io_schedule|folio_wait\w*|wait_on_page\w*|wait_on_bit\w*|rq_qos_wait)\b
+    """,
+    re.VERBOSE,
+)
 
 
 def waits_for_storage(facts: Facts) -> Iterator[Finding]:

@@ -35,15 +35,15 @@ IMAGE = Problem(
 SEVERAL = Problem(
     id="model-on-one-gpu-of-several",
     title="The model is loaded on one GPU, although there are several",
-    why="An inference server uses as many GPUs as it is told to, and by default one. A model that is larger than one GPU must be "
-    "split with tensor or pipeline parallelism.",
+    why="An inference server uses as many GPUs as its options name, and by default one. A model that is larger than one GPU must "
+    "be split with tensor or pipeline parallelism.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
             "vLLM: split the model over all GPUs (a number by which its attention heads can be divided)",
             "vllm serve <model_name> --tensor-parallel-size <gpu_count>",
         ),
-        Fix('SGLang: --tp N; TGI: --num-shard N; TensorRT-LLM: --tp_size N; Transformers: device_map="auto"'),
+        Fix('Set the number of GPUs in other programs: --tp (SGLang), --num-shard (TGI), device_map="auto" (Transformers)'),
         Fix("If the GPUs are hidden: request or show them all", 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L', kind="read"),
     ),
     references=(
@@ -52,8 +52,23 @@ SEVERAL = Problem(
     ),
 )
 PROBLEMS = (IMAGE, SEVERAL)
-_RUN = re.compile(r"(?m)(?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s(?P<rest>(?:[^\n\\]|\\\r?\n)*)")
-_ASKS = re.compile(r"--gpus\b|--runtime[= ]nvidia|nvidia\.com/gpu|driver: nvidia|/dev/nvidia|capabilities: \[")
+_RUN = re.compile(
+    r"""
+    (?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s(?P<rest>(?:[^\n\\]|\\\r?\n)*)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_ASKS = re.compile(
+    r"""
+    --gpus\b
+    | --runtime[= ]nvidia
+    | nvidia\.com/gpu
+    | driver:\ nvidia
+    | /dev/nvidia
+    | capabilities:\ \[
+    """,
+    re.VERBOSE,
+)
 _IMAGE = re.compile(
     r"""
     (?<![\w/.-])(?P<image>
@@ -67,12 +82,32 @@ _IMAGE = re.compile(
     re.VERBOSE,
 )
 _USED = re.compile(
-    r"(?m)(?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s|^\s*-?\s*[\"']?image[\"']?:\s|\bFROM\s|\"Image\":"
+    r"""
+    (?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s
+    | ^\s*-?\s*[\"']?image[\"']?:\s
+    | \bFROM\s
+    | \"Image\":
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 _BLIND = re.compile(r"(?i)\bon cpu\b|using cpu|no gpu|gpu is not|not (?:using|used)|0 ?%|without gpu")
 _ONE = re.compile(r"tensor_parallel_size[=:] ?1\b(?!\d)")
-_SERVES = re.compile(r"(?:vllm(?:\.entrypoints\S*)?\s+serve|vllm\.entrypoints\.\S+|\bLLM\()(?P<rest>(?:[^\n\\]|\\\r?\n)*)")
-_PARALLEL = re.compile(r"--?(?:tensor|pipeline)[-_]parallel[-_]size|-tp\b|-pp\b|tensor_parallel_size|data[-_]parallel")
+_SERVES = re.compile(
+    r"""
+    (?:vllm(?:\.entrypoints\S*)?\s+serve|vllm\.entrypoints\.\S+|\bLLM\()(?P<rest>(?:[^\n\\]|\\\r?\n)*)
+    """,
+    re.VERBOSE,
+)
+_PARALLEL = re.compile(
+    r"""
+    --?(?:tensor|pipeline)[-_]parallel[-_]size
+    | -tp\b
+    | -pp\b
+    | tensor_parallel_size
+    | data[-_]parallel
+    """,
+    re.VERBOSE,
+)
 _NO_MEMORY = re.compile(
     r"""
     CUDA\ out\ of\ memory | OutOfMemoryError
@@ -177,7 +212,7 @@ WITH_BACKEND = (
         "ls /usr/lib/ollama /usr/local/lib/ollama",
         kind="read",
     ),
-    Fix("Of a distribution: install its package with CUDA, such as ollama-cuda on Arch"),
+    Fix("From a distribution: install its package with CUDA, such as ollama-cuda on Arch"),
     Fix(
         "Otherwise: remove the old folder and install the release of Ollama itself",
         "sudo rm -r /usr/local/lib/ollama",
