@@ -77,6 +77,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def regex(self) -> re.Pattern[str]:
         return _compiled(self.pattern)
 
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """The places in a text, in order. A pattern for one line is searched only in lines with one of its literals."""
+        if not any(literal in text for literal in self.literals):
+            return
+        if self.anchor or not _is_for_one_line(self.pattern):
+            yield from self.regex.finditer(text)
+            return
+        for start, end in sorted({span for literal in self.literals for span in _lines_with(literal, text)}):
+            yield from self.regex.finditer(text, start, end)
+
     def means(self, problem: Problem) -> Problem:
         """The problem with the fixes that this message allows."""
         return replace(problem, fixes=ways(self.fixes)) if self.fixes else problem
@@ -246,6 +256,26 @@ def _joined(pattern: str | list[str], parts: Mapping[str, str]) -> str:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+@cache
+def _is_for_one_line(pattern: str) -> bool:
+    """Whether nothing in a pattern can match a newline or the end of a text."""
+    return not _OVER_LINES.search(_NO_NEWLINE.sub("", pattern))
+
+
+_NO_NEWLINE = re.compile(r"\[\^[^\]]*\\n[^\]]*\]")
+_OVER_LINES = re.compile(r"\\[nsWDZA]|\\S\]|\(\?s|\[\^|\$|\n")
+
+
+def _lines_with(literal: str, text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each line with a literal."""
+    at = text.find(literal)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text.rfind("\n", 0, at) + 1, end
+        at = text.find(literal, end)
 
 
 @cache

@@ -102,9 +102,7 @@ def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
     first: tuple[Passage, re.Match[str]] | None = None
     lines: list[range] = []
     for place, passage in enumerate(text.passages):
-        if not any(literal in passage.text for literal in message.literals):
-            continue
-        for match in message.regex.finditer(passage.text):
+        for match in message.matches(passage.text):
             if message.over and message.ended_well(match.groupdict(), _after(text, place, match.end())):
                 continue
             at = range(passage.line_of(match.start()), passage.line_of(match.end()) + 1)
