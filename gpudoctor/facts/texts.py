@@ -55,7 +55,8 @@ class Text(Guarded):
     @cached_property
     def unwrapped(self) -> Text:
         """The passages with lines that a terminal broke, in which they are whole."""
-        return replace(self, lines=wrapped.joined(self.lines))
+        counts = [line for line in self.lines if not any(first <= line[0] <= last for first, last in self.past)]
+        return replace(self, lines=wrapped.joined(counts))
 
     @cached_property
     def past(self) -> tuple[tuple[int, int], ...]:
