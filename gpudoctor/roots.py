@@ -25,13 +25,16 @@ def diagnosis(
     for root in _roots(findings):
         blocked = [result.id for result in results.values() if result.blocked_by == root.check]
         explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
-        finding = _narrowed(_with(root.finding, root.effects), results, finders)
+        finding = _narrowed(_with(root.finding, root.effects), results, finders, facts)
         entries.append((_rank(finding, explains, root.check == OF_EXPERIMENTS), _entry(root.check, finding, explains, here)))
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
 
 
-def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finders) -> Finding:
-    """Removes from a finding in texts the causes that a check on this machine has ruled out by passing."""
+def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finders, facts: Facts) -> Finding:
+    """Removes from a finding in texts the causes that a check on this machine has ruled out by passing.
+
+    If that is the cause with which an unsure message leads, the next one that no check has ruled out takes its place.
+    """
     if not finding.causes:
         return finding
     finders = finders_of()
@@ -45,6 +48,12 @@ def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finde
     evidence |= {name: ids for name, ids in (("could_be", [id for id in could_be if id not in out]), ("ruled_out", out)) if ids}
     if not is_ruled_out(finding.problem.id):
         return replace(finding, evidence=evidence)
+    following = next((id for id in evidence.get("could_be", ()) if id in facts.problems), None)
+    if following and finding.confidence is Confidence.UNKNOWN:
+        evidence["could_be"] = [id for id in evidence["could_be"] if id != following]
+        evidence["ruled_out"] = [finding.problem.id, *out]
+        kept = {name: value for name, value in evidence.items() if value}
+        return replace(finding, problem=facts.problems[following], evidence=kept)
     evidence["not_seen_by"] = finders[finding.problem.id]
     surest = finding.confidence is Confidence.CONFIRMED
     return replace(finding, evidence=evidence, confidence=Confidence.LIKELY if surest else finding.confidence)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor import doctor
+from gpudoctor import catalog, doctor
 from gpudoctor.facts import Facts
 from gpudoctor.facts.texts import Text
 from gpudoctor.judging.texts import messages as judged
@@ -63,6 +63,14 @@ def test_what_a_log_tells_and_the_machine_does_not_show_is_not_confirmed() -> No
     (entry,) = diagnosis(check("messages", told(confidence="confirmed", of=FUSE)), check("fuses", problems=(FUSE,)))
     assert entry.confidence is Confidence.LIKELY
     assert entry.evidence["not_seen_by"] == ["fuses"]
+
+
+def test_an_unsure_message_does_not_lead_with_a_cause_that_a_check_rules_out() -> None:
+    known = catalog.problems()["disk-full"][1]
+    (entry,) = diagnosis(check("messages", told(known, CABLE, of=FUSE)), check("fuses", problems=(FUSE,)))
+    assert (entry.problem, entry.confidence) == ("disk-full", Confidence.UNKNOWN)
+    assert entry.evidence["ruled_out"] == ["fuse-blown"]
+    assert entry.evidence["could_be"] == ["cable-loose"]
 
 
 def test_a_problem_that_check_and_message_tell_of_is_told_once() -> None:
