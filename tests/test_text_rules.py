@@ -138,3 +138,23 @@ def test_a_reboot_is_advised_only_where_it_helps() -> None:
     assert problems(loaded + newer + "I rebooted twice.\n") == ["driver-modules-of-two-releases"]
     assert problems(loaded + same + library) == ["driver-upgrade-incomplete"]
     assert problems(loaded + same) == []
+
+
+FAILS_THEN_WORKS = """\
+$ nvidia-smi
+NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.
+{words}
+$ nvidia-smi -L
+{end}
+"""
+WORKS = "GPU 0: NVIDIA L4 (UUID: GPU-0a1b2c3d-0001-0002-0003-000000000004)"
+
+
+def test_a_failure_is_over_only_if_the_same_command_succeeds_at_the_end() -> None:
+    def of(words: str = "", end: str = WORKS, text: str = FAILS_THEN_WORKS) -> bool:
+        return problems(text.format(words=words, end=end)) == []
+
+    assert of("Loaded it again:")
+    assert not of(end="No devices found.")
+    assert not of("It works for an hour, then it fails again")
+    assert not of(text=FAILS_THEN_WORKS.replace("$ nvidia-smi\n", "root@0a1b2c3d4e5f:/# nvidia-smi\n", 1))
