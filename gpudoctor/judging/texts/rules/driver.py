@@ -9,6 +9,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT
+from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
 OF_DRIVER = re.compile(
@@ -36,15 +37,21 @@ def unsigned(facts: Facts) -> Iterator[Finding]:
 
 
 def is_not_loaded(facts: Facts) -> bool:
-    """Whether lsmod shows that the nvidia module is not loaded."""
-    return facts.shown.is_loaded("nvidia") is False or bool(known(lambda: "nvidia" not in facts.driver.loaded_modules, False))
+    """Whether lsmod shows that the nvidia module is not loaded, or modinfo that there is none."""
+    by_lsmod = facts.shown.is_loaded("nvidia") is False or bool(known(lambda: "nvidia" not in facts.driver.loaded_modules, False))
+    return by_lsmod or said(facts, "modinfo: ERROR: Module nvidia not found")
 
 
 def kernels_with_module(facts: Facts) -> set[str]:
     """The kernels for which the module is on disk."""
     built = known(lambda: facts.driver.dkms, ())
     by_dkms = {one.kernel for one in built if one.module.startswith("nvidia") and one.kernel and one.state == "installed"}
-    return by_dkms | {one.kernel for one in known(lambda: facts.driver.installed_modules, ())}
+    packages = known(lambda: facts.driver.packages, ())
+    by_package = {match[1] for one in packages if one.name == "kmod-nvidia" and (match := _KMOD.match(one.version))}
+    return by_dkms | by_package | {one.kernel for one in known(lambda: facts.driver.installed_modules, ())}
+
+
+_KMOD = re.compile(r"(\d+\.\d+\.\d+-\S+?\.(?:x86_64|aarch64))-\d")  # kmod-nvidia-KERNEL-RELEASE, read as name and version
 
 
 def _is_built(facts: Facts) -> bool:
@@ -96,11 +103,15 @@ def _before_wsl(facts: Facts) -> str | None:
     return found[0] if len(found) > 1 and not found[0].startswith("/usr/lib/wsl/") and "compat" not in found[0] else None
 
 
+_SMI_WORKS = re.compile(r"(?i)nvidia-smi\b[^.\n]{0,30}\b(?:works?|runs?|is fine|lists)\b")
+
+
 def no_uvm(facts: Facts) -> Iterator[Finding]:
     """The text lists the driver's nodes, without the one that CUDA needs."""
     nodes = facts.shown.nodes
     is_loaded = facts.shown.is_loaded("nvidia_uvm")
-    is_blind = known(lambda: facts.nvml.count, 0) > 0 and "False" in facts.shown.answers.values()
+    is_fine = known(lambda: facts.nvml.count, 0) > 0 or any(_SMI_WORKS.search(text) for text in passages(facts))
+    is_blind = is_fine and "False" in facts.shown.answers.values()
     is_asked = is_loaded is False or is_blind or any(said(facts, words) for words in NO_CUDA)
     if "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes and is_loaded is not True and is_asked:
         words = "the text lists /dev/nvidiactl, but not /dev/nvidia-uvm, which CUDA needs"

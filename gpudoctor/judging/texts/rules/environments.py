@@ -120,7 +120,8 @@ def _place_of_conda(facts: Facts) -> str:
 def _two_interpreters(facts: Facts) -> str:
     started = facts.shown.pythons.get("python", "")
     found = (*facts.shown.executables, *([started] if facts.shown.executables and started else []))
-    if len({_PREFIX.sub("", path) for path in found}) > 1 and said(facts, "No module named"):
+    is_missed = said(facts, "No module named") or (said(facts, "False") and said(facts, "True"))
+    if len({_PREFIX.sub("", path) for path in found}) > 1 and is_missed:
         return f"the text shows {' and '.join(found[:2])}: what is installed in one is missing in the other"
     return ""
 

@@ -55,7 +55,22 @@ REPOSITORIES = Problem(
     ),
     references=("https://manpages.debian.org/stable/apt/apt_preferences.5.en.html",),
 )
-PROBLEMS = (DISPLAY, REPOSITORIES)
+SENSOR = Problem(
+    id="power-reading-impossible",
+    title="The GPU reports a power draw that is impossible",
+    why="The reading is far above the limit of the board, so the driver lowers the clocks as if the limit were exceeded. The "
+    "firmware's sensor data is wrong, mostly after an update of kernel, firmware or driver.",
+    action=Action.REBOOT,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Switch the computer off and take it off the power for a minute, which restarts the sensor's controller", on=("host",)
+        ),
+        Fix("If the reading stays: boot the kernel and firmware from before the update, or install another driver", on=("host",)),
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1236",),
+)
+PROBLEMS = (DISPLAY, REPOSITORIES, SENSOR)
 NEEDED = ("avx", "avx2")
 _CRASH = re.compile(
     r"""
@@ -224,6 +239,19 @@ def half_installed(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["driver-package-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def impossible_power(facts: Facts) -> Iterator[Finding]:
+    """A reading of several times the limit, which no board draws."""
+    for gpu in known(lambda: facts.nvml.gpus, ()):
+        with suppress(Skip):
+            draw, limit = gpu.power_watts, gpu.enforced_power_limit_watts
+            if draw and limit and draw > TOO_MUCH * limit:
+                words = f"GPU {gpu.index} reports {draw:.0f} W at a limit of {limit:.0f} W"
+                yield SENSOR.found(words, {"watts": round(draw), "limit_watts": round(limit)}, gpu.index, Confidence.LIKELY)
+
+
+TOO_MUCH = 3.0  # times the limit
+
+
 def unlicensed(facts: Facts) -> Iterator[Finding]:
     """A virtual GPU without a licence is fast at first, and the text tells that it is slow."""
     texts = tuple(passages(facts))
@@ -253,5 +281,5 @@ _FILE_FOR_DEVICE = re.compile(
 )
 RULES = (
     *(lacking_instructions, draws_on_other_gpu, two_repositories, slow_nvidia_smi, hot_samples),
-    *(slow_busy_link, after_sleep, half_installed, unlicensed, files_for_devices),
+    *(slow_busy_link, after_sleep, half_installed, unlicensed, impossible_power, files_for_devices),
 )

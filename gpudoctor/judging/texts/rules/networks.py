@@ -31,6 +31,7 @@ _MASTER = re.compile(
     """,
     re.VERBOSE,
 )
+_WAITS = re.compile(r"(?i)both nodes|two nodes|other node|nodes?\b.*hang|Connection refused, retrying")
 _MANY_NODES = re.compile(
     r"""
     --nnodes[=\ ](?:\d+:)?(?:[2-9]|\d{2,})\b
@@ -86,9 +87,7 @@ def local_bootstrap(facts: Facts) -> Iterator[Finding]:
     log = facts.nccl_log
     local = [name for name in log.bootstrap if _LOCAL.fullmatch(name)]
     spans = (log.nodes or 1) > 1 or len(log.hosts) > 1 or any(_MANY_NODES.search(text) for text in passages(facts))
-    waits = not log.values.get("completed") and any(
-        re.search(r"(?i)both nodes|other node|nodes?\b.*hang", text) for text in passages(facts)
-    )
+    waits = not log.values.get("completed") and any(_WAITS.search(text) for text in passages(facts))
     if local and (spans or waits):
         words = f"NCCL uses the interface {local[0]}, which other nodes cannot reach"
         yield facts.problems["nccl-network-unreachable"].found(words, {"interface": local[0]}, confidence=Confidence.LIKELY)
