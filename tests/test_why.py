@@ -217,6 +217,7 @@ def test_differences_to_a_good_machine_are_the_suspects(why: Why, tmp_path: Path
         (("",), "the command is empty"),
         (("no-such-program",), "no-such-program: command not found"),
         (("/no/such/program",), "/no/such/program does not exist"),
+        ((f"/etc/passwd/{'x' * 300}",), "cannot be run: "),
         (("/",), "/ is a folder, not a program"),
         (("--until", "(", "true"), "is not a regular expression"),
         (("--metric", "x", "true"), "--metric and --at-least require each other"),

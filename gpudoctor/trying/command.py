@@ -40,8 +40,12 @@ def program(name: str, variables: Mapping[str, str]) -> str:
         raise UserError("the command is empty")
     if "/" in name:
         file = Path(name)
-        if not file.exists():
-            raise UserError(f"{name} does not exist")
+        try:
+            file.stat()
+        except FileNotFoundError:
+            raise UserError(f"{name} does not exist") from None
+        except OSError as failure:
+            raise UserError(f"{name} cannot be run: {failure.strerror}") from None
         if file.is_dir():
             raise UserError(f"{name} is a folder, not a program")
         if not os.access(file, os.X_OK):
