@@ -256,7 +256,7 @@ def _is_right(entry: dict[str, Any], fault: Fault) -> bool:
         return False
     named = [str(entry["evidence"].get(key, "")) for key in ("variable", "limit", "folder", "library", "file", "path", "cause")]
     words = "\n".join([entry["title"], entry["message"], *named])
-    return any(name in words for name in fault.get("names", ()))
+    return any(re.search(rf"(?:\b|(?=\W)){re.escape(name)}(?![A-Z_a-z])", words) for name in fault.get("names", ()))
 
 
 def _last(text: str) -> str:
