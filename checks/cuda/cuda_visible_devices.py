@@ -7,7 +7,8 @@ entry that it does not recognise. A wrong value hides GPUs, often all of them (e
 How it is judged
 The check reads the entries as CUDA does: numbers from 0, or the beginnings of UUIDs of GPUs or MIG instances that NVML lists. A
 value that leaves no GPU is a failure; a value that CUDA reads only in part is a warning. The number of devices that CUDA itself
-reports overrides this reading. If the models differ, CUDA puts the fastest GPU first while nvidia-smi sorts by PCI address, so
+reports overrides this reading. A value that hides some GPUs is usually meant: it is a finding only if a program requested one of
+the others. If the models differ, CUDA puts the fastest GPU first while nvidia-smi sorts by PCI address, so
 numbers mean different GPUs.
 
 Known exceptions
@@ -87,6 +88,20 @@ CUT_SHORT = Problem(
     status=Status.WARN,
 )
 
+HIDES_SOME = Problem(
+    id="cuda-visible-devices-hides-requested-gpu",
+    title="CUDA_VISIBLE_DEVICES hides a GPU that a program requests",
+    why="CUDA numbers only the GPUs that the value names, from 0. A program that starts one process for each GPU of the machine "
+    "then requests numbers that do not exist.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        replace(SEE_ALL, title="In this shell: make all GPUs visible, unless a scheduler chose them"),
+        Fix("With torchrun: start as many processes as there are visible GPUs", "torchrun --nproc-per-node=gpu train.py"),
+        *WHERE,
+    ),
+    references=(REFERENCE,),
+)
+
 ORDER_DIFFERS = Problem(
     id="cuda-device-order-mismatch",
     title="CUDA and nvidia-smi number the GPUs in a different order",
@@ -131,6 +146,7 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
             yield problem.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
         return
     reading = read(value, facts)
+    yield from hides_some(value, reading, facts)
     if not reading.stopped or reading.is_meant or is_contradicted(facts, len(reading.taken)):
         return
     skip_lost_instance(facts, value)
@@ -141,6 +157,15 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
         {VARIABLE: value, "valid": valid, "gpus": facts.nvml.count},
         confidence=certainty(facts),
     )
+
+
+def hides_some(value: str, reading: Reading, facts: Facts) -> Iterator[Finding]:
+    """A clue: usually fewer GPUs are wanted; it is shown only if a program requests one of the others."""
+    count = len(reading.taken)
+    if 0 < count < facts.nvml.count and not any(entry.startswith("MIG-") for entry in reading.taken):
+        words = f"{VARIABLE} is {value!r}: programs see {count} of {facts.nvml.count} GPUs"
+        found = HIDES_SOME.found(words, {VARIABLE: value, "visible": count, "gpus": facts.nvml.count})
+        yield replace(found, is_clue=True)
 
 
 def skip_lost_instance(facts: Facts, value: str) -> None:
@@ -251,6 +276,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(HIDES_ALL, UNKNOWN, CUT_SHORT, ORDER_DIFFERS),
+    problems=(HIDES_ALL, UNKNOWN, CUT_SHORT, HIDES_SOME, ORDER_DIFFERS),
     needs=("nvml",),
 )

@@ -6,7 +6,8 @@ The user's own program is the measure: it ended with exit code 0, was not killed
 How it is judged
 What the command printed is searched like any log (messages), and its repeats without suspected things are judged as experiments.
 If one of them explains the failure, the failure is shown as its effect. The words that a shell prints about a signal, and what
-the kernel counted meanwhile for the cgroup, are searched as well.
+the kernel counted meanwhile for the cgroup, are searched as well. If nothing else explains a failure whose last words are about
+GPUs, what hides all GPUs here explains it.
 
 Known exceptions
 A command that was interrupted by the user is not judged.
@@ -18,15 +19,21 @@ https://man7.org/linux/man-pages/man7/signal.7.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.command import NAME, QUESTION, Command
 from gpudoctor.judging.experiments import telling, verdict
+from gpudoctor.knowledge.messages import messages
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
 MOST_LINES = 12
+ERROR_LINES = 4  # the error, and the line of the program above it
+ABOUT_GPUS = re.compile(r"\bGPUs?\b|cuda|nvidia|CpuDevice", re.IGNORECASE)
+NO_GPUS = "torch-no-gpus-available"
+"""The message whose causes hide all GPUs."""
 AGAIN = Fix(
     "Let gpudoctor repeat the command without suspected settings, limits and folders, one at a time",
     "gpudoctor why --yes -- <command>",
@@ -95,7 +102,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     causes = (*(finding.problem.id for finding in proved), *_of_words(facts))
     unexplained = Confidence.CONFIRMED if causes else Confidence.UNKNOWN
     finding = problem.found(words, evidence, confidence=unexplained)
-    yield replace(finding, causes=tuple(dict.fromkeys(causes)))
+    yield replace(finding, causes=tuple(dict.fromkeys(causes or _without_gpu(words_of_end))))
 
 
 def _last_words(facts: Facts) -> str:
@@ -122,6 +129,13 @@ def _tried(facts: Facts) -> Iterator[str]:
 def _of_words(facts: Facts) -> Iterator[str]:
     """The problems that the command's output names."""
     return (finding.problem.id for finding in facts.found.get("messages", ()) if not finding.is_clue)
+
+
+def _without_gpu(words: str) -> Iterator[str]:
+    """What hides all GPUs, if the words of an unexplained failure are about GPUs."""
+    said = [line for line in words.splitlines() if not line.lstrip().startswith("File ")]
+    if any(ABOUT_GPUS.search(line) for line in said[-ERROR_LINES:]):
+        yield from next(row.causes for row in messages() if row.id == NO_GPUS)
 
 
 def summary(facts: Facts) -> str:
