@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import queue
 import re
 import shutil
 import signal
@@ -17,19 +18,17 @@ import sysconfig
 import tarfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-LAST_RESORTS = ("measurement-", "framework-import-", "program-raised-error", "command-", "cause-not-found")
+from fault_verdicts import Fault, last, read, verdict
+
 AT_LEAST, SLOW = 0.7, 0.5  # of the figure without the fault: what why asks for, and below which a program is slow
 LONGEST = 150.0  # seconds of one run of gpudoctor
 GRACE = 20.0  # seconds that a run may take longer than all may take
 PRELUDE = 'set -e\ncd "$OWN/work"\n{set}\n: >"$OWN/ready"\nexec {user}"$@"'
-
-
-Fault = dict[str, Any]
 
 
 class Faults:
@@ -43,6 +42,7 @@ class Faults:
         self.lock = threading.Lock()
         self.count = 0
         self.measured = _measured()
+        self.own_gpu = threading.local()
 
     def run(self, fault: Fault, argv: list[str], seconds: float) -> dict[str, Any]:
         """One command in the fault's environment. ready: whether the fault could be set up. own: its folder."""
@@ -63,6 +63,8 @@ class Faults:
                 os.chown(path, 61000 + number, 61000 + number)
         script = PRELUDE.format(set=self._cgroup(fault, number) + str(fault.get("set", "")), user=user)
         variables = {"OWN": str(own), "HOME": str(own / "home"), "BAD": str(self.work / "bad"), "SITE": _site()}
+        if number_of_gpu := getattr(self.own_gpu, "number", ""):
+            variables["CUDA_VISIBLE_DEVICES"] = number_of_gpu
         command = ["unshare", "-m", "bash", "-c", script, "bash", *argv]
         began = time.monotonic()
         code, text, errors = _ran(command, {**os.environ, **variables}, seconds)
@@ -99,8 +101,9 @@ class Faults:
         ran = self.run(fault, self.program(fault), seconds)
         figure = self.figure(fault, ran["out"])
         well = self.healthy.get(fault["program"], {}).get("figure")
-        broken = "fails" if ran["code"] != 0 else "slow" if figure and well and figure < well * SLOW else ""
-        said = "did not end" if ran["code"] is None else _last(ran["errors"] if ran["code"] else ran["out"])
+        is_slow = bool(fault.get("slow") and figure and well and figure < well * SLOW)
+        broken = "fails" if ran["code"] != 0 else "slow" if is_slow else ""
+        said = "did not end" if ran["code"] is None else last(ran["errors"] if ran["code"] else ran["out"])
         self._clean(ran)
         return {"ready": ran["ready"], "broken": broken, "said": said, "seconds": ran["seconds"], "figure": figure}
 
@@ -118,24 +121,25 @@ class Faults:
             options += ["--metric", self.known["programs"][fault["program"]]["figure"], "--at-least", f"{goal:.4g}"]
         self.ask(fault, truth, "why", options, ["--", *self.program(fault)])
 
-    def check(self, fault: Fault, truth: dict[str, Any], is_alone: bool = False) -> None:
+    def check(self, fault: Fault, truth: dict[str, Any]) -> None:
         program = self.known["programs"][fault["program"]]
         wanted = fault.get("check", program.get("check", []))
         if wanted:
-            options = self.options(wanted, program.get("level", "standard"), is_alone)
-            self.ask(fault, truth, "check", [*options, *(["--gpus", "0"] if program.get("gpus", 1) == 1 else [])], [])
+            self.ask(
+                fault, truth, "check", self.options(wanted, program.get("level", "standard"), truth["broken"] == "fails"), []
+            )
 
-    def options(self, wanted: Iterable[str], level: str, is_alone: bool) -> list[str]:
+    def options(self, wanted: Iterable[str], level: str, has_company: bool) -> list[str]:
         skipped = ",".join(id for id in self.measured if id not in wanted)
         found = ["check", "--python", sys.executable, "--level", level, "--skip", skipped, "--format", "json", "--no-redact"]
-        return [*found, "--measure-timeout", "70", "--experiment-timeout", "45", *([] if is_alone else ["--force"])]
+        return [*found, "--measure-timeout", "70", "--experiment-timeout", "45", *["--force"] * has_company]
 
     def ask(self, fault: Fault, truth: dict[str, Any], tool: str, options: list[str], end: list[str]) -> None:
         doctor = str(self.work / "bin" / "gpudoctor")
         ran = self.run(fault, [doctor, *options, "--save", "../snapshot.json", *end], LONGEST)
-        report = _report(ran["out"])
+        report = read(ran["out"])
         row = {"fault": fault["name"], "tool": tool, "program": fault["program"], "truth": truth["broken"], "said": truth["said"]}
-        row |= {"exit": ran["code"], "seconds": ran["seconds"], "ready": ran["ready"], **_verdict(report, fault)}
+        row |= {"exit": ran["code"], "seconds": ran["seconds"], "ready": ran["ready"], **verdict(report, fault)}
         if report is None:
             row["errors"] = ran["errors"][-1500:]
         is_wrong = not row["right"] or not row["confirmed"] if truth["broken"] else row["alarm"]
@@ -162,7 +166,7 @@ class Faults:
         """A program without a fault: its figure, and whether it works here at all."""
         fault = {"name": f"healthy-{name}", "program": name}
         ran = self.run(fault, [str(self.work / "bin" / "gpudoctor"), "why", "--yes", "--", *self.program(fault)], 120)
-        row = {"fault": fault["name"], "program": name, "said": _last(ran["errors"] if ran["code"] else ran["out"])}
+        row = {"fault": fault["name"], "program": name, "said": last(ran["errors"] if ran["code"] else ran["out"])}
         row |= {"seconds": ran["seconds"], "exit": ran["code"]}
         if ran["code"]:  # counted neither as healthy nor as a fault
             self.keep({**row, "tool": "program", "errors": ran["errors"][-800:]}, None)
@@ -185,6 +189,26 @@ class Faults:
     @property
     def left(self) -> float:
         return float(self.deadline - time.monotonic())
+
+    def is_of_all(self, program: str) -> bool:
+        """Whether a program uses all GPUs."""
+        return bool(self.known["programs"][program].get("gpus", 1) > 1)
+
+    def on_own_gpus(self, jobs: Iterable[tuple[Any, ...]]) -> None:
+        """As many jobs at once as there are GPUs, each with a GPU of its own."""
+        free: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for number in range(self.given.gpus):
+            free.put(str(number) if self.given.gpus > 1 else "")
+
+        def alone(job: Callable[..., None], *arguments: Any) -> None:
+            self.own_gpu.number = free.get()
+            try:
+                job(*arguments)
+            finally:
+                free.put(self.own_gpu.number)
+                self.own_gpu.number = ""
+
+        self.in_lanes(self.given.gpus, [(alone, *job) for job in jobs])
 
     def in_lanes(self, lanes: int, jobs: Iterable[tuple[Any, ...]]) -> None:
         """Runs (function, arguments …), at most `lanes` at once, until no time is left for another."""
@@ -223,46 +247,6 @@ def _ran(command: list[str], environment: dict[str, str], seconds: float) -> tup
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return code, out, err
-
-
-def _report(text: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(text)
-        return found
-    except ValueError:
-        return None
-
-
-def _verdict(report: dict[str, Any] | None, fault: Fault) -> dict[str, Any]:
-    entries = report["diagnosis"] if report else []
-    first = entries[0] if entries else {}
-    return {
-        "problem": first.get("problem", "no report" if report is None else "nothing"),
-        "message": first.get("message", ""),
-        "confidence": first.get("confidence", ""),
-        "others": [entry["problem"] for entry in entries[1:6]],
-        "right": bool(first) and _is_right(first, fault),
-        "anywhere": any(_is_right(entry, fault) for entry in entries),
-        "confirmed": bool(first) and _is_right(first, fault) and first["confidence"] == "confirmed",
-        "alarm": any(entry["status"] == "fail" for entry in entries) or report is None,
-    }
-
-
-def _is_right(entry: dict[str, Any], fault: Fault) -> bool:
-    """Whether a diagnosis names the cause. A last resort, which only says that something failed, never does."""
-    if entry["problem"] in fault.get("problems", ()):
-        return True
-    if entry["problem"].startswith(LAST_RESORTS):
-        return False
-    named = [str(entry["evidence"].get(key, "")) for key in ("variable", "limit", "folder", "library", "file", "path", "cause")]
-    words = "\n".join([entry["title"], entry["message"], *named])
-    return any(re.search(rf"(?:\b|(?=\W)){re.escape(name)}(?![A-Z_a-z])", words) for name in fault.get("names", ()))
-
-
-def _last(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b|.*\berror:", line)]
-    return (errors or lines or [""])[-1][:300]
 
 
 def _site() -> str:

@@ -1,6 +1,6 @@
 """Honest faults on this machine: does gpudoctor name the cause of what breaks a user's own program?
 
-    python benchmarks/faults.py [--gpus 1] [--lanes 12] [--minutes 8.5] [--only NAME,…] [--phases why,check] [--out DIR]
+    python benchmarks/faults.py [--gpus 1] [--lanes 12] [--minutes 8.5] [--only NAME,…] [--phases why,slow] [--out DIR]
 
 The faults and the programs are in faults.yaml. Each program first runs without a fault (a program that does not work here is left
 out), then with it. That is the truth: a fault with which the program works is not counted. Then `gpudoctor why` and
@@ -27,9 +27,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.append(str(ROOT))
 
-from fault_runs import Fault, Faults  # noqa: E402
+from fault_runs import Faults  # noqa: E402
+from fault_verdicts import Fault  # noqa: E402
 
-PHASES = ("why", "check", "slow", "alarms")
+PHASES = ("why", "slow", "alarms", "check")
 LIBRARIES = {
     "empty.so": "int nothing_here;",
     "memory.so": "#include <stddef.h>\nint cudaMalloc(void **p, size_t n) { (void)p; (void)n; return 2; }",
@@ -47,6 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--gpus", type=int, default=1, help="how many GPUs there are")
     parser.add_argument("--lanes", type=int, default=12, help="how many runs at once")
+    parser.add_argument("--check-lanes", type=int, default=5, help="how many runs of check at once: each needs the GPU")
     parser.add_argument("--minutes", type=float, default=8.5, help="after which nothing new is started")
     parser.add_argument("--only", default="", help="names of faults, or programs")
     parser.add_argument("--phases", default=",".join(PHASES))
@@ -99,16 +101,18 @@ def _prepare(work: Path) -> None:
 
 def _phases(runs: Faults, given: argparse.Namespace) -> None:
     only = set(filter(None, given.only.split(",")))
+    phases = given.phases.split(",")
     faults = [fault for fault in runs.known["faults"] if fault.get("gpus", 1) <= given.gpus]
     faults = [fault for fault in faults if not only or {fault["name"], fault["program"]} & only]
-    healthy = runs.known["healthy"] if not only else []
-    phases = given.phases.split(",")
+    faults = [fault for fault in faults if ("slow" in phases if fault.get("slow") else {"why", "check"} & set(phases))]
+    healthy = runs.known["healthy"] if "alarms" in phases and not only else []
+    can_be_slow = [fault for fault in faults if fault.get("slow")]
     programs = {fault["program"] for fault in (*faults, *healthy)}
-    quiet = [name for name in programs if "figure" in runs.known["programs"][name]]
+    quiet = {fault["program"] for fault in can_be_slow}
     _say("healthy programs")
-    runs.in_lanes(given.lanes, [(runs.well, name) for name in sorted(programs - set(quiet))])
-    runs.in_lanes(1, [(runs.well, name) for name in sorted(quiet)])
-    faults = [fault for fault in faults if fault["program"] in runs.healthy]
+    runs.in_lanes(given.lanes, [(runs.well, name) for name in sorted(programs - quiet)])
+    runs.on_own_gpus([(runs.well, name) for name in sorted(quiet) if not runs.is_of_all(name)])
+    runs.in_lanes(1, [(runs.well, name) for name in sorted(quiet) if runs.is_of_all(name)])
     broken: list[tuple[Fault, dict[str, Any]]] = []
     slow: list[tuple[Fault, dict[str, Any]]] = []
 
@@ -121,31 +125,28 @@ def _phases(runs: Faults, given: argparse.Namespace) -> None:
             said = "works" if truth["ready"] else f"could not be set up: {truth['said']}"
             print(f"-- {fault['name']:20} dropped, the program {said}", flush=True)
             runs.keep({"fault": fault["name"], "tool": "truth", **truth, "right": None}, None)
-        elif truth["broken"] == "slow":
-            slow.append((fault, truth))
-        else:
-            broken.append((fault, truth))
-            if "why" in phases:
-                runs.why(fault, truth)
+            return
+        (slow if truth["broken"] == "slow" else broken).append((fault, truth))
+        if {"why", "slow"} & set(phases):
+            runs.why(fault, truth)
 
-    can_be_slow = [fault for fault in faults if fault["program"] in quiet]
-    if {"why", "check"} & set(phases):
-        _say("faults")
-        runs.in_lanes(given.lanes, [(tried, fault) for fault in faults if fault not in can_be_slow])
-    if "check" in phases:
-        _say("check of the same faults")
-        runs.in_lanes(given.lanes, [(runs.check, fault, truth) for fault, truth in broken])
-        broken.clear()
-    if "slow" in phases:
-        _say("slow programs, one at a time")
-        runs.in_lanes(1, [(tried, fault) for fault in can_be_slow])
-        runs.in_lanes(1, [(runs.why, fault, truth) for fault, truth in slow])
-        runs.in_lanes(1, [(runs.check, fault, truth, True) for fault, truth in (*slow, *broken)])
+    faults = [fault for fault in faults if fault["program"] in runs.healthy]
+    can_be_slow = [fault for fault in can_be_slow if fault["program"] in runs.healthy]
+    of_all = [fault for fault in can_be_slow if runs.is_of_all(fault["program"])]
+    _say("faults")
+    runs.in_lanes(given.lanes, [(tried, fault) for fault in faults if fault not in can_be_slow])
+    _say("slow programs, one on each GPU")
+    runs.on_own_gpus([(tried, fault) for fault in can_be_slow if fault not in of_all])
+    runs.in_lanes(1, [(tried, fault) for fault in of_all])
     if "alarms" in phases:
         _say("healthy settings")
         works = {"broken": "", "said": "works"}
         runs.in_lanes(1, [(runs.whole, f"whole-{number}") for number in (1, 2)])
-        runs.in_lanes(given.lanes // 2, [(runs.check, fault, works) for fault in healthy if fault["program"] in runs.healthy])
+        runs.on_own_gpus([(runs.check, fault, works) for fault in healthy if fault["program"] in runs.healthy])
+    if "check" in phases:
+        _say("check of the same faults")
+        runs.in_lanes(given.check_lanes, [(runs.check, fault, truth) for fault, truth in broken])
+        runs.in_lanes(1, [(runs.check, fault, truth) for fault, truth in slow])
 
 
 def _say(words: str) -> None:
