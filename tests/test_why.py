@@ -381,3 +381,31 @@ def test_a_repeat_without_a_terminal_is_alike() -> None:
 def test_many_suspects_are_listed_in_short() -> None:
     found: Callable[..., str] = solving._listed
     assert found(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"
+
+
+COMPILES = """
+    import os, pathlib
+    built = pathlib.Path(os.environ.get("TRITON_CACHE_DIR") or pathlib.Path.home() / ".triton" / "cache", "launcher.so")
+    if not built.exists():
+        if os.environ.get("{variable}") == "{value}":
+            raise FileNotFoundError({words})
+        built.parent.mkdir(parents=True, exist_ok=True)
+        built.touch()
+"""
+
+
+@pytest.mark.parametrize("words", ["2, 'No such file or directory', '/opt/gcc-9/bin/gcc'", "'cannot compile the launcher'"])
+def test_what_a_repeat_compiles_does_not_help_the_next(why: Why, tmp_path: Path, words: str) -> None:
+    script = COMPILES.format(variable="CC", value="/opt/gcc-9/bin/gcc", words=words)
+    result = why("--yes", script=script, CC="/opt/gcc-9/bin/gcc", HOME=str(tmp_path), NCCL_PROTO="LL")
+    assert "CC is set to /opt/gcc-9/bin/gcc: the command fails" in " ".join(result.stderr.split())
+    assert "confirmed by experiment" in " ".join(result.stderr.split())
+    assert not (tmp_path / ".triton").exists()
+
+
+def test_a_broken_cache_is_found_by_an_empty_one(why: Why, tmp_path: Path) -> None:
+    (tmp_path / ".triton" / "cache" / "launcher.so").mkdir(parents=True)
+    script = COMPILES.format(variable="", value="", words="") + "    assert built.is_file(), 'the launcher cannot be loaded'\n"
+    result = why("--yes", script=script, HOME=str(tmp_path), NCCL_PROTO="LL")
+    assert "TRITON_CACHE_DIR is" in result.stderr
+    assert "confirmed by experiment" in " ".join(result.stderr.split())

@@ -25,9 +25,13 @@ class Of(Row, frozen=True, kw_only=True):
 
 
 class Folder(Of, frozen=True, kw_only=True):
-    """default: the folder used if the variable is not set; "" if there is none."""
+    """default: the folder used if the variable is not set; "" if there is none. $TMPDIR and $USER stand for their values.
+
+    compiled: it keeps what programs compile, so that a program that failed can work the next time.
+    """
 
     default: str = ""
+    compiled: bool = False
 
 
 class Limit(Of, frozen=True, kw_only=True):

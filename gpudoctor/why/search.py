@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from gpudoctor import experiment
@@ -11,12 +11,13 @@ from gpudoctor.errors import UserError
 from gpudoctor.facts.command import QUESTION
 from gpudoctor.judging.experiments import telling
 from gpudoctor.judging.experiments.outcome import Outcome
-from gpudoctor.judging.experiments.proof import Proof, Trial
-from gpudoctor.judging.experiments.search import proved, search
+from gpudoctor.judging.experiments.proof import NAMED, Proof, Trial
+from gpudoctor.judging.experiments.search import Steps, proved, search
 from gpudoctor.judging.experiments.suspect import Surroundings, Suspect
-from gpudoctor.judging.experiments.suspects import POSSIBLE, Failure, suspects
+from gpudoctor.judging.experiments.suspects import POSSIBLE, Failure, is_of_compiler, suspects
 from gpudoctor.model import Reply, Report, Snapshot
 from gpudoctor.trying import laboratory
+from gpudoctor.trying.start import LONGER
 from gpudoctor.why.case import Case, is_good, outcome
 from gpudoctor.why.variables import others
 
@@ -40,7 +41,10 @@ def suspected(case: Case, surroundings: Surroundings, report: Report) -> tuple[S
 
 @dataclass
 class Search:
-    """The repeats of a command. asked: what can be taken away, the likeliest first. attempts: how many repeats are allowed."""
+    """The repeats of a command. asked: what can be taken away, the likeliest first. attempts: how many repeats are allowed.
+
+    has_run_longer: whether the last one was ended since it ran far longer than the run that failed.
+    """
 
     case: Case
     surroundings: Surroundings
@@ -48,20 +52,56 @@ class Search:
     attempts: int
     made: int = 0
     ended_by: int = 0
+    has_run_longer: bool = False
     tell: Tell = print
 
     def proof(self, tell: Tell) -> Proof:
-        """The first repeat changes nothing: without input and a terminal the command has to fail in the same way again."""
+        """The first repeat takes away at most what compilers keep: the command has to fail in the same way again.
+
+        Without that, what one repeat compiles would help the next. If it decides, or the command needs it, the others keep it.
+        """
         self.tell = tell
         original = Trial((), outcome(self.case.first, self.case.goal), good=False)
+        caches = () if self.case.goal.is_speed or self._is_cache_named() else self._caches
+        empty = self._run(self._suspects(caches)) if caches else None
+        if empty and not self.is_good(empty) and is_alike(empty, original.outcome):
+            return self._with_empty_caches(caches, empty)
         first = self._run(())
         if first is None:
             return Proof(QUESTION, self.asked, (original,), self._why_ended())
         if self.is_good(first) or not is_alike(first, original.outcome):
             ended = "" if self.is_good(first) else _unlike(first)
             return Proof(QUESTION, self.asked, (original, Trial((), first, self.is_good(first))), ended)
-        found = proved(search(QUESTION, self.asked, first, self.is_good, max(1, self.attempts - 1)), self._run)
+        asked = self._suspects(caches) if empty and self.is_good(empty) and not self.has_run_longer else self.asked
+        return self._found(search(QUESTION, asked, first, self.is_good, self._left), self._run)
+
+    def _with_empty_caches(self, caches: tuple[int, ...], first: Outcome) -> Proof:
+        """The proof if each repeat begins with empty caches of compilers."""
+        rest = tuple(place for place in range(len(self.asked)) if place not in caches)
+        empty = self._suspects(caches)
+        steps = search(QUESTION, self._suspects(rest), first, self.is_good, self._left)
+        found = self._found(steps, lambda away: self._run((*away, *empty)))
+        trials = (replace(trial, away=(*(rest[place] for place in trial.away), *caches)) for trial in found.trials)
+        return replace(found, suspects=self.asked, trials=tuple(trials), always=caches)
+
+    def _found(self, steps: Steps, run: Callable[[tuple[Suspect, ...]], Outcome | None]) -> Proof:
+        found = proved(steps, run)
         return replace(found, ended=found.ended and self._why_ended())
+
+    @property
+    def _caches(self) -> tuple[int, ...]:
+        return tuple(place for place, suspect in enumerate(self.asked) if is_of_compiler(suspect))
+
+    def _is_cache_named(self) -> bool:
+        return any(suspect.weight >= NAMED and is_of_compiler(suspect) for suspect in self.asked[:1])
+
+    def _suspects(self, places: Iterable[int]) -> tuple[Suspect, ...]:
+        return tuple(self.asked[place] for place in places)
+
+    @property
+    def _left(self) -> int:
+        """How many repeats may still be made."""
+        return max(1, self.attempts - self.made)
 
     def is_good(self, outcome: Outcome) -> bool:
         return is_good(outcome, self.case.repeated)
@@ -73,13 +113,15 @@ class Search:
         if self.ended_by or self.made >= self.attempts:
             return None
         self.made += 1
-        without = ", ".join(map(str, away[:2])) + (f" and {len(away) - 2} more" if len(away) > 2 else "")
+        named = [suspect for suspect in away if not is_of_compiler(suspect)] or away
+        without = ", ".join(map(str, named[:2])) + (f" and {len(named) - 2} more" if len(named) > 2 else "")
         self.tell(f"Repeat {self.made} of at most {self.attempts}: {f'without {without}' if away else 'as it is'}")
         try:
             attempt = laboratory.again(self.case.place, away, self.surroundings, self.case.repeated)
         except (OSError, UserError) as failure:
             return Outcome(False, "did not start", str(failure))
         self.ended_by = attempt.ended_by
+        self.has_run_longer = attempt.ran.stopped == LONGER
         return None if attempt.ended_by else outcome(attempt.ran, self.case.repeated)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpudoctor.judging.experiments.proof import NAMED
 from gpudoctor.judging.experiments.suspect import HIDDEN, VARIABLE, Surroundings, Suspect
-from gpudoctor.judging.experiments.suspects import NAMED, POSSIBLE, Failure
+from gpudoctor.judging.experiments.suspects import POSSIBLE, Failure
 from gpudoctor.knowledge import suspects as known
 
 USUAL = re.compile(

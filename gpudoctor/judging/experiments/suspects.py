@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpudoctor.judging.experiments.change import entries
+from gpudoctor.judging.experiments.proof import NAMED
 from gpudoctor.judging.experiments.suspect import (
     AFFINITY,
     CURRENT_FOLDER,
@@ -23,7 +24,7 @@ from gpudoctor.judging.experiments.suspect import (
 )
 from gpudoctor.knowledge import suspects as known
 
-NAMED, FITTING, POSSIBLE = 1000, 30, 1
+FITTING, POSSIBLE = 30, 1
 USUAL_PROGRAMS = re.compile(r"(/usr(/local)?)?/s?bin|/usr/games|/usr/local/games|/snap/bin")
 
 
@@ -118,12 +119,24 @@ def _python(surroundings: Surroundings, failure: Failure) -> Iterator[Suspect | 
 def _folders(surroundings: Surroundings, failure: Failure) -> Iterator[Suspect | None]:
     home = surroundings.variables.get("HOME", "")
     for row in known.table().folders:
-        folder = surroundings.variables.get(row.name) or row.default
+        folder = surroundings.variables.get(row.name) or _default(row, surroundings.variables, home)
         if folder.startswith("~") and not home:
             continue
         if folder:
             folder = os.path.normpath(home + folder[1:] if folder.startswith("~") else folder)
             yield _made(FOLDER, row.name, folder, row, failure)
+
+
+def _default(row: known.Folder, variables: Mapping[str, str], home: str) -> str:
+    user = variables.get("LOGNAME") or variables.get("USER") or home.rpartition("/")[2]
+    if "$USER" in row.default and not user:
+        return ""
+    return row.default.replace("$TMPDIR", variables.get("TMPDIR") or "/tmp").replace("$USER", user)
+
+
+def is_of_compiler(suspect: Suspect) -> bool:
+    """Whether it is a folder that keeps what programs compile."""
+    return suspect.kind == FOLDER and any(row.compiled for row in known.table().folders if row.name == suspect.name)
 
 
 def _limits(surroundings: Surroundings, failure: Failure) -> Iterator[Suspect | None]:

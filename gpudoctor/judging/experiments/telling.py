@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gpudoctor.facts.command import QUESTION
 from gpudoctor.judging.experiments.outcome import Outcome
-from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
+from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof, Trial
 from gpudoctor.judging.experiments.suspect import (
     AFFINITY,
     CURRENT_FOLDER,
@@ -98,7 +98,7 @@ def tried(proof: Proof) -> str:
         return "it worked when it was repeated with nothing changed: it fails only sometimes"
     if proof.verdict == ELSEWHERE:
         return f"it fails in the same way without {names}: the cause lies elsewhere"
-    if proof.ended and not any(trial.away for trial in proof.trials):
+    if proof.ended and not any(map(proof.taken, proof.trials)):
         return proof.ended
     ended = f" ({proof.ended})" if proof.ended else ""
     return f"no single cause found among {names}{ended}"
@@ -106,12 +106,14 @@ def tried(proof: Proof) -> str:
 
 def runs(proof: Proof) -> list[str]:
     """One line for each run."""
-    return [f"{_without(proof, trial.away)}: {_result(trial.outcome, trial.good)}" for trial in proof.trials]
+    return [f"{_without(proof, trial)}: {_result(trial.outcome, trial.good)}" for trial in proof.trials]
 
 
-def _without(proof: Proof, away: Iterable[int]) -> str:
-    names = [str(proof.suspects[place]) for place in away]
-    return f"without {_listed(names, MOST_NAMES_OF_RUN)}" if names else "as it is"
+def _without(proof: Proof, trial: Trial) -> str:
+    names = [str(proof.suspects[place]) for place in proof.taken(trial)]
+    if names:
+        return f"without {_listed(names, MOST_NAMES_OF_RUN)}"
+    return "as it is, with empty caches of compilers" if trial.away else "as it is"
 
 
 def _result(outcome: Outcome, good: bool) -> str:
