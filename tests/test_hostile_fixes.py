@@ -158,6 +158,14 @@ def test_a_check_names_values_and_does_not_write_them_into_commands() -> None:
     assert {path: names for path in CHECKED if (names := list(interpolated(path)))} == {}
 
 
+@pytest.mark.parametrize("line", [f"python;{SIGN};# train.py", f"$({SIGN})", f"python 'open\n{SIGN}"])
+def test_the_line_of_a_command_is_only_words(line: str) -> None:
+    taken = machine.load("command-slow")
+    told = {**taken.replies["command"].value, "line": line}
+    for fix in judged(replace(taken, replies={**taken.replies, "command": Reply("ok", told)})):
+        assert not commands(fix.command)
+
+
 @pytest.mark.parametrize("name", ["fix-os-release", "fix-pci", "fix-preload", "fix-uname"])
 def test_the_attacks_that_were_found(name: str) -> None:
     taken = opening.taken_in(str(HOSTILE / f"{name}.json"))

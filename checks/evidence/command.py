@@ -112,9 +112,9 @@ def _last_words(facts: Facts) -> str:
 
 
 def _with_fixes(problem: Problem, command: Command) -> Problem:
-    """With the command as it was typed; repeating is no advice after it was repeated."""
+    """With the words of the command, each one word in the fix, too; repeating is no advice after it was repeated."""
     kept = (fix for fix in problem.fixes if fix is not AGAIN or command.not_repeated)
-    return replace(problem, fixes=tuple(replace(fix, command=fix.command.replace("<command>", command.line)) for fix in kept))
+    return replace(problem, fixes=tuple(fix.filled({"command": command.words or "\n"}) for fix in kept))
 
 
 def _tried(facts: Facts) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,14 @@ class Command(Guarded):
     waiting: tuple[str, ...]
     left: tuple[str, ...]
     not_repeated: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the line, as a shell would read them; () if no shell can."""
+        try:
+            return tuple(shlex.split(self.line))
+        except ValueError:
+            return ()
 
 
 def command_of(replies: Replies) -> Command:
