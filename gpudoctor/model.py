@@ -78,7 +78,7 @@ class Fix:
     `<name>` in a command is replaced by the evidence of that name (filling.py). `on` limits a fix to platforms ("debian", "rhel",
     "arch", "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines`
     limits it to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their
-    commands.
+    commands. `started_by` limits it to programs that were started so ("login", "service", "slurm", "container").
 
     Decisions use the fields, not the words of the title. kind: what the command does; `gpudoctor fix` orders and runs fixes by
     it. It never runs a reset (of a GPU, of WSL, of the power). Manual fixes are left to the user, who has to decide something,
@@ -100,6 +100,7 @@ class Fix:
     where: Place = "here"
     reboot: bool = False
     engines: tuple[str, ...] = ()
+    started_by: tuple[str, ...] = ()
     syntax: Syntax = "bash"
 
     def __post_init__(self) -> None:

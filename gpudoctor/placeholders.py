@@ -135,6 +135,7 @@ _MEANINGS = {
     "sm": "the GPU's architecture, such as sm_90",
     "toolkit": "the folder of the CUDA toolkit, such as /usr/local/cuda-12.8",
     "torch": "the PyTorch version to install, such as 2.9.1",
+    "unit": "the systemd service that starts the program (systemctl status <PID>)",
     "valid_gpus": "the indexes of GPUs that exist (nvidia-smi -L)",
     "variable": "the environment variable that the message names",
     "version": "the PyTorch version to install, such as 2.9.1",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
 from typing import Any
 
 import pytest
+from each import each
 
+from gpudoctor.facts.launcher import launcher
 from gpudoctor.facts.limits import Limits, tightest_bytes, tightest_cpus
 from gpudoctor.facts.replies import Replies
+from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.model import Reply, Unavailable
 
 PROC_LIMITS = """\
@@ -103,3 +108,49 @@ def test_only_old_nccl_segments_are_stale() -> None:
     )
     assert facts.stale_nccl_segments == ("/dev/shm/nccl-a1",)
     assert facts.nccl_segments[1].size_bytes == 9637892
+
+
+SYSTEM = "0::/system.slice/"
+STARTED = [
+    ("a terminal", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn.scope\n", {}, ("login", "")),
+    ("ssh", "0::/user.slice/user-1000.slice/session-3.scope\n", {}, ("login", "")),
+    ("ssh without logind", f"{SYSTEM}ssh.service\n", {}, ("login", "")),
+    ("a unit", f"{SYSTEM}vllm.service\n", {}, ("service", "vllm.service")),
+    ("an instance of a unit", f"{SYSTEM}system-serve.slice/serve@7.service/worker\n", {}, ("service", "serve@7.service")),
+    (
+        "a unit, cgroup 1",
+        "12:pids:/system.slice/vllm.service\n1:name=systemd:/system.slice/vllm.service\n",
+        {},
+        ("service", "vllm.service"),
+    ),
+    ("a step of Slurm", f"{SYSTEM}slurmstepd.scope/job_77/step_0/user/task_0\n", {}, ("slurm", "")),
+    ("a step, cgroup 1", "9:memory:/slurm/uid_1000/job_77/step_0\n", {}, ("slurm", "")),
+    ("a job without cgroups", "0::/user.slice/user-1000.slice/session-3.scope\n", {"SLURM_JOB_ID": "77"}, ("slurm", "")),
+    ("a pod", "0::/kubepods.slice/cri-containerd-01.scope\n", {"SLURM_JOB_ID": "77"}, ("container", "")),
+    ("Apptainer in a job", f"{SYSTEM}slurmstepd.scope/job_77/step_0\n", {"APPTAINER_CONTAINER": "/a.sif"}, ("slurm", "")),
+]
+
+
+@each(("cgroup", "variables", "expected"), [row[1:] for row in STARTED])
+def test_who_started_the_program(cgroup: str, variables: dict[str, str], expected: tuple[str, str]) -> None:
+    answers = {"file:/proc/self/cgroup": cgroup, "file:/proc/1/cgroup": "0::/init.scope\n", "file:/proc/2/comm": "kthreadd\n"}
+    answers |= {"file:/run/systemd/container": None, "container-marks": {}, "environment": variables, "mounts": []}
+    replies = {question: Reply("missing" if value is None else "ok", value) for question, value in answers.items()}
+    assert tuple(launcher(Replies(replies))) == expected
+
+
+@each(("shown", "expected"), [("srun: error: task 0: Exited with exit code 1", "slurm"), ("ulimit: 65536", "")])
+def test_a_text_shows_a_job_or_nothing(shown: str, expected: str) -> None:
+    text = {"kinds": [], "total_lines": 1, "left_out": 0, "lines": [[1, shown]]}
+    assert launcher(Replies({"text:log": Reply("ok", text)})).kind == expected
+
+
+def test_a_limit_has_the_names_that_each_of_them_uses() -> None:
+    """man limits.conf, man systemd.exec, man srun: the same resources under other names."""
+    named = {limit.item: (limit.directive, limit.slurm, limit.letter) for limit in BY_NAME.values()}
+    assert named["memlock"] == ("LimitMEMLOCK", "MEMLOCK", "l")
+    letters = subprocess.run(["bash", "-c", "ulimit -a"], capture_output=True, text=True, check=True).stdout
+    for item, (directive, _, letter) in named.items():
+        assert f"-{letter})" in letters
+        assert hasattr(resource, "RLIMIT_" + item.upper())
+        assert directive == "Limit" + item.upper()

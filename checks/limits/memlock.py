@@ -20,10 +20,11 @@ https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_so
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.engines import again
+from gpudoctor.fixes.limits import MEMLOCK
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 KIB = 1024
@@ -39,27 +40,7 @@ LIMITED = Problem(
     "failed with error Cannot allocate memory'.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(
-        Fix(
-            "Raise the limit for all users, then log in again (systemd services: LimitMEMLOCK=infinity)",
-            # In limits.conf, the asterisk does not include root.
-            "printf '%s memlock unlimited\\n' '* soft' '* hard' 'root soft' 'root hard' | "
-            "sudo tee /etc/security/limits.d/90-memlock.conf",
-            verify="ulimit -l",
-            on=("host", "wsl2"),
-            kind="set",
-            needs=("root",),
-            undo="sudo rm /etc/security/limits.d/90-memlock.conf",
-        ),
-        *again(
-            "Restart the container without the limit",
-            "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK <image>",
-            spec="--ulimit --cap-add=IPC_LOCK",
-            risk="disruptive",
-            verify="ulimit -l",
-            on=("container",),
-        ),
-    ),
+    fixes=MEMLOCK.ways,
     references=(GUIDE,),
 )
 
@@ -94,7 +75,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if soft < LEAST_BYTES or (ports and not may_ignore_it(facts)):
         evidence = {"soft_kib": soft // KIB, "hard_kib": "unlimited" if hard is None else hard // KIB, "rdma_ports": len(ports)}
         words = f"{soft // KIB} KiB may be locked" + f", with {len(ports)} active InfiniBand or RoCE ports" * bool(ports)
-        yield LIMITED.found(words, evidence)
+        yield replace(LIMITED, fixes=MEMLOCK.raised(soft, hard)).found(words, evidence)
 
 
 def rdma_ports(facts: Facts) -> list[str]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.fixes.engines import again
+from gpudoctor.fixes.limits import OPEN_FILES
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 USUAL = 1024
@@ -35,25 +35,7 @@ FEW = Problem(
     latent=True,
     fixes=(
         Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -n <possible>", verify="ulimit -n", where="shell"),
-        Fix(
-            "Raise it for all users, from the next login",
-            # In limits.conf, the asterisk does not include root.
-            "printf '%s\\n' '* soft nofile 65536' '* hard nofile 1048576' 'root soft nofile 65536' 'root hard nofile 1048576' | "
-            "sudo tee /etc/security/limits.d/90-nofile.conf",
-            verify="ulimit -n",
-            on=("host", "wsl2"),
-            kind="set",
-            needs=("root",),
-            undo="sudo rm /etc/security/limits.d/90-nofile.conf",
-        ),
-        *again(
-            "Restart the container with a higher limit",
-            "run <all_gpus> --ulimit nofile=65536:1048576 <image>",
-            spec="--ulimit",
-            risk="disruptive",
-            verify="ulimit -n",
-            on=("container",),
-        ),
+        *OPEN_FILES.ways,
     ),
 )
 
@@ -63,8 +45,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if soft is not None and soft < USUAL:
         possible = 65536 if hard is None else min(hard, 65536)
         evidence = {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible}
-        problem = FEW if possible > soft else replace(FEW, fixes=FEW.fixes[1:])
-        yield problem.found(f"{soft} files may be open at once", evidence)
+        here = FEW.fixes[:1] if possible > soft else ()
+        fixes = (*here, *OPEN_FILES.raised(soft, hard))
+        yield replace(FEW, fixes=fixes).found(f"{soft} files may be open at once", evidence)
 
 
 def summary(facts: Facts) -> str:

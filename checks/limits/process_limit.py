@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.engines import again
+from gpudoctor.fixes.limits import PROCESSES
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LEAST, FOR_EACH_CORE = 512, 4
@@ -37,23 +37,7 @@ FEW = Problem(
     latent=True,
     fixes=(
         Fix("Raise it in this shell, as far as the hard limit allows", "ulimit -u <possible>", verify="ulimit -u", where="shell"),
-        Fix(
-            "Raise it for all users, from the next login",
-            "printf '%s\\n' '* soft nproc 65536' '* hard nproc 65536' | sudo tee /etc/security/limits.d/90-nproc.conf",
-            verify="ulimit -u",
-            on=("host", "wsl2"),
-            kind="set",
-            needs=("root",),
-            undo="sudo rm /etc/security/limits.d/90-nproc.conf",
-        ),
-        *again(
-            "Restart the container with a higher limit",
-            "run <all_gpus> --ulimit nproc=65536:65536 <image>",
-            spec="--ulimit",
-            risk="disruptive",
-            verify="ulimit -u",
-            on=("container",),
-        ),
+        *PROCESSES.ways,
     ),
     references=("https://man7.org/linux/man-pages/man2/getrlimit.2.html",),
 )
@@ -66,9 +50,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     cores = known(lambda: len(facts.limits.cpus), 0)
     if soft is not None and soft < max(LEAST, FOR_EACH_CORE * cores):
         possible = 65536 if hard is None else min(hard, 65536)
-        problem = FEW if possible > soft else replace(FEW, fixes=FEW.fixes[1:])
+        here = FEW.fixes[:1] if possible > soft else ()
+        evidence = {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible}
+        fixes = (*here, *PROCESSES.raised(soft, hard))
         words = f"{soft} processes and threads may run at once" + (f", on {cores} cores" if cores else "")
-        yield problem.found(words, {"soft": soft, "hard": "unlimited" if hard is None else hard, "possible": possible})
+        yield replace(FEW, fixes=fixes).found(words, evidence)
 
 
 def summary(facts: Facts) -> str:

@@ -109,7 +109,7 @@ UNUSABLE = Problem(
         *again(
             "If the nodes are missing: restart the container with them",
             "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host <image>",
-            spec="--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit --network=host",
+            spec="--device=/dev/infiniband --cap-add=IPC_LOCK --network=host",
             risk="disruptive",
             verify="ls /dev/infiniband",
             on=("container",),

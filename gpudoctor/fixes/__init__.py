@@ -12,6 +12,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.facts.launcher import launcher
 from gpudoctor.facts.overview import readable
 from gpudoctor.fixes import available, driver, engines, environment, packages, windows
 from gpudoctor.fixes.distribution import Distribution, distribution
@@ -49,6 +50,7 @@ class FixContext:
     python: Environment = field(default_factory=Environment)
     values: Mapping[str, Any] = field(default_factory=dict)
     engine: str | None = None  # of the container that gpudoctor runs in
+    started_by: str = ""  # what started the program; "" if not known
 
 
 def context(facts: Facts) -> FixContext:
@@ -58,6 +60,7 @@ def context(facts: Facts) -> FixContext:
         environment.of(facts),
         general(facts),
         known(lambda: facts.container.engine, None),
+        launcher(facts.replies).kind,
     )
 
 
@@ -90,7 +93,7 @@ def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) ->
         if made:
             done.add(key)
             yield from made
-        elif fix.suits(where.platform):
+        elif fix.suits(where.platform) and not (fix.started_by and where.started_by and where.started_by not in fix.started_by):
             yield _named(fix, where.platform)
 
 
@@ -131,6 +134,7 @@ def general(facts: Facts) -> dict[str, Any]:
             "python": lambda: facts.python.executable,
             "python_version": lambda: "{}.{}".format(*facts.python.version),
             "is_root": lambda: facts.devices.identity.is_root,
+            "unit": lambda: launcher(facts.replies).unit or None,
         }
     )
     return {"python": "python", **{name: value for name, value in values.items() if value is not None}}

@@ -7,9 +7,15 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
+from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
 
 LIFTED = "python3 -c \"import ctypes; print('cuInit:', ctypes.CDLL('libcuda.so.1').cuInit(0))\"  # 0 is success"
+WHERE_SET = look(
+    "Find where it is set and remove it; limit memory with cgroups instead",
+    "grep -rnE 'ulimit +-[a-zA-Z]*v|[[:space:]]as[[:space:]]' /etc/profile /etc/profile.d /etc/security/limits.conf "
+    "/etc/security/limits.d ~/.bashrc ~/.profile",
+)
 LIMITED = Problem(
     id="address-space-limit-too-low",
     title="The limit on address space is too low for CUDA (ulimit -v)",
@@ -18,15 +24,9 @@ LIMITED = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Remove the limit in this shell", "ulimit -v unlimited", verify=LIFTED, where="shell"),
-        look(
-            "Find where it is set and remove it; limit memory with cgroups instead",
-            "grep -rnE 'ulimit +-[a-zA-Z]*v|[[:space:]]as[[:space:]]' /etc/profile /etc/profile.d /etc/security/limits.conf "
-            "/etc/security/limits.d ~/.bashrc ~/.profile",
-        ),
+        WHERE_SET,
     ),
 )
-FOR_ALL = replace(LIMITED, fixes=LIMITED.fixes[1:])
-"""The shell cannot raise the hard limit."""
 
 
 def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None:
@@ -35,4 +35,8 @@ def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None
         return None
     words = f"{said}; its address space is limited to {soft >> 20:,} MiB (ulimit -v)"
     found = {**evidence, "address_space_bytes": soft, "hard_limit_bytes": hard}
-    return (LIMITED if hard is None else FOR_ALL).found(words, found, confidence=Confidence.LIKELY)
+    here = LIMITED.fixes[:1] if hard is None else ()  # the shell cannot raise the hard limit
+    limit = BY_NAME["address_space"]
+    elsewhere = [fix for fix in limit.raised(soft, hard) if fix != limit.for_logins]  # which WHERE_SET finds
+    problem = replace(LIMITED, fixes=(*here, *elsewhere, WHERE_SET))
+    return problem.found(words, found, confidence=Confidence.LIKELY)

@@ -11,12 +11,20 @@ from typing import NamedTuple
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
+from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.judging.driver.address_space import LIMITED
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip
 
 MIB = 1 << 20
 INSTRUCTIONS = ("avx", "avx2", "fma")  # of the usual wheels for x86
 SOURCE = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
+WHERE_SET = look(
+    "Find where it is set",
+    "grep -sn ulimit ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh; grep -svh '^#' /etc/security/limits.conf "
+    "/etc/security/limits.d/*.conf",
+    verify="ulimit -a",
+    on=("host", "wsl2"),
+)
 RESOURCE = Problem(
     id="resource-limit-stops-programs",
     title="A resource limit of the shell stops programs (ulimit)",
@@ -24,28 +32,21 @@ RESOURCE = Problem(
     "service or the batch job starts.",
     action=Action.FIX_CONFIG,
     fixes=(
-        look(
-            "Find where it is set",
-            "grep -sn ulimit ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh; grep -svh '^#' /etc/security/limits.conf "
-            "/etc/security/limits.d/*.conf",
-            verify="ulimit -a",
-            on=("host", "wsl2"),
-        ),
-        Fix("In a container or a batch job: raise it where that is started (docker run --ulimit, LimitXXX= of a service)"),
+        WHERE_SET,
+        Fix("In a container, a service or a batch job: raise it where that is started"),
     ),
     references=(SOURCE,),
 )
 
 
 class Limit(NamedTuple):
-    """A row of /proc/self/limits, the commands that show and raise it, and the words of a program that meets it.
+    """A row of /proc/self/limits, its name in fixes/limits.py, and the words of a program that meets it.
 
     below: a higher limit is not the cause.
     """
 
     title: str
-    shown: str
-    raised: str
+    name: str
     words: re.Pattern[str]
     below: int = 1 << 63
     unit: str = "bytes"
@@ -56,14 +57,13 @@ NO_THREAD = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 LIMITS = (
-    Limit("Max cpu time", "ulimit -t", "ulimit -t hard", re.compile(r"\bSIGXCPU\b|CPU time limit exceeded"), unit="seconds"),
-    Limit("Max file size", "ulimit -f", "ulimit -f hard", re.compile(r"\bSIGXFSZ\b|File too large|File size limit exceeded")),
-    Limit("Max processes", "ulimit -u", "ulimit -u hard", NO_THREAD, 1 << 14, "processes"),
-    Limit("Max stack size", "ulimit -s", "ulimit -s hard", re.compile(r"\bSIGSEGV\b"), 1 << 20),
+    Limit("Max cpu time", "cpu_seconds", re.compile(r"\bSIGXCPU\b|CPU time limit exceeded"), unit="seconds"),
+    Limit("Max file size", "file_size", re.compile(r"\bSIGXFSZ\b|File too large|File size limit exceeded")),
+    Limit("Max processes", "processes", NO_THREAD, 1 << 14, "processes"),
+    Limit("Max stack size", "stack", re.compile(r"\bSIGSEGV\b"), 1 << 20),
     Limit(
         "Max data size",
-        "ulimit -d",
-        "ulimit -d hard",
+        "data",
         re.compile(r"Cannot allocate memory|MemoryError|std::bad_alloc|\bENOMEM\b"),
     ),
 )
@@ -100,17 +100,14 @@ def _resources(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
         if soft is not None and soft < limit.below and limit.words.search(words):
             amount = f"{soft:,} {limit.unit}"
             evidence = {"limit": limit.title, "soft": soft, "hard": "unlimited" if hard is None else hard}
-            yield _raised(limit, soft, hard).found(
-                f"{limit.title} ({limit.shown}) is {amount}", evidence, confidence=Confidence.LIKELY
-            )
+            words = f"{limit.title} (ulimit -{BY_NAME[limit.name].letter}) is {amount}"
+            yield _raised(limit, soft, hard).found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def _raised(limit: Limit, soft: int, hard: int | None) -> Problem:
-    """The problem, first with the command that raises the limit, if the hard limit allows it."""
-    if hard is not None and hard <= soft:
-        return RESOURCE
-    raises = Fix("Raise the limit in this shell to its hard limit", limit.raised, verify=limit.shown, where="shell")
-    return replace(RESOURCE, fixes=(raises, *RESOURCE.fixes))
+    """The problem, with the fixes for this limit; first in this shell, if the hard limit allows it."""
+    here = () if hard is not None and hard <= soft else (BY_NAME[limit.name].in_shell,)
+    return replace(RESOURCE, fixes=(*here, *BY_NAME[limit.name].raised(soft, hard), WHERE_SET))
 
 
 def _addresses(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
