@@ -11,6 +11,7 @@ from gpudoctor.facts.command import QUESTION
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import PROCESSOR, look
+from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.judging.experiments import telling
 from gpudoctor.judging.experiments.change import change
 from gpudoctor.judging.experiments.proof import ELSEWHERE, UNSTEADY, Proof
@@ -28,8 +29,6 @@ from gpudoctor.judging.experiments.suspect import (
 )
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
-LETTERS = {"open_files": "n", "processes": "u", "memlock": "l", "address_space": "v", "data": "d", "file_size": "f"}
-LETTERS |= {"cpu_seconds": "t", "stack": "s"}
 REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 PYTHON_VARIABLES = {USER_SITE: "PYTHONNOUSERSITE", CURRENT_FOLDER: "PYTHONSAFEPATH"}
 LIMITS = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
@@ -51,7 +50,7 @@ WITHOUT_FILE = {"start of the container": IN_CONTAINER, "conda env config vars":
 
 
 def _problem(id: str, what: str, why: str, *fixes: Fix, reference: str = REFERENCE) -> Problem:
-    return Problem(id, f"{what} makes GPU programs fail", why, Action.FIX_CONFIG, fixes, (reference,))
+    return Problem(id, f"{what} makes programs fail", why, Action.FIX_CONFIG, fixes, (reference,))
 
 
 UNSET = Fix("In this shell: unset it, then restart the program", "unset <variable>", where="shell")
@@ -90,11 +89,7 @@ BY_LIMIT = _problem(
     "A resource limit",
     "The same program was run with the limit and with a higher one. The limit decides.",
     RAISE,
-    Fix(
-        "To raise it permanently: set it in /etc/security/limits.d, or LimitNOFILE= and so on in the systemd unit",
-        on=("host", "wsl2"),
-    ),
-    Fix("Restart the container with a higher --ulimit", on=("container",)),
+    Fix("To raise it permanently: raise it where the program is started (login, systemd unit, Slurm, container)"),
     reference=LIMITS,
 )
 BY_FOLDER = _problem(
@@ -184,11 +179,12 @@ def problem_of(proof: Proof, evidence: Mapping[str, Any]) -> Problem:
     problem = PROBLEMS[proof.guilty[0].kind]
     if proof.failing.worked:
         problem = replace(problem, title=problem.title.removesuffix("fail") + "slow", status=Status.WARN)
+    if "limit" in evidence:
+        limit = BY_NAME[str(evidence["limit"])]
+        return replace(problem, fixes=(limit.in_shell, *limit.ways))
     instead = {FIND: DELETE} if "file" in evidence else {}
     if evidence.get("without_it") == "":
         instead[REMOVE] = UNSET
-    if "limit" in evidence:
-        instead[RAISE] = replace(RAISE, command=f"ulimit -{LETTERS[str(evidence['limit'])]} <possible>")
     places = evidence.get("set_in") or ()
     first = [fix for place, fix in WITHOUT_FILE.items() if place in places and fix in problem.fixes]
     fixes = (*first, *(instead.get(fix, fix) for fix in problem.fixes if fix not in first))
