@@ -13,7 +13,7 @@ VARIABLE = engines.again(
     kubectl="set env deployment/<chosen_name> NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 )
 LIMIT = engines.again(
-    "With a higher limit", "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE", spec="--ulimit --cap-add"
+    "With a higher limit", "run <all_gpus> --ulimit memlock=-1 --cap-add=IPC_LOCK IMAGE", spec="add the capability IPC_LOCK"
 )
 RESTART = engines.restarted("On the host: start the container again", "nvidia-smi")
 OF_DOCKER = Fix("Switch it on", "sudo true", engines=("docker",))
@@ -34,9 +34,9 @@ def test_in_a_pod(fixes: tuple[Fix, ...], there: str) -> None:
     assert (fix.command, fix.engines) == (there, ())
 
 
-def test_options_without_a_word_of_kubectl_are_named_for_the_spec() -> None:
+def test_what_kubectl_cannot_set_is_named_for_the_spec() -> None:
     [fix] = engines.of(LIMIT, "kubernetes")
-    assert fix.title == "Set the equivalent of docker run --ulimit --cap-add in the pod's spec, then create the pod again"
+    assert fix.title == "In the pod's spec: add the capability IPC_LOCK, then create the pod again"
 
 
 def test_podman_has_the_same_commands_and_another_way_to_ask_for_gpus() -> None:

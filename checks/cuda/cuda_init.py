@@ -133,7 +133,7 @@ REFUSED = Problem(
         *again(
             "In a container: try without restrictions",
             "run --rm <all_gpus> --privileged <image>",
-            spec="--privileged",
+            spec="set securityContext.privileged: true",
             on=("container",),
         ),
     ),

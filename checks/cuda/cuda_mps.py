@@ -54,7 +54,7 @@ NOT_RUNNING = Problem(
         *again(
             "In a container: share the host's daemon",
             "run <all_gpus> --ipc=host -v <folder>:<folder> <image>",
-            spec="--ipc=host -v",
+            spec="set hostIPC: true, and mount the daemon's folder as a hostPath",
             on=("container",),
         ),
     ),

@@ -36,7 +36,7 @@ LIST = "ls -l /dev/nvidia*"
 AGAIN = again(
     "Recreate the container with its GPUs; with --device, pass nvidiactl, nvidia-uvm, nvidia-uvm-tools and each nvidiaN",
     "run --rm <all_gpus> <image> nvidia-smi",
-    spec="--gpus",
+    spec="request the GPU (resources.limits, nvidia.com/gpu: 1)",
     verify=LIST,
     on=("container",),
 )
@@ -99,7 +99,7 @@ DENIED = Problem(
         *again(
             "Recreate the container with the node's group",
             "run --rm <all_gpus> --group-add <gid> <image> nvidia-smi",
-            spec="--group-add",
+            spec="add the node's group to securityContext.supplementalGroups",
             verify="nvidia-smi -L",
             on=("container",),
         ),

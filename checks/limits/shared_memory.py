@@ -55,7 +55,7 @@ ENLARGE = (
     *again(
         "Restart the container with a larger /dev/shm",
         "run <all_gpus> --shm-size=8g --ulimit memlock=-1 <image>",
-        spec="--shm-size=8g --ulimit",
+        spec="mount an emptyDir with medium: Memory at /dev/shm",
         risk="disruptive",
         verify=LOOK,
         on=("container",),

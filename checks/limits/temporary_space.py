@@ -89,7 +89,7 @@ ROOT_READ_ONLY = Problem(
 IN_MEMORY = again(
     "Restart the container with a /tmp in memory",
     "run <all_gpus> --tmpfs /tmp:exec <image>",
-    spec="--tmpfs /tmp:exec",
+    spec="mount an emptyDir at /tmp",
     risk="disruptive",
     verify="df -h /tmp",
     on=("container",),

@@ -109,7 +109,7 @@ UNUSABLE = Problem(
         *again(
             "If the nodes are missing: restart the container with them",
             "run <all_gpus> --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 --network=host <image>",
-            spec="--device=/dev/infiniband --cap-add=IPC_LOCK --network=host",
+            spec="request the RDMA device of its device plugin, add the capability IPC_LOCK, and set hostNetwork: true",
             risk="disruptive",
             verify="ls /dev/infiniband",
             on=("container",),

@@ -59,7 +59,7 @@ DENIED = Problem(
         *again(
             "Restart the container with permission to profile",
             "run --rm <all_gpus> --cap-add=SYS_ADMIN <image>",
-            spec="--cap-add=SYS_ADMIN",
+            spec="add the capability SYS_ADMIN to securityContext.capabilities",
             on=("container",),
         ),
         Fix("Profile as root", "sudo -E env PATH=$PATH ncu <python> <program>.py", on=("host",), needs=("root",)),

@@ -35,7 +35,7 @@ OPTION = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee
 ADD_CAPABILITY = again(
     "Restart the container with permission to profile",
     "run --rm <all_gpus> --cap-add=SYS_ADMIN <image>",
-    spec="--cap-add=SYS_ADMIN",
+    spec="add the capability SYS_ADMIN to securityContext.capabilities",
     verify="grep CapEff /proc/self/status",
     on=("container",),
 )

@@ -25,7 +25,7 @@ BY_COMMAND, POD = ("docker", "podman"), ("kubernetes",)
 START = "<docker> run --rm <all_gpus> ubuntu nvidia-smi"
 BY_CDI = "Enable CDI in the cluster's GPU operator (cdi.enabled=true)"
 DELETE = "Delete the pod, so that its controller starts a new one (without a controller: create it again)"
-IN_SPEC = "Set the equivalent of docker run {} in the pod's spec, then create the pod again"
+IN_SPEC = "In the pod's spec: {}, then create the pod again"
 
 
 def of(fixes: Iterable[Fix], engine: str | None) -> Iterator[Fix]:
@@ -42,8 +42,8 @@ def again(
 ) -> tuple[Fix, Fix]:
     """Fixes that start a container again with other options.
 
-    run: the arguments of the engine's command. spec: those of its options that are set in a pod's spec. kubectl: the arguments
-    that change a workload in the same way, if kubectl supports it.
+    run: the arguments of the engine's command. spec: what to set in a pod's spec instead, as a sentence without a subject. kubectl:
+    the arguments that change a workload in the same way, if kubectl supports it.
     """
     if kubectl:
         pod = Fix(title, f"kubectl {kubectl}", "disruptive", verify=verify, on=on, engines=POD)

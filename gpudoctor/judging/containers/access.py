@@ -171,7 +171,7 @@ USERNS = Problem(
         *engines.again(
             "Start the container in the host's user namespace",
             "run --rm --userns=host <all_gpus> <image> nvidia-smi",
-            spec="--userns=host",
+            spec="set hostUsers: true",
             verify=SMI,
         ),
         Fix(

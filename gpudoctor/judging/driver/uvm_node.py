@@ -64,7 +64,7 @@ REBOOT = Fix("Boot the kernel that the modules on disk were built for", verify=f
 WITH_UVM = again(
     "Recreate the container with the node: the host has it, but a list of --device must name it",
     "run --rm <all_gpus> --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools <image> nvidia-smi",
-    spec="--device --device",
+    spec="request the GPU (resources.limits, nvidia.com/gpu: 1) instead of mounting single nodes",
     verify=f"ls -l {UVM_NODE}",
     on=("container",),
 )
