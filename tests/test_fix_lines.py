@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,22 @@ def test_shellcheck_accepts_every_line(tmp_path: Path) -> None:
         if row["code"] not in ACCEPTED
     ]
     assert said == []
+
+
+APT_REMOVES = re.compile(r"\bapt(?:-get)?(?: -\S+)* (?:purge|remove)((?: (?:'[^']*'|[^\s&|;'\"]+))+)")
+
+
+def test_apt_removes_names_or_patterns_that_may_match_nothing() -> None:
+    """`apt purge '^nvidia-.*' '^cuda-drivers.*'` removes nothing if one of them matches no package that apt knows."""
+
+    def is_sure(line: str) -> None:
+        for match in APT_REMOVES.finditer(line):
+            for word in shlex.split(match[1]):
+                assert word.startswith(("?", "-")) or not re.search(r"[*^]|\.\*", word)
+                if word.startswith("?") and "(lib)?nvidia-" in word:  # libnvidia-container is no part of the driver
+                    assert "container" in word
+
+    try_each(is_sure, ((line, line) for line in lines()))
 
 
 PROSE = re.compile(

@@ -90,7 +90,10 @@ NETWORK = Problem(
         ),
         look("Check whether there is room for shared memory", "df -h /dev/shm"),
         *again(
-            "In a container: share the host's memory", "run <all_gpus> --ipc=host <image>", spec="set hostIPC: true", on=("container",)
+            "In a container: share the host's memory",
+            "run <all_gpus> --ipc=host <image>",
+            spec="set hostIPC: true",
+            on=("container",),
         ),
     ),
     references=(GUIDE + "troubleshooting.html",),

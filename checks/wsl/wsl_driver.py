@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
-from gpudoctor.fixes.common import install_on, shut_down_wsl
+from gpudoctor.fixes.common import APT_DRIVER, install_on, shut_down_wsl
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -67,9 +67,7 @@ LINUX_DRIVER = Problem(
             "Remove the Linux driver and keep the toolkit",
             verify=SMI,
             risk="disruptive",
-            debian="sudo apt purge '^cuda-drivers.*' '^cuda(-[0-9]+-[0-9]+)?$' '^libcuda1.*' "
-            "'^libnvidia-(compute|gl|cfg1|ml1).*' '^nvidia-(driver|utils|dkms|kernel|headless|compute-utils).*' "
-            "&& sudo apt autoremove && sudo ldconfig",
+            debian=f"sudo apt purge '{APT_DRIVER}' && sudo ldconfig",
             rhel="sudo dnf remove 'nvidia-driver*' 'cuda-drivers*' '*kmod-nvidia*' '*nvidia-dkms*' && sudo ldconfig",
             suse="sudo zypper remove 'nvidia-driver*' 'nvidia-compute*' 'nvidia-open*' && sudo ldconfig",
             arch="sudo pacman -Rns nvidia-utils && sudo ldconfig",

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 
 from gpudoctor.model import Fix, Kind, Place, fix_on
 
+# A pattern that matches nothing is no error for apt, unlike a glob or a regular expression. CUDA's own packages and the container
+# toolkit stay.
+APT_DRIVER = (
+    '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|^nvidia-cuda-|profiler|opencl-dev"))'
+)
 HOST, ROOT = ("host",), ("root",)
 BY_HAND: Mapping[str, Kind] = {"nixos": "set", "other": "manual"}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from gpudoctor.fixes import arch, debian, nixos, redhat, rpmfusion, runfile, suse, ubuntu
+from gpudoctor.fixes.common import APT_DRIVER
 from gpudoctor.fixes.distribution import Distribution, Lines
 from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import table
@@ -145,9 +146,8 @@ def without_runfile(host: Distribution, fix: Fix) -> Iterator[Fix]:
         yield from _made(fix, Lines("sudo nvidia-uninstall && " + made.command if made.command else "", reboot=True))
 
 
-DRIVER = '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|cuda-toolkit"))'
 REMOVE = {
-    "debian": f"sudo apt purge '{DRIVER}'",
+    "debian": f"sudo apt purge '{APT_DRIVER}'",
     "rhel": "sudo dnf remove --noautoremove 'kmod-nvidia*' 'akmod-nvidia*' 'nvidia-driver*' 'xorg-x11-drv-nvidia*'",
 }
 

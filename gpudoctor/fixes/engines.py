@@ -42,8 +42,8 @@ def again(
 ) -> tuple[Fix, Fix]:
     """Fixes that start a container again with other options.
 
-    run: the arguments of the engine's command. spec: what to set in a pod's spec instead, as a sentence without a subject. kubectl:
-    the arguments that change a workload in the same way, if kubectl supports it.
+    run: the arguments of the engine's command. spec: what to do in a pod's spec instead, such as "set hostIPC: true". kubectl: the
+    arguments that change a workload in the same way, if kubectl supports it.
     """
     if kubectl:
         pod = Fix(title, f"kubectl {kubectl}", "disruptive", verify=verify, on=on, engines=POD)
