@@ -383,6 +383,27 @@ def test_undo_brings_back_what_is_installed_now() -> None:
     assert fix.undo == f"{PIP} uninstall -y torch torchvision && {PIP} install torch==2.7.0+cu126 --index-url {index}"
 
 
+@pytest.mark.parametrize(
+    ("spec", "kind", "undo"),
+    [
+        (
+            "pytorch=2.8.0=cpu_mkl_py312_h7b2d5fe_100",
+            "conda",
+            f"{PIP} uninstall -y torch && conda install -p /opt/env --force-reinstall pytorch=2.8.0=cpu_mkl_py312_h7b2d5fe_100",
+        ),
+        ("", "conda", ""),
+        ("pytorch=2.8.0=a;b", "conda", ""),
+        ("pytorch=2.8.0=0", "pixi", ""),
+    ],
+)
+def test_undo_brings_back_what_conda_installed(spec: str, kind: str, undo: str) -> None:
+    here = Environment(kind, "/opt/env/bin/python", "/opt/env", lambda name: "2.8.0", of_conda=lambda name: spec)
+    [made] = fitting(
+        (Fix("Do it", "<python> -m pip install torch"),), FixContext(("debian",), python=here, values={"python": here.python}), {}
+    )
+    assert made.undo == undo
+
+
 def test_a_folder_is_no_package_to_undo() -> None:
     assert not said("<python> -m pip install -e .", "pip", "/opt/env").undo
 

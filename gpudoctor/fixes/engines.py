@@ -42,7 +42,7 @@ def again(
 ) -> tuple[Fix, Fix]:
     """Fixes that start a container again with other options.
 
-    run: the arguments of the engine's command. spec: what to do in a pod's spec instead, such as "set hostIPC: true". kubectl: the
+    run: the arguments of the engine's command. spec: what to do in a pod's spec, such as "set hostIPC: true". kubectl: the
     arguments that change a workload in the same way, if kubectl supports it.
     """
     if kubectl:

@@ -10,6 +10,8 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.python import Python
 from gpudoctor.worker.paths import project_folder
 
+NAMES_OF_CONDA = {"torch": "pytorch"}
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -20,6 +22,8 @@ class Environment:
     prefix: str = ""
     installed: Callable[[str], str | None] = field(default=lambda name: None)
     is_listed: bool = True  # whether its packages are known
+    of_conda: Callable[[str], str | None] = field(default=lambda name: None)
+    """What conda calls a package that it installed: "pytorch=2.8.0=BUILD"; "" if that is not known, None if pip installed it."""
 
     @property
     def folder(self) -> str:
@@ -36,12 +40,22 @@ def of(facts: Facts) -> Environment:
         prefix if prefix.isprintable() else "",
         lambda name: _version(facts, name),
         bool(known(lambda: facts.python.packages, None)),
+        lambda name: _of_conda(facts, name),
     )
 
 
 def _version(facts: Facts, name: str) -> str | None:
     package = known(lambda: facts.python.package(name), None)
     return package.version if package else None
+
+
+def _of_conda(facts: Facts, name: str) -> str | None:
+    package = known(lambda: facts.python.package(name), None)
+    if package is None or package.installer != "conda":
+        return None
+    listed = known(lambda: facts.python.conda_packages, {})
+    found = listed.get(NAMES_OF_CONDA.get(name, name))
+    return f"{found.name}={found.version}={found.build}" if found else ""
 
 
 def kind(facts: Facts) -> str:

@@ -17,6 +17,7 @@ from gpudoctor.model import Fix
 NEW = "~/gpu-env"
 IN_NEW = f"{NEW}/bin/python"
 OWN = "in a new virtual environment, since pip must not install into the system's Python"
+_CONDA_SPEC = re.compile(r"[a-z0-9][\w.-]*=[\w.!+]+=\w+", re.ASCII)
 ONLY_PIP = {"--no-deps", "--no-build-isolation", "--no-cache-dir", "--ignore-installed"}
 
 
@@ -139,9 +140,12 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
             before[name] = here.installed(name)
             if call.verb == "install" and before[name]:
                 how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
-    versions = [version for version in before.values() if version]
+    of_conda = {name: spec for name in before if (spec := here.of_conda(name)) is not None}
+    versions = [version for name, version in before.items() if version and name not in of_conda]
     if (
         not here.is_listed
+        or not all(map(_CONDA_SPEC.fullmatch, of_conda.values()))
+        or (of_conda and not (here.kind == "conda" and here.prefix))
         or not all(re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) for name in before)  # a folder or an URL
         or not all(map(word, versions))
         or len(_builds(versions)) > 1
@@ -149,13 +153,16 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
     ):
         return ""
     alone = [] if _fit(before) else ["--no-deps"]
-    named = {name for names in how.values() for name in names}
+    how = {flags: [name for name in names if name not in of_conda] for flags, names in how.items()}
+    named = {*of_conda, *(name for names in how.values() for name in names)}
     how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)
     lines = [joined(here.python, "-m", "pip", "uninstall", "-y", before)] if before else []
     for flags, names in sorted(how.items()):
         there = [f"{name}=={before[name]}" for name in dict.fromkeys(names)]
         every = dict.fromkeys((*flags, *alone))
         lines += [joined(here.python, "-m", "pip", "install", every, there, _index_of(there))] if there else []
+    if of_conda:  # its metadata says that it is still there, so that it has to be forced
+        lines += [joined("conda", "install", "-p", here.prefix, "--force-reinstall", of_conda.values())]
     return " && ".join(lines)
 
 
