@@ -383,6 +383,18 @@ def test_undo_brings_back_what_is_installed_now() -> None:
     assert fix.undo == f"{PIP} uninstall -y torch torchvision && {PIP} install torch==2.7.0+cu126 --index-url {index}"
 
 
+@pytest.mark.parametrize("kernel", ["3.10.0-1160.119.1.el7.x86_64", "5.10.230-223.885.amzn2.x86_64"])
+def test_releases_without_dnf_get_the_words_of_yum(kernel: str) -> None:
+    old = Distribution("centos", "", "rhel", kernel=kernel)
+    where = FixContext(("rhel", "host"), old)
+    for problem in (problem for check in catalog.checks().values() for problem in check.problems):
+        for fix in fitting(problem.fixes, where, {}):
+            assert not re.search(r"\bdnf\b", fix.command + fix.undo), fix
+    [compiler] = fitting((Fix("Install it", "sudo dnf install gcc", on=("rhel",)),), where, {})
+    assert compiler.command == "sudo yum install gcc"
+    assert not any(fix.command for fix in fitting((Fix("Do it", recipe="driver 580"),), where, {}))
+
+
 @pytest.mark.parametrize(
     ("spec", "kind", "undo"),
     [

@@ -91,6 +91,13 @@ class Distribution:
         return self.distribution == "ubuntu"
 
     @property
+    def has_only_yum(self) -> bool:
+        """RHEL, its rebuilds, 7, and Amazon Linux 2 have no dnf."""
+        if re.search(r"\.(?:el7|amzn2)\b", self.kernel) and self.place != "container":
+            return True
+        return self.family == "rhel" and self.major == (2 if self.distribution == "amzn" else 7)
+
+    @property
     def flavour(self) -> str:
         """The suffix of the kernel's name: generic, aws, lts ..."""
         return self.kernel.rsplit("-", 1)[-1] if "-" in self.kernel else ""

@@ -39,7 +39,7 @@ FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch, "nixos
 
 def of(host: Distribution) -> ModuleType:
     """The package source that the driver of this machine comes from, or would come from."""
-    if host.source == "runfile":
+    if host.source == "runfile" or (host.has_only_yum and not host.source):
         return runfile
     if host.is_ubuntu:
         return ubuntu

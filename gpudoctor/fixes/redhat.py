@@ -109,7 +109,9 @@ def fabric_manager(host: Distribution) -> Lines:
 
 
 def toolkit(host: Distribution, release: str) -> Lines:
-    """Never `cuda`, which would change the driver too."""
+    """Never `cuda`, which would change the driver too. Releases with yum get no newer toolkits."""
+    if host.has_only_yum:
+        return Lines("")
     known = "" if host.source == "nvidia" or host.has("^cuda-toolkit") else repository(host)
     package = f"cuda-toolkit-{release.replace('.', '-')}"
     return Lines(f"{known}sudo dnf install {package}", remove(replace(host, source=""), package))
