@@ -59,7 +59,7 @@ HIDES_ALL = Problem(
 )
 
 ASK_SLURM = (
-    Fix("Request a GPU: Slurm sets this value for a job that did not request one", "srun --gres=gpu:1 nvidia-smi -L"),
+    Fix("Request a GPU: this job of Slurm did not, so that Slurm hides all of them", "srun --gres=gpu:1 nvidia-smi -L"),
     Fix("In a batch script: add #SBATCH --gres=gpu:1 before the first command"),
 )
 
@@ -142,7 +142,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
     if value.strip().lower() in HIDING or re.match(r"\s*-\d", value):
         if not is_contradicted(facts, 0):
-            problem = replace(HIDES_ALL, fixes=ASK_SLURM) if value.strip().lower() == BY_SLURM else HIDES_ALL
+            problem = replace(HIDES_ALL, fixes=ASK_SLURM) if is_of_slurm(facts, value) else HIDES_ALL
             yield problem.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
         return
     reading = read(value, facts)
@@ -166,6 +166,12 @@ def hides_some(value: str, reading: Reading, facts: Facts) -> Iterator[Finding]:
         words = f"{VARIABLE} is {value!r}: programs see {count} of {facts.nvml.count} GPUs"
         found = HIDES_SOME.found(words, {VARIABLE: value, "visible": count, "gpus": facts.nvml.count})
         yield replace(found, is_clue=True)
+
+
+def is_of_slurm(facts: Facts, value: str) -> bool:
+    """Whether Slurm hides the GPUs from a job that requested none."""
+    names = [name for name in facts.environment.variables if name.startswith("SLURM_")]
+    return value.strip().lower() == BY_SLURM or (bool(names) and not any("GPU" in name for name in names))
 
 
 def skip_lost_instance(facts: Facts, value: str) -> None:

@@ -28,6 +28,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.devices import Identity, Node
 from gpudoctor.facts.known import known
+from gpudoctor.facts.launcher import SLURM, launcher
 from gpudoctor.fixes.engines import again
 from gpudoctor.judging.driver.uvm_node import UVM, UVM_NODE, no_uvm
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
@@ -113,11 +114,12 @@ BLOCKED = Problem(
     "request a GPU, a service with DevicePolicy, and a container that lost its device rules.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("In Slurm: request the GPU", command="srun --gres=gpu:1 nvidia-smi -L", on=("host",)),
+        Fix("In Slurm: request the GPU", command="srun --gres=gpu:1 nvidia-smi -L", on=("host",), started_by=("slurm",)),
         Fix(
             "In a systemd service: show its allowed devices, then add the GPU's with DeviceAllow",
-            command="systemctl show -p DevicePolicy -p DeviceAllow <chosen_name>",
+            command="systemctl show -p DevicePolicy -p DeviceAllow <unit>",
             on=("host",),
+            started_by=("service", "login"),
         ),
         replace(AGAIN[0], title="Recreate the container: a reload of systemd on the host removes its devices"),
         AGAIN[1],
@@ -225,6 +227,9 @@ def denied(facts: Facts, path: str, node: Node) -> Finding:
 
 
 def blocked(facts: Facts, words: str, confidence: Confidence) -> Finding:
+    given = known(lambda: any("GPU" in name for name in facts.environment.variables if name.startswith("SLURM_")), True)
+    if launcher(facts.replies).kind == SLURM and not given:
+        words += "; this Slurm job was given no GPU"
     return BLOCKED.found(words, {"cgroup": facts.container.cgroup.strip()}, confidence=confidence)
 
 
