@@ -103,6 +103,14 @@ REFUSED = Problem(
     ),
     references=(TROUBLE,),
 )
+IN_GUEST = (
+    Fix(
+        "A virtual machine needs ACS, which isolates it: let NCCL copy through host memory, and keep what is faster",
+        "NCCL_P2P_DISABLE=1 all_reduce_perf -b 8 -e 128M -f 2 -g 2; all_reduce_perf -b 8 -e 128M -f 2 -g 2",
+        kind="read",
+    ),
+    Fix("Ask the provider for GPUs that NVLink connects, or for a host whose GPUs you get without virtual machine", verify=AGAIN),
+)
 SLOW = Problem(
     id="peer-transfers-slow",
     title="Copies between two GPUs are slower than their connection allows",
@@ -117,6 +125,7 @@ SLOW = Problem(
     ),
     references=(TROUBLE,),
 )
+SLOW_OVER_PCIE = replace(SLOW, fixes=SLOW.fixes[1:])
 
 
 class Pair(NamedTuple):
@@ -208,7 +217,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     judged = [replace(figure, wrong="") for figure in found if figure.expected]
     linked = {pair.name for pair in pairs(facts) if links_between(facts, pair)}
     yield from slowness.judge(facts, [figure for figure in judged if figure.what in linked], otherwise=SLOW)
-    for finding in slowness.judge(facts, [figure for figure in judged if figure.what not in linked], otherwise=SLOW):
+    for finding in slowness.judge(facts, [figure for figure in judged if figure.what not in linked], otherwise=SLOW_OVER_PCIE):
         yield redirected(facts, finding) if finding.problem.id == SLOW.id else finding
 
 
@@ -234,6 +243,10 @@ def judge_access(facts: Facts) -> Iterator[Finding]:
 
 def redirected(facts: Facts, finding: Finding) -> Finding:
     """The finding with its cause, if the path goes up to the CPU instead of through the switch."""
+    if known(lambda: facts.system.hypervisor) and known(lambda: has_redirecting_bridge(facts), False):
+        words = f"{finding.message}; bridges of this virtual machine redirect the traffic between the GPUs to the CPU (ACS)"
+        problem = replace(finding.problem, fixes=(*IN_GUEST, *finding.problem.fixes))
+        return replace(finding, message=words, problem=problem, confidence=Confidence.LIKELY)
     because = obstacle(facts)
     if not because:
         return finding
@@ -241,12 +254,16 @@ def redirected(facts: Facts, finding: Finding) -> Finding:
     return replace(finding, message=words, because=because, confidence=Confidence.LIKELY)
 
 
+def has_redirecting_bridge(facts: Facts) -> bool:
+    return any((bridge.acs_control or 0) & REDIRECT for bridge in facts.pci.bridges.values())
+
+
 def obstacle(facts: Facts) -> str:
     """The problem of iommu-acs that affects peer traffic over PCIe, or ""."""
     try:
         if facts.system.hypervisor:
             return ""
-        if any((bridge.acs_control or 0) & REDIRECT for bridge in facts.pci.bridges.values()):
+        if has_redirecting_bridge(facts):
             return "nccl-p2p-hang-acs-iommu"
         translated = any((gpu.iommu_group_type or "").startswith("DMA") for gpu in facts.pci.gpus)
         return "iommu-translates-peer-traffic" if translated else ""
