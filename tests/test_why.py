@@ -278,6 +278,15 @@ def test_an_interrupt_leaves_a_report(why: Why, monkeypatch: pytest.MonkeyPatch,
     assert "command-failed" in {entry["problem"] for entry in json.loads(report.read_text())["diagnosis"]}
 
 
+def test_an_interrupt_of_the_first_run_is_all_that_is_said(why: Why) -> None:
+    result = why("--", "sh", "-c", "kill -INT $$")
+    assert result.exit_code == 128 + signal.SIGINT
+    assert re.fullmatch(r"gpudoctor: interrupted in its first run, after [\d.]+ s: nothing was .*\n", result.stderr)
+    explained = why("--", "sh", "-c", "echo 'OSError: [Errno 24] Too many open files' >&2; kill -INT $$")
+    assert "limit on open files" in explained.stderr
+    assert "checks" not in explained.stderr.partition("DIAGNOSIS")[0]
+
+
 @pytest.mark.slow
 def test_the_user_is_asked_before_a_repeat(tmp_path: Path) -> None:
     log = tmp_path / "runs"

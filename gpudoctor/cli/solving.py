@@ -50,7 +50,9 @@ def solved(case: Case, wanted: Wanted, repeating: Repeating, like: Checkup | Non
             answers, ended_by = _repeated(case, answers, wanted, repeating, like)
     except (KeyboardInterrupt, SystemExit) as end:
         ended_by = _signal_of(end)
-    if ended_by:
+    if case.ended_by:
+        _note(f"interrupted in its first run, after {case.first.seconds:.1f} s: nothing was examined but its output.")
+    elif ended_by:
         screen.note("Interrupted: the report contains what was found until then.")
     return Checkup(snapshot=answers), ended_by
 

@@ -126,6 +126,8 @@ def command(
     if not case.failure:
         context.exit(_worked(case))
     found, ended_by = solving.solved(case, wanted, repeating, good)
+    if case.ended_by and delivered.name == "text" and not (destination or save or found.report.diagnosis):
+        context.exit(128 + ended_by)
     _deliver(found, how, delivered, save, is_for_program)
     context.exit(128 + ended_by if ended_by else _exit_code(found))
 
