@@ -20,7 +20,10 @@ from test_fix_fields import every
 from test_fix_recipes import ARCH, BOOKWORM, COMMANDS, NIXOS, NOBLE, ROCKY, SLES, made
 
 from gpudoctor import catalog, filling, placeholders
-from gpudoctor.fixes import FixContext, engines, fitting
+from gpudoctor.facts.system import FAMILIES
+from gpudoctor.fixes import FixContext, available, engines, fitting
+from gpudoctor.fixes.distribution import Distribution
+from gpudoctor.knowledge import distributions
 from gpudoctor.model import Fix
 
 pytestmark = pytest.mark.xdist_group("fix lines")  # which take seconds to make
@@ -103,6 +106,49 @@ def test_apt_removes_names_or_patterns_that_may_match_nothing() -> None:
                     assert "container" in word
 
     try_each(is_sure, ((line, line) for line in lines()))
+
+
+def test_every_package_of_a_line_is_in_the_table() -> None:
+    """Those of apt are in apt.yaml, which holds the archives' own lists."""
+
+    def is_listed(line: str) -> None:
+        for manager, name in available.installed_by_others(line):
+            assert distributions.knows(manager, name), (manager, name)
+
+    try_each(is_listed, ((line, line) for line in lines()))
+
+
+HOSTS = [("fedora", "43"), ("rhel", "8.10"), ("rocky", "9.7"), ("almalinux", "10.1"), ("amzn", "2023")]
+HOSTS += [("opensuse-leap", "15.6"), ("sles", "16.0"), ("opensuse-tumbleweed", "20261101"), ("arch", "")]
+
+
+@each(("distribution", "version"), HOSTS)
+def test_what_a_release_lacks_is_not_offered(distribution: str, version: str) -> None:
+    family = next(family for family, names in FAMILIES.items() if distribution in names)
+    host = Distribution(distribution, version, family, kernel="6.12.0-55.el10.x86_64" if family == "rhel" else "6.12.0-default")
+    offered = 0
+    for _, fix in every():
+        for fitted in fitting((fix,), FixContext((family, "host"), host), {}):
+            for manager, name in available.installed_by_others(fitted.command):
+                offered += 1
+                assert distributions.offers(manager, available.release_of(host), name), (fitted.command, name)
+    assert offered > 20
+
+
+@each(
+    ("manager", "release", "name", "offered"),
+    [
+        ("dnf", "fedora 43", "gcc14-c++", True),
+        ("dnf", "fedora 43", "gcc13-c++", False),
+        ("dnf", "rhel 8", "passt", False),
+        ("dnf", "rhel 9", "cuda-libraries-devel-12-8", True),
+        ("dnf", "rhel 9", "cuda-libraries-dev-12-8", None),
+        ("dnf", "mageia 9", "gcc", None),
+        ("pacman", "arch", "gcc14", True),
+    ],
+)
+def test_a_release_and_its_packages(manager: str, release: str, name: str, offered: bool | None) -> None:
+    assert distributions.offers(manager, release, name) is offered
 
 
 PROSE = re.compile(

@@ -77,8 +77,10 @@ NOT_RUNNING = Problem(
             recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + START_SERVICE,
-            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + START_SERVICE,
-            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + START_SERVICE,
+            rhel="(sudo dnf install nvidia-fabricmanager-<driver> || sudo dnf install nvidia-fabric-manager-<driver>) && "
+            + START_SERVICE,
+            suse="(sudo zypper install nvidia-fabricmanager=<driver> || sudo zypper install nvidia-fabric-manager=<driver>) && "
+            + START_SERVICE,
         ),
         OTHERS,
         look(
@@ -103,8 +105,10 @@ MISMATCH = Problem(
             recipe="fabric-manager",
             verify=LOOK,
             debian="sudo apt install 'nvidia-fabricmanager-<branch>=<driver>*' && " + RESTART_SERVICE,
-            rhel="sudo dnf install nvidia-fabric-manager-<driver> && " + RESTART_SERVICE,
-            suse="sudo zypper install nvidia-fabric-manager=<driver> && " + RESTART_SERVICE,
+            rhel="(sudo dnf install nvidia-fabricmanager-<driver> || sudo dnf install nvidia-fabric-manager-<driver>) && "
+            + RESTART_SERVICE,
+            suse="(sudo zypper install nvidia-fabricmanager=<driver> || sudo zypper install nvidia-fabric-manager=<driver>) && "
+            + RESTART_SERVICE,
         ),
         OTHERS,
         ON_HOST,

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpudoctor.fixes.distribution import Distribution
-from gpudoctor.knowledge import apt
+from gpudoctor.knowledge import apt, distributions
 from gpudoctor.model import Fix
 
 INSTALL = re.compile(r"\bapt(?:-get)?(?: -\S+)* install((?: (?:\$\([^)]*\)|[^\s&|;()`\"'$]|['\"])+)+)")
+OTHERS = re.compile(
+    r"""
+    \b(dnf|zypper|pacman)(?:\ -\S+)*\ (?:install|in|reinstall|-S\S*)  # what it does
+    ((?:\ (?:\$\([^)]*\)|[^\s&|;()])+)+)
+    """,
+    re.VERBOSE,
+)
+ENTERPRISE = ("rhel", "rocky", "almalinux", "ol", "centos")
 WORD = re.compile(r"(?:\$\([^)]*\)|[^\s])+")
 NAME = r"[a-z0-9][a-z0-9.+-]+"
 OR = " || "
@@ -40,7 +48,11 @@ def _without_missing(command: str, machine: Distribution) -> str | None:
 
 
 def _all_exist(command: str, machine: Distribution) -> bool:
-    return all(may_exist(name, machine) for name in installed_by_apt(command))
+    release = release_of(machine)
+    return all(may_exist(name, machine) for name in installed_by_apt(command)) and all(
+        name in machine.packages or distributions.offers(manager, release, name) is not False
+        for manager, name in installed_by_others(command)
+    )
 
 
 def may_exist(package: str, machine: Distribution) -> bool:
@@ -57,3 +69,24 @@ def installed_by_apt(command: str) -> Iterator[str]:
             name = re.split(r"[=/$<:]", word.strip("'\""))[0]
             if re.fullmatch(NAME, name):
                 yield name
+
+
+def release_of(machine: Distribution) -> str:
+    """As the table of packages names it: "rhel 9" for all of its rebuilds, "leap 15", "arch"; "" if it is another one."""
+    if machine.distribution in ENTERPRISE:
+        return f"rhel {machine.major}" if machine.major else "rhel"
+    if machine.distribution in ("fedora", "amzn"):
+        return f"{machine.distribution} {machine.major}" if machine.major else machine.distribution
+    if machine.family == "suse":
+        name = machine.distribution.removeprefix("opensuse-")
+        return name if name == "tumbleweed" else f"{name if name == 'leap' else 'sles'} {machine.major}"
+    return "arch" if machine.family == "arch" else ""
+
+
+def installed_by_others(command: str) -> Iterator[tuple[str, str]]:
+    """The manager, and the name of each package that dnf, zypper or pacman installs; what has a $(…) in it, without that."""
+    for install in OTHERS.finditer(command):
+        for word in WORD.findall(install[2]):
+            name = re.split(r"[=$<]", word.strip("'\""))[0].rstrip("-")
+            if re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name) and "<" not in word and "${" not in word:
+                yield install[1], re.sub(r"-\d+(?:\.\d+){2,}$", "", name)

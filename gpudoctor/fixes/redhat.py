@@ -104,7 +104,8 @@ def fabric_manager(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < 590 else "libnvidia-nscq"
-    names = f"nvidia-fabric-manager-{host.driver} {library}-{host.driver}"
+    manager = "nvidia-fabric-manager" if (host.branch or 0) < 590 else "nvidia-fabricmanager"
+    names = f"{manager}-{host.driver} {library}-{host.driver}"
     return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}")
 
 

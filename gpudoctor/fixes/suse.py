@@ -68,8 +68,9 @@ def fabric_manager(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
     library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < G07_FROM else "libnvidia-nscq"
-    names = f"'nvidia-fabric-manager={host.driver}' '{library}={host.driver}'"
-    undo = "" if host.has("^nvidia-fabric-manager$") else f"sudo zypper remove nvidia-fabric-manager {library}"
+    manager = "nvidia-fabric-manager" if (host.branch or 0) < G07_FROM else "nvidia-fabricmanager"
+    names = f"'{manager}={host.driver}' '{library}={host.driver}'"
+    undo = "" if host.has(f"^{manager}$") else f"sudo zypper remove {manager} {library}"
     return Lines(f"sudo zypper install --oldpackage {names}", undo)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpudoctor.knowledge import (
     apt,
     cuda,
+    distributions,
     errors,
     gpus,
     health,
@@ -34,6 +35,7 @@ _READ = re.compile(rb"\bread: '?(\d{4}-\d\d-\d\d)")
 TABLES = {
     "apt": apt.table,
     "cuda": cuda.table,
+    "distributions": distributions.table,
     "errors": errors.table,
     "gpus": gpus.table,
     "health": health.table,
