@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +13,7 @@ from gpudoctor.errors import WorkError
 from gpudoctor.interpreter import MOST_WORDS, Target
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
+from gpudoctor.worker.probes.table import DEEP
 
 Progress = Callable[[tuple[str, ...]], None]
 
@@ -40,6 +42,20 @@ def collect(
         raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
+
+
+def deeper(where: Target, answers: Snapshot, progress: Progress) -> Snapshot:
+    """With what is asked only at level full."""
+    replies = dict(answers.replies)
+
+    def hear(message: dict[str, Any]) -> None:
+        if "question" in message:
+            replies[message["question"]] = protocol.reply(message)
+        if "asking" in message:
+            progress(tuple(message["asking"]))
+
+    where.run({"seconds": max(probe.seconds for probe in DEEP), "probes": [probe.name for probe in DEEP]}, hear)
+    return replace(answers, replies=replies)
 
 
 def _load_what_judges() -> None:

@@ -35,6 +35,10 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
 
         checks = wanted.checks()
         answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks), ignored=wanted.ignored)
+        if where and answers.level == "full" and "package-files" in checks:
+            from gpudoctor.collect import deeper
+
+            answers = deeper(where, answers, _asking(tell))
         answers, cut_off_by = _measured(answers, checks, wanted, where, tell) if where else (answers, 0)
     return _checkup(answers, told, wanted), cut_off_by
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -87,3 +89,26 @@ def test_packages_that_cannot_be_compared_are_left_out(site: Path) -> None:
     (site / "torch-2.11.0+cu130.dist-info" / "INSTALLER").write_text("pip\n")
     (site / "torch-2.11.0+cu130.dist-info" / "RECORD").unlink()
     assert found(site) == []
+
+
+def contents(site: Path) -> dict[str, Any]:
+    [(question, reply)] = package_files.ask_contents(Machine(str(site.parent)))
+    assert (question, reply.status) == ("package-hashes:torch", "ok")
+    about: dict[str, Any] = reply.value
+    return about
+
+
+def test_the_content_of_files_of_the_right_size(site: Path) -> None:
+    rows = []
+    for path in (site / LIBRARY, site / "torch/__init__.py"):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
+        rows.append(f"{path.relative_to(site)},sha256={digest},{path.stat().st_size}\n")
+    (site / "torch-2.11.0+cu130.dist-info/RECORD").write_text("".join(rows))
+    library = site / LIBRARY
+    whole = {"name": "torch", "location": SITE, "checked": 2, "bytes": library.stat().st_size + 6}
+    assert contents(site) == whole
+    with library.open("r+b") as file:
+        file.seek(5000)
+        file.write(b"\0damaged")
+    assert contents(site) == {**whole, "other": {"count": 1, "files": [LIBRARY]}}
+    assert "changed" not in found(site)[0]

@@ -7,11 +7,13 @@ missing or truncated. The package is still listed as installed, and fails when i
 How it is judged
 Libraries, programs and Python files of GPU packages, without their tests, are compared with RECORD. A library is truncated if it
 ends before its own table of sections, any other file if it is empty. Missing files are reported. Files of another size are only
-mentioned if they explain a failure, since people change and strip them on purpose.
+mentioned if they explain a failure, since people change and strip them on purpose. At level full the content of the files is
+compared, too: a library whose size is right and whose content is not is damaged.
 
 Known exceptions
 Packages of conda are left out, because conda changes files when it installs them; so are packages without RECORD. Images that
-delete unused libraries to save space have missing files that nothing needs. The content of files of the right size is not read.
+delete unused libraries to save space have missing files that nothing needs. A Python file that was edited without changing its
+size is only mentioned if it explains a failure.
 
 References
 https://packaging.python.org/en/latest/specifications/recording-installed-packages/
@@ -57,14 +59,20 @@ MISSING = Problem(
 CHANGED = Problem(
     id=CHANGED_ID,
     title="Files of an installed GPU package were changed",
-    why="Their size differs from what was installed: another tool or a person wrote over them.",
+    why="Their size or content differs from what was installed: another tool or a person wrote over them, or the disk damaged "
+    "them.",
     action=Action.INSTALL,
     fixes=(REINSTALL,),
     references=(SPECIFICATION,),
     status=Status.WARN,
 )
-PROBLEMS = {"truncated": TRUNCATED, "missing": MISSING, "changed": CHANGED}
-WORDS = {"truncated": "is truncated", "missing": "is missing", "changed": "has another size than when it was installed"}
+PROBLEMS = {"truncated": TRUNCATED, "missing": MISSING, "changed": CHANGED, "other": CHANGED}
+WORDS = {
+    "truncated": "is truncated",
+    "missing": "is missing",
+    "changed": "has another size than when it was installed",
+    "other": "has the size, but not the content that was installed",
+}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -79,7 +87,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
             evidence = {"packages": _named(facts, {one.package for one in found}), "folder": found[0].location, "files": files}
             confidence = Confidence.LIKELY if problem is CHANGED else Confidence.CONFIRMED
             message = f"{found[0].files[0]} of {found[0].package} {WORDS[kind]}{more}"
-            yield Finding(problem, message, evidence, confidence=confidence, is_clue=problem is CHANGED)
+            is_clue = kind == "changed" or (kind == "other" and all(file.endswith(".py") for file in files))
+            yield Finding(problem, message, evidence, confidence=confidence, is_clue=is_clue)
 
 
 def _named(facts: Facts, packages: set[str]) -> list[str]:
@@ -92,7 +101,8 @@ def summary(facts: Facts) -> str:
     count, files = facts.python.compared_files
     if not count:
         raise Skip("no GPU package has a RECORD", Skip.NOT_INSTALLED)
-    return f"{files} files of {count} GPU package{'s' * (count != 1)} are complete"
+    contents = f", {facts.python.hashed_bytes >> 20} MiB of content compared" if facts.python.hashed_bytes else ""
+    return f"{files} files of {count} GPU package{'s' * (count != 1)} are complete{contents}"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(TRUNCATED, MISSING, CHANGED))

@@ -80,6 +80,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "service-files": "files that exist",
     "command": "what gpudoctor why ran; a text shows the output itself",
     "package-files": "sizes of thousands of files",
+    "package-hashes:*": "contents of thousands of files",
     "variable-sources": "lines of profiles and units; which of them count, only the machine shows",
     "licence-tokens": "files with secrets",
     "runtime-file-times": "times of files, which are rarely pasted",

@@ -49,7 +49,7 @@ class Differing(Guarded):
 
     package: str
     location: str
-    kind: str  # missing, truncated or changed
+    kind: str  # missing, truncated, changed, or other: the same size, but another content
     count: int
     files: tuple[str, ...]
 
@@ -58,7 +58,7 @@ def differing(records: list[Mapping[str, Any]]) -> tuple[Differing, ...]:
     return tuple(
         Differing(record["name"], record["location"], kind, record[kind]["count"], tuple(record[kind]["files"]))
         for record in records
-        for kind in ("truncated", "missing", "changed")
+        for kind in ("truncated", "missing", "changed", "other")
         if record.get(kind)
     )
 

@@ -22,6 +22,8 @@ from gpudoctor.facts.packages import (
 from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Unavailable
 
+HASHES = "package-hashes:"
+
 
 class Python(Guarded):
     """The examined interpreter; facts of a framework that is not installed raise Unavailable(not installed)."""
@@ -130,14 +132,21 @@ class Python(Guarded):
 
     @cached_property
     def differing_files(self) -> tuple[Differing, ...]:
-        """Files of GPU packages that are missing, truncated or of another size than RECORD says."""
-        return differing(self._replies.value("package-files"))
+        """Files of GPU packages that are missing, truncated, of another size, or of other content than RECORD says."""
+        hashed = self._replies.starting_with(HASHES).values()
+        contents = [reply.value for reply in hashed if reply.status == "ok"]
+        return differing(self._replies.value("package-files")) + differing(contents)
 
     @property
     def compared_files(self) -> tuple[int, int]:
         """How many GPU packages, and files of them, were compared with RECORD."""
         found = self._replies.value("package-files")
         return len(found), sum(record["checked"] for record in found)
+
+    @property
+    def hashed_bytes(self) -> int:
+        """How much of their content was compared; 0 below level full."""
+        return sum(reply.value["bytes"] for reply in self._replies.starting_with(HASHES).values() if reply.status == "ok")
 
     def package(self, name: str) -> Package | None:
         """The copy that is imported."""

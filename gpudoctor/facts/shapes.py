@@ -148,6 +148,7 @@ _BEGINNINGS: dict[str, Any] = {
         trials=lists(record(flags="good", away=list[int], outcome=_OUTCOME)),
     ),
     "nvml:gpu": dict[str, Any] | None,
+    "package-hashes:": record(numbers="bytes checked", texts="location name", other=_FILES),
     "text:": record(numbers="bytes left_out total_lines", kinds=TEXTS, lines=list[tuple[int, str]] | None),
 }
 

@@ -13,7 +13,7 @@ from gpudoctor.facts.packages import Differing
 from gpudoctor.model import Finding
 
 TRUNCATED_ID, MISSING_ID, CHANGED_ID = "package-files-truncated", "package-files-missing", "package-files-changed"
-IDS = {"truncated": TRUNCATED_ID, "missing": MISSING_ID, "changed": CHANGED_ID}
+IDS = {"truncated": TRUNCATED_ID, "missing": MISSING_ID, "changed": CHANGED_ID, "other": CHANGED_ID}
 FAILURES = ("framework-imports", "measurements", "toolchain-ladder", "command", "messages")
 OF_COMMANDS = ("command", "messages")
 

@@ -59,3 +59,5 @@ PROBES: Tuple[Probe, ...] = (
     Probe("wsl", wsl.ask, 3),
     Probe("cuda", cuda.ask, 8, after="nvml"),
 )
+DEEP: Tuple[Probe, ...] = (Probe("package-hashes", package_files.ask_contents, 90),)
+"""Asked only by name: they take long."""
