@@ -460,3 +460,17 @@ def test_frameworks_are_imported_at_the_same_time(
     run._import(0.0)
     run._import(0.0)
     assert len(run.hosts) == expected
+
+
+@pytest.mark.parametrize(("simulates", "ends"), [("1", "ready"), ("0", "failed")])
+def test_numba_on_its_simulator_needs_no_modules_of_real_gpus(tmp_path: Path, simulates: str, ends: str) -> None:
+    (tmp_path / "numba/cuda").mkdir(parents=True)
+    (tmp_path / "numba/__init__.py").write_text(
+        "import os\nclass config: ENABLE_CUDASIM = int(os.environ['NUMBA_ENABLE_CUDASIM'])\n"
+    )
+    (tmp_path / "numba/cuda/__init__.py").touch()
+    (tmp_path / "numba/cuda/cudaimpl.py").write_text("from numba import cuda\ncuda.const.array_like\n")
+    code = "from gpudoctor.worker.measuring import fork_server; print(*fork_server._imported('numba'))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.getcwd()}", "NUMBA_ENABLE_CUDASIM": simulates}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == ends

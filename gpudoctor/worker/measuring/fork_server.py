@@ -42,6 +42,7 @@ class Runtime(NamedTuple):
         return self.modules[0] if self.modules else ""
 
 
+OF_REAL_GPUS = "numba.cuda.cudaimpl"
 # In import order.
 OUR_FOLDER = FOLDER + os.sep
 RUNTIMES = {
@@ -49,7 +50,7 @@ RUNTIMES = {
     "torch": Runtime(("torch",), 120, 6),
     "torch with optimizers": Runtime(("torch",), 120, 9, ("torch._dynamo",)),
     "cupy": Runtime(("cupy",), 60, 1),
-    "numba": Runtime(("numba", "numba.cuda", "numba.cuda.cudaimpl"), 60, 1),
+    "numba": Runtime(("numba", "numba.cuda", OF_REAL_GPUS), 60, 1),
     "jax": Runtime(("jax",), 60, 2),
 }
 
@@ -120,7 +121,8 @@ def _imported(runtime: str) -> Dict[str, Any]:
     package = RUNTIMES[runtime].package
     try:
         for name in RUNTIMES[runtime].modules:
-            importlib.import_module(name)
+            if name != OF_REAL_GPUS or not _simulates(package):
+                importlib.import_module(name)
     except BaseException as failure:
         missing = isinstance(failure, ModuleNotFoundError) and failure.name == package
         if not missing:
@@ -132,6 +134,11 @@ def _imported(runtime: str) -> Dict[str, Any]:
     module = sys.modules.get(package)
     version, origin = str(getattr(module, "__version__", "")), getattr(module, "__file__", None) or ""
     return {"ready": round(time.monotonic() - start, 3), "version": version, "file": origin}
+
+
+def _simulates(package: str) -> bool:
+    """Whether Numba simulates CUDA (NUMBA_ENABLE_CUDASIM), with other modules."""
+    return bool(getattr(getattr(sys.modules.get(package), "config", None), "ENABLE_CUDASIM", 0))
 
 
 class Server:
