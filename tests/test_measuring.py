@@ -471,6 +471,6 @@ def test_numba_on_its_simulator_needs_no_modules_of_real_gpus(tmp_path: Path, si
     (tmp_path / "numba/cuda/__init__.py").touch()
     (tmp_path / "numba/cuda/cudaimpl.py").write_text("from numba import cuda\ncuda.const.array_like\n")
     code = "from gpudoctor.worker.measuring import fork_server; print(*fork_server._imported('numba'))"
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.getcwd()}", "NUMBA_ENABLE_CUDASIM": simulates}
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}", "NUMBA_ENABLE_CUDASIM": simulates}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split()[0] == ends
