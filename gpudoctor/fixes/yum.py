@@ -14,7 +14,11 @@ from gpudoctor.model import Fix
 
 _CONFIG = re.compile(r"sudo dnf install 'dnf-command\(config-manager\)' && ")
 _ONLY_DNF = re.compile(
-    r"\b(?:dnf|yum) (?:module|versionlock|config-manager (?!--add-repo))|--allowerasing|--noautoremove|dnf5|--oldinstallonly"
+    r"""
+    \b(?:dnf|yum)\ (?: module | versionlock | config-manager\ (?!--add-repo) )
+    | --allowerasing | --noautoremove | --oldinstallonly | dnf5
+    """,
+    re.VERBOSE,
 )
 
 

@@ -67,6 +67,7 @@ LIMITS = (
         re.compile(r"Cannot allocate memory|MemoryError|std::bad_alloc|\bENOMEM\b"),
     ),
 )
+NOT_PERMITTED = re.compile(r"(?:Permission denied|EACCES).*?(/[^\s'\"]+)")
 OUT_OF_MEMORY = re.compile("out of memory|oom-kill", re.IGNORECASE)
 NO_ADDRESSES = re.compile(
     r"""
@@ -79,7 +80,7 @@ NO_ADDRESSES = re.compile(
 
 def findings(facts: Facts, words: str, signal: str, recorded: str) -> Iterator[Finding]:
     """What the words or the signal of a failure and the machine's records show together."""
-    for look_for in (_killed_for_memory, _resources, _addresses, _instructions):
+    for look_for in (_killed_for_memory, _resources, _addresses, _may_not_run, _instructions):
         with suppress(Skip):
             yield from look_for(facts, f"{words}\nkilled by {signal}" if signal else words, recorded)
 
@@ -116,6 +117,14 @@ def _addresses(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
         evidence = {"address_space_bytes": soft, "hard_limit_bytes": hard}
         text = f"the address space of programs is limited to {soft // MIB:,} MiB (ulimit -v)"
         yield LIMITED.found(text, evidence, confidence=Confidence.LIKELY)
+
+
+def _may_not_run(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
+    folder = known(lambda: facts.environment.get("TMPDIR")) or "/tmp"
+    refused = next((match[1] for match in NOT_PERMITTED.finditer(words) if match[1].startswith(folder.rstrip("/") + "/")), "")
+    if refused and facts.limits.tmp.noexec:
+        text = f"{folder} is mounted noexec, so that {refused} cannot be run"
+        yield facts.problems["temporary-space-noexec"].found(text, {"file": refused}, confidence=Confidence.LIKELY)
 
 
 def _instructions(facts: Facts, words: str, recorded: str) -> Iterator[Finding]:
