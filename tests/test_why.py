@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 import machine
 import pytest
 from click.testing import CliRunner, Result
+from each import each
 from terminal import Terminal
 
 from gpudoctor import checkup, doctor, examining
@@ -343,6 +345,59 @@ def test_the_python_of_a_command(tmp_path: Path, first_line: str, python: str | 
     assert command.python_of([str(script)], {"PATH": str(tmp_path)}) == wanted
     assert command.python_of(["torchrun"], {"PATH": str(tmp_path)}) == wanted
     assert command.python_of(["python3"], {"PATH": str(tmp_path)}) == str(tmp_path / "python3")
+
+
+RUN = [
+    ("uv run train.py", {}, "/w/.venv"),
+    ("uv run --project /w/other -- torchrun train.py", {}, "/w/other/.venv"),
+    ("uv run python -m x", {"UV_PROJECT_ENVIRONMENT": "/opt/env"}, "/opt/env"),
+    ("uv run --no-project train.py", {"VIRTUAL_ENV": "/opt/active"}, "/opt/active"),
+    ("uv run --active train.py", {"VIRTUAL_ENV": "/opt/active"}, "/opt/active"),
+    ("uv run inline.py", {}, None),
+    ("uv run --with numpy train.py", {}, None),
+    ("uv pip list", {}, None),
+    ("conda run -n ml python train.py", {"CONDA_EXE": "/w/conda/bin/conda"}, "/w/conda/envs/ml"),
+    ("conda run --no-capture-output -p /opt/p x", {}, "/opt/p"),
+    ("micromamba run -n ml x", {"MAMBA_ROOT_PREFIX": "/w/conda"}, "/w/conda/envs/ml"),
+    ("conda run -n base x", {"CONDA_PREFIX": "/w/conda/envs/ml"}, "/w/conda"),
+    ("conda run -n absent x", {"CONDA_EXE": "/w/conda/bin/conda"}, None),
+    ("pixi run train", {}, "/w/.pixi/envs/default"),
+    ("pixi run -e cuda train", {}, "/w/.pixi/envs/cuda"),
+    ("poetry run train", {}, "/w/.venv"),
+    ("poetry run train", {"OUTSIDE": "1"}, "/cache/virtualenvs/x-py3.12"),
+]
+
+
+@each(("line", "variables", "prefix"), RUN)
+def test_the_python_of_what_runs_in_an_environment(
+    line: str, variables: dict[str, str], prefix: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.chdir(folder)
+        top = Path(folder).resolve()
+        for name in ("other", ".venv", "conda/envs/ml", "bin"):
+            (top / name).mkdir(parents=True)
+        for name in ("pyproject.toml", "other/pyproject.toml", "pixi.toml"):
+            (top / name).touch()
+        (top / "inline.py").write_text("# /// script\n# dependencies = []\n# ///\n")
+        if "OUTSIDE" in variables:
+            (top / ".venv").rmdir()
+        for name in ("uv", "conda", "micromamba", "pixi", "poetry"):
+            program = top / "bin" / name
+            program.write_text("#!/bin/sh\necho /cache/virtualenvs/x-py3.12\n")
+            program.chmod(0o755)
+        here = {name: value.replace("/w", str(top)) for name, value in variables.items()}
+        found = command.python_of(line.replace("/w/", f"{top}/").split(), {"PATH": f"{top}/bin", **here})
+        assert found == (f"{prefix.replace('/w', str(top))}/bin/python" if prefix else None)
+
+
+@each("line", ["nice -n 5 {python} train.py", "timeout 60 {python} x.py", "taskset -c 0-3 {python} -c 1", "srun -n 2 {python} x"])
+def test_the_python_behind_a_wrapper(line: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("nice", "timeout", "taskset", "srun"):
+            (Path(folder) / name).write_bytes(b"\x7fELF")
+            (Path(folder) / name).chmod(0o755)
+        assert command.python_of(line.format(python=sys.executable).split(), {"PATH": folder}) == sys.executable
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -10,8 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.errors import UserError
+from gpudoctor.trying import runners
 
 PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+WRAPPERS = frozenset(
+    (
+        *("nice", "nohup", "time", "timeout", "taskset", "numactl", "stdbuf", "ionice", "chrt", "setsid"),
+        *("srun", "mpirun", "mpiexec", "nsys", "ncu"),
+    )
+)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -63,10 +71,16 @@ def _how_to_run(file: Path) -> str:
 
 
 def python_of(argv: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    """The Python that runs the command: itself, or that of its first line (torchrun, accelerate); None if unknown."""
+    """The Python that runs the command: itself, that of its first line (torchrun), or of an environment (uv run); None if
+    unknown."""
     file = program(argv[0], variables)
-    if PYTHON.fullmatch(Path(file).name):
+    name = Path(file).name
+    if PYTHON.fullmatch(name):
         return file
+    if name in WRAPPERS:
+        return _wrapped(argv[1:], variables)
+    if found := runners.python_of(name, argv[1:], variables):
+        return found
     try:
         with Path(file).open("rb") as script:
             first = script.readline(1 << 12)
@@ -78,6 +92,16 @@ def python_of(argv: Sequence[str], variables: Mapping[str, str]) -> str | None:
     if words and Path(words[0]).name == "env":
         words = [shutil.which(word, path=variables.get("PATH", "")) or "" for word in words[1:] if not word.startswith("-")]
     return words[0] if words and PYTHON.fullmatch(Path(words[0]).name) else None
+
+
+def _wrapped(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """The Python of the first word that is a program with one: what stands before are options of the wrapper."""
+    for at, word in enumerate(words):
+        if not word.startswith("-") and shutil.which(word, path=variables.get("PATH", os.defpath)):
+            with contextlib.suppress(UserError):
+                if found := python_of(words[at:], variables):
+                    return found
+    return None
 
 
 def folder_of(argv: Sequence[str]) -> str:
