@@ -1,0 +1,180 @@
+"""Before and after: every program of examples/ and its mended twin on this GPU, one after the other in one run.
+
+    python benchmarks/examples.py [--seconds 0.6] [--only NAME,...] [--most 120] [-o RESULTS.jsonl]
+    python benchmarks/examples.py --markdown RESULTS.jsonl
+
+Needs torch, and nothing of gpudoctor. torch is imported once and each program runs in a fork of this process, in a process group
+of its own. Prints a JSON line a pair; what does not fit into --most seconds or lacks GPUs is listed as not run, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import runpy
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+import pairs  # noqa: E402
+
+SLOWEST = 60.0  # seconds of one program, start and compilation included
+POLL_SECONDS = 0.005
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=0.6, help="that each program works after its warm-up")
+    parser.add_argument("--only", help="names of pairs")
+    parser.add_argument("--most", type=float, default=120.0, help="seconds of the whole run")
+    parser.add_argument("--cpu", action="store_true", help="run without a GPU too, to see that the programs work")
+    parser.add_argument("-o", "--output", type=Path, help="also write the JSON lines here")
+    parser.add_argument("--markdown", type=Path, metavar="RESULTS", help="print the table of saved results")
+    arguments = parser.parse_args()
+    if arguments.markdown:
+        print(markdown([json.loads(line) for line in arguments.markdown.read_text().splitlines()]), end="")
+        return
+    names = arguments.only.split(",") if arguments.only else [pair.name for pair in pairs.PAIRS]
+    unknown = sorted(set(names) - {pair.name for pair in pairs.PAIRS})
+    if unknown:
+        parser.error(f"no such pair: {', '.join(unknown)}")
+    chosen = [pair for pair in pairs.PAIRS if pair.name in names]
+    rows = measure(chosen, arguments.seconds, arguments.most, arguments.cpu)
+    if arguments.output:
+        arguments.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print("\n" + markdown(rows), end="")
+
+
+def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) -> list[dict[str, Any]]:
+    """A row that describes the machine, then one a pair. cpu: also where GPUs are missing."""
+    began = time.monotonic()
+    rows: list[dict[str, Any]] = [machine()]
+    for pair in chosen:
+        row: dict[str, Any] = {"pair": pair.name}
+        if rows[0]["gpus"] < pair.gpus and not cpu:
+            row["not_run"] = "needs a GPU" if pair.gpus == 1 else f"needs {pair.gpus} GPUs"
+        elif time.monotonic() - began > most:
+            row["not_run"] = f"the {most:.0f} s of this run were over"
+        else:
+            row.update(broken=figure(pair, pair.name, seconds), mended=figure(pair, pair.mended, seconds))
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    rows[0]["seconds"] = round(time.monotonic() - began, 1)
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    """In a fork: this process must not use CUDA, since its forks could not use it then."""
+    code = (
+        "import json, torch; count = torch.cuda.device_count(); "
+        "print(json.dumps([torch.__version__, count, torch.cuda.get_device_name() if count else 'no GPU']))"
+    )
+    _, text = forked(lambda: exec(code), SLOWEST)
+    torch, gpus, name = json.loads(text.splitlines()[-1])
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return {"gpu": name, "gpus": gpus, "torch": torch, "python": platform.python_version(), "cpus": os.cpu_count(), "date": today}
+
+
+def figure(pair: pairs.Pair, name: str, seconds: float) -> float | str:
+    """The figure of the pair, or why there is none."""
+
+    def program() -> None:
+        sys.argv = [name, "--seconds", str(seconds)]
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+    code, text = forked(program, SLOWEST)
+    if pair.figure == pairs.ENDS:
+        return float(code == 0)
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if code or not lines:
+        return f"failed: {text.strip().splitlines()[-1][:200] if text.strip() else f'exit code {code}'}"
+    return float(json.loads(lines[-1])[pair.figure])
+
+
+def forked(program: Any, most: float) -> tuple[int, str]:
+    """Exit code and output of a fork of this process that runs it; whatever it started ends with it."""
+    import torch  # noqa: F401
+
+    with tempfile.TemporaryFile() as output:
+        pid = os.fork()
+        if pid == 0:
+            _child(program, output.fileno())
+        code = _wait(pid, most)
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
+
+
+def _child(program: Any, output: int) -> None:
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        program()
+        code = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait(pid: int, most: float) -> int:
+    until = time.monotonic() + most
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended or time.monotonic() > until:
+            break
+        time.sleep(POLL_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if not ended:
+        os.waitpid(pid, 0)
+        return 124
+    return os.waitstatus_to_exitcode(status)
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table of the docs."""
+    by_name = {pair.name: pair for pair in pairs.PAIRS}
+    about, *measured = rows
+    lines = [
+        f"Measured on {about['gpus']} × {about['gpu']} with {about['cpus']} CPU cores, torch {about['torch']}, {about['date']}.",
+        "",
+        "| example | problem | broken | mended | unit | change |",
+        "|---|---|--:|--:|---|--:|",
+    ]
+    for row in measured:
+        pair = by_name[row["pair"]]
+        told = [row["not_run"], ""] if "not_run" in row else [shown(row["broken"]), shown(row["mended"])]
+        change = "" if "not_run" in row else changed(row["broken"], row["mended"])
+        lines.append(f"| `{pair.name}.py` | {pair.problem} | {told[0]} | {told[1]} | {pair.unit} | {change} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{float(f'{value:.3g}'):g}"
+
+
+def changed(broken: float | str, mended: float | str) -> str:
+    if isinstance(broken, str) or isinstance(mended, str):
+        return ""
+    if min(broken, mended) <= 0:
+        return "from 0" if mended > broken else "to 0" if mended < broken else "none"
+    return f"{mended / broken:.1f}×" if mended >= broken else f"1/{broken / mended:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Mended: DistributedDataParallel reduces gradients in buckets, while the backward pass still computes others.
+
+Problem: communication that overlaps nothing (exposed_communication.py).
+"""
+
+import torch
+import torch.distributed as dist
+from loop import backend, device, ranks, run
+
+
+def main():
+    dist.init_process_group(backend())
+    place = device()
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(32))).to(place)
+    model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    batch = torch.randn(4096 if place.type == "cuda" else 16, 1024, device=place)
+
+    def step():
+        model.zero_grad()
+        model(batch).square().mean().backward()
+
+    run(step)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    ranks(main)

@@ -1,0 +1,30 @@
+"""A gradient scaler that never settles: the loss overflows in FP16, whatever the scale is.
+
+Problem: every step is skipped and the scale is halved until it is 0, while the program looks busy.
+"""
+
+import time
+
+import torch
+from loop import device, run
+
+if __name__ == "__main__":
+    place = device()
+    model = torch.nn.Linear(512, 512).to(place)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    scaler = torch.amp.GradScaler(place.type)
+    batch = 100 * torch.randn(512, 512, device=place)
+    applied, started = 0, time.monotonic()
+
+    def step():
+        global applied
+        optimizer.zero_grad()
+        with torch.autocast(place.type, dtype=torch.float16):
+            loss = model(batch).square().half().sum()
+        scaler.scale(loss).backward()
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        applied += scaler.get_scale() >= before
+
+    run(step, applied_per_second=lambda: applied / (time.monotonic() - started))

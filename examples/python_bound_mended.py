@@ -1,0 +1,18 @@
+"""Mended: the GPU makes all elements at once.
+
+Problem: host-bound (python_bound.py).
+"""
+
+import torch
+from loop import device, run
+
+SIZE = 2**14
+
+if __name__ == "__main__":
+    place = device()
+
+    def step():
+        noise = torch.randn(SIZE, device=place).clamp_(-2.0, 2.0)
+        noise.square().sum()
+
+    run(step, each=SIZE)

@@ -1,0 +1,20 @@
+"""Restarted workers: the DataLoader forks its processes anew for each short epoch.
+
+Problem: persistent_workers is off, so every epoch begins with a wait for new processes, and the GPU waits too.
+"""
+
+import torch
+from loop import device, run
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    place = device()
+    data = TensorDataset(torch.randn(512, 1024))
+    model = torch.nn.Linear(1024, 1024).to(place)
+    loader = DataLoader(data, batch_size=64, num_workers=4)
+
+    def epoch():
+        for (batch,) in loader:
+            model(batch.to(place)).square().mean().backward()
+
+    run(epoch, warm_up=1)

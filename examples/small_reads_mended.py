@@ -1,0 +1,35 @@
+"""Mended: samples lie in large shards that are read in pieces of 16 MiB.
+
+Problem: small reads (small_reads.py). WebDataset, Parquet or one memory-mapped file a shard do the same.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from loop import device, run
+
+MIB = 64
+PIECE = 16 * 2**20
+
+
+def read(path, piece):
+    """The file from the disk, not from the page cache."""
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        return bytearray(b"".join(iter(lambda: file.read(piece), b"")))
+
+
+if __name__ == "__main__":
+    place = device()
+    with tempfile.NamedTemporaryFile(dir=os.environ.get("EXAMPLES_DATA", ".")) as file:
+        file.write(os.urandom(MIB * 2**20))
+        file.flush()
+        os.fsync(file.fileno())
+
+        def step():
+            torch.frombuffer(read(Path(file.name), PIECE), dtype=torch.uint8).to(place).sum()
+
+        run(step, each=MIB, warm_up=1)
