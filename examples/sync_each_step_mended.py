@@ -10,7 +10,7 @@ if __name__ == "__main__":
     place = device()
     model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(8))).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    batch = torch.randn(4096, 1024, device=place)
+    batch = torch.randn(1024, 1024, device=place)
     total = torch.zeros((), device=place)
 
     def step():
