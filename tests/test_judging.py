@@ -206,6 +206,36 @@ def test_models_that_fit() -> None:
     assert table["405B", "fp16"].gpus is None
 
 
+def test_throughput_is_bound_by_memory_then_by_compute() -> None:
+    products = {"GEMM fp16": 600.0, "GEMM fp8": 1200.0}
+    table = {(row.size, row.precision): row for row in rows(Machine(gpus=1, memory_gb=80, gb_per_s=3000, tflops=products))}
+    small = table["7B", "fp16"]
+    cache = 2048 * 524288 / 1e9  # GB of one answer of Llama 2 7B: 512 KiB a token
+    assert small.kv_gigabytes["2048"] == pytest.approx(cache, abs=0.001)
+    assert small.tokens_per_second["1"] == pytest.approx(1 / ((14 + cache) / 3000), rel=0.001)
+    assert small.tokens_per_second["32"] == pytest.approx(32 / ((14 + 32 * cache) / 3000), rel=0.001)
+    assert small.tokens_per_second["128"] is None  # 151 GB
+    assert small.compute_bound_batch == 200  # 2 bytes, 600 TFLOP/s, 3 TB/s
+    slow = {row.size: row for row in rows(Machine(1, 80, 3000, {"GEMM fp16": 60.0})) if row.precision == "int4"}
+    assert slow["34B"].tokens_per_second["128"] == pytest.approx(60e12 / (2 * 34e9), rel=0.001)
+    assert small.longest_context == int((72 - 14) * 1e9 // 524288)
+    assert table["405B", "int4"].longest_context is None
+
+
+def test_without_matrix_products_no_throughput_is_given() -> None:
+    row = next(rows(Machine(gpus=1, memory_gb=80, gb_per_s=3000)))
+    assert (row.tokens_per_second, row.compute_bound_batch) == ({}, None)
+
+
+def test_fp8_weights_are_widened_where_there_is_no_fp8_product() -> None:
+    machine = Machine(gpus=1, memory_gb=80, gb_per_s=2000, tflops={"GEMM fp16": 250.0})
+    assert {row.precision: row.compute_bound_batch for row in rows(machine) if row.size == "7B"} == {
+        "fp16": 125,
+        "fp8": 63,
+        "int4": 32,
+    }
+
+
 def test_shares_and_rates_are_plausible() -> None:
     table = performance.table()
     assert all(0.3 <= row.share <= 0.97 for row in table.reachable)

@@ -16,6 +16,12 @@ PAIR = re.compile(
 )
 HEADINGS = ("Measured", "Value", "Unit", "Expected", "% of expected")
 Row = tuple[str, ...]
+LEAST = "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
+MOST = (
+    "Upper bound on tokens/s by batch size, with 2048 tokens of context per answer, and the batch size from which short answers "
+    "are bound by compute, from measured memory and matrix products:"
+)
+CACHE = "KV cache of one answer in GB (fp16) by context length, and the tokens that fit beside the weights:"
 
 
 def rows(report: Report, all: bool = False) -> list[Row]:
@@ -96,6 +102,50 @@ def _model(model: Model) -> str:
         return "does not fit"
     on = f" on {model.gpus} GPUs" if model.gpus > 1 else ""
     return f"{digits(model.least_milliseconds or 0)} ms{on}"
+
+
+def about_models(report: Report) -> list[tuple[str, list[Row]]]:
+    """Tables with their headings and titles; the first is what reports without details show."""
+    rows = list(models(report))
+    tables = [(LEAST, [model_headings(report), *rows] if rows else []), (MOST, throughput(report)), (CACHE, contexts(report))]
+    return [(title, table) for title, table in tables if table]
+
+
+def throughput(report: Report) -> list[Row]:
+    """The most tokens/s by batch size: a heading, then one row per model and precision that fits; empty if not measured."""
+    found = [model for model in report.measured.models if model.gpus and model.tokens_per_second]
+    if not found:
+        return []
+    rows = [
+        (
+            f"{plain(model.size)} {plain(model.precision)}",
+            *("-" if tokens is None else f"{tokens:.0f}" for tokens in model.tokens_per_second.values()),
+            "" if model.compute_bound_batch is None else str(model.compute_bound_batch),
+        )
+        for model in found
+    ]
+    batches = (f"batch {plain(batch)}" for batch in found[0].tokens_per_second)
+    return [("Model", *batches, "compute-bound from"), *rows]
+
+
+def contexts(report: Report) -> list[Row]:
+    """GB of the KV cache of an answer by its length, and the tokens that fit: a heading, then one row per model and precision."""
+    found = [model for model in report.measured.models if model.gpus and model.kv_gigabytes]
+    if not found:
+        return []
+    rows = [
+        (
+            f"{plain(model.size)} {plain(model.precision)}",
+            *(digits(gigabytes) for gigabytes in model.kv_gigabytes.values()),
+            "" if model.longest_context is None else f"{model.longest_context:,}",
+        )
+        for model in found
+    ]
+    return [("Model", *map(_thousands, found[0].kv_gigabytes), "fits, in tokens"), *rows]
+
+
+def _thousands(tokens: str) -> str:
+    return f"{int(tokens) // 1024}k" if tokens.isdecimal() else plain(tokens)
 
 
 def columns(table: Iterable[Row]) -> list[str]:

@@ -119,11 +119,10 @@ def _measured(report: Report) -> Iterator[str]:
         yield "<summary>Measured</summary>"
         yield ""
         yield from _table(figures.HEADINGS, (tuple(map(text, row)) for row in rows))
-        if models := list(figures.models(report)):
-            yield "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
+        for title, (headings, *models) in figures.about_models(report):
+            yield title
             yield ""
-            headings = tuple(map(text, figures.model_headings(report)))
-            yield from _table(headings, (tuple(map(text, row)) for row in models))
+            yield from _table(tuple(map(text, headings)), (tuple(map(text, row)) for row in models))
         yield "</details>"
         yield ""
 

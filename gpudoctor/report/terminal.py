@@ -13,7 +13,6 @@ from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
 _MARGIN = " " * 8
-_MODELS = "Lower bound on time per token (batch size 1), from the measured memory bandwidth:"
 
 
 def look(is_beside: bool = False) -> tuple[int, bool]:
@@ -116,10 +115,9 @@ def _measured(page: Page, report: Report) -> Lines:
         yield from map(Text, figures.columns(matrix))
     for why in report.measured.left_alone:
         yield from page.paragraph(why, "Not measured: ", "  ")
-    models = list(figures.models(report))
-    if models:
+    for title, table in figures.about_models(report)[: None if page.verbose else 1]:
         yield Text()
-        yield from page.paragraph(_MODELS)
-        first, *rest = figures.columns([figures.model_headings(report), *models])
+        yield from page.paragraph(title)
+        first, *rest = figures.columns(table)
         yield Text(first, "bold")
         yield from map(Text, rest)

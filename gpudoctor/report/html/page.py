@@ -37,7 +37,7 @@ def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
         "areas": list(_areas(report)),
         "charts": list(charts(report)),
         "rows": figures.rows(report, all=True),
-        "models": list(figures.models(report)),
+        "models": figures.about_models(report),
         "facts": list(_facts(report)),
         "snapshot": Markup(snapshot_in_page.packed(taken)) if taken else "",
         "snapshot_type": snapshot_in_page.TYPE,
