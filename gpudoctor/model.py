@@ -442,7 +442,7 @@ class Model:
     """A language model of one size and precision: how many GPUs of this machine it needs, None if it does not fit.
 
     least_milliseconds: per token, the time in which these GPUs read all weights once from GPU memory. kv_gigabytes: of the KV
-    cache of one answer, by its length in tokens. longest_context: the tokens of all answers that fit beside the weights.
+    cache of one answer, by its length in tokens. longest_context: the tokens of all answers that fit next to the weights.
     tokens_per_second: at most, of all answers, by batch size, with 2048 tokens each; None where their caches do not fit.
     compute_bound_batch: with short contexts, the batch from which compute is the bound. Empty and None if not measured.
     """

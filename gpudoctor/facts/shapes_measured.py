@@ -26,7 +26,7 @@ _TEXTS = """
     backend checksum clean compiled_for cuda dtype float32_matmul_precision implementation kernel load loaded message outcome path
     pattern platform precision printed refusal refused skipped stopped target text unavailable version
 """
-_FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu verified works_after"
+_FLAGS = "allow_tf32 built_with_cupti caching expandable_segments finite near_gpu shared verified works_after"
 _TOLD = ("prints", "recorded", "kind")
 _WRONG_WORDS = record(numbers="words wrong_bits", texts="address expected read_again")
 _RESULT = record(

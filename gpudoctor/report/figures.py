@@ -21,7 +21,7 @@ MOST = (
     "Upper bound on tokens/s by batch size, with 2048 tokens of context per answer, and the batch size from which short answers "
     "are bound by compute, from measured memory and matrix products:"
 )
-CACHE = "KV cache of one answer in GB (fp16) by context length, and the tokens that fit beside the weights:"
+CACHE = "KV cache of one answer in GB (fp16) by context length, and the tokens that fit next to the weights:"
 
 
 def rows(report: Report, all: bool = False) -> list[Row]:
