@@ -1,15 +1,24 @@
-"""Finds and loads the checks: every file in `checks/<area>/` is a check."""
+"""Finds and loads the checks: every file in `checks/<area>/` is a check, and so is every file in a folder that the user names."""
 
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
+import os
+from collections.abc import Iterator
 from dataclasses import replace
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from gpudoctor.errors import UserError
 from gpudoctor.folders import shipped
 from gpudoctor.model import AREAS, Check, Problem
+
+ENTRY_POINTS = "gpudoctor.checks"
+"""Installed packages offer checks in this group: the name is the check's id, the value its CHECK."""
+OWN_AREA = "site"
+_own: list[Path] = []
 
 
 def files() -> list[Path]:
@@ -21,14 +30,67 @@ def files() -> list[Path]:
 def checks() -> dict[str, Check]:
     """Check id -> check, in an order in which each check follows the checks that it needs."""
     found = {check.id: check for check in map(load, files())}
+    for where, check in _of_others():
+        if check.id in found:
+            raise UserError(f"{where}: there is already a check {check.id}")
+        if unknown := {*check.needs, *check.explained_by, *check.after} - {*found}:
+            raise UserError(f"{where}: it needs {', '.join(sorted(unknown))}, but there is no such check")
+        found[check.id] = check
     sorter = TopologicalSorter({id: (*check.needs, *check.explained_by, *check.after) for id, check in found.items()})
-    sorter.prepare()
+    try:
+        sorter.prepare()
+    except CycleError as cycle:
+        raise UserError(f"these checks need each other: {', '.join(cycle.args[1])}") from None
     ordered: dict[str, Check] = {}
     while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=lambda id: (AREAS.index(found[id].area), id))
+        ready = sorted(sorter.get_ready(), key=lambda id: (_place(found[id].area), id))
         ordered |= {id: found[id] for id in ready}
         sorter.done(*ready)
     return ordered
+
+
+def add(folder: Path) -> None:
+    """Adds the checks of a user: FOLDER/<area>/<name>.py, or FOLDER/<name>.py. UserError if others could change them."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder")
+    found = sorted((*folder.glob("*.py"), *folder.glob("*/*.py")))
+    if not found:
+        raise UserError(f"{folder} contains no check: name it <name>.py or <area>/<name>.py")
+    for path in (folder, *found):
+        state = path.stat()
+        if state.st_mode & 0o002 or state.st_uid not in (0, os.geteuid()):
+            raise UserError(f"{path} belongs to another user, or anybody can write to it: its code is not run")
+    _own.extend(path for path in found if path not in _own)
+    checks.cache_clear()
+
+
+def _of_others() -> Iterator[tuple[str, Check]]:
+    """The checks that are not gpudoctor's, each with where it comes from. UserError for one that cannot be loaded."""
+    for path in _own:
+        try:
+            check = load(path)
+        except Exception as failure:
+            raise UserError(f"{path} is not a check: {type(failure).__name__}: {failure}") from None
+        is_flat = path.parent.name not in AREAS
+        yield str(path), _checked(str(path), replace(check, area=OWN_AREA) if is_flat else check)
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        where = f"{point.dist.name if point.dist else 'a package'}: {point.value}"
+        try:
+            check = point.load()
+            named = replace(check, id=point.name, area=check.area or OWN_AREA)
+        except Exception as failure:
+            raise UserError(f"{where} is not a check: {type(failure).__name__}: {failure}") from None
+        yield where, _checked(where, named)
+
+
+def _checked(where: str, check: Check) -> Check:
+    if not isinstance(check, Check):
+        raise UserError(f"{where} is not a check: CHECK is a {type(check).__name__}")
+    return check
+
+
+def _place(area: str) -> int:
+    return AREAS.index(area) if area in AREAS else len(AREAS)
 
 
 def load(path: Path) -> Check:

@@ -47,6 +47,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 )
 @options.only
 @options.skip
+@options.own_checks
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")
 @options.container

@@ -45,6 +45,7 @@ class _Command(click.Command):
 
 @click.command(cls=_Command, help=COMMANDS["explain"], epilog=_EPILOG)
 @click.argument("what", nargs=-1, metavar="ID|CODE|MESSAGE|FILE…", shell_complete=completing.anything)
+@options.own_checks
 @options.text_or_json
 @options.output()
 @options.save("Write what the texts contain to FILE, as a snapshot.")

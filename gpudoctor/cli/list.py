@@ -41,6 +41,7 @@ Details: gpudoctor explain ID
 @click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completing.areas)
 @click.option("--problems", is_flag=True, help="List the problems.")
 @options.text_or_json
+@options.own_checks
 @options.output()
 def command(words: tuple[str, ...], problems: bool, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -63,6 +64,26 @@ skip = click.option(
     callback=_names,
     shell_complete=completing.checks,
     help="Skip these checks or areas.",
+)
+
+
+def _own_checks(context: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]) -> None:
+    if folders:
+        from gpudoctor import catalog
+
+        for folder in folders:
+            catalog.add(folder)
+
+
+own_checks = click.option(
+    "--checks",
+    metavar="DIR",
+    type=PATH,
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_own_checks,
+    help="Also run the checks in this folder of yours: Python code that is run.",
 )
 container = click.option(
     "--container", metavar="ID", shell_complete=completing.containers, help="Diagnose this running container, and its host."

@@ -51,6 +51,7 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor itself failed.
 @options.level("How much to check (see gpudoctor check).  [default: standard; with FILE, the level of the snapshot]")
 @options.only
 @options.skip
+@options.own_checks
 @options.python()
 @options.image("Diagnose a new container of this image, and its host.")
 @options.container
