@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -22,11 +22,16 @@ LOADING = threading.Lock()
 
 
 def collect(
-    where: Target, seconds: float, expected: Mapping[str, int], progress: Progress, known: Mapping[str, str] | None = None
+    where: Target,
+    seconds: float,
+    expected: Mapping[str, int],
+    progress: Progress,
+    known: Mapping[str, str] | None = None,
+    probes: Collection[str] = (),
 ) -> Snapshot:
     """Asks the target everything; questions not answered within `seconds` are recorded as such in the snapshot.
 
-    known: facts that are passed to the probes.
+    known: facts that are passed to the probes. probes: the only ones that ask; () is all.
     """
     replies: dict[str, Reply] = {}
 
@@ -36,7 +41,8 @@ def collect(
         if "asking" in message:
             progress(tuple(message["asking"]))
 
-    where.run({"seconds": seconds, "known": dict(known or {})}, hear, meanwhile=_load_what_judges)
+    job: dict[str, Any] = {"seconds": seconds, "known": dict(known or {})}
+    where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
     if not replies:
         reason = where.said().rpartition("\n")[2][:MOST_WORDS]
         raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}")

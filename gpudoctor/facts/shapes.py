@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.facts import shapes_measured
+from gpudoctor.facts.job.stuck import Look
 from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, record
 from gpudoctor.model import Reply
 
@@ -65,6 +66,7 @@ _EXACT: dict[str, Any] = {
         venv_settings=TEXTS,
         version=list[int | str] | None,
     ),
+    "job-hang": Look | None,
     "kernel-config": TEXT,
     "kernel-log": record(numbers="total", texts="source", flags="complete", lines=TEXTS),
     "kernel-log-earlier": lists(TEXTS),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+from gpudoctor.facts.job.stuck import Stuck
 from gpudoctor.facts.replies import Replies
 
 
@@ -10,3 +13,8 @@ class Job:
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
+
+    @cached_property
+    def stuck(self) -> Stuck:
+        """What a program that does not move waits for."""
+        return Stuck(self._replies)

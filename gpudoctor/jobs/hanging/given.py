@@ -1,0 +1,72 @@
+"""The files that a user gives: dumps of the flight recorder, and logs, which are evidence of any kind as well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpudoctor import evidence, source
+from gpudoctor.errors import UserError
+from gpudoctor.evidence import Evidence
+from gpudoctor.jobs.hanging import logs, recorder
+
+MOST_FILES = 2048
+
+
+class Given(NamedTuple):
+    dumps: list[dict[str, Any]]
+    timeouts: list[dict[str, Any]]
+    texts: Evidence | None
+
+
+def read(paths: Iterable[str]) -> Given:
+    """UserError if a file cannot be read, or is neither a dump nor a text."""
+    paths = list(_files(paths))
+    dumps, timeouts = [], []
+    texts: Evidence | None = None
+    for path in paths:
+        if _is_dump(path):
+            dumps.append(recorder.read(path))
+            continue
+        reading = logs.Found(path)
+        pieces = _seen(source.chunks(path), reading)
+        texts = (texts or evidence.Evidence()).with_text(path, next(pieces, b""), pieces)
+        timeouts += reading.end()
+    return Given(dumps, timeouts[: logs.MOST_FOUND], texts)
+
+
+def _seen(pieces: Iterable[bytes], reading: logs.Found) -> Any:
+    for piece in pieces:
+        reading.chunk(piece)
+        yield piece
+
+
+def _files(paths: Iterable[str]) -> Iterable[str]:
+    """A folder stands for the files in it."""
+    found = list(chain.from_iterable(_in_folder(path) if Path(path).is_dir() else [path] for path in paths))
+    if len(found) > MOST_FILES:
+        raise UserError(f"{len(found)} files are too many; give at most {MOST_FILES}")
+    return found
+
+
+def _in_folder(folder: str) -> list[str]:
+    try:
+        found = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+    except OSError as failure:
+        raise UserError(f"{folder}: {failure.strerror}") from None
+    if not found:
+        raise UserError(f"{folder} contains no files")
+    return found
+
+
+def _is_dump(path: str) -> bool:
+    if path == "-" or not Path(path).is_file():  # a pipe can be read only once: it is a text
+        return False
+    try:
+        with Path(path).open("rb") as file:
+            return recorder.is_dump(file.read(4096))
+    except OSError as failure:
+        raise UserError(f"cannot read {path}: {failure.strerror}") from None

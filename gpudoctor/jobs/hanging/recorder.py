@@ -1,0 +1,144 @@
+"""Dumps of PyTorch's flight recorder: which collectives each rank entered, from which line, and how far they came.
+
+https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.errors import UserError
+from gpudoctor.jobs.hanging import pickled
+
+MOST_BYTES = 64 << 20
+MOST_DUMPS = 1024
+LAST = 24  # finished operations of a group that are kept, so that ranks can be compared
+PENDING = 24  # unfinished ones: the first and the last of them
+MOST_GROUPS, MOST_FRAMES, MOST_SIZES = 64, 24, 8
+# Where dumps lie, if no variable says so: the first was the default until PyTorch 2.8.
+DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
+VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_NUMBER = re.compile(r"(\d+)(?:\.\w+)?$")
+
+
+def is_dump(beginning: bytes) -> bool:
+    """A pickle, or the JSON form."""
+    return beginning[:1] == b"\x80" or (beginning.lstrip()[:1] == b"{" and b'"entries"' in beginning[:4096])
+
+
+def places(variables: Iterable[Mapping[str, str]]) -> list[str]:
+    """The paths at which the dumps of these processes lie, without the number of the rank."""
+    found = dict.fromkeys(one[name] for one in variables for name in VARIABLES if one.get(name))
+    return [*found, *map(os.path.expanduser, DEFAULTS)]
+
+
+def beside(prefixes: Iterable[str], since: float) -> Iterator[str]:
+    """The dumps with these names that were written after a time, in seconds since 1970."""
+    for prefix in prefixes:
+        for path in sorted(glob.glob(glob.escape(prefix) + "*"))[:MOST_DUMPS]:  # noqa: PTH207 (a prefix, not a folder)
+            with contextlib.suppress(OSError):
+                about = Path(path).stat()
+                if stat.S_ISREG(about.st_mode) and about.st_mtime >= since:
+                    yield path
+
+
+def read(path: str) -> dict[str, Any]:
+    """{"rank", "path", "groups", "entries"} of a dump. UserError if it cannot be read or is none."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as failure:
+        raise UserError(f"{path}: {failure.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: not a dump of the flight recorder")
+    return of_bytes(data, path)
+
+
+def of_bytes(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        said = pickled.plain(data) if data[:1] == b"\x80" else json.loads(data)
+        entries = said["entries"]
+        if not isinstance(entries, list):
+            raise TypeError
+        return {"path": path, "rank": _rank(said, path), **_reduced(said, entries)}
+    except UserError as failure:
+        raise UserError(f"{path}: {failure}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise UserError(f"{path} is not a dump of PyTorch's flight recorder") from None
+
+
+def _rank(said: Mapping[str, Any], path: str) -> int:
+    """The file's name ends with it."""
+    if isinstance(said.get("rank"), int):
+        return int(said["rank"])
+    number = _NUMBER.search(Path(path).name)
+    return int(number[1]) if number else -1
+
+
+def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
+    by_group: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
+    for entry in entries:
+        found = _entry(entry)
+        if len(by_group) < MOST_GROUPS or (found["group"], found["p2p"]) in by_group:
+            by_group[(found["group"], found["p2p"])].append(found)
+    kept: list[dict[str, Any]] = []
+    last: dict[str, int] = {}
+    for (group, is_p2p), found in by_group.items():
+        if not is_p2p:
+            last[group] = max(entry["sequence"] for entry in found)
+        done = [entry for entry in found if entry["done"]]
+        pending = [entry for entry in found if not entry["done"]]
+        kept += done[-LAST:]
+        kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
+    return {"version": str(said.get("version", "")), "groups": _groups(said, last), "entries": kept}
+
+
+def _groups(said: Mapping[str, Any], last: Mapping[str, int]) -> list[dict[str, Any]]:
+    status = said.get("pg_status") or {}
+    configured = said.get("pg_config") or {}
+    found = []
+    for name in list(last)[:MOST_GROUPS]:
+        counts = status.get(name) or status.get(_first_number(name)) or {}
+        of_group = configured.get(name) or (configured.get("") if name == "0" else None) or {}
+        ranks = [int(number) for number in re.findall(r"\d+", str(of_group.get("ranks", ""))[:20_000])]
+        found.append(
+            {
+                "name": name,
+                "ranks": ranks,
+                "entered": max(int(counts.get("last_enqueued_collective", -1)), last[name]),
+                "completed": int(counts.get("last_completed_collective", -1)),
+            }
+        )
+    return found
+
+
+def _first_number(name: str) -> str:
+    match = re.search(r"\d+", name)
+    return match[0] if match else name
+
+
+def _entry(said: Mapping[str, Any]) -> dict[str, Any]:
+    group = said.get("process_group") or ("", "")
+    is_p2p = bool(said.get("is_p2p"))
+    frames = said.get("frames") or []
+    return {
+        "group": str(group[0])[:100],
+        "p2p": is_p2p,
+        "sequence": int(said["p2p_seq_id" if is_p2p else "collective_seq_id"]),
+        "operation": str(said["profiling_name"]).rpartition(":")[2][:100],
+        "backend": str(said["profiling_name"]).partition(":")[0][:20],
+        "state": str(said.get("state", ""))[:20],
+        "done": bool(said.get("retired")) or said.get("state") == "completed",
+        "sizes": [[int(number) for number in size[:MOST_SIZES]] for size in (said.get("input_sizes") or [])[:MOST_SIZES]],
+        "types": [str(name)[:20] for name in (said.get("input_dtypes") or [])[:MOST_SIZES]],
+        "frames": [[str(one["name"])[:200], str(one["filename"])[:400], int(one["line"])] for one in frames[:MOST_FRAMES]],
+    }

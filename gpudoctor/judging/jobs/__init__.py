@@ -1,0 +1,1 @@
+"""Judging a user's program that runs."""

@@ -1,0 +1,1 @@
+"""Judging a program that does not move."""
