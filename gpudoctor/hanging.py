@@ -33,6 +33,7 @@ class Asked:
     job: str | None
     seconds: float
     native: bool
+    dump: bool
     files: tuple[str, ...]
 
 
@@ -45,7 +46,7 @@ def looked(asked: Asked, tell: Tell) -> Checkup:
         answers = evidence.snapshot_of(read.texts or evidence.Evidence())
         reply = looking.of_files(read.dumps, read.timeouts)
     else:
-        reply = looking.looked(proc, tree, asked.seconds, asked.native, tell)
+        reply = looking.looked(proc, tree, looking.How(asked.seconds, asked.native, asked.dump), tell)
         reply = looking.with_files(reply, read.dumps, read.timeouts)
         tell("reading the kernel log")
         answers = _machine()

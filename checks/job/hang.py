@@ -36,8 +36,8 @@ OF_DRIVER = ("xids", "program-xids", "memory-xids")
 HANGS = Problem(
     id="program-hangs",
     title="The program does not move",
-    why="Each of its processes stood still all the time that gpudoctor looked. If nothing below or above explains it, the stacks "
-    "in the evidence show what the program waits for.",
+    why="Each of its processes stood still all the time that gpudoctor looked. If nothing below or above explains it, the "
+    "stacks in the evidence show what the program waits for.",
     action=Action.RESTART_APP,
     fixes=(
         Fix(

@@ -43,9 +43,9 @@ SAME_BATCHES = Fix("Give each rank the same number of batches: DistributedSample
 LEFT = Problem(
     id="hang-rank-behind",
     title="A rank does not enter the collective in which the others wait",
-    why="It left its loop early, works longer than the others, or waits for something else. A collective ends only when all "
-    "ranks have entered it. A loop with fewer batches, an early return or exception, and work that only one rank does (validation, "
-    "saving a checkpoint) are the usual causes.",
+    why="It left its loop early, works longer than the others, or waits for something else. A collective ends only when "
+    "all ranks have entered it. A loop with fewer batches, an early return or exception, and work that only one rank "
+    "does (validation, saving a checkpoint) are the usual causes.",
     action=Action.FIX_CONFIG,
     fixes=(
         SAME_BATCHES,
@@ -59,9 +59,9 @@ LEFT = Problem(
 OTHER = Problem(
     id="hang-collectives-differ",
     title="The ranks wait in different collectives",
-    why="A collective pairs the calls of all ranks in order. If one rank calls another operation, or the same ones in another "
-    'order, each waits for partners that never come. An "if rank == 0" around a collective, parameters that only some ranks use, and '
-    "two process groups used in different order are the usual causes.",
+    why="A collective pairs the calls of all ranks in order. If one rank calls another operation, or the same ones in "
+    'another order, each waits for partners that never come. An "if rank == 0" around a collective, parameters that '
+    "only some ranks use, and two process groups used in different order are the usual causes.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Compare the two lines above: every rank has to call the same collectives in the same order"),
@@ -76,8 +76,9 @@ OTHER = Problem(
 SIZES = Problem(
     id="hang-collective-shapes-differ",
     title="The ranks entered a collective with tensors of different size or type",
-    why="The ranks must pass the same number of elements of the same type. NCCL does not check that: it waits for the missing "
-    "data, or returns wrong values. A last batch of different length, and models that differ between ranks, are the usual causes.",
+    why="The ranks must pass the same number of elements of the same type. NCCL does not check that: it waits for the "
+    "missing data, or returns wrong values. A last batch of different length, and models that differ between ranks, "
+    "are the usual causes.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Pad or drop the last batch (drop_last=True), or exchange the sizes first and use all_gather with lists"),
@@ -90,7 +91,8 @@ STUCK = Problem(
     id="hang-collective-stuck",
     title="All ranks entered the same collective, but it does not end",
     why="Nobody is missing. A kernel that was queued before the collective does not end, a GPU or link failed, or the "
-    "ranks cannot exchange data: direct access between GPUs that the IOMMU or ACS breaks, or a network that drops packets.",
+    "ranks cannot exchange data: direct access between GPUs that the IOMMU or ACS breaks, or a network that drops "
+    "packets.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Read how NCCL connects the ranks, and its first warning", "NCCL_DEBUG=INFO <command>"),
@@ -106,8 +108,8 @@ STUCK = Problem(
 GONE = Problem(
     id="hang-rank-missing",
     title="A rank of the job does not run or does not answer",
-    why="The other ranks wait for it in a collective or at the start. It crashed, was killed, ended early, never started, or its "
-    "node cannot be reached.",
+    why="The other ranks wait for it in a collective or at the start. It crashed, was killed, ended early, never started, "
+    "or its node cannot be reached.",
     action=Action.RESTART_APP,
     fixes=(
         Fix(

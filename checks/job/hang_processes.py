@@ -5,10 +5,10 @@ A program that does not move has at least one process that waits for something o
 a peer, a person, its GPU. Processes that only wait for that one are not at fault.
 
 How it is judged
-gpudoctor hang looks at the program for some seconds: the state of each thread, its system call and what is at the other end of
-the descriptor (/proc), its Python stack (py-spy), waiting file locks and the freezer of its cgroup. A process counts as standing
-still if at least 98 % of its samples have the same stack, or if it used no processor time. Each wait is followed to the process that it
-waits for; the last one in that chain is reported.
+gpudoctor hang looks at the program for some seconds: the state of each thread, its system call and what is at the other end
+of the descriptor (/proc), its Python stack (py-spy), waiting file locks and the freezer of its cgroup. A process counts as
+standing still if at least 98 % of its samples have the same stack, or if it used no processor time. Each wait is followed to
+the process that it waits for; the last one in that chain is reported.
 
 Known exceptions
 Without py-spy, or without permission to read a process of another user, a thread that uses the processor is not judged. A program

@@ -45,6 +45,7 @@ and no cause was found, or it could not be judged.
     "--for", "seconds", metavar="S", type=click.FloatRange(1, 600), default=4, show_default=True, help="Look for S seconds."
 )
 @click.option("--native", is_flag=True, help="Show C frames too: py-spy pauses each process for an instant.")
+@click.option("--dump", is_flag=True, help="Let PyTorch write its flight recorders, if TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set.")
 @options.report_format("text")
 @options.output("Write the report to FILE.")
 @options.save("Write a snapshot to FILE, for gpudoctor check --replay.")
@@ -60,6 +61,7 @@ def command(
     job: str | None,
     seconds: float,
     native: bool,
+    dump: bool,
     files: tuple[str, ...],
     form: Format | None,
     destination: Path | None,
@@ -81,7 +83,7 @@ def command(
     for path in filter(None, (destination, save)):
         output.must_be_writable(path)
     with output.progress() as tell:
-        found = hanging.looked(hanging.Asked(pid, job, seconds, native, files), tell)
+        found = hanging.looked(hanging.Asked(pid, job, seconds, native, dump, files), tell)
     shown = output.saved(found, how, save)
     delivered = delivering.Form(form, destination, verbose, quiet)
     if destination:

@@ -207,6 +207,7 @@ class Look:
     no_gpus: str = ""
     ras: tuple[Answer, ...] = ()
     no_ras: str = ""
+    no_dumps: str = ""
     dumps: tuple[Dump, ...] = ()
     timeouts: tuple[Timeout, ...] = ()
 

@@ -6,10 +6,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gpudoctor.errors import UserError
-from gpudoctor.jobs.hanging import gpus, ranks, ras, recorder, stacks, tree, waits
+from gpudoctor.jobs.hanging import dumping, gpus, ranks, ras, recorder, stacks, tree, waits
 from gpudoctor.jobs.hanging.descriptors import Descriptors, locks
 from gpudoctor.jobs.hanging.proc import TICKS, Proc
 from gpudoctor.jobs.hanging.process import Sampled, about
@@ -23,9 +24,20 @@ MOST_DENIED = 8
 Tell = Callable[[str], None]
 
 
-def looked(proc: Proc, found: Tree, seconds: float, native: bool, tell: Tell) -> Reply:
-    """The answer to the question `job-hang`. The program is not paused, except by `native`, and nothing is sent to it."""
+@dataclass(frozen=True)
+class How:
+    """seconds: how long to look. native: with C frames, for which the program is paused for an instant. dump: ask PyTorch to
+    write its flight recorders, through its own pipes."""
+
+    seconds: float
+    native: bool = False
+    dump: bool = False
+
+
+def looked(proc: Proc, found: Tree, how: How, tell: Tell) -> Reply:
+    """The answer to the question `job-hang`. The program is not paused and nothing is sent to it, unless `how` says so."""
     started = time.monotonic()
+    seconds = how.seconds
     tell(f"looking at {len(found.pids)} processes for {seconds:g} s")
     every = {pid: about(proc, pid, found.everyone[pid]) for pid in found.pids}
     program = stacks.tool()
@@ -38,12 +50,16 @@ def looked(proc: Proc, found: Tree, seconds: float, native: bool, tell: Tell) ->
         _sample(proc, every, max(0.5, seconds - (time.monotonic() - started)))
         stays = recording.ended(seconds + 5)
         tell("reading stacks")
-        dumps = {pid: stacks.dumped(program, pid, native) for pid in pythons[: stacks.MOST_DUMPED]} if program else {}
+        dumps = {pid: stacks.dumped(program, pid, how.native) for pid in pythons[: stacks.MOST_DUMPED]} if program else {}
         again = ras.asked(first["address"]) if first and ranks.can_ask_again(first) else None
         used = watching.ended()
     finally:
         recording.close()
         watching.close()
+    no_dumps = ""
+    if how.dump:
+        tell("asking for the flight recorders")
+        no_dumps = dumping.requested(every.values())
     open_files = Descriptors(proc, found.pids, found.everyone)
     for pid, one in every.items():
         one.stacks, one.no_stack = dumps.get(pid, ([], "" if program else stacks.INSTALL))
@@ -62,6 +78,7 @@ def looked(proc: Proc, found: Tree, seconds: float, native: bool, tell: Tell) ->
         "no_gpus": used.get("failed", ""),
         "ras": [answer for answer in (first, again) if answer],
         "no_ras": why_not,
+        "no_dumps": no_dumps,
         "dumps": _dumps(proc, every),
         "timeouts": [],
     }

@@ -6,6 +6,7 @@ pickle.loads runs what a pickle names. Here every opcode is known, and those tha
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.errors import UserError
@@ -116,7 +117,7 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
-_STEPS = {
+_STEPS: dict[int, Callable[[_Reader], object]] = {
     ord(code): step
     for code, step in {
         "\x80": lambda reader: reader.take(1),

@@ -35,9 +35,9 @@ class Proc:
         self.denied: set[int] = set()
 
     def text(self, pid: int, name: str, most: int = MOST_BYTES) -> str:
-        return self.bytes(pid, name, most).decode("utf-8", "replace")
+        return self.raw(pid, name, most).decode("utf-8", "replace")
 
-    def bytes(self, pid: int, name: str, most: int = MOST_BYTES) -> bytes:
+    def raw(self, pid: int, name: str, most: int = MOST_BYTES) -> bytes:
         try:
             with (self.root / str(pid) / name).open("rb") as file:
                 return file.read(most)

@@ -38,4 +38,4 @@ def asked(proc: Proc, every: Mapping[int, Sampled]) -> tuple[dict[str, Any] | No
 def can_ask_again(answer: Mapping[str, Any]) -> bool:
     """A second answer shows whether the counts grow; a rank that does not answer would make it wait again."""
     report = answer.get("report")
-    return "text" in answer or (bool(report) and not any(one["missing"] for one in report["communicators"]))
+    return "text" in answer or (report is not None and not any(one["missing"] for one in report["communicators"]))

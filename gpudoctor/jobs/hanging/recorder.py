@@ -92,11 +92,11 @@ def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
             by_group[(found["group"], found["p2p"])].append(found)
     kept: list[dict[str, Any]] = []
     last: dict[str, int] = {}
-    for (group, is_p2p), found in by_group.items():
+    for (group, is_p2p), held in by_group.items():
         if not is_p2p:
-            last[group] = max(entry["sequence"] for entry in found)
-        done = [entry for entry in found if entry["done"]]
-        pending = [entry for entry in found if not entry["done"]]
+            last[group] = max(entry["sequence"] for entry in held)
+        done = [entry for entry in held if entry["done"]]
+        pending = [entry for entry in held if not entry["done"]]
         kept += done[-LAST:]
         kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
     return {"version": str(said.get("version", "")), "groups": _groups(said, last), "entries": kept}

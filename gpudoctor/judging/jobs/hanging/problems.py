@@ -16,8 +16,9 @@ DEADLINE = Fix("Give the wait a time limit in the program, so that it fails with
 STOPPED = Problem(
     id="hang-process-stopped",
     title="A process of the program is stopped by a signal",
-    why="SIGSTOP, ^Z, a debugger or a scheduler that suspends the job stopped it (state T). A background job that reads from the "
-    "terminal is stopped as well. It continues only after SIGCONT, and everything that waits for it waits as long.",
+    why="SIGSTOP, ^Z, a debugger or a scheduler that suspends the job stopped it (state T). A background job that reads "
+    "from the terminal is stopped as well. It continues only after SIGCONT, and everything that waits for it waits as "
+    "long.",
     action=Action.RESTART_APP,
     fixes=(
         Fix("Let it continue", "kill -CONT <pid>", verify="ps -o pid,stat,wchan:32,cmd -p <pid>", kind="set"),
@@ -28,8 +29,8 @@ STOPPED = Problem(
 FROZEN = Problem(
     id="hang-cgroup-frozen",
     title="The cgroup of the program is frozen",
-    why="docker pause, podman pause, a checkpoint, systemctl freeze or a scheduler froze its cgroup: no process in it gets "
-    "processor time until the cgroup is thawed.",
+    why="docker pause, podman pause, a checkpoint, systemctl freeze or a scheduler froze its cgroup: no process in it "
+    "gets processor time until the cgroup is thawed.",
     action=Action.RESTART_APP,
     fixes=(
         look("Show its cgroup", "cat /proc/<pid>/cgroup"),
@@ -53,8 +54,9 @@ TRACED = Problem(
 FILE_SYSTEM = Problem(
     id="hang-file-system",
     title="A process waits for a network file system that does not answer",
-    why="A process in state D waits for a read or write on NFS, Lustre, FUSE or the like, and no signal ends that. The server, "
-    "the network or the FUSE daemon does not answer. Everything that touches this mount hangs as well, ls included.",
+    why="A process in state D waits for a read or write on NFS, Lustre, FUSE or the like, and no signal ends that. The "
+    "server, the network or the FUSE daemon does not answer. Everything that touches this mount hangs as well, ls "
+    "included.",
     action=Action.FIX_CONFIG,
     fixes=(
         look("Check whether the mount answers at all", 'timeout 5 stat -f "<mount>" || echo "no answer"'),
@@ -77,8 +79,8 @@ FILE_SYSTEM = Problem(
 IN_KERNEL = Problem(
     id="hang-in-kernel",
     title="A process waits in the kernel, and no signal ends that",
-    why="State D lasts as long as the device or driver does not answer: a disk, a network file system or a GPU whose driver "
-    "hangs. The process cannot be killed meanwhile.",
+    why="State D lasts as long as the device or driver does not answer: a disk, a network file system or a GPU whose "
+    "driver hangs. The process cannot be killed meanwhile.",
     action=Action.REBOOT,
     fixes=(
         look("Show in which function of the kernel it waits", "sudo cat /proc/<pid>/stack", root=True),
@@ -94,8 +96,8 @@ IN_KERNEL = Problem(
 FILE_LOCK = Problem(
     id="hang-file-lock",
     title="A process waits for a file lock that another process holds",
-    why="flock and fcntl wait until the holder unlocks the file or ends. The holder may be another run that hangs itself, such "
-    "as one that downloads a model or compiles an extension into the same cache.",
+    why="flock and fcntl wait until the holder unlocks the file or ends. The holder may be another run that hangs itself, "
+    "such as one that downloads a model or compiles an extension into the same cache.",
     action=Action.RESTART_APP,
     fixes=(
         look("Show the process that holds the lock", "ps -o pid,user,stat,etime,cmd -p <holder>"),
@@ -109,7 +111,8 @@ PIPE_FULL = Problem(
     id="hang-output-not-read",
     title="A process writes to a pipe that nobody empties",
     why="A pipe holds 64 KiB. Once it is full, the writer waits until the reader reads. The usual reader is a parent that "
-    "started the program with stdout=PIPE and then waits for its end, with wait() or by reading only one of stdout and stderr.",
+    "started the program with stdout=PIPE and then waits for its end, with wait() or by reading only one of stdout "
+    "and stderr.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("In the parent: read both with communicate(), or send the output to a file: run(…, stdout=file, stderr=STDOUT)"),
@@ -132,8 +135,8 @@ INPUT = Problem(
 PIPE_SILENT = Problem(
     id="hang-nobody-writes",
     title="A process reads a pipe into which nobody can write",
-    why="A read returns only if data comes or the last writer closes the pipe. Here no other process has the other end open: a "
-    "FIFO without a writer, or a pipe whose writing end the reader itself still holds.",
+    why="A read returns only if data comes or the last writer closes the pipe. Here no other process has the other end "
+    "open: a FIFO without a writer, or a pipe whose writing end the reader itself still holds.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("For a FIFO: start the program that writes into it first"),
@@ -145,8 +148,8 @@ PIPE_SILENT = Problem(
 DEADLOCK = Problem(
     id="hang-threads-deadlocked",
     title="Threads of a process wait for each other",
-    why="Each of these threads waits for a lock, and no thread of the process runs that could release one. Two locks that are "
-    "taken in different order, and a lock that is held while joining a thread, are the usual causes.",
+    why="Each of these threads waits for a lock, and no thread of the process runs that could release one. Two locks that "
+    "are taken in different order, and a lock that is held while joining a thread, are the usual causes.",
     action=Action.FIX_CONFIG,
     fixes=(
         STACK,
@@ -159,8 +162,8 @@ DEADLOCK = Problem(
 LOCK = Problem(
     id="hang-lock-never-released",
     title="A process waits for a lock that no thread of it can release",
-    why="Only this thread is left, and it waits: it takes a lock a second time that is not re-entrant, or the thread that held "
-    "the lock has ended without releasing it.",
+    why="Only this thread is left, and it waits: it takes a lock a second time that is not re-entrant, or the thread that "
+    "held the lock has ended without releasing it.",
     action=Action.FIX_CONFIG,
     fixes=(
         STACK,
@@ -172,8 +175,8 @@ LOCK = Problem(
 FORK_LOCK = Problem(
     id="hang-lock-lost-by-fork",
     title="A forked process waits for a lock that a thread of its parent held",
-    why="fork() copies only the calling thread. A lock that another thread held at that moment stays locked in the child for "
-    "ever: of logging, of a memory allocator, of OpenMP, of CUDA or of gRPC.",
+    why="fork() copies only the calling thread. A lock that another thread held at that moment stays locked in the child "
+    "for ever: of logging, of a memory allocator, of OpenMP, of CUDA or of gRPC.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix('Start processes with spawn: multiprocessing.set_start_method("spawn"), DataLoader(multiprocessing_context="spawn")'),
@@ -205,8 +208,8 @@ NAME = Problem(
 CONNECT = Problem(
     id="hang-host-unreachable",
     title="A process tries to connect to a host that does not answer",
-    why="The connection request is not answered (SYN_SENT): a firewall drops it, the address is wrong, or the host is down. The "
-    "kernel tries for about two minutes, and programs often start over.",
+    why="The connection request is not answered (SYN_SENT): a firewall drops it, the address is wrong, or the host is "
+    "down. The kernel tries for about two minutes, and programs often start over.",
     action=Action.FIX_CONFIG,
     fixes=(
         look("Show the open connection requests", "ss -tnp state syn-sent"),
@@ -225,8 +228,9 @@ CONNECT = Problem(
 PEER = Problem(
     id="hang-peer-silent",
     title="A process waits for an answer over the network",
-    why="The connection is open as far as this host knows, but nothing comes: a server that is overloaded or hangs, a peer that "
-    "died without closing the connection, or a firewall that forgot it. Without a time limit, a read waits for ever.",
+    why="The connection is open as far as this host knows, but nothing comes: a server that is overloaded or hangs, a "
+    "peer that died without closing the connection, or a firewall that forgot it. Without a time limit, a read waits "
+    "for ever.",
     action=Action.FIX_CONFIG,
     fixes=(
         look("Show its connections with their timers", "ss -tnpo | grep pid=<pid>,"),
@@ -243,8 +247,8 @@ PEER = Problem(
 SPINS = Problem(
     id="hang-spins",
     title="A process uses a processor core but stays in one place",
-    why="All samples found it in the same line while it used processor time: one very long call, a loop in compiled code that "
-    "does not end, or a wait that polls.",
+    why="All samples found it in the same line while it used processor time: one very long call, a loop in compiled code "
+    "that does not end, or a wait that polls.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
@@ -261,9 +265,9 @@ SPINS = Problem(
 ENDLESS_KERNEL = Problem(
     id="hang-gpu-kernel-endless",
     title="A kernel on the GPU does not end",
-    why="The process waits for its GPU, and the GPU has been busy all the time. A loop in a kernel that never meets its condition, "
-    "a grid-wide barrier without a cooperative launch, and a spin on memory that nobody writes are usual causes. GPUs without a "
-    "display have no time limit for kernels.",
+    why="The process waits for its GPU, and the GPU has been busy all the time. A loop in a kernel that never meets its "
+    "condition, a grid-wide barrier without a cooperative launch, and a spin on memory that nobody writes are usual "
+    "causes. GPUs without a display have no time limit for kernels.",
     action=Action.RESTART_APP,
     fixes=(
         look(
