@@ -44,6 +44,8 @@ class Job:
         self.case = case
         self.go, self.ready = folder / f"{case}.go", folder / f"{case}.ready"
         self.logs = [folder / f"{case}.{rank}.log" for rank in range(WORLD)]
+        for left in folder.glob(f"{case}.*"):
+            left.unlink()
         port, ras = _free_port(), _free_port()
         common = {
             "WORLD_SIZE": str(WORLD),

@@ -73,7 +73,7 @@ def stopped(rank: int, data: torch.Tensor, reached: Callable[[], None]) -> None:
         train_step(data)
 
 
-class Slow(torch.utils.data.Dataset):
+class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
     """One file of this data set is on a share that does not answer; here, a FIFO without a writer."""
 
     def __init__(self, path: str) -> None:
@@ -123,7 +123,7 @@ def endless() -> Callable[[], object]:
     import triton.language as tl
 
     @triton.jit
-    def wait_for(flag):
+    def wait_for(flag):  # type: ignore[no-untyped-def]
         seen = 0
         while seen == 0:
             seen = tl.atomic_add(flag, 0)

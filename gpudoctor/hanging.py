@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpudoctor import catalog, doctor, evidence
+from gpudoctor import catalog, evidence
 from gpudoctor.checkup import Checkup
 from gpudoctor.collect import collect
 from gpudoctor.errors import UserError, WorkError
@@ -18,7 +18,7 @@ from gpudoctor.model import Report, Snapshot, Status
 
 PROBES = ("kernel-log", "system")
 MACHINE_SECONDS = 6.0
-CHECKS = ("job", "evidence", "xids", "program-xids", "memory-xids", "sxids")
+CHECKS = {"job", "evidence", "xids", "program-xids", "memory-xids", "sxids"}
 """Areas and checks that judge what was asked; of a snapshot, all checks do."""
 SYMPTOM, CHECK = "program-hangs", "hang"
 
@@ -53,7 +53,8 @@ def looked(asked: Asked, tell: Tell) -> Checkup:
         if read.texts:
             answers = evidence.added(answers, read.texts)
     answers = replace(answers, level="quick", replies={**answers.replies, QUESTION: reply})
-    return Checkup(snapshot=answers, checks=doctor.select(catalog.checks(), "quick", CHECKS))
+    judging = [id for id, check in catalog.checks().items() if {id, check.area} & CHECKS and check.level == "quick"]
+    return Checkup(snapshot=answers, checks=judging)
 
 
 def _machine() -> Snapshot:

@@ -38,7 +38,9 @@ RECORD = Fix(
     "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE=/tmp/nccl_trace_rank_",
     where="shell",
 )
-READ = Fix("After that: compare the dumps of all ranks, copied into one folder", "gpudoctor hang <files>", kind="manual")
+READ = Fix(
+    "After that: compare the dumps of all ranks, copied into one folder", "gpudoctor hang /tmp/nccl_trace_rank_*", kind="manual"
+)
 SAME_BATCHES = Fix("Give each rank the same number of batches: DistributedSampler(drop_last=True), or with Join([model])")
 LEFT = Problem(
     id="hang-rank-behind",
@@ -66,7 +68,8 @@ OTHER = Problem(
     fixes=(
         Fix("Compare the two lines above: every rank has to call the same collectives in the same order"),
         Fix(
-            "Let PyTorch check each collective and name the ranks that differ (slow)", "TORCH_DISTRIBUTED_DEBUG=DETAIL <command>"
+            "Let PyTorch check each collective and name the ranks that differ (slow)",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
         ),
         RECORD,
         READ,
@@ -82,7 +85,10 @@ SIZES = Problem(
     action=Action.FIX_CONFIG,
     fixes=(
         Fix("Pad or drop the last batch (drop_last=True), or exchange the sizes first and use all_gather with lists"),
-        Fix("Let PyTorch check the sizes in each collective (slow)", "TORCH_DISTRIBUTED_DEBUG=DETAIL <command>"),
+        Fix(
+            "Let PyTorch check the sizes in each collective (slow)",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
+        ),
         RECORD,
     ),
     references=(RECORDER,),
@@ -95,8 +101,11 @@ STUCK = Problem(
     "packets.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Read how NCCL connects the ranks, and its first warning", "NCCL_DEBUG=INFO <command>"),
-        Fix("Check whether direct access between the GPUs is the cause: it works without it", "NCCL_P2P_DISABLE=1 <command>"),
+        Fix("Read how NCCL connects the ranks, and its first warning", "NCCL_DEBUG=INFO torchrun --nproc-per-node=gpu train.py"),
+        Fix(
+            "Check whether direct access between the GPUs is the cause: it works without it",
+            "NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+        ),
         Fix(
             "Check the GPUs and links without your program, once it has ended", "gpudoctor check --only all-reduce,peer-transfers"
         ),
@@ -200,7 +209,9 @@ def _told(look: Look, parting: Parting, name: str) -> str:
         mine = parting.details.get("sizes", parting.details.get("elements"))
         theirs = parting.details.get("odd_sizes", parting.details.get("odd_elements"))
         return f"{others} entered {name} with {mine}{own}, {odd} with {theirs}{other}"
-    return f"all ranks entered {name}{own}, and it does not end on {waiting}"
+    ended = parting.details.get("ended_on")
+    on = f", which ended on {words(ended)}, but not on {others}" if ended else ", and it does not end"
+    return f"all ranks entered {name}{own}{on}"
 
 
 def _verb(ranks: Sequence[int], one: str, several: str) -> str:
@@ -226,6 +237,8 @@ def _own_causes(look: Look, parting: Parting) -> tuple[str, ...]:
     """The problems of the ranks that are behind, and of the processes that those wait for."""
     ids = []
     for process in look.ranks:
+        if parting.kind == DIFFER or parting.kind == SHAPES:
+            break
         if process.rank in parting.odd or not parting.odd:
             for _, wait in waiting.chain(look, process):
                 if wait and wait.kind in problems.BY_KIND:

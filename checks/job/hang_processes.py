@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.jobs.hanging import problems, verdict
+from gpudoctor.judging.jobs.hanging.standing import BEHIND
 from gpudoctor.model import Check, Finding, Skip
 
 
@@ -33,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     look = facts.job.stuck.look
     if not look.processes:
         raise Skip("only files were given (gpudoctor hang --pid PID looks at a program)")
-    odd = [rank for parting in verdict.partings(look) if parting.kind != "together" for rank in parting.odd]
+    odd = [rank for parting in verdict.partings(look) if parting.kind == BEHIND for rank in parting.odd]
     yield from verdict.of_processes(look)
     yield from verdict.of_gpus(look, odd)
 

@@ -129,7 +129,10 @@ INPUT = Problem(
     fixes=(
         look("Show where it reads", "py-spy dump --pid <pid>"),
         Fix("Answer it in its terminal, or pass the answer as an option (such as -y)"),
-        Fix("For batch jobs: start it with its input from /dev/null, so that a question is an error", "<command> < /dev/null"),
+        Fix(
+            "For batch jobs: start it with its input from /dev/null, so that a question is an error",
+            "python train.py < /dev/null",
+        ),
     ),
 )
 PIPE_SILENT = Problem(
@@ -273,8 +276,8 @@ ENDLESS_KERNEL = Problem(
         look(
             "Show which kernel runs, and on which line (build with -lineinfo)", "cuda-gdb -p <pid> -batch -ex 'info cuda kernels'"
         ),
-        Fix("Find the kernel by running it synchronously", "CUDA_LAUNCH_BLOCKING=1 <command>"),
-        Fix("Check it for races and missing barriers (slow)", "compute-sanitizer --tool synccheck <command>"),
+        Fix("Find the kernel by running it synchronously", "CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        Fix("Check it for races and missing barriers (slow)", "compute-sanitizer --tool synccheck python train.py"),
         Fix("End the process: this ends the kernel", "kill <pid>", "disruptive"),
     ),
     references=("https://docs.nvidia.com/cuda/cuda-gdb/",),

@@ -80,12 +80,23 @@ def partings(look: Look) -> list[Parting]:
     """Where ranks part: by dumps, NCCL's counts or watchdogs; without them, by the stacks of the ranks on this machine."""
     if look.processes and ras.grows(look.ras):
         return []
-    found = [*recorders.partings(look.dumps), *watchdogs.partings(look.timeouts), *ras.partings(look.ras)]
-    found = [one for one in found if one.kind != TOGETHER] or found
-    by_stacks = list(_by_stacks(look))
-    if by_stacks and not any(one.kind != TOGETHER for one in found):
-        return by_stacks
+    sources = (
+        list(recorders.partings(look.dumps)),
+        list(watchdogs.partings(look.timeouts)),
+        list(ras.partings(look.ras)),
+        list(_by_stacks(look)),
+    )
+    parted = ([one for one in found if one.kind != TOGETHER] for found in sources)
+    found = next(filter(None, parted), None) or _together(look, sources)
     return [replace(one, places=one.places or places(look)) for one in found]
+
+
+def _together(look: Look, sources: Sequence[list[Parting]]) -> list[Parting]:
+    """The same collective in all ranks is a fault only if they stand still in it, or a recorder says that it did not end."""
+    of_recorders, _, of_nccl, of_stacks = sources
+    waits = [waiting.of(look, process) for process in look.ranks]
+    still = bool(waits) and all(wait is not None and wait.kind in ("collective", "gpu") for wait in waits)
+    return of_recorders[:1] or (of_nccl[:1] or of_stacks[:1] if still else [])
 
 
 def _by_stacks(look: Look) -> Iterator[Parting]:
