@@ -34,7 +34,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "kernel": ("hang-gpu-kernel-endless",),
 }
 ON_GPU_ONLY = {"kernel"}
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 class Job:

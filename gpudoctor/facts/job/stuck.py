@@ -91,6 +91,11 @@ class Thread:
         return None
 
     @property
+    def spins(self) -> bool:
+        """It uses the processor; on a busy machine it may only wait for one (state R)."""
+        return self.cores >= SPINS or (self.cores > IDLE and len(self.states) > 1 and set(self.states) == {"R"})
+
+    @property
     def own_frame(self) -> Frame | None:
         """The innermost call in a file of the program itself, not of Python or a package."""
         own = (frame for frame in self.frames if is_own(frame.file))

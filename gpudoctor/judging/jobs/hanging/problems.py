@@ -283,8 +283,8 @@ ENDLESS_KERNEL = Problem(
     references=("https://docs.nvidia.com/cuda/cuda-gdb/",),
 )
 ENDED = Problem(
-    id="hang-rank-ended",
-    title="A process of the job has ended, and the others still wait for it",
+    id="hang-process-ended",
+    title="A process of the program has ended, and others still wait for it",
     why="It crashed, was killed or left the program early. The others notice only after a time limit, NCCL's being ten minutes.",
     action=Action.RESTART_APP,
     fixes=(
@@ -317,7 +317,8 @@ BY_KIND = {
     "name": NAME,
     "connect": CONNECT,
     "peer": PEER,
+    "local-peer": PEER,
     "spins": SPINS,
     "ended": ENDED,
 }
-PROBLEMS = (*BY_KIND.values(), ENDLESS_KERNEL)
+PROBLEMS = (*dict.fromkeys(BY_KIND.values()), ENDLESS_KERNEL)

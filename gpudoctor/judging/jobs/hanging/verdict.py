@@ -24,7 +24,11 @@ def culprits(look: Look) -> Iterator[tuple[Process, Wait]]:
     waits = {process.pid: waiting.of(look, process) for process in look.processes}
     for process in look.processes:
         wait = waits[process.pid]
-        if wait is None or wait.kind in PASSIVE or (wait.kind == "ended" and not _is_missed(look, process)):
+        if wait is None or (wait.kind in PASSIVE and not _is_silent_peer(wait, waits)):
+            continue
+        if wait.kind == "ended" and not _is_missed(look, process, waits):
+            continue
+        if wait.kind == "pipe-silent" and any(child.is_gone for child in look.children(process.pid)):
             continue
         if wait.kind == "peer" and look.ranks and process not in look.ranks:
             continue
@@ -32,13 +36,16 @@ def culprits(look: Look) -> Iterator[tuple[Process, Wait]]:
             yield process, wait
 
 
-def _is_missed(look: Look, process: Process) -> bool:
-    """A zombie matters if it is a rank, or if its parent stands still and does not collect it."""
-    return process.rank >= 0 or any(
-        (wait := waiting.of(look, parent)) is not None and wait.kind in ("loader", "child", "deadlock", "lock")
-        for parent in look.processes
-        if parent.pid == process.parent
-    )
+def _is_missed(look: Look, process: Process, waits: dict[int, Wait | None]) -> bool:
+    """A process that has ended matters if it is a rank, or if its parent stands still and does not collect it."""
+    wait = waits.get(process.parent)
+    return process.rank >= 0 or (wait is not None and wait.kind not in ("sleep", "stopped", "frozen", "traced"))
+
+
+def _is_silent_peer(wait: Wait, waits: dict[int, Wait | None]) -> bool:
+    """It waits for a process of the program that is not held up by anything known."""
+    others = [waits.get(pid) for pid in wait.toward]
+    return wait.kind == "local-peer" and any(other is not None and other.kind in ("sleep", "unknown") for other in others)
 
 
 def _explained(wait: Wait, waits: dict[int, Wait | None]) -> bool:
@@ -53,7 +60,10 @@ def of_processes(look: Look) -> Iterator[Finding]:
         if wait.awaited and wait.awaited.fd >= 0:
             values["descriptor"] = wait.awaited.fd
         sure = Confidence.LIKELY if wait.kind in UNSURE else Confidence.CONFIRMED
-        yield BY_KIND[wait.kind].found(f"{process.shown} {wait.words}", values, confidence=sure)
+        parent = look.process(process.parent) if wait.kind == "ended" else None
+        waits_on = waiting.of(look, parent) if parent and not parent.launcher else None
+        still = f"; {parent.shown} {waits_on.words}" if parent and waits_on else ""
+        yield BY_KIND[wait.kind].found(f"{process.shown} {wait.words}{still}", values, confidence=sure)
 
 
 def of_gpus(look: Look, odd: Sequence[int] = ()) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.facts.job.stuck import SPINS, Awaited, Look, Process, Thread
+from gpudoctor.facts.job.stuck import Awaited, Look, Process, Thread
 from gpudoctor.judging.jobs.hanging import stacks
 
 REMOTE_FS = re.compile(r"nfs|fuse|lustre|ceph|cifs|smb|9p|beegfs|gpfs|glusterfs|afs|wekafs|virtiofs|panfs", re.IGNORECASE)
@@ -18,6 +18,7 @@ _READS = {"read", "readv", "recvfrom", "recvmsg", "pread64"}
 _WRITES = {"write", "writev", "sendto", "sendmsg", "pwrite64"}
 _SLEEPS = {"nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend", "rt_sigtimedwait"}
 _WAITS_IN_PIPE = re.compile(r"pipe_(?:read|write|wait)")
+_VFORK = re.compile(r"vfork|^kernel_clone$")
 _DNS = re.compile(r":53$")
 LOCAL = ("127.", "[::1]")
 
@@ -62,7 +63,7 @@ def _of_process(look: Look, process: Process) -> Wait | None:
         return Wait("stopped", "is stopped by a signal (state T)")
     blocked = next((thread for thread in (process.main, *process.threads) if thread.is_blocked), None)
     if blocked:
-        return _blocked(blocked)
+        return _blocked(look, process, blocked)
     lock = next((lock for lock in look.locks if lock.pid == process.pid), None)
     if lock:
         held = next((one for thread in process.threads for one in thread.waits if thread.call in ("flock", "fcntl")), None)
@@ -72,8 +73,11 @@ def _of_process(look: Look, process: Process) -> Wait | None:
     return None
 
 
-def _blocked(thread: Thread) -> Wait:
+def _blocked(look: Look, process: Process, thread: Thread) -> Wait:
     where = thread.where or next(iter(thread.kernel), "")
+    if any(_VFORK.search(name) for name in (where, *thread.kernel)):
+        children = tuple(child.pid for child in look.children(process.pid))
+        return Wait("child", f"waits until {_named(look, children)} has started its program", _at(thread), children)
     held = next((one for one in thread.waits if one.kind == "file"), None)
     remote = held if held and REMOTE_FS.search(held.fs) else None
     in_code = next((name for name in (where, *thread.kernel) if _REMOTE_CODE.match(name)), "")
@@ -154,9 +158,9 @@ def _of_call(look: Look, process: Process, thread: Thread, inside: stacks.In | N
     if inside and inside.kind == stacks.FROM_PROCESS:
         children = tuple(child.pid for child in look.children(process.pid))
         return Wait("child", f"waits for another process of the program{_where(thread)}", _at(thread), children)
-    if (inside and inside.kind == stacks.GPU) or (thread.cores >= SPINS and _is_on_gpu(look, process)):
+    if (inside and inside.kind == stacks.GPU) or (thread.spins and _is_on_gpu(look, process)):
         return Wait("gpu", f"waits for its GPU{_where(thread)}", _at(thread))
-    if thread.cores >= SPINS:
+    if thread.spins:
         return Wait("spins", f"uses {thread.cores:g} cores and stays{_where(thread) or ' in one place'}", _at(thread))
     if thread.call in ("futex", "futex_waitv"):
         return Wait("polls" if thread.timed else "lock", f"waits for another thread{_where(thread)}", _at(thread))
@@ -192,6 +196,9 @@ def _is_library(thread: Thread) -> bool:
 
 
 def _is_on_gpu(look: Look, process: Process) -> bool:
+    """It has memory on a GPU; or it is a rank of a job that uses NCCL, where NVML does not say whose memory that is."""
+    if process.world > 1 and any(answer.report or answer.text for answer in look.ras):
+        return True
     pids = {process.pid, process.inner_pid}
     return any(held.pid in pids for gpu in look.gpus for held in gpu.processes)
 
