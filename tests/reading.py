@@ -20,7 +20,7 @@ _READS = (
     r"show_gids|perfquery|mlxlink|fi_info|ucx_info|ompi_info|ip (?:-br(?:ief)? )?addr(?:ess)?(?! *[acdfr])",
     r"firewall-cmd --state|ufw status|swapon --show",
     r"iptables (?:-t \S+ )?-[LS]\b|conda info|apt policy|uv tree|py-spy dump|\S*python\S* -m xformers\.info|nvidia-smi mig -l",
-    r"sminfo|iblinkinfo|ib(?:stat|v_\w+|status)\b|gpudoctor (?:check|list|explain|images list)\b|test |\[ ",
+    r"sminfo|iblinkinfo|ib(?:stat|v_\w+|status)\b|gpudoctor (?:check|hang|list|explain|images list)\b|test |\[ ",
     r"\S*python\S* -c |python3? -m json\.tool|\S*python\S* -m bitsandbytes",
     r"vulkaninfo|glxinfo|clinfo|gst-inspect-1\.0|tegrastats$|nvpmodel -q|/\S+/gdscheck -p|ofed_info -s",
     r"ffmpeg (?:-hide_banner )?-(?:encoders|decoders|hwaccels)$|ffmpeg (?!.*(?: -y|\.\w+ )).* -f null -$",

@@ -27,7 +27,7 @@ from typing import Any
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.stuck import Look, Process
 from gpudoctor.facts.known import known
-from gpudoctor.judging.jobs.hanging import stacks, waiting
+from gpudoctor.judging.jobs.hanging import ras, stacks, waiting
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 MOST_SHOWN = 8
@@ -44,7 +44,6 @@ HANGS = Problem(
             "Look again, for longer and with the frames of C code (pauses each process for an instant)",
             "sudo gpudoctor hang --pid <pid> --for 20 --native",
             needs=("root",),
-            kind="read",
         ),
         Fix(
             "Install py-spy, which reads the Python stacks of a running program from outside",
@@ -70,12 +69,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not look.processes:
         return
     judged = judged_of(look)
-    if any(process.moves for process in judged) and not causes:
+    known_moves = {process.pid: ras.grows(look.ras) or waiting.moves(look, process) for process in judged}
+    if any(known_moves.values()) and not causes:
         return
-    unknown = [process for process in judged if process.moves is None]
+    unknown = [process for process in judged if known_moves[process.pid] is None]
     if unknown and not causes:
         raise Skip(_why_not(look, unknown[0]), Skip.NOT_INSTALLED if look.no_stacks else Skip.NOT_PERMITTED)
-    still = [process for process in judged if process.moves is False]
+    still = [process for process in judged if known_moves[process.pid] is False]
     if not still and not causes:
         return
     words = "; ".join(_shown(look, process) for process in (still or judged)[:2])
@@ -120,7 +120,8 @@ def _shown(look: Look, process: Process) -> str:
     if wait := waiting.of(look, process):
         return f"{process.shown} {wait.words}"
     place = stacks.shown(process.main)
-    how = "moves" if process.moves else "stands still" if process.moves is False else f"uses {process.cores:g} cores"
+    moves = ras.grows(look.ras) or waiting.moves(look, process)
+    how = "moves" if moves else "stands still" if moves is False else f"uses {process.cores:g} cores"
     return f"{process.shown} {how}{f' at {place}' if place else ''}"
 
 
@@ -136,7 +137,7 @@ def _why_not(look: Look, process: Process) -> str:
 
 def summary(facts: Facts) -> str:
     look = facts.job.stuck.look
-    moving = [process for process in judged_of(look) if process.moves] if look.processes else []
+    moving = [process for process in judged_of(look) if waiting.moves(look, process)] if look.processes else []
     if not look.processes:
         return "no collective that does not end in the given files"
     return f"{_shown(look, moving[0])}" if moving else "nothing hangs"

@@ -28,8 +28,8 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.stuck import Look
-from gpudoctor.judging.jobs.hanging import problems, ras, stacks, verdict, waiting
-from gpudoctor.judging.jobs.hanging.standing import BEHIND, DIFFER, SHAPES, Parting, words
+from gpudoctor.judging.jobs.hanging import problems, ras, stacks, verdict, waiting, watchdogs
+from gpudoctor.judging.jobs.hanging.standing import BEHIND, DIFFER, SHAPES, TOGETHER, Parting, words
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip
 
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
@@ -142,7 +142,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     look = facts.job.stuck.look
     if not (look.ranks or look.dumps or look.timeouts or any(not answer.failed for answer in look.ras)):
         raise Skip("no ranks of a distributed job were seen")
-    still = [process for process in look.ranks if process.moves is False]
+    still = [process for process in look.ranks if waiting.moves(look, process) is False]
     unreachable = ras.gone(look.ras)
     lacking = dict.fromkeys((*(rank for rank in verdict.absent(look) if still), *unreachable))
     causes = tuple(finding.problem.id for finding in facts.found.get("hang-processes", ()))
@@ -186,9 +186,18 @@ def _of(look: Look, parting: Parting) -> Finding:
         evidence["sequence"] = parting.sequence
     if at:
         evidence["places"] = at
-    sure = Confidence.LIKELY if parting.source == "the stacks" or parting.kind == "together" else Confidence.CONFIRMED
+    sure = Confidence.LIKELY if _is_unsure(parting) else Confidence.CONFIRMED
     finding = problem.found(_told(look, parting, name), evidence, confidence=sure)
     return _caused(finding, _own_causes(look, parting))
+
+
+def _is_unsure(parting: Parting) -> bool:
+    """Stacks say nothing about what a rank queued before; a rank whose log was not given is silent as well."""
+    return (
+        parting.source == "the stacks"
+        or parting.kind == TOGETHER
+        or (parting.source == watchdogs.SOURCE and parting.kind == BEHIND)
+    )
 
 
 def _told(look: Look, parting: Parting, name: str) -> str:

@@ -79,6 +79,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "root-filesystem": "files that exist; the prompt shows a container",
     "service-files": "files that exist",
     "command": "what gpudoctor why ran; a text shows the output itself",
+    "job-hang": "what gpudoctor hang saw of a running program",
     "package-files": "sizes of thousands of files",
     "package-hashes:*": "contents of thousands of files",
     "variable-sources": "lines of profiles and units; which of them count, only the machine shows",

@@ -191,6 +191,9 @@ class WatchedGpu:
         """A kernel ran all the time."""
         return len(self.busy) > 1 and min(self.busy) >= 99
 
+    def is_used_by(self, process: Process) -> bool:
+        return any(held.pid in (process.pid, process.inner_pid) for held in self.processes)
+
     @property
     def is_idle(self) -> bool:
         return len(self.busy) > 1 and max(self.busy) <= 1

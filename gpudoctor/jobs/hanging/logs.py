@@ -18,8 +18,12 @@ _TIMEOUT = re.compile(
     re.VERBOSE,
 )
 _STATUS = re.compile(
-    r"Rank (?P<rank>\d+)\]\s+(?:Exception \([^)]*\) )?Timeout at (?:NCCL work|collective):? (?P<sequence>\d+), "
-    r"last enqueued (?:NCCL )?work: (?P<entered>\d+), last completed (?:NCCL )?work: (?P<completed>\d+)"
+    r"""
+    Rank\ (?P<rank>\d+)\]\s+ (?:Exception\ \([^)]*\)\ )?
+    Timeout\ at\ (?:NCCL\ work|collective):?\ (?P<sequence>\d+),
+    \ last\ enqueued\ (?:NCCL\ )?work:\ (?P<entered>\d+),\ last\ completed\ (?:NCCL\ )?work:\ (?P<completed>\d+)
+    """,
+    re.VERBOSE,
 )
 _PREFIX = re.compile(r"\[rank(\d+)\]")
 

@@ -30,7 +30,7 @@ def asked(address: str) -> dict[str, Any]:
             text = _talk(host, number, ("VERBOSE STATUS",))
             return {"address": address, "text": text[:MOST_TEXT]}
         return {"address": address, "report": _reduced(json.loads(text))}
-    except (OSError, ValueError, RecursionError, OverflowError) as failure:
+    except (OSError, ValueError, RecursionError, OverflowError, LookupError, TypeError, AttributeError) as failure:
         return {"address": address, "failed": f"{type(failure).__name__}: {failure}"[:200]}
 
 

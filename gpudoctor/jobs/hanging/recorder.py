@@ -99,6 +99,8 @@ def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
         pending = [entry for entry in held if not entry["done"]]
         kept += done[-LAST:]
         kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
+    for entry in kept:
+        entry["frames"] = [[str(one["name"])[:200], str(one["filename"])[:400], int(one["line"])] for one in entry["frames"]]
     return {"version": str(said.get("version", "")), "groups": _groups(said, last), "entries": kept}
 
 
@@ -140,5 +142,5 @@ def _entry(said: Mapping[str, Any]) -> dict[str, Any]:
         "done": bool(said.get("retired")) or said.get("state") == "completed",
         "sizes": [[int(number) for number in size[:MOST_SIZES]] for size in (said.get("input_sizes") or [])[:MOST_SIZES]],
         "types": [str(name)[:20] for name in (said.get("input_dtypes") or [])[:MOST_SIZES]],
-        "frames": [[str(one["name"])[:200], str(one["filename"])[:400], int(one["line"])] for one in frames[:MOST_FRAMES]],
+        "frames": frames[:MOST_FRAMES],
     }

@@ -21,7 +21,11 @@ WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 LOCAL_WORLD = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 LAUNCHERS = re.compile(
-    r"torchrun|torch\.distributed\.(?:run|launch)|mpirun|mpiexec|orterun|prted?\b|srun|slurmstepd|accelerate|deepspeed"
+    r"""
+    torchrun | torch\.distributed\.(?:run|launch) | mpirun | mpiexec | orterun | prted?\b | srun | slurmstepd | accelerate
+    | deepspeed
+    """,
+    re.VERBOSE,
 )
 
 

@@ -75,15 +75,11 @@ def of_gpus(look: Look, odd: Sequence[int] = ()) -> Iterator[Finding]:
         wait = waiting.of(look, process)
         if not wait or wait.kind != "gpu" or (process.world > 1 and process.rank not in odd):
             continue
-        full = [gpu for gpu in look.gpus if gpu.is_full and _uses(process, gpu.processes)]
+        full = [gpu for gpu in look.gpus if gpu.is_full and gpu.is_used_by(process)]
         for gpu in full:
             words = f"{process.shown} {wait.words}, and GPU {gpu.index} was busy all of {look.seconds:.0f} s"
             values = {**wait.evidence, "pid": process.pid, "watts": gpu.watts[-1] if gpu.watts else 0}
             yield ENDLESS_KERNEL.found(words, values, gpu=gpu.index, confidence=Confidence.LIKELY)
-
-
-def _uses(process: Process, held: Sequence[object]) -> bool:
-    return any(getattr(one, "pid", 0) in (process.pid, process.inner_pid) for one in held)
 
 
 def partings(look: Look) -> list[Parting]:

@@ -10,9 +10,18 @@ from typing import Any
 from gpudoctor.facts.job.stuck import Awaited, Look, Process, Thread
 from gpudoctor.judging.jobs.hanging import stacks
 
-REMOTE_FS = re.compile(r"nfs|fuse|lustre|ceph|cifs|smb|9p|beegfs|gpfs|glusterfs|afs|wekafs|virtiofs|panfs", re.IGNORECASE)
+REMOTE_FS = re.compile(
+    r"""
+    nfs | fuse | lustre | ceph | cifs | smb | 9p | beegfs | gpfs | glusterfs | afs | wekafs | virtiofs | panfs
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _REMOTE_CODE = re.compile(
-    r"^(?:nfs\d?_|rpc_|fuse_|request_wait_answer|ll_|ptlrpc_|cl_|osc_|ceph_|cifs_|smb2?_|p9_|v9fs_|wait_on_commit)"
+    r"""
+    ^(?: nfs\d?_ | rpc_ | fuse_ | request_wait_answer | ll_ | ptlrpc_ | cl_ | osc_ | ceph_ | cifs_ | smb2?_ | p9_ | v9fs_
+    | wait_on_commit )
+    """,
+    re.VERBOSE,
 )
 _READS = {"read", "readv", "recvfrom", "recvmsg", "pread64"}
 _WRITES = {"write", "writev", "sendto", "sendmsg", "pwrite64"}
@@ -158,17 +167,17 @@ def _of_call(look: Look, process: Process, thread: Thread, inside: stacks.In | N
     if inside and inside.kind == stacks.FROM_PROCESS:
         children = tuple(child.pid for child in look.children(process.pid))
         return Wait("child", f"waits for another process of the program{_where(thread)}", _at(thread), children)
+    if thread.moves is not False:
+        return None
     if (inside and inside.kind == stacks.GPU) or (thread.spins and _is_on_gpu(look, process)):
+        if gpu_works(look, process):
+            return None
         return Wait("gpu", f"waits for its GPU{_where(thread)}", _at(thread))
     if thread.spins:
         return Wait("spins", f"uses {thread.cores:g} cores and stays{_where(thread) or ' in one place'}", _at(thread))
     if thread.call in ("futex", "futex_waitv"):
         return Wait("polls" if thread.timed else "lock", f"waits for another thread{_where(thread)}", _at(thread))
-    return (
-        Wait("unknown", f"waits{_where(thread)}{_in(thread.call or thread.where)}", _at(thread))
-        if thread.moves is False
-        else None
-    )
+    return Wait("unknown", f"waits{_where(thread)}{_in(thread.call or thread.where)}", _at(thread))
 
 
 def _locked(look: Look, process: Process, others: list[Thread]) -> Wait:
@@ -195,12 +204,24 @@ def _is_library(thread: Thread) -> bool:
     return frame is None or any(one.function.rpartition(".")[2] in idle for one in thread.frames)
 
 
+def gpu_works(look: Look, process: Process) -> bool:
+    """A GPU of the process reads or writes its memory: kernels that only wait do not."""
+    return any(max(gpu.memory_busy, default=0) > 1 for gpu in look.gpus if gpu.is_used_by(process))
+
+
+def moves(look: Look, process: Process) -> bool | None:
+    """None: not known. A program that waits for a GPU at work in the same line of each step moves as well."""
+    waits_for_gpu = process.main.spins or ((inside := stacks.inside(process.main)) is not None and inside.kind == stacks.GPU)
+    if process.moves is False and waits_for_gpu and gpu_works(look, process):
+        return True
+    return process.moves
+
+
 def _is_on_gpu(look: Look, process: Process) -> bool:
     """It has memory on a GPU; or it is a rank of a job that uses NCCL, where NVML does not say whose memory that is."""
     if process.world > 1 and any(answer.report or answer.text for answer in look.ras):
         return True
-    pids = {process.pid, process.inner_pid}
-    return any(held.pid in pids for gpu in look.gpus for held in gpu.processes)
+    return any(gpu.is_used_by(process) for gpu in look.gpus)
 
 
 def _named(look: Look, pids: tuple[int, ...]) -> str:
