@@ -65,7 +65,11 @@ class Job:
             variables = {**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             argv = [sys.executable, str(RANK), case, backend, str(self.go), str(self.ready)]
             with log.open("wb") as out:
-                self.ranks.append(subprocess.Popen(argv, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+                self.ranks.append(
+                    subprocess.Popen(
+                        argv, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    )
+                )
 
     def start(self) -> bool:
         """Whether both ranks reached the place where they hang."""
@@ -82,9 +86,10 @@ class Job:
         return False
 
     def end(self) -> None:
+        """With the workers of their loaders, which hold the GPU as long as they live."""
         for rank in self.ranks:
             with contextlib.suppress(OSError):
-                rank.send_signal(signal.SIGKILL)
+                os.killpg(rank.pid, signal.SIGKILL)
         for rank in self.ranks:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 rank.wait(10)

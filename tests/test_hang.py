@@ -26,7 +26,10 @@ from gpudoctor.judging.jobs.hanging import recorders
 from gpudoctor.judging.jobs.hanging.standing import words
 
 RECORDED = Path(__file__).parent / "recorders"
-PLAIN = {"version": "2.10", "entries": [1, -1, 70000, 1 << 40, 1.5, None, True, "ä", ("a", "b", "c", "d"), {"x": []}]}
+PLAIN: dict[str, Any] = {
+    "version": "2.10",
+    "entries": [1, -1, 70000, 1 << 40, 1.5, None, True, "ä", ("a", "b", "c", "d"), {"x": []}],
+}
 
 
 # Dumps of the flight recorder

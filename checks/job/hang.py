@@ -67,6 +67,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     found = tuple(dict.fromkeys(finding.problem.id for check in FOUND_BY for finding in facts.found.get(check, ())))
     causes = (*found, *_of_driver(facts, look))
     if not look.processes:
+        if not (look.dumps or look.timeouts):
+            raise Skip("the given files do not tell which collectives the ranks entered")
         return
     judged = judged_of(look)
     known_moves = {process.pid: ras.grows(look.ras) or waiting.moves(look, process) for process in judged}

@@ -84,7 +84,7 @@ SIZES = Problem(
     "are the usual causes.",
     action=Action.FIX_CONFIG,
     fixes=(
-        Fix("Pad or drop the last batch (drop_last=True), or exchange the sizes first and use all_gather with lists"),
+        Fix("Drop or pad the last batch (drop_last=True), or exchange the sizes first and use all_gather with lists"),
         Fix(
             "Let PyTorch check the sizes in each collective (slow)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
@@ -96,7 +96,7 @@ SIZES = Problem(
 STUCK = Problem(
     id="hang-collective-stuck",
     title="All ranks entered the same collective, but it does not end",
-    why="Nobody is missing. A kernel that was queued before the collective does not end, a GPU or link failed, or the "
+    why="No rank is missing. A kernel that was queued before the collective does not end, a GPU or link failed, or the "
     "ranks cannot exchange data: direct access between GPUs that the IOMMU or ACS breaks, or a network that drops "
     "packets.",
     action=Action.FIX_CONFIG,

@@ -33,7 +33,7 @@ class Awaited:
     """A descriptor or path that a thread waits for.
 
     kind: "file", "pipe", "fifo", "socket", "terminal", "device", "eventfd" ... holders: the processes at the other end. alone:
-    nobody is at the other end. fs, mount, source: of a file, from the mount table.
+    no process is at the other end. fs, mount, source: of a file, from the mount table.
     """
 
     fd: int = -1
@@ -59,7 +59,7 @@ class Thread:
     """states: one letter for each look. cores: how much of a processor it used. where: in the kernel.
 
     stays: the share of samples in its commonest stack, -1 if it was not sampled. frames: the innermost first; () if not known.
-    timed: the call ends by itself after a while.
+    timed: the call has a time limit.
     """
 
     id: int
@@ -104,7 +104,10 @@ class Thread:
 
 @dataclass(frozen=True)
 class Process:
-    """rank, world, local_rank, local_world: -1 if it is no rank. inner_pid: in its own container. started: seconds since boot."""
+    """rank, world, local_rank, local_world: -1 for a process that is not a rank. inner_pid: in its own container.
+
+    started: seconds since boot.
+    """
 
     pid: int
     inner_pid: int = 0

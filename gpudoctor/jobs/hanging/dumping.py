@@ -17,7 +17,7 @@ from gpudoctor.jobs.hanging import recorder
 from gpudoctor.jobs.hanging.process import Sampled
 
 VARIABLE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
-SECONDS = 6.0  # PyTorch looks once a second
+SECONDS = 12.0  # PyTorch looks once a second; on two H200, a dump took up to 7 s
 POLL_SECONDS = 0.1
 
 

@@ -16,7 +16,7 @@ _MARK = object()
 
 
 class Refused(UserError):
-    """It is no pickle of plain containers, or it is too large."""
+    """Not a pickle of plain containers, or too large."""
 
 
 def plain(data: bytes) -> Any:
@@ -113,7 +113,7 @@ class _Reader:
 def _pairs(items: list[Any]) -> dict[Any, Any]:
     """Keys are texts and numbers: the hash of a tuple of tuples of tuples can take forever."""
     if not all(isinstance(key, (str, int)) for key in items[::2]):
-        raise Refused("a pickle with a key that is no text")
+        raise Refused("a pickle with a key that is not a text")
     return dict(zip(items[::2], items[1::2], strict=True))
 
 

@@ -13,7 +13,7 @@ from gpudoctor.jobs.hanging.sockets import Sockets
 
 
 def asked(proc: Proc, every: Mapping[int, Sampled]) -> tuple[dict[str, Any] | None, str]:
-    """The answer, or why nobody was asked."""
+    """The answer, or why it was not asked."""
     members = [one for one in every.values() if one.place.world > 1] or [one for one in every.values() if one.is_python]
     if not members:
         return None, "no rank was found"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from typing import Any
@@ -17,6 +18,8 @@ NCCL_SECONDS = 5  # for which the RAS threads wait for each other
 MOST_BYTES = 2 << 20
 MOST_COMMUNICATORS, MOST_RANKS = 64, 512
 MOST_TEXT = 60_000
+_NO_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status")')
+"""In the missing ranks of NCCL 2.28.7 to 2.28.9 (jsonWriteMissingRank); seen on two H200."""
 
 
 def asked(address: str) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def asked(address: str) -> dict[str, Any]:
         if text.startswith("ERROR") or not text.lstrip().startswith("{"):
             text = _talk(host, number, ("VERBOSE STATUS",))
             return {"address": address, "text": text[:MOST_TEXT]}
-        return {"address": address, "report": _reduced(json.loads(text))}
+        return {"address": address, "report": _reduced(json.loads(_NO_COMMA.sub(r"\1,\2", text)))}
     except (OSError, ValueError, RecursionError, OverflowError, LookupError, TypeError, AttributeError) as failure:
         return {"address": address, "failed": f"{type(failure).__name__}: {failure}"[:200]}
 

@@ -25,7 +25,7 @@ _THREAD = re.compile(r"thread \((\d+)\)")
 
 
 def tool() -> str:
-    """py-spy on PATH, or beside the Python that runs gpudoctor."""
+    """py-spy on PATH, or in the folder of the Python that runs gpudoctor."""
     beside = Path(sys.executable).with_name("py-spy")
     return shutil.which("py-spy") or (str(beside) if os.access(beside, os.X_OK) else "")
 

@@ -53,7 +53,7 @@ def of_pid(proc: Proc, pid: int) -> Tree:
     """The process with all below it; and if it is a rank, the other ranks of its job on this machine. UserError if it is gone."""
     everyone = proc.everyone()
     if pid not in everyone:
-        raise UserError(f"--pid {pid}: there is no such process here (it has ended, or it runs in a container of its own)")
+        raise UserError(f"--pid {pid}: there is no such process here (it has ended, or it runs in another PID namespace)")
     if os.getpid() in below(everyone, pid):
         raise UserError(f"--pid {pid}: gpudoctor itself runs below this process; name the program")
     roots = [pid]
@@ -88,7 +88,7 @@ def _tree(asked: str, roots: Iterable[int], everyone: dict[int, Stat]) -> Tree:
 
 
 def job_of(variables: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What the ranks of one job have in common; None for a process that is no rank."""
+    """What the ranks of one job have in common; None for a process that is not a rank."""
     if "RANK" not in variables or "MASTER_PORT" not in variables or variables.get("WORLD_SIZE", "1") == "1":
         return None
     return tuple(variables.get(name, "") for name in JOB_VARIABLES)

@@ -60,7 +60,7 @@ FILE_SYSTEM = Problem(
             "sudo dmesg | grep -iE 'nfs|fuse|lustre|not responding' | tail -n 20",
             root=True,
         ),
-        Fix("Repair the server, the network or the FUSE daemon: the process then continues by itself"),
+        Fix("Repair the server, the network or the FUSE daemon: the process then continues"),
         Fix(
             "If it cannot be repaired: unmount it by force, which fails the waiting calls",
             'sudo umount -f "<mount>"',
@@ -104,7 +104,7 @@ FILE_LOCK = Problem(
 )
 PIPE_FULL = Problem(
     id="hang-output-not-read",
-    title="A process writes to a pipe that nobody empties",
+    title="A process writes to a full pipe that is not read",
     why="A pipe holds 64 KiB. Once it is full, the writer waits until the reader reads. The usual reader is a parent that "
     "started the program with stdout=PIPE and then waits for its end, with wait() or by reading only one of stdout "
     "and stderr.",
@@ -132,7 +132,7 @@ INPUT = Problem(
 )
 PIPE_SILENT = Problem(
     id="hang-nobody-writes",
-    title="A process reads a pipe into which nobody can write",
+    title="A process reads a pipe that has no writer",
     why="A read returns only if data comes or the last writer closes the pipe. Here no other process has the other end "
     "open: a FIFO without a writer, or a pipe whose writing end the reader itself still holds.",
     action=Action.FIX_CONFIG,

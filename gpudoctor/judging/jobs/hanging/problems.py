@@ -133,7 +133,7 @@ ENDLESS_KERNEL = Problem(
     id="hang-gpu-kernel-endless",
     title="A kernel on the GPU does not end",
     why="The process waits for its GPU, and the GPU has been busy all the time. A loop in a kernel that never meets its "
-    "condition, a grid-wide barrier without a cooperative launch, and a spin on memory that nobody writes are usual "
+    "condition, a grid-wide barrier without a cooperative launch, and a spin on memory that is never written are usual "
     "causes. GPUs without a display have no time limit for kernels.",
     action=Action.RESTART_APP,
     fixes=(
@@ -161,7 +161,7 @@ ENDED = Problem(
             "sudo dmesg -T | grep -iE 'killed process|oom-kill|segfault|xid' | tail -n 20",
             root=True,
         ),
-        Fix("End the job and start it again; torchrun does that by itself with --max-restarts"),
+        Fix("End the job and start it again; torchrun does that with --max-restarts"),
     ),
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
 )

@@ -49,7 +49,7 @@ def _is_silent_peer(wait: Wait, waits: dict[int, Wait | None]) -> bool:
 
 
 def _explained(wait: Wait, waits: dict[int, Wait | None]) -> bool:
-    """Whether the process that it waits for is itself held up by something of its own."""
+    """Whether the process that it waits for is itself held up by something else."""
     held = [waits.get(pid) for pid in wait.toward]
     return any(other is not None and other.kind not in PASSIVE for other in held)
 
@@ -134,7 +134,7 @@ def places(look: Look) -> dict[int, str]:
 
 
 def absent(look: Look) -> tuple[int, ...]:
-    """The local ranks that should run beside those that do, as torchrun and mpirun count them."""
+    """The local ranks that should run as well, as torchrun and mpirun count them."""
     ranks = look.ranks
     size = max((process.local_world for process in ranks), default=-1)
     known = {process.local_rank for process in ranks if not process.is_gone}

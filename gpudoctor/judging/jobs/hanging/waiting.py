@@ -137,7 +137,7 @@ def _on(look: Look, process: Process, thread: Thread, held: Awaited) -> Wait | N
         if thread.call in _READS or held.kind == "fifo" or (held.access == "r" and not writes):
             source = "standard input" if held.fd == 0 else name
             if held.alone or held.own_end:
-                return Wait("pipe-silent", f"reads {source}, which nobody else has open{_where(thread)}", evidence, (), held)
+                return Wait("pipe-silent", f"reads {source}, which no other process has open{_where(thread)}", evidence, (), held)
             return Wait("pipe-read", f"reads {source} from {names}{_where(thread)}", evidence, others, held)
     if held.kind == "terminal" and (thread.call in _READS or held.fd == 0):
         return Wait("input", f"waits for input from the terminal {held.path}{_where(thread)}", evidence, (), held)
