@@ -124,6 +124,9 @@ def test_the_stacks_tell_who_waits_for_whom_and_where(tmp_path: Path) -> None:
         for name, (problem, words) in BY_STACKS.items():
             report = judged(programs[name].pid, 1.2)
             assert (name, [entry.problem for entry in report.diagnosis]) == (name, [problem] if problem else [])
+            assert Path("/proc/self/task", str(os.getpid()), "children").read_text().split() == [
+                str(program.pid) for program in programs.values()
+            ]
             told = [entry.message for entry in report.diagnosis] + [row.message for row in report.checks if row.id == "hang"]
             assert any(words in message for message in told), told
 

@@ -98,7 +98,7 @@ def judged_of(look: Look) -> tuple[Process, ...]:
         return look.ranks
     own = [process for process in look.processes if not process.launcher]
     active = [process for process in own if not _waits_for_child(look, process)]
-    return tuple(active or own)
+    return tuple(active or own or look.processes[:1])
 
 
 def _waits_for_child(look: Look, process: Process) -> bool:

@@ -132,6 +132,11 @@ GONE = Problem(
             kind="read",
         ),
         Fix("Check that the launcher runs on every node with the same --nnodes, --rdzv-id and --rdzv-endpoint"),
+        Fix(
+            "Check on each node whether the address of the store resolves and responds",
+            'getent hosts "$MASTER_ADDR"; timeout 5 bash -c "</dev/tcp/$MASTER_ADDR/${MASTER_PORT:-29500}" && echo reachable',
+            kind="read",
+        ),
     ),
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
 )
@@ -140,7 +145,8 @@ BY_KIND = {BEHIND: LEFT, DIFFER: OTHER, SHAPES: SIZES}
 
 def judge(facts: Facts) -> Iterator[Finding]:
     look = facts.job.stuck.look
-    if not (look.ranks or look.dumps or look.timeouts or any(not answer.failed for answer in look.ras)):
+    waits = any(map(waiting.is_at_start, look.processes))
+    if not (waits or look.ranks or look.dumps or look.timeouts or any(not answer.failed for answer in look.ras)):
         raise Skip("no ranks of a distributed job were seen")
     still = [process for process in look.ranks if waiting.moves(look, process) is False]
     unreachable = ras.gone(look.ras)
@@ -151,13 +157,13 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for parting in verdict.partings(look)[:3]:
         finding = _of(look, parting)
         yield finding if not lacking else _because(finding, GONE.id)
-    if not lacking and look.ranks and (store := _at_start(look)):
+    if not lacking and (store := _at_start(look)):
         yield GONE.found(store, {"waiting": [process.rank for process in look.ranks]}, confidence=Confidence.LIKELY)
 
 
 def _missing(look: Look, ranks: tuple[int, ...], unreachable: Mapping[int, Any], causes: tuple[str, ...]) -> Finding:
     dead = [rank for rank in ranks if unreachable.get(rank, {}).get("dead")]
-    how = "does not run any more" if len(ranks) == 1 else "do not run any more"
+    how = "does not run on this machine" if len(ranks) == 1 else "do not run on this machine"
     if any(rank in unreachable and _runs(look, rank) for rank in ranks):
         how = "runs, but does not answer NCCL" if len(ranks) == 1 else "do not answer NCCL"
     evidence: dict[str, Any] = {
@@ -258,14 +264,17 @@ def _own_causes(look: Look, parting: Parting) -> tuple[str, ...]:
 
 
 def _at_start(look: Look) -> str:
-    waits = {process.rank: waiting.of(look, process) for process in look.ranks}
-    at_start = [rank for rank, wait in waits.items() if wait and wait.kind == "store"]
+    at_start = [process.rank for process in look.ranks if waiting.is_at_start(process)]
     here = len(look.ranks)
+    if not here:
+        launcher = next(filter(waiting.is_at_start, look.processes), None)
+        return f"{launcher.shown} waits for the launchers of the other nodes at the rendezvous" if launcher else ""
     world = max(process.world for process in look.ranks)
     if not at_start or (len(at_start) == here == world):
         return ""
     others = f"{here} of {world} ranks run on this machine" if here < world else "the others are past it"
-    return f"{words(at_start)} {_verb(at_start, 'waits', 'wait')} for the other ranks at the start; {others}"
+    store = look.ranks[0].master and f" (store {look.ranks[0].master})"
+    return f"{words(at_start)} {_verb(at_start, 'waits', 'wait')} for the other ranks at the start{store}; {others}"
 
 
 def _caused(finding: Finding, causes: tuple[str, ...]) -> Finding:

@@ -78,8 +78,8 @@ class Thread:
 
     @property
     def is_blocked(self) -> bool:
-        """In state D each time."""
-        return bool(self.states) and set(self.states) == {"D"}
+        """In state D each time, and in the same place: a program that reads from a slow disk is found in it often as well."""
+        return bool(self.states) and set(self.states) == {"D"} and self.moves is not True
 
     @property
     def moves(self) -> bool | None:
@@ -105,6 +105,7 @@ class Thread:
 @dataclass(frozen=True)
 class Process:
     """rank, world, local_rank, local_world: -1 for a process that is not a rank. inner_pid: in its own container.
+    master: the address of its job's store.
 
     started: seconds since boot.
     """
@@ -128,6 +129,7 @@ class Process:
     local_rank: int = -1
     local_world: int = -1
     launcher: bool = False
+    master: str = ""
     threads: tuple[Thread, ...] = ()
 
     @property

@@ -35,6 +35,7 @@ class Sampled:
     place: tree.Place
     variables: dict[str, str]
     is_frozen: bool
+    master: str = ""
     states: str = ""
     times: list[float] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
@@ -98,6 +99,7 @@ class Sampled:
             "python": self.is_python,
             "no_stack": self.no_stack if self.is_python else "",
             **vars(self.place),
+            "master": self.master,
             "launcher": bool(tree.LAUNCHERS.search(self.line)) and self.place.rank < 0,
             "threads": list(self.threads.values()),
         }
@@ -123,6 +125,7 @@ def about(proc: Proc, pid: int, stat: Stat) -> Sampled:
         is_python=bool(_PYTHON.search(executable) or _PYTHON.search(stat.name)),
         place=tree.place(variables),
         variables={name: value for name, value in variables.items() if name.startswith(("NCCL_RAS", "TORCH_"))},
+        master=":".join(filter(None, (variables.get("MASTER_ADDR", ""), variables.get("MASTER_PORT", "")))),
         is_frozen=_is_frozen(proc, pid) or any("freezer" in where or "refrigerator" in where for _, _, where in threads.values()),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.facts.job.stuck import Awaited, Look, Process, Thread
+from gpudoctor.facts.job.stuck import MOVED_BYTES, Awaited, Look, Process, Thread
 from gpudoctor.judging.jobs.hanging import stacks
 
 REMOTE_FS = re.compile(
@@ -29,7 +29,7 @@ _SLEEPS = {"nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend", "rt_sigtime
 _WAITS_IN_PIPE = re.compile(r"pipe_(?:read|write|wait)")
 _VFORK = re.compile(r"vfork|^kernel_clone$")
 _DNS = re.compile(r":53$")
-LOCAL = ("127.", "[::1]")
+POLLS = 0.8  # share of samples in one stack, from which on a wait that polls counts as one
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,10 @@ def _of_process(look: Look, process: Process) -> Wait | None:
     if process.is_stopped:
         return Wait("stopped", "is stopped by a signal (state T)")
     blocked = next((thread for thread in (process.main, *process.threads) if thread.is_blocked), None)
-    if blocked:
+    if blocked and process.moved_bytes <= MOVED_BYTES:
         return _blocked(look, process, blocked)
+    if is_at_start(process):
+        return Wait("store", f"waits for the other ranks{_store(process)}{_where(process.main)}", _at(process.main))
     lock = next((lock for lock in look.locks if lock.pid == process.pid), None)
     if lock:
         held = next((one for thread in process.threads for one in thread.waits if thread.call in ("flock", "fcntl")), None)
@@ -80,6 +82,16 @@ def _of_process(look: Look, process: Process) -> Wait | None:
         words = f"waits for a lock on {path or 'a file'} that pid {lock.holder} holds"
         return Wait("file-lock", words, {"holder": lock.holder, "file": path}, (lock.holder,), held)
     return None
+
+
+def is_at_start(process: Process) -> bool:
+    """It waits for the other ranks or nodes before the program begins: PyTorch polls for that, in a few lines."""
+    inside = stacks.inside(process.main)
+    return inside is not None and inside.kind == stacks.STORE and process.main.stays >= POLLS
+
+
+def _store(process: Process) -> str:
+    return f" at the start, by the store {process.master}" if process.master else " at the start"
 
 
 def _blocked(look: Look, process: Process, thread: Thread) -> Wait:
@@ -110,8 +122,6 @@ def of_thread(look: Look, process: Process, thread: Thread) -> Wait | None:
     inside = stacks.inside(thread)
     if inside and inside.kind == stacks.COLLECTIVE:
         return Wait("collective", f"is in {inside.function}{_where(thread)}", {"operation": inside.function, **_at(thread)})
-    if inside and inside.kind == stacks.STORE:
-        return Wait("store", f"waits in {inside.function} for the other ranks{_where(thread)}", _at(thread))
     if inside and inside.kind == stacks.LOADER:
         workers = tuple(child.pid for child in look.children(process.pid))
         return Wait("loader", f"waits for its data loader{_where(thread)}", _at(thread), workers)
@@ -212,6 +222,8 @@ def gpu_works(look: Look, process: Process) -> bool:
 def moves(look: Look, process: Process) -> bool | None:
     """None: not known. A program that waits for a GPU at work in the same line of each step moves as well."""
     waits_for_gpu = process.main.spins or ((inside := stacks.inside(process.main)) is not None and inside.kind == stacks.GPU)
+    if is_at_start(process):
+        return False
     if process.moves is False and waits_for_gpu and gpu_works(look, process):
         return True
     return process.moves
