@@ -323,3 +323,35 @@ def test_a_program_that_moves_is_healthy() -> None:
         ("hang-processes", "pass"),
         ("hang", "pass"),
     ]
+
+
+def test_a_slurm_job_is_the_processes_that_slurm_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpudoctor.jobs.hanging import tree
+    from gpudoctor.jobs.hanging.proc import Proc
+
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(
+        f"#!/bin/sh\necho 'PID      JOBID    STEPID   LOCALID GLOBALID'\necho '{os.getpid()}   7  0  0  0'\necho '-1 7 extern - -'\n"
+    )
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert tree.of_slurm(Proc(), "7").pids[0] == os.getpid()
+    scontrol.write_text("#!/bin/sh\necho 'No job steps exist for job 8 on this node.' >&2; exit 1\n")
+    with pytest.raises(UserError, match="No job steps exist"):
+        tree.of_slurm(Proc(), "8")
+
+
+def test_ranks_are_told_by_the_variables_of_any_launcher() -> None:
+    from gpudoctor.jobs.hanging import tree
+
+    torchrun = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_PORT": "29500"}
+    mpirun = {
+        "OMPI_COMM_WORLD_RANK": "3",
+        "OMPI_COMM_WORLD_SIZE": "8",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+    }
+    assert tree.place(torchrun) == tree.place(mpirun) == tree.Place(3, 8, 1, 4)
+    assert tree.place({"RANK": "x", "WORLD_SIZE": "-1"}) == tree.Place(-1, -1, -1, -1)
+    assert tree.job_of(torchrun) == ("", "29500", "8", "")
+    assert tree.job_of({**torchrun, "WORLD_SIZE": "1"}) is None

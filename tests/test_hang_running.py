@@ -24,7 +24,7 @@ from gpudoctor.model import SNAPSHOT_SCHEMA, Diagnosis, Report, Snapshot
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 WITH_STACKS = pytest.mark.skipif(not stacks.tool(), reason="py-spy is not installed")
-SECONDS = 0.6
+SECONDS = 0.3
 WAIT_SECONDS = 20.0
 # Program -> what /proc alone shows. The stacks add the line.
 BY_PROC = {
@@ -122,7 +122,7 @@ def test_a_stopped_program_is_named_and_not_touched(tmp_path: Path, monkeypatch:
 def test_the_stacks_tell_who_waits_for_whom_and_where(tmp_path: Path) -> None:
     with running(tmp_path, dict(BY_STACKS)) as programs:
         for name, (problem, words) in BY_STACKS.items():
-            report = judged(programs[name].pid, 1.2)
+            report = judged(programs[name].pid, 1.0)
             assert (name, [entry.problem for entry in report.diagnosis]) == (name, [problem] if problem else [])
             assert Path("/proc/self/task", str(os.getpid()), "children").read_text().split() == [
                 str(program.pid) for program in programs.values()

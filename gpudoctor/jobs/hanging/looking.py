@@ -47,7 +47,7 @@ def looked(proc: Proc, found: Tree, how: How, tell: Tell) -> Reply:
     recording = stacks.Recording(program, pythons, seconds)
     try:
         first, why_not = ranks.asked(proc, every)
-        _sample(proc, every, max(0.5, seconds - (time.monotonic() - started)))
+        _sample(proc, every, max(0.2, seconds - (time.monotonic() - started)))
         stays = recording.ended(seconds + 5)
         tell("reading stacks")
         dumps = {pid: stacks.dumped(program, pid, how.native) for pid in pythons[: stacks.MOST_DUMPED]} if program else {}
