@@ -143,7 +143,8 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
     if value.strip().lower() in HIDING or re.match(r"\s*-\d", value):
         if not is_contradicted(facts, 0):
             problem = replace(HIDES_ALL, fixes=ASK_SLURM) if is_of_slurm(facts, value) else HIDES_ALL
-            yield problem.found(f"{VARIABLE} is {value!r}", {VARIABLE: value}, confidence=certainty(facts))
+            words = f"{VARIABLE} is {value!r}{where(facts)}"
+            yield problem.found(words, {VARIABLE: value}, confidence=certainty(facts))
         return
     reading = read(value, facts)
     yield from hides_some(value, reading, facts)
@@ -153,10 +154,16 @@ def judge_value(facts: Facts, value: str) -> Iterator[Finding]:
     valid = ",".join(reading.taken) or example(value, facts)
     problem = CUT_SHORT if reading.taken else UNKNOWN
     yield problem.found(
-        f"{VARIABLE} is {value!r}: {reading.stopped}",
+        f"{VARIABLE} is {value!r}{where(facts)}: {reading.stopped}",
         {VARIABLE: value, "valid": valid, "gpus": facts.nvml.count},
         confidence=certainty(facts),
     )
+
+
+def where(facts: Facts) -> str:
+    """The first file that sets it, in brackets; "" if none was found."""
+    files = [place for place in known(lambda: facts.environment.set_in(VARIABLE), ()) if place.startswith("/")]
+    return f" ({files[0]})" if files else ""
 
 
 def hides_some(value: str, reading: Reading, facts: Facts) -> Iterator[Finding]:

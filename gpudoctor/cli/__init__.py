@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import ending
+from gpudoctor.cli import ending, started
 from gpudoctor.cli.lazy import Args, LazyGroup
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.version import __version__
@@ -66,6 +66,7 @@ class Commands(LazyGroup):
         **extra: Any,
     ) -> Any:
         """As click's, but what its messages quote from the command line is plain."""
+        started.restore(os.environ)
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             if not standalone_mode:

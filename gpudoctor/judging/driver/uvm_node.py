@@ -110,9 +110,10 @@ def can_load(facts: Facts) -> bool:
 
 
 def uvm_fault(facts: Facts) -> str | None:
-    """What is wrong with the node. The module gets another major number at each boot, but a container keeps its old node."""
+    """What is wrong with the node. The module gets another major number at each boot, but a container, or a script that makes
+    the node, keeps the old one."""
     node = facts.devices.nodes.get(UVM_NODE)
-    major = facts.driver.character_devices.get("nvidia-uvm") if facts.container.engine else None
+    major = known(lambda: facts.driver.character_devices.get("nvidia-uvm"))
     if node is None:
         return f"{UVM_NODE} does not exist"
     if not node.is_device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -16,13 +17,15 @@ TRUNCATED_ID, MISSING_ID, CHANGED_ID = "package-files-truncated", "package-files
 IDS = {"truncated": TRUNCATED_ID, "missing": MISSING_ID, "changed": CHANGED_ID, "other": CHANGED_ID}
 FAILURES = ("framework-imports", "measurements", "toolchain-ladder", "command", "messages")
 OF_COMMANDS = ("command", "messages")
+CRASHED, CRASH = "measurement-crashed", re.compile("SIG(SEGV|BUS|ABRT|ILL)")
 
 
 def with_cause(finding: Finding, facts: Facts, check: str) -> Finding:
     """A failure with the damaged files that it is about as a further cause."""
     if check not in FAILURES:
         return finding
-    has_crashed = check in OF_COMMANDS and known(lambda: facts.command.kind == "killed", False)
+    is_killed = check in OF_COMMANDS and known(lambda: facts.command.kind == "killed", False)
+    has_crashed = is_killed or (finding.problem.id == CRASHED and CRASH.search(finding.message) is not None)
     found = [
         IDS[differing.kind]
         for differing in known(lambda: facts.python.differing_files, ())
@@ -40,4 +43,5 @@ def _is_about(finding: Finding, differing: Differing) -> bool:
         canonicalize_name(differing.package) in imported
         or any(posixpath.basename(file) in words for file in differing.files if file.endswith((".py", ".bc")) or ".so" in file)
         or any(f"'{module}'" in words for module in modules)
+        or any(f"/{file}" in words for file in differing.files)
     )

@@ -87,10 +87,12 @@ def _files(machine: Machine) -> Iterator[str]:
 
 
 def _packages() -> List[str]:
+    """The folders in which Python looks for its hooks."""
+    first = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     try:
-        return [*site.getsitepackages(), site.getusersitepackages()]
+        return [*first, *site.getsitepackages(), site.getusersitepackages()]
     except AttributeError:  # an old virtualenv
-        return [path for path in sys.path if path.endswith("site-packages")]
+        return [*first, *(path for path in sys.path if path.endswith("site-packages"))]
 
 
 def _text(machine: Machine, path: str) -> str:
