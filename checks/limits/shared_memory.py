@@ -124,10 +124,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def too_small(facts: Facts, gpus: int) -> Finding:
     free, size = mib(facts.limits.shm_free_bytes), mib(facts.limits.shm_bytes)
-    problem = NO_SPACE if gpus > 1 else TOO_SMALL
+    is_of_loaders = any(finding.problem.id == TOO_SMALL.id for finding in facts.found.get("messages", ()))
+    problem = NO_SPACE if gpus > 1 and not is_of_loaders else TOO_SMALL
     if known(lambda: facts.container.engine) == "kubernetes":
         problem = replace(problem, fixes=(KUBERNETES,))
-    words = f"{free} of {size} MiB are free" + f", for {gpus} GPUs" * (gpus > 1)
+    words = f"{free} of {size} MiB are free" if size else f"{facts.limits.shm_bytes >> 10} KiB in all"
+    words += f", for {gpus} GPUs" * (gpus > 1)
     return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})
 
 
@@ -167,4 +169,5 @@ CHECK = Check(
     summary=summary,
     problems=(NO_SPACE, TOO_SMALL, LEFTOVERS),
     needs=("nvml",),
+    after=("messages",),
 )
