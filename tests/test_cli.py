@@ -17,7 +17,7 @@ from waiting import HOPELESS_SECONDS
 import gpudoctor
 from gpudoctor import doctor
 from gpudoctor import model as m
-from gpudoctor.cli import COMMANDS, check
+from gpudoctor.cli import COMMANDS, check, started
 from gpudoctor.cli.schema import PUBLISHED
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.files import snapshot
@@ -261,3 +261,13 @@ def test_an_empty_name_is_no_file(stub: Doctor, words: tuple[str, ...], name: st
 @pytest.mark.parametrize("option", ["-o", "--save", "--replay"])
 def test_a_dash_is_no_file(option: str) -> None:
     assert run("check", option, "-").exit_code == 2
+
+
+def test_what_hooks_of_its_own_python_set_is_undone() -> None:
+    given = {"CUDA_VISIBLE_DEVICES": "0", "LANG": "C", "HOME": "/root"}
+    hooked = {"CUDA_VISIBLE_DEVICES": "", "NCCL_P2P_DISABLE": "1", "LANG": "C.UTF-8", "HOME": "/root", "TMPDIR": "/x"}
+    now = {**hooked, "TMPDIR": "/y"}
+    started.restore(now, given, hooked)
+    assert now == {"CUDA_VISIBLE_DEVICES": "0", "LANG": "C.UTF-8", "HOME": "/root", "TMPDIR": "/y"}
+    started.restore(now, {}, hooked)
+    assert now["CUDA_VISIBLE_DEVICES"] == "0"

@@ -10,6 +10,7 @@ import pytest
 
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.judging.experiments import proof as proofs
+from gpudoctor.judging.experiments import telling
 from gpudoctor.judging.experiments.change import Change, change
 from gpudoctor.judging.experiments.outcome import Outcome, improved
 from gpudoctor.judging.experiments.proof import Proof, Trial
@@ -105,6 +106,25 @@ def test_stopped_before_it_was_narrowed_down_it_names_all_that_are_left() -> Non
     outcomes = iter((WORKS, FAILS, None))
     found = proved(search("it", every, FAILS), lambda away: next(outcomes))
     assert (found.verdict, found.guilty) == (proofs.LIKELY, every)
+    many = proved(search("it", some(30), FAILS, most=1), lambda away: WORKS)
+    assert telling.sentence(many).count("NCCL_") == 4
+    assert "and 26 more; no more runs were made" in telling.sentence(many)
+
+
+def test_a_run_that_leaves_a_file_does_not_clear_what_the_error_names() -> None:
+    every = (Suspect(VARIABLE, "CC", "/opt/gcc", weight=proofs.NAMED), *some(3))
+    outcomes = iter((WORKS, WORKS))
+    found = proved(search("it", every, FAILS), lambda away: next(outcomes))
+    assert (found.verdict, found.guilty) == (proofs.LIKELY, every[:1])
+
+
+def test_what_was_always_away_is_no_culprit() -> None:
+    every = (Suspect(FOLDER, "TRITON_CACHE_DIR", "/cache"), *some(2))
+    trials = (Trial((0,), FAILS, good=False), Trial((0, 2), WORKS, good=True), Trial((0,), FAILS, good=False))
+    found = Proof("command", every, trials, always=(0,))
+    assert (found.verdict, found.guilty, found.ruled_out) == (proofs.CONFIRMED, (every[2],), (every[0],))
+    assert telling.runs(found)[0].startswith("as it is, with empty caches of compilers: failed")
+    assert Proof.from_value(found.as_value()) == found
 
 
 def test_a_failure_that_goes_away_by_itself_blames_nothing() -> None:

@@ -473,3 +473,18 @@ def test_a_broken_cache_is_found_by_an_empty_one(why: Why, tmp_path: Path) -> No
     result = why("--yes", script=script, HOME=str(tmp_path), NCCL_PROTO="LL")
     assert "TRITON_CACHE_DIR is" in result.stderr
     assert "confirmed by experiment" in " ".join(result.stderr.split())
+
+
+def test_a_variable_whose_value_the_output_contains_is_tried_first(why: Why, tmp_path: Path) -> None:
+    script = """
+        import os
+        if os.environ.get("MASTER_ADDR"):
+            print(f"cannot resolve {os.environ['MASTER_ADDR']}:29500", flush=True)
+            raise RuntimeError("the rendezvous failed")
+    """
+    saved = tmp_path / "why.json"
+    why("--yes", "--no-redact", "--save", str(saved), script=script, MASTER_ADDR="node-17.cluster", NCCL_PROTO="LL")
+    proof = Proof.from_value(snapshot.load(saved).experiments[QUESTION].value)
+    assert [suspect.name for suspect in proof.guilty] == ["MASTER_ADDR"]
+    assert len(proof.trials) == 3
+    assert "node-17" not in saved.read_text().replace("cannot resolve node-17", "")

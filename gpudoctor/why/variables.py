@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from gpudoctor.judging.experiments.proof import NAMED
 from gpudoctor.judging.experiments.suspect import HIDDEN, VARIABLE, Surroundings, Suspect
 from gpudoctor.judging.experiments.suspects import POSSIBLE, Failure
+from gpudoctor.judging.texts.settings import COMMON
 from gpudoctor.knowledge import suspects as known
 
+QUOTED = NAMED // 2
+LEAST_CHARACTERS = 4
 USUAL = re.compile(
     r"""
     PATH | HOME | USER | LOGNAME | SHELL | TERM | PWD | OLDPWD | SHLVL | _ | HOSTNAME | MAIL | DISPLAY | EDITOR | PAGER | VISUAL
@@ -19,6 +23,23 @@ USUAL = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+def with_values(found: Iterable[Suspect], values: Mapping[str, str], words: str) -> Iterator[Suspect]:
+    """Variables whose value the output contains, such as the name of a host or an interface, are likelier.
+
+    values: also those that are never shown.
+    """
+    for suspect in found:
+        value = values.get(suspect.name, "") if suspect.kind == VARIABLE else ""
+        is_named = (
+            suspect.weight < QUOTED and _is_distinctive(value) and re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w-])", words)
+        )
+        yield replace(suspect, reason="the output contains its value", weight=QUOTED) if is_named else suspect
+
+
+def _is_distinctive(value: str) -> bool:
+    return len(value) >= LEAST_CHARACTERS and "/" not in value and value.lower() not in COMMON
 
 
 def others(surroundings: Surroundings, failure: Failure) -> Iterator[Suspect]:

@@ -24,6 +24,7 @@ from gpudoctor.judging.experiments.suspect import (
 
 MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")  # of an exception
 MOST_WORDS = 200
+MOST_GUILTY = 4  # that are named as the cause; more are left only if the search was ended
 MOST_NAMES, MOST_NAMES_OF_RUN = 6, 2
 
 # The fact, and how the program runs without it.
@@ -56,6 +57,9 @@ def sentence(proof: Proof, set_in: Iterable[str] = ()) -> str:
 
     set_in: where the first of them is set.
     """
+    if len(proof.guilty) > MOST_GUILTY:
+        names = _listed(map(str, proof.guilty), MOST_GUILTY)
+        return f"{effect(proof, f'without {names}')}; no more runs were made to find out which of them decide"
     facts = " and ".join(fact(suspect) for suspect in proof.guilty)
     facts += "".join(f" ({place})" for place in list(set_in)[:1])
     without = _FACTS[proof.guilty[0].kind][1] if len(proof.guilty) == 1 else "without them"
