@@ -132,7 +132,8 @@ class Faults:
     def options(self, wanted: Iterable[str], level: str, has_company: bool) -> list[str]:
         skipped = ",".join(id for id in self.measured if id not in wanted)
         found = ["check", "--python", sys.executable, "--level", level, "--skip", skipped, "--format", "json", "--no-redact"]
-        return [*found, "--measure-timeout", "70", "--experiment-timeout", "45", *["--force"] * has_company]
+        limits = ["--measure-timeout", "50", "--experiment-timeout", "40"]
+        return [*found, *limits, *(["--force", "--gpus", "0"] if has_company and "all-reduce" not in wanted else [])]
 
     def ask(self, fault: Fault, truth: dict[str, Any], tool: str, options: list[str], end: list[str]) -> None:
         doctor = str(self.work / "bin" / "gpudoctor")

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8.5, help="after which nothing new is started")
     parser.add_argument("--only", default="", help="names of faults, or programs")
     parser.add_argument("--phases", default=",".join(PHASES))
+    for tool in ("why", "check", "slow"):
+        what = "faults that only this is asked about" if tool != "slow" else "slow programs, on the last GPU meanwhile"
+        parser.add_argument(f"--{tool}", default="", metavar="NAME,…", help=f"{what}; the programs without a fault are not run")
     parser.add_argument("--out", type=Path, default=Path("faults-results"))
     parser.add_argument("--cpu", action="store_true", help="without a GPU: the programs run on the CPU")
     given = parser.parse_args()
@@ -67,7 +71,7 @@ def main() -> None:
         began = time.monotonic()
         _prepare(work)
         runs = Faults(work, given.out.resolve(), known, given)
-        _phases(runs, given)
+        (_chosen if given.check or given.why or given.slow else _phases)(runs, given)
         _table(runs.rows)
         print(f"{time.monotonic() - began:.0f} s")
     for left in Path("/sys/fs/cgroup").glob(f"faults-{os.getpid()}-*"):
@@ -147,6 +151,38 @@ def _phases(runs: Faults, given: argparse.Namespace) -> None:
         _say("check of the same faults")
         runs.in_lanes(given.check_lanes, [(runs.check, fault, truth) for fault, truth in broken])
         runs.in_lanes(1, [(runs.check, fault, truth) for fault, truth in slow])
+
+
+def _chosen(runs: Faults, given: argparse.Namespace) -> None:
+    """Only some faults, whose programs are known to work here: why at once, then check in few lanes, slow ones meanwhile."""
+    by_name = {fault["name"]: fault for fault in runs.known["faults"]}
+    whys, checks, slow = (list(filter(None, names.split(","))) for names in (given.why, given.check, given.slow))
+    truths: dict[str, dict[str, Any]] = {}
+
+    def tried(name: str) -> None:
+        truths[name] = runs.truth(by_name[name])
+        if truths[name]["broken"] and name in whys:
+            runs.why(by_name[name], truths[name])
+
+    def checked(name: str) -> None:
+        if truths.get(name, {}).get("broken"):
+            runs.check(by_name[name], truths[name])
+
+    def slowed(names: list[str]) -> None:
+        runs.own_gpu.number = str(given.gpus - 1)
+        for name in (name for name in names if runs.left > 0):
+            runs.well(by_name[name]["program"])
+            tried(name)
+
+    whys += slow
+    on_cpu = [name for name in slow if by_name[name]["program"] == "cpu"]
+    beside = threading.Thread(
+        target=runs.in_lanes, args=(2, [(slowed, [name for name in slow if name not in on_cpu]), (slowed, on_cpu)])
+    )
+    beside.start()
+    runs.in_lanes(given.lanes, [(tried, name) for name in dict.fromkeys((*whys, *checks)) if name not in slow])
+    runs.in_lanes(given.check_lanes, [(checked, name) for name in checks])
+    beside.join()
 
 
 def _say(words: str) -> None:
