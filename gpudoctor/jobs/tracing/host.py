@@ -1,0 +1,158 @@
+"""What the host did: which operator each call to CUDA belongs to, which calls waited, and on which line of the program."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.jobs.tracing.intervals import Intervals, union
+from gpudoctor.jobs.tracing.rows import CALL, COPY, MARK, OPERATOR, Rows
+
+WAITS = re.compile(r"cuda\w*Synchronize\w*|cu(Stream|Ctx|Event)Synchronize\w*")
+BLOCKING_COPIES = re.compile(r"cudaMemcpy(2D|3D)?(FromSymbol|ToSymbol)?(_ptds|_v\w+)?|cuMemcpy(DtoH|HtoD|DtoD)?(_v\d)?")
+ALLOCATIONS = re.compile(
+    r"cuda(Malloc|Free|HostAlloc|MallocHost|FreeHost|HostRegister)\w*|cuMem(Create|Alloc|Free|Release|Map|Unmap)\w*"
+)
+LAUNCHES = re.compile(r"cu(da)?Launch\w*|cu(da)?GraphLaunch\w*")
+GRAPHS = re.compile(r"cu(da)?GraphLaunch\w*")
+LOADING = "enumerate(DataLoader)#"
+COMPILING = re.compile(r"dynamo_timed|compile_inner|_compile\.|compile_fx|Inductor|backend_compile|entire_frame_compile")
+WAITED_US = 10.0  # a wait that is shorter found nothing to wait for
+
+
+@dataclass
+class Wait:
+    """A call in which the host waited for the GPU. operator: the outermost one around it. copied: the last copy in that operator.
+    place: of the sampled stack, if any."""
+
+    start: float
+    end: float
+    call: str
+    operator: str
+    copied: str = ""
+    place: int = -1
+
+
+@dataclass
+class Host:
+    """around: number of a call -> (innermost operator, outermost operator), -1 for none."""
+
+    around: dict[int, tuple[int, int]]
+    waits: list[Wait]
+    allocating: Intervals
+    loading: Intervals
+    compiling: Intervals
+    working: Intervals
+    launches: int = 0
+    graphs: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    call_us: Counter[str] = field(default_factory=Counter)
+    loads: int = 0
+
+
+def seen(rows: Rows, until: float) -> Host:
+    """until: what begins later is the profiler's own end."""
+    around = dict(_around(rows))
+    copied = _copied(rows, around)
+    host = Host(around, [], [], [], [], [])
+    kinds: dict[str, list[tuple[float, float]]] = {"allocating": [], "loading": [], "compiling": [], "working": []}
+    for number, kind in enumerate(rows.h_kind):
+        span = rows.h_start[number], rows.h_end[number]
+        if span[0] >= until:
+            continue
+        name = rows.name(rows.h_name[number])
+        if kind == CALL:
+            _count_call(host, rows, number, name, kinds, copied)
+        elif name.startswith(LOADING):
+            kinds["loading"].append(span)
+            host.loads += 1
+        elif COMPILING.search(name):
+            kinds["compiling"].append(span)
+        if kind != MARK:
+            kinds["working"].append(span)
+    host.allocating, host.loading, host.compiling, host.working = (union(found) for found in kinds.values())
+    host.waits.sort(key=lambda wait: wait.start)
+    return host
+
+
+def _count_call(
+    host: Host, rows: Rows, number: int, name: str, kinds: dict[str, list[tuple[float, float]]], copied: dict[int, str]
+) -> None:
+    span = rows.h_start[number], rows.h_end[number]
+    host.calls[name] += 1
+    host.call_us[name] += span[1] - span[0]
+    host.launches += LAUNCHES.fullmatch(name) is not None
+    host.graphs += GRAPHS.fullmatch(name) is not None
+    if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name):
+        outermost = host.around.get(number, (-1, -1))[1]
+        operator = rows.name(rows.h_name[outermost]) if outermost >= 0 else ""
+        host.waits.append(Wait(*span, name, operator, copied.get(outermost, "")))
+    elif ALLOCATIONS.fullmatch(name):
+        kinds["allocating"].append(span)
+
+
+def _copied(rows: Rows, around: dict[int, tuple[int, int]]) -> dict[int, str]:
+    """Outermost operator -> the name of a copy that it made."""
+    names = {rows.g_link[number]: rows.name(rows.g_name[number]) for number, kind in enumerate(rows.g_kind) if kind == COPY}
+    found = {}
+    for number, kind in enumerate(rows.h_kind):
+        if kind == CALL and rows.h_link[number] in names and around[number][1] >= 0:
+            found[around[number][1]] = names[rows.h_link[number]]
+    return found
+
+
+def _around(rows: Rows) -> Iterator[tuple[int, tuple[int, int]]]:
+    """For each call, and for each operator itself: the innermost and the outermost operator of its thread around it."""
+    order = sorted(
+        range(len(rows.h_start)), key=lambda number: (rows.h_thread[number], rows.h_start[number], -rows.h_end[number])
+    )
+    stack: list[int] = []
+    thread = None
+    for number in order:
+        if rows.h_kind[number] == MARK:
+            continue
+        if rows.h_thread[number] != thread:
+            thread, stack = rows.h_thread[number], []
+        while stack and rows.h_end[stack[-1]] <= rows.h_start[number]:
+            stack.pop()
+        yield number, (stack[-1], stack[0]) if stack else (-1, -1)
+        if rows.h_kind[number] == OPERATOR:
+            stack.append(number)
+
+
+class Samples:
+    """The sampled stacks of the main thread. places: as the sampler wrote them."""
+
+    def __init__(self, samples: Sequence[Sequence[int]], places: Sequence[Any], base_ns: int) -> None:
+        self.times = [(sample[0] - base_ns) / 1000 for sample in samples]
+        self.which = [sample[1] for sample in samples]
+        self.places = places
+
+    def during(self, start: float, end: float) -> list[int]:
+        """The places seen in a time."""
+        return self.which[bisect_left(self.times, start) : bisect_left(self.times, end)]
+
+    def line(self, place: int) -> dict[str, Any]:
+        """{"file", "line", "function"} of the user, and where in a package that was, if it is another place."""
+        (file, line, function), inner, leaf = self.places[place]
+        found = {"file": file, "line": line, "function": function, "leaf": leaf}
+        if list(inner) != [file, line, function]:
+            found["through"] = f"{inner[0]}:{inner[1]}"
+        return found
+
+
+def located(waits: Sequence[Wait], samples: Samples) -> None:
+    """Gives each wait the line that was sampled in it, or at least most often in waits of its kind."""
+    seen: dict[tuple[str, str, str], Counter[int]] = {}
+    for wait in waits:
+        if places := samples.during(wait.start, wait.end):
+            wait.place = Counter(places).most_common(1)[0][0]
+            seen.setdefault((wait.call, wait.operator, wait.copied), Counter())[wait.place] += 1
+    for wait in waits:
+        usual = seen.get((wait.call, wait.operator, wait.copied))
+        if wait.place < 0 and usual:
+            wait.place = usual.most_common(1)[0][0]

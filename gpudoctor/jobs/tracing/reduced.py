@@ -1,0 +1,269 @@
+"""From the events of one process to the tables of its profile."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from gpudoctor.jobs.tracing import host as hosts
+from gpudoctor.jobs.tracing import intervals as spans
+from gpudoctor.jobs.tracing import operators
+from gpudoctor.jobs.tracing.host import Host, Samples
+from gpudoctor.jobs.tracing.intervals import Intervals
+from gpudoctor.jobs.tracing.rows import COPY, KERNEL, Rows
+from gpudoctor.judging.jobs import kernel_names
+
+MOST_ROWS, MOST_NAME = 40, 200
+MOST_LINES = 12
+SMALL_COPY_BYTES = 64 << 10
+SHORT_KERNEL_US = 10.0
+
+
+def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
+    """about: what the tracer wrote beside the trace."""
+    until = _relative(about.get("ended_ns"), rows, float("inf"))
+    host = hosts.seen(rows, until)
+    samples = Samples(about.get("samples") or [], about.get("places") or [], rows.base_ns)
+    hosts.located(host.waits, samples)
+    steps = _steps(about)
+    window = _window(rows, about, until)
+    return {
+        "events": len(rows.g_start) + len(rows.h_start),
+        "is_cut": rows.is_cut,
+        **_times(rows, host, window, steps),
+        "steps": steps,
+        "waits": _waits(rows, host, samples, window),
+        "copies": _copies(rows),
+        "calls": _calls(host),
+        "kernels": _kernels(rows),
+        "kinds": _kinds(rows),
+        "operators": operators.table(rows, host, MOST_ROWS),
+        "shapes": operators.changing_shapes(rows),
+        "lines": _lines(samples, host),
+        "loads": host.loads,
+        "collectives": rows.collectives,
+    }
+
+
+def _relative(moment_ns: Any, rows: Rows, otherwise: float) -> float:
+    return (moment_ns - rows.base_ns) / 1000 if isinstance(moment_ns, int) and moment_ns else otherwise
+
+
+def _steps(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Milliseconds of each step in the window, and of those before and after it, which no profiler slowed down."""
+    times, began, ended = about.get("steps_ns") or [], about.get("began_steps") or 0, about.get("ended_steps") or 0
+    if not began or ended <= began:
+        return {}
+    starts = [about["began_ns"], *times[began:ended]]
+    inside = [(end - start) / 1e6 for start, end in pairwise(starts)]
+    before = [(end - start) / 1e6 for start, end in pairwise(times[1:began])]
+    after = [(end - start) / 1e6 for start, end in pairwise(times[ended + 1 :])]
+    found: dict[str, Any] = {"count": len(inside), "ms": [round(one, 4) for one in inside[:1000]]}
+    found["median_ms"] = round(statistics.median(inside), 4)
+    # after the window nothing is warmed up any more; before it, the first steps were
+    if outside := after if len(after) >= 5 else before:
+        found["outside_median_ms"] = round(statistics.median(outside), 4)
+        found["outside_count"] = len(outside)
+    return found
+
+
+def _window(rows: Rows, about: Mapping[str, Any], until: float) -> tuple[float, float]:
+    """From the first to the last work of the GPU; without any, the time that was recorded."""
+    if len(rows.g_start):
+        return min(rows.g_start), max(rows.g_end)
+    start = _relative(about.get("began_ns"), rows, min(rows.h_start, default=0.0))
+    return start, min(until, max(rows.h_end, default=start))
+
+
+def _spans(rows: Rows, kinds: Sequence[int], names: set[int] | None = None) -> Intervals:
+    return spans.union(
+        (rows.g_start[number], rows.g_end[number])
+        for number, kind in enumerate(rows.g_kind)
+        if kind in kinds and (names is None or rows.g_name[number] in names)
+    )
+
+
+def _times(rows: Rows, host: Host, window: tuple[float, float], steps: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds, as shares of the same window."""
+    of_kind = rows.kinds()
+    talking = {name for name, kind in of_kind.items() if kind == "communication"}
+    kernels, copies = _spans(rows, (KERNEL,)), _spans(rows, (COPY,))
+    busy = _spans(rows, (0, 1, 2))
+    communication = _spans(rows, (KERNEL,), talking)
+    computing = _spans(rows, (KERNEL,), set(of_kind) - talking)
+    gaps = spans.minus([window], busy)
+    sums = {
+        "window_s": window[1] - window[0],
+        "busy_s": spans.length(busy),
+        "kernel_s": sum(
+            end - start for start, end, kind in zip(rows.g_start, rows.g_end, rows.g_kind, strict=True) if kind == KERNEL
+        ),
+        "computing_s": spans.length(computing),
+        "copying_s": spans.length(copies),
+        "exposed_copying_s": spans.length(spans.minus(copies, kernels)),
+        "communicating_s": spans.length(communication),
+        "exposed_communicating_s": spans.length(spans.minus(communication, computing)),
+    }
+    found: dict[str, Any] = {name: round(value / 1e6, 9) for name, value in sums.items()}
+    found["kernel_count"] = sum(kind == KERNEL for kind in rows.g_kind)
+    found["launches"], found["graph_launches"] = host.launches, host.graphs
+    found["short_kernels"] = _short(rows)
+    found["gaps_s"] = {name: round(value / 1e6, 9) for name, value in _gaps(gaps, host).items()}
+    found["streams"] = len(set(rows.g_stream))
+    return found
+
+
+def _short(rows: Rows) -> int:
+    lasts = zip(rows.g_start, rows.g_end, rows.g_kind, strict=True)
+    return sum(end - start < SHORT_KERNEL_US for start, end, kind in lasts if kind == KERNEL)
+
+
+def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
+    """Microseconds in which the GPU had nothing to do, by what the host did meanwhile; the first that applies counts."""
+    left = gaps
+    found: dict[str, float] = {}
+    after = after_waits(gaps, host)
+    for name, doing in (
+        ("allocating", host.allocating),
+        ("loading", host.loading),
+        ("compiling", host.compiling),
+        ("after_waits", spans.union(after)),
+        ("launching", host.working),
+    ):
+        found[name] = spans.length(spans.common(left, doing))
+        left = spans.minus(left, doing)
+    found["python"] = spans.length(left)
+    return found
+
+
+def after_waits(gaps: Intervals, host: Host) -> Intervals:
+    """The gaps that begin while the host waits for the GPU: it could not launch the next work in time."""
+    found, place = [], 0
+    waits = [wait for wait in host.waits if wait.end - wait.start >= hosts.WAITED_US]
+    for gap in gaps:
+        while place < len(waits) and waits[place].end < gap[0] - hosts.WAITED_US:
+            place += 1
+        if place < len(waits) and waits[place].start <= gap[0] and waits[place].end <= gap[1]:
+            found.append(gap)
+    return found
+
+
+def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float]) -> list[dict[str, Any]]:
+    """By call, operator and line: how often, how long the host waited, and how long the GPU had nothing to do after it."""
+    gaps = spans.minus([window], _spans(rows, (0, 1, 2)))
+    groups: dict[tuple[str, str, str, int], list[hosts.Wait]] = {}
+    for wait in host.waits:
+        groups.setdefault((wait.call, wait.operator, wait.copied, wait.place), []).append(wait)
+    others = spans.union([*host.allocating, *host.loading, *host.compiling])
+    found = []
+    for (call, operator, copied, place), group in groups.items():
+        idle = after_waits(gaps, Host({}, group, [], [], [], []))
+        row: dict[str, Any] = {
+            "call": call,
+            "operator": operator,
+            "copied": copied,
+            "count": len(group),
+            "waited_s": round(sum(wait.end - wait.start for wait in group) / 1e6, 9),
+            "idle_s": round(spans.length(spans.minus(idle, others)) / 1e6, 9),
+        }
+        if place >= 0:
+            row["line"] = samples.line(place)
+        found.append(row)
+    return sorted(found, key=lambda row: (-row["idle_s"], -row["waited_s"]))[:MOST_ROWS]
+
+
+def _copies(rows: Rows) -> list[dict[str, Any]]:
+    """By direction and kind of host memory."""
+    kernels = _spans(rows, (KERNEL,))
+    groups: dict[str, list[int]] = {}
+    for number, kind in enumerate(rows.g_kind):
+        if kind == COPY:
+            groups.setdefault(rows.name(rows.g_name[number]), []).append(number)
+    found = []
+    for name, numbers in groups.items():
+        taken = spans.union((rows.g_start[number], rows.g_end[number]) for number in numbers)
+        found.append(
+            {
+                "name": name[:MOST_NAME],
+                "count": len(numbers),
+                "bytes": sum(rows.g_bytes[number] for number in numbers),
+                "small": sum(rows.g_bytes[number] < SMALL_COPY_BYTES for number in numbers),
+                "seconds": round(spans.length(taken) / 1e6, 9),
+                "exposed_s": round(spans.length(spans.minus(taken, kernels)) / 1e6, 9),
+            }
+        )
+    return sorted(found, key=lambda row: -float(str(row["seconds"])))[:MOST_ROWS]
+
+
+def _calls(host: Host) -> dict[str, Any]:
+    """CUDA's calls that cost the most time of the host."""
+    most = host.call_us.most_common(MOST_LINES)
+    allocating = {name: host.calls[name] for name in host.calls if hosts.ALLOCATIONS.fullmatch(name)}
+    return {
+        "by_time": [{"name": name, "count": host.calls[name], "seconds": round(us / 1e6, 9)} for name, us in most],
+        "allocations": allocating,
+        "allocating_s": round(spans.length(host.allocating) / 1e6, 9),
+        "loading_s": round(spans.length(host.loading) / 1e6, 9),
+        "compiling_s": round(spans.length(host.compiling) / 1e6, 9),
+    }
+
+
+def _kernels(rows: Rows) -> list[dict[str, Any]]:
+    seconds: Counter[int] = Counter()
+    calls: Counter[int] = Counter()
+    for number, kind in enumerate(rows.g_kind):
+        if kind == KERNEL:
+            seconds[rows.g_name[number]] += rows.g_end[number] - rows.g_start[number]  # type: ignore[assignment]
+            calls[rows.g_name[number]] += 1
+    found = []
+    for name, us in seconds.most_common(MOST_ROWS):
+        about, launch = kernel_names.about(rows.name(name)), rows.launches.get(name, {})
+        found.append(
+            {
+                "name": rows.name(name)[:MOST_NAME],
+                "kind": about.kind,
+                "tensor": about.tensor,
+                "precision": about.precision,
+                "seconds": round(us / 1e6, 9),
+                "calls": calls[name],
+                "longest_us": round(rows.longest.get(name, 0.0), 3),
+                "grid": launch.get("grid"),
+                "block": launch.get("block"),
+                "registers": launch.get("registers per thread"),
+                "shared_bytes": launch.get("shared memory"),
+                "occupancy": launch.get("est. achieved occupancy %"),
+            }
+        )
+    return found
+
+
+def _kinds(rows: Rows) -> list[dict[str, Any]]:
+    """Seconds of all kernels by kind, precision and use of the tensor cores."""
+    found: dict[tuple[str, str, Any], list[float]] = {}
+    about = {name: kernel_names.about(rows.name(name)) for name in rows.longest}
+    for number, kind in enumerate(rows.g_kind):
+        if kind == KERNEL:
+            one = about[rows.g_name[number]]
+            sums = found.setdefault((one.kind, one.precision, one.tensor), [0.0, 0])
+            sums[0] += rows.g_end[number] - rows.g_start[number]
+            sums[1] += 1
+    rows_of = [
+        {"kind": kind, "precision": precision, "tensor": tensor, "seconds": round(us / 1e6, 9), "calls": int(calls)}
+        for (kind, precision, tensor), (us, calls) in found.items()
+    ]
+    return sorted(rows_of, key=lambda row: -float(str(row["seconds"])))
+
+
+def _lines(samples: Samples, host: Host) -> list[dict[str, Any]]:
+    """The program's lines on which the main thread was seen most, and how much of that was waiting for the GPU."""
+    waiting = Counter[int]()
+    for wait in host.waits:
+        waiting.update(samples.during(wait.start, wait.end))
+    total = len(samples.which) or 1
+    return [
+        {**samples.line(place), "share": round(number / total, 4), "waiting_share": round(waiting[place] / total, 4)}
+        for place, number in Counter(samples.which).most_common(MOST_LINES)
+    ]

@@ -1,0 +1,63 @@
+"""Attaches the tracer to torch as soon as the program has imported it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from importlib.machinery import ModuleSpec
+from typing import Any, Optional, Sequence
+
+
+def install(settings: str) -> None:
+    """Called at the start of each Python below the command, most of which never import torch: nothing else is loaded yet."""
+    sys.meta_path.insert(0, Finder(settings))
+
+
+class Finder:
+    """Finds torch as the other finders do, and calls the tracer after its import."""
+
+    def __init__(self, settings: str) -> None:
+        self.settings = settings
+
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Optional[ModuleSpec]:
+        if name != "torch":
+            return None
+        self._leave()
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                self._watch(spec)
+                return spec
+        return None
+
+    def _leave(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def _watch(self, spec: ModuleSpec) -> None:
+        """The loader stays the user's own: only its next exec_module is followed by the tracer."""
+        loader: Any = spec.loader
+        plain = getattr(loader, "exec_module", None)
+        if plain is None:
+            return
+        settings = self.settings
+
+        def exec_module(module: Any) -> None:
+            with contextlib.suppress(AttributeError):
+                del loader.exec_module
+            plain(module)
+            attached(module, settings)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:  # a loader with slots
+            pass
+
+
+def attached(torch: Any, settings: str) -> None:
+    import json
+
+    from gpudoctor.worker.tracing import tracer
+
+    tracer.attach(torch, json.loads(settings))

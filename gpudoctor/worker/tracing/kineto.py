@@ -1,0 +1,89 @@
+"""The profiler inside torch: started and stopped without a word on the program's own output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from typing import Any, Iterator, List
+
+LINES = re.compile(rb"^(USDT|STAGE|INFO|WARNING|ERROR):\d{4}-\d\d-\d\d .*\.cpp:\d+\] (.*)$")
+MOST_NOTES = 20
+
+
+class Recording:
+    """One window of torch's profiler. Used from one thread only, as the profiler itself requires."""
+
+    def __init__(self, torch: Any, with_cuda: bool) -> None:
+        self.torch = torch
+        self.with_cuda = with_cuda
+        self.notes: List[str] = []
+        self._results: Any = None
+        self._profile = self._made()
+
+    def _made(self) -> Any:
+        profile = self.torch.autograd.profiler.profile
+        words = {"use_kineto": True, "record_shapes": True}
+        if not self.with_cuda:
+            return profile(**words)
+        try:
+            return profile(use_device="cuda", **words)
+        except TypeError:  # before torch 2.1
+            return profile(use_cuda=True, **words)
+
+    def start(self) -> None:
+        with quiet(self.notes):
+            self._profile._prepare_trace()
+            self._profile._start_trace()
+
+    def stop(self) -> None:
+        with quiet(self.notes):
+            if self.with_cuda:
+                self.torch.cuda.synchronize()
+            self._results = self.torch.autograd._disable_profiler()
+            done = getattr(self.torch.autograd.profiler, "_run_on_profiler_stop", None)
+            if done:
+                done()
+
+    def save(self, path: str) -> None:
+        """Complete or not at all."""
+        part = path + ".part"
+        with quiet(self.notes):
+            self._results.save(part)
+        os.replace(part, path)
+        self._results = None
+
+
+def is_free(torch: Any) -> bool:
+    """Whether the program has no profiler of its own at this moment."""
+    enabled = getattr(torch.autograd, "_profiler_enabled", None)
+    return not (enabled and enabled())
+
+
+@contextlib.contextmanager
+def quiet(notes: List[str]) -> Iterator[None]:
+    """Takes the profiler's own lines off standard error; what other threads write meanwhile is written a moment later."""
+    try:
+        kept = os.dup(2)
+        room = tempfile.TemporaryFile()
+    except OSError:
+        yield
+        return
+    with contextlib.suppress(Exception):
+        sys.stderr.flush()
+    os.dup2(room.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        room.seek(0)
+        for line in room.read().splitlines(True):
+            found = LINES.match(line.strip())
+            if found is None:
+                os.write(2, line)
+            elif found[1] in (b"WARNING", b"ERROR") and len(notes) < MOST_NOTES:
+                notes.append(found[2].decode("utf-8", "replace"))
+        room.close()
