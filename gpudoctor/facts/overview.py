@@ -69,6 +69,7 @@ def overview(facts: Facts) -> dict[str, Any]:
             "packages": lambda: _packages(facts),
             "versions": lambda: versions(facts),
             "other_gpus": lambda: _other_gpus(facts),
+            "profiled": lambda: facts.job.traced.overview,
             "cpus": lambda: facts.limits.cpu_count,
             "memory_mib": lambda: facts.system.memory_mib["MemTotal"],
         }

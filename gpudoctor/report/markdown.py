@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor.model import Fix, Report, Result, Status
 from gpudoctor.plain import plain
-from gpudoctor.report import figures, findings, heading, words
+from gpudoctor.report import figures, findings, heading, profiled, words
 
 _LONGEST_VALUE = 400
 _EXPLAINED = 8
@@ -49,6 +49,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from (text(line), "")
     yield text(report.coverage.sentence)
     yield ""
+    yield from _profiled(report)
     yield from _measured(report)
     if not heading.is_of_texts(report):
         yield from _every_check("All", report.checks)
@@ -108,6 +109,16 @@ def _fix(word: str, fix: Fix) -> Iterator[str]:
         yield "Check that it worked:"
         yield ""
         yield from fenced(fix.verify)
+
+
+def _profiled(report: Report) -> Iterator[str]:
+    for section in profiled.sections(report):
+        yield f"### {text(section.title)}"
+        yield ""
+        if section.rows:
+            yield from _table(tuple(map(text, section.head)), (tuple(map(text, row)) for row in section.rows))
+        for line in section.lines:
+            yield from (text(line), "")
 
 
 def _measured(report: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report
-from gpudoctor.report import areas, figures, findings, heading, without_gpu
+from gpudoctor.report import areas, figures, findings, heading, profiled, without_gpu
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -35,11 +35,13 @@ def _lines(page: Page, report: Report) -> Lines:
     yield Text()
     if not page.verbose and without_gpu.is_all(report):
         yield from without_gpu.lines(page, report)
+        yield from _profiled(page, report)
         yield from _not_counted(page, report)
         return
     yield from diagnosis(page, report, brief=not page.verbose)
     yield from _not_counted(page, report)
     yield from _comparison(page, report)
+    yield from _profiled(page, report)
     yield from _measured(page, report)
     yield Text()
     yield from areas.in_full(page, report) if page.verbose else areas.in_short(page, report, without_gpu.is_missing(report))
@@ -92,6 +94,17 @@ def _comparison(page: Page, report: Report) -> Lines:
         first, *rest = figures.columns([("", "Host", "Container"), *rows])
         yield Text(first, "bold")
         yield from map(Text, rest)
+
+
+def _profiled(page: Page, report: Report) -> Lines:
+    """The tables of a program that was profiled; with -v all of their rows."""
+    for section in profiled.sections(report, profiled.ALL if page.verbose else profiled.SOME, page.width):
+        yield Text()
+        yield Text(section.title, "bold")
+        if section.rows:
+            yield from map(Text, figures.columns([section.head, *section.rows]))
+        for line in section.lines:
+            yield from page.paragraph(line, rest="  ")
 
 
 def _measured(page: Page, report: Report) -> Lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from gpudoctor.facts.job.stuck import Stuck
+from gpudoctor.facts.job.traced import Traced, traced_of
 from gpudoctor.facts.replies import Replies
 
 
@@ -18,3 +19,6 @@ class Job:
     def stuck(self) -> Stuck:
         """What a program that does not move waits for."""
         return Stuck(self._replies)
+    def traced(self) -> Traced:
+        """What `gpudoctor profile` recorded from inside."""
+        return traced_of(self._replies)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from gpudoctor.files import page as snapshot_in_page
 from gpudoctor.model import Report, Result, Snapshot, Status
 from gpudoctor.plain import plain
-from gpudoctor.report import figures, findings, heading, words
+from gpudoctor.report import figures, findings, heading, profiled, words
 from gpudoctor.report.html.charts import charts
 
 _FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
@@ -38,6 +38,7 @@ def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
         "charts": list(charts(report)),
         "rows": figures.rows(report, all=True),
         "models": figures.about_models(report),
+        "profiled": list(profiled.sections(report, most=profiled.ALL)),
         "facts": list(_facts(report)),
         "snapshot": Markup(snapshot_in_page.packed(taken)) if taken else "",
         "snapshot_type": snapshot_in_page.TYPE,
@@ -81,7 +82,7 @@ def _summed(results: list[Result]) -> str:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """All facts about the machine, as path and value."""
     yield from _flat("", {name: "no" if name in _AROUND and not value else value for name, value in report.target.items()})
-    yield from _flat("", {name: value for name, value in report.facts.items() if (name, value) != ("driver_is_open", None)})
+    apart = ("profiled",)  # shown in tables of its own
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:

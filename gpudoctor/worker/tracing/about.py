@@ -103,26 +103,26 @@ def compilations(first: int = 0) -> Dict[str, Any]:
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is None:
         return {}
-    rows: List[Dict[str, Any]] = []
     metrics: List[Any] = []
     with contextlib.suppress(Exception), unwarned():
         metrics = list(dynamo.get_compilation_metrics())
-    for row in metrics[first:][-MOST_ROWS:]:
-        rows.append(
-            {
-                "function": str(getattr(row, "co_name", "") or ""),
-                "file": str(getattr(row, "co_filename", "") or ""),
-                "line": int(getattr(row, "co_firstlineno", 0) or 0),
-                "seconds": float(getattr(row, "entire_frame_compile_time_s", 0) or 0),
-                "reason": str(getattr(row, "recompile_reason", "") or "")[:MOST_WORDS],
-                "failure": str(getattr(row, "fail_reason", "") or "")[:MOST_WORDS],
-            }
-        )
+    rows = [_compilation(row) for row in metrics[first:][-MOST_ROWS:]]
     breaks: Dict[str, int] = {}
     with contextlib.suppress(Exception):
         found = dynamo.counters["graph_break"].items()
         breaks = {str(reason)[:MOST_WORDS]: int(number) for reason, number in list(found)[:MOST_ROWS]}
     return {"total": len(metrics), "in_window": rows, "graph_breaks": breaks}
+
+
+def _compilation(row: Any) -> Dict[str, Any]:
+    return {
+        "function": str(getattr(row, "co_name", "") or ""),
+        "file": str(getattr(row, "co_filename", "") or ""),
+        "line": int(getattr(row, "co_firstlineno", 0) or 0),
+        "seconds": float(getattr(row, "entire_frame_compile_time_s", 0) or 0),
+        "reason": str(getattr(row, "recompile_reason", "") or "")[:MOST_WORDS],
+        "failure": str(getattr(row, "fail_reason", "") or "")[:MOST_WORDS],
+    }
 
 
 def number_of_compilations() -> int:

@@ -49,10 +49,8 @@ class Finder:
             plain(module)
             attached(module, settings)
 
-        try:
+        with contextlib.suppress(AttributeError):  # a loader with slots
             loader.exec_module = exec_module
-        except AttributeError:  # a loader with slots
-            pass
 
 
 def attached(torch: Any, settings: str) -> None:

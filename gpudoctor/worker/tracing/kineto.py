@@ -67,7 +67,7 @@ def quiet(notes: List[str]) -> Iterator[None]:
     """Takes the profiler's own lines off standard error; what other threads write meanwhile is written a moment later."""
     try:
         kept = os.dup(2)
-        room = tempfile.TemporaryFile()
+        room = tempfile.TemporaryFile()  # noqa: SIM115
     except OSError:
         yield
         return

@@ -1,0 +1,77 @@
+"""The attention of the profiled program uses a fused kernel.
+
+What it means
+scaled_dot_product_attention has fused implementations (flash, memory-efficient, cuDNN), which never write the matrix of scores
+to memory. If none of them supports the inputs, PyTorch computes softmax(QKᵀ)V with several kernels, which is several times
+slower and needs memory that grows with the square of the length.
+
+How it is judged
+PyTorch's operator for this fallback has its own name, aten::_scaled_dot_product_attention_math. It is a problem if attention
+takes 5 % of the time or more and the fallback was called. The time counts the forward pass only.
+
+Known exceptions
+Attention that a model writes itself, as matmul and softmax, cannot be told from other products.
+
+References
+https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cuda.SDPAParams
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.job.traced import Rank
+from gpudoctor.judging.jobs.traced_ranks import evidence, percent, where, worst
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
+
+LEAST = 0.05
+MATH = "aten::_scaled_dot_product_attention_math"
+OUTER = ("aten::scaled_dot_product_attention", MATH)
+FUSED = ("flash", "efficient", "cudnn", "fused")
+FALLBACK = Problem(
+    id="attention-not-fused",
+    title="Attention runs as separate kernels, not fused",
+    why="The fused kernels need inputs in FP16 or BF16 (flash, cuDNN), a head size up to 256, and a mask that they "
+    "support. For other "
+    "inputs, or if they are disabled, PyTorch falls back to its reference implementation.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Give scaled_dot_product_attention inputs in BF16 or FP16, and is_causal=True instead of a mask of your own"),
+        Fix("Print why each fused kernel is not used: with sdpa_kernel(SDPBackend.FLASH_ATTENTION) the call fails and says it"),
+        Fix("Remove what disables them: sdpa_kernel(SDPBackend.MATH), enable_flash_sdp(False), enable_mem_efficient_sdp(False)"),
+    ),
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",),
+)
+
+
+def lost(rank: Rank) -> float:
+    rows = {row["name"]: row for row in rank.rows("operators")}
+    if MATH not in rows:
+        return 0.0
+    return rank.of_window(max(float(rows[name].get("gpu_whole_s") or 0) for name in OUTER if name in rows))
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    rank, share = worst(facts, lost)
+    if share < LEAST:
+        return
+    calls = next(row["calls"] for row in rank.rows("operators") if row["name"] == MATH)
+    settings = {name: value for name, value in rank.settings.items() if name.endswith("_attention")}
+    said = f"the forward pass of attention takes {percent(share)} of the time without a fused kernel{where(rank)}"
+    yield FALLBACK.found(said, evidence(rank, share, calls=calls, settings=settings))
+
+
+def summary(facts: Facts) -> str:
+    rank, share = worst(facts, lost)
+    if share:
+        return f"attention without a fused kernel takes {percent(share)} of the time"
+    names = [row["name"] for row in rank.rows("operators") if "attention" in row["name"]]
+    if not names:
+        raise Skip("no attention operator was seen")
+    return next((f"attention is fused ({name})" for name in names if any(word in name for word in FUSED)), "attention is fused")
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(FALLBACK,))

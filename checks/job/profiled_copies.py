@@ -1,0 +1,83 @@
+"""The profiled program copies its input from pinned memory, beside the GPU's work.
+
+What it means
+A copy from ordinary (pageable) host memory goes through a buffer of the driver, and the call returns only after it. A copy from
+pinned memory runs at the full speed of the link, beside the kernels, while the host goes on.
+
+How it is judged
+gpudoctor profile records each copy with the kind of its host memory. Copies from pageable memory are a problem if they are
+repeated in about every step and cost 3 % of the time or more: the time in which only they ran, and the time in which the GPU
+was idle after the host had waited for them.
+
+Known exceptions
+Copies that run beside kernels cost the GPU nothing and are not reported.
+
+References
+https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+https://docs.pytorch.org/docs/stable/data.html#memory-pinning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.job.traced import Rank
+from gpudoctor.judging.jobs.traced_ranks import at, evidence, is_repeated, line, per_step, percent, where, worst
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+LEAST = 0.03
+MIB = 1 << 20
+PAGEABLE = Problem(
+    id="copies-from-pageable-memory",
+    title="The GPU waits for copies from pageable host memory",
+    why="The driver first copies pageable memory into a pinned buffer of its own, and the host waits meanwhile. From "
+    "pinned memory "
+    "the copy runs beside the kernels, at the speed of the link.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Use DataLoader(…, pin_memory=True) and copy with batch.to(device, non_blocking=True)"),
+        Fix("Without a DataLoader: allocate the host buffer once with torch.empty(…, pin_memory=True) and reuse it"),
+        Fix("Keep what does not change between steps on the GPU"),
+    ),
+    references=("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",),
+)
+
+
+def rows(rank: Rank) -> list[Mapping[str, Any]]:
+    """Repeated copies from pageable memory to the GPU."""
+    found = [row for row in rank.rows("copies") if "HtoD" in row["name"] and "Pageable" in row["name"]]
+    return [row for row in found if is_repeated(row["count"], rank)]
+
+
+def waits(rank: Rank) -> list[Mapping[str, Any]]:
+    return [row for row in rank.rows("waits") if "HtoD (Pageable" in (row.get("copied") or "")]
+
+
+def lost(rank: Rank) -> float:
+    if not rows(rank):
+        return 0.0
+    return rank.of_window(sum(row["exposed_s"] for row in rows(rank)) + sum(row["idle_s"] for row in waits(rank)))
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    rank, share = worst(facts, lost)
+    if share < LEAST:
+        return
+    found = rows(rank)
+    count, size = sum(row["count"] for row in found), sum(row["bytes"] for row in found)
+    speed = size / max(1e-9, sum(row["seconds"] for row in found)) / 1e9
+    place = next(filter(None, map(line, waits(rank))), "")
+    said = f"pageable memory is copied to the GPU {per_step(count, rank)}{at(place)}{where(rank)} "
+    said += f"({size / count / MIB:.1f} MiB each, {speed:.1f} GB/s), which costs {percent(share)} of the time"
+    yield PAGEABLE.found(said, evidence(rank, share, copies=count, mean_mib=round(size / count / MIB, 3), line=place))
+
+
+def summary(facts: Facts) -> str:
+    rank, _ = worst(facts, lost)
+    return f"copies leave the GPU idle for {percent(rank.share('exposed_copying_s'))} of the time"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(PAGEABLE,))

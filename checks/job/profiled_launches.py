@@ -1,0 +1,111 @@
+"""The host of the profiled program launches work faster than the GPU does it.
+
+What it means
+Each operator costs the host about 5 to 20 µs: Python, dispatch, launch. If the kernels are shorter than that, the GPU waits for
+the host after each of them, whatever nvidia-smi calls its utilisation. If the kernels are long, other Python code between the
+operators can still leave the GPU without work.
+
+How it is judged
+gpudoctor profile records the gaps between the work on the GPU, and what the host did meanwhile. Gaps in which the host launched
+work or ran Python are a problem from 25 % of the time on. If more than half of the kernels run less than 10 µs, the launches
+are the cause, else the program's own Python; the lines on which it was seen most are named.
+
+Known exceptions
+The profiler itself makes each operator slower, so the idle time of a program of very small kernels is overestimated; the report
+shows by how much. Work that is launched as CUDA graphs is not judged by the length of its kernels.
+
+References
+https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
+https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.job.traced import Rank
+from gpudoctor.judging.jobs.traced_ranks import evidence, percent, where, worst
+from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
+
+LEAST = 0.25
+MOST_LINES = 3
+COMPILE = Fix("Compile the model: model = torch.compile(model, mode='reduce-overhead'), which fuses kernels and uses CUDA graphs")
+LAUNCHES = Problem(
+    id="launch-bound",
+    title="The GPU waits for launches: the kernels are too short",
+    why="The host needs longer to launch a kernel than the GPU to run it. A faster GPU would not help; fewer and "
+    "longer kernels do.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        COMPILE,
+        Fix("Give each step more work: a larger batch makes the kernels longer, not more"),
+        Fix(
+            "Use fused operations: an optimizer with fused=True, scaled_dot_product_attention, one large layer for "
+            "several small ones"
+        ),
+    ),
+    references=(
+        "https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html",
+        "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/",
+    ),
+)
+PYTHON = Problem(
+    id="gpu-waits-for-python",
+    title="The GPU waits for the program's own Python code",
+    why="Between its operators the program computes on the host, and launches nothing meanwhile. The GPU finishes "
+    "what it has and is "
+    "idle.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Move the named lines out of the step, into workers of the DataLoader, or do the same with tensors on the GPU"),
+        COMPILE,
+        Fix("Show the Python stacks over time", "py-spy record --pid <pid> --output stacks.svg --native", kind="read"),
+    ),
+    references=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
+
+
+def lost(rank: Rank) -> float:
+    return rank.gap("launching") + rank.gap("python")
+
+
+def lines(rank: Rank) -> list[str]:
+    """Those on which the main thread was seen most while it did not wait for the GPU."""
+    rows = [row for row in rank.rows("lines") if row.get("file")]
+    rows = sorted(rows, key=lambda row: row["waiting_share"] - row["share"])
+    return [f"{row['file']}:{row['line']} ({percent(row['share'] - row['waiting_share'])})" for row in rows[:MOST_LINES]]
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    rank, share = worst(facts, lost)
+    if share < LEAST:
+        return
+    mean, is_short = rank.mean_kernel_us, rank.short_share >= 0.5
+    found = evidence(
+        rank,
+        share,
+        kernels=rank.kernel_count,
+        mean_kernel_us=round(mean, 2),
+        kernels_under_10_us_percent=round(100 * rank.short_share),
+        lines=lines(rank),
+    )
+    if is_short:
+        said = f"{rank.kernel_count} kernels of {mean:.1f} µs on average{where(rank)}; the GPU is idle between them for "
+        yield LAUNCHES.found(f"{said}{percent(share)} of the time", found)
+    else:
+        seen = f", mostly at {lines(rank)[0]}" if lines(rank) else ""
+        yield PYTHON.found(
+            f"the GPU is idle for {percent(share)} of the time while the host runs Python{where(rank)}{seen}", found
+        )
+
+
+def summary(facts: Facts) -> str:
+    rank, share = worst(facts, lost)
+    return f"the GPU waits for launches for {percent(share)} of the time; kernels take {rank.mean_kernel_us:.0f} µs on average"
+
+
+CHECK = Check(judge=judge, summary=summary, problems=(LAUNCHES, PYTHON))

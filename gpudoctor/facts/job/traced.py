@@ -1,0 +1,182 @@
+"""What a program did with its time on the GPU, as it was traced from inside: `gpudoctor profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from gpudoctor.facts.guarded import Guarded
+from gpudoctor.facts.replies import Replies
+from gpudoctor.model import Skip
+
+QUESTION = "job-profile"
+
+
+class Traced(Guarded):
+    """One run of a command. engine, why: what traced it, and why that.
+
+    nothing: why no work of a GPU was recorded, "" if some was. ended: how the command ended, "" for success. notes: what the
+    tracers said.
+    """
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._value = value
+
+    @property
+    def line(self) -> str:
+        return str(self._value["line"])
+
+    @property
+    def engine(self) -> str:
+        return str(self._value.get("engine") or "")
+
+    @property
+    def why(self) -> str:
+        return str(self._value.get("engine_why") or "")
+
+    @property
+    def ended(self) -> str:
+        return str(self._value.get("ended") or "")
+
+    @property
+    def nothing(self) -> str:
+        return str(self._value.get("nothing") or "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(map(str, self._value.get("notes") or ()))
+
+    @property
+    def overview(self) -> Mapping[str, Any]:
+        """All of it, for the tables of a report."""
+        return self._value
+
+    @cached_property
+    def every_rank(self) -> tuple[Rank, ...]:
+        """Also those that used no GPU."""
+        return tuple(Rank(value) for value in self._value.get("ranks") or ())
+
+    @cached_property
+    def ranks(self) -> tuple[Rank, ...]:
+        """The processes with recorded work of a GPU, in the order of their ranks; Skip without any."""
+        found = tuple(rank for rank in self.every_rank if rank.kernel_count)
+        if not found:
+            raise Skip(self.nothing or "no work of a GPU was recorded")
+        return found
+
+
+class Rank(Guarded):
+    """One traced process. Times are in seconds; shares are of the window, from its first to its last work on the GPU."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self.value = value
+
+    @property
+    def number(self) -> int | None:
+        """None if no launcher gave it a rank."""
+        return self.value.get("rank")
+
+    @property
+    def window(self) -> float:
+        return float(self.value["window_s"])
+
+    @property
+    def kernel_count(self) -> int:
+        return int(self.value.get("kernel_count") or 0)
+
+    @property
+    def steps(self) -> int:
+        """In the window; 0 if the program has no optimizer that steps."""
+        return int((self.value.get("steps") or {}).get("count") or 0)
+
+    @property
+    def step_ms(self) -> float | None:
+        return (self.value.get("steps") or {}).get("median_ms")
+
+    @property
+    def plain_step_ms(self) -> float | None:
+        """The median of the steps that ran without the profiler."""
+        return (self.value.get("steps") or {}).get("outside_median_ms")
+
+    @property
+    def overhead(self) -> float | None:
+        """By how much the profiler made a step longer: 0.05 for 5 %."""
+        plain = self.plain_step_ms
+        return self.step_ms / plain - 1 if plain and self.step_ms else None
+
+    def seconds(self, name: str) -> float:
+        return float(self.value[name])
+
+    def share(self, name: str) -> float:
+        """Of seconds such as `busy_s`."""
+        return self.of_window(self.seconds(name))
+
+    def of_window(self, seconds: float) -> float:
+        return seconds / self.window if self.window else 0.0
+
+    def gap(self, name: str) -> float:
+        """The share of the time in which the GPU had nothing to do while the host did this."""
+        return self.of_window(float(self.value["gaps_s"].get(name) or 0.0))
+
+    @property
+    def idle(self) -> float:
+        return max(0.0, 1 - self.share("busy_s"))
+
+    @property
+    def mean_kernel_us(self) -> float:
+        return self.seconds("kernel_s") / self.kernel_count * 1e6
+
+    @property
+    def short_share(self) -> float:
+        """The share of the kernels that run less than 10 µs."""
+        return int(self.value["short_kernels"]) / self.kernel_count
+
+    @property
+    def graph_launches(self) -> int:
+        return int(self.value.get("graph_launches") or 0)
+
+    def rows(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        """One of the tables: waits, copies, kernels, kinds, operators, shapes, lines."""
+        return tuple(self.value.get(name) or ())
+
+    @property
+    def calls(self) -> Mapping[str, Any]:
+        return self.value.get("calls") or {}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.value.get("settings") or {}
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        found = (self.value.get("device") or {}).get("capability")
+        return (int(found[0]), int(found[1])) if found else None
+
+    @property
+    def device(self) -> Mapping[str, Any]:
+        return self.value.get("device") or {}
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        return self.value.get("memory") or {}
+
+    def grown(self, counter: str) -> int | None:
+        """By how much a counter of torch's allocator grew in the window; None if unknown."""
+        before, after = (self.value.get("memory_before") or {}).get(counter), self.memory.get(counter)
+        return None if before is None or after is None else int(after) - int(before)
+
+    @property
+    def compiled(self) -> Mapping[str, Any]:
+        return self.value.get("compiled") or {}
+
+    @property
+    def has_shapes(self) -> bool:
+        return bool(self.value.get("operators"))
+
+
+def traced_of(replies: Replies) -> Traced:
+    """Skip if nothing was profiled."""
+    if QUESTION not in replies.starting_with(QUESTION):
+        raise Skip("no program was profiled (gpudoctor profile -- COMMAND)")
+    return Traced(replies.value(QUESTION))

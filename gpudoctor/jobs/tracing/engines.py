@@ -1,0 +1,79 @@
+"""What can trace a command: the profiler inside torch, or Nsight Systems from outside."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudoctor.errors import UserError
+from gpudoctor.trying import command
+
+TORCH, NSYS = "torch.profiler", "nsys"
+ENGINES = ("auto", "torch", "nsys")
+PLACES = ("/usr/local/cuda/bin/nsys", "/opt/nvidia/nsight-systems*/*/bin/nsys", "/usr/local/cuda-*/bin/nsys")
+ASK_SECONDS = 20.0
+HAS_TORCH = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') else 3)"
+INSTALL = "install Nsight Systems (https://developer.nvidia.com/nsight-systems), or use a Python that has torch"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """name: torch.profiler, nsys, or "" if there is none. why: the reason for the choice. path: of nsys."""
+
+    name: str
+    why: str
+    path: str = ""
+
+
+def nsys() -> str:
+    """The path of Nsight Systems, "" if it is not installed."""
+    found = [path for pattern in PLACES for path in sorted(glob.glob(pattern), reverse=True) if os.access(path, os.X_OK)]  # noqa: PTH207
+    return shutil.which("nsys") or next(iter(found), "")
+
+
+def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> Engine:
+    """wanted: of ENGINES. UserError if the wanted one is not there."""
+    path = nsys()
+    if wanted == "nsys":
+        if not path:
+            raise UserError("nsys is not installed: not found on PATH, in a toolkit or in /opt/nvidia")
+        return Engine(NSYS, "chosen by --engine", path)
+    if wanted == "torch":
+        return Engine(TORCH, "chosen by --engine")
+    has_torch = _has_torch(argv, variables)
+    if has_torch:
+        return Engine(TORCH, "the Python of the command has torch")
+    if path and has_torch is False:
+        return Engine(NSYS, "the Python of the command has no torch, and nsys is installed", path)
+    if path and not _starts_python(argv):
+        return Engine(NSYS, "the command is no Python program, and nsys is installed", path)
+    why = "the Python of the command is not known; torch is traced if it is imported" if has_torch is None else ""
+    return Engine(TORCH, why or f"torch is traced if a Python of the command imports it; else {INSTALL}")
+
+
+def _starts_python(argv: Sequence[str]) -> bool:
+    return any("python" in Path(word).name or word.endswith(".py") for word in argv[:8])
+
+
+def _has_torch(argv: Sequence[str], variables: Mapping[str, str]) -> bool | None:
+    """Whether the command's Python finds torch; None if that Python is not known, such as behind a shell script."""
+    python = command.python_of(argv, variables)
+    if python is None:
+        return None
+    try:
+        asked = subprocess.run(
+            (python, "-c", HAS_TORCH),
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ASK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return {0: True, 3: False}.get(asked.returncode)

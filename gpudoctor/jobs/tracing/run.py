@@ -1,0 +1,139 @@
+"""Runs a command with its tracer, and makes the reply of its profile."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.errors import UserError, WorkError
+from gpudoctor.jobs.tracing import nsys, reduced, rows
+from gpudoctor.jobs.tracing.engines import NSYS, Engine
+from gpudoctor.jobs.tracing.events import Trace
+from gpudoctor.jobs.tracing.hooked import Hooked, Window
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
+from gpudoctor.trying import laboratory
+from gpudoctor.trying.start import Goal, Ran
+from gpudoctor.version import __version__
+
+KEPT = ("rank", "local_rank", "world_size", "pid", "device", "settings", "memory", "memory_before", "holders", "compiled")
+COUNTED = ("scaler_updates", "optimizer_steps")
+MOST_BYTES = 1 << 30  # of what a tracer wrote beside its trace
+MOST_RANKS = 64
+NO_PYTHON = "no Python of the command loaded the tracer: it imports no torch, or runs with -I, -E or -S, or clears its variables"
+NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
+CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """ended_by: the signal (0: none) that asked gpudoctor to end."""
+
+    reply: Reply
+    ran: Ran
+    ended_by: int
+
+
+def profiled(
+    argv: tuple[str, ...], variables: Mapping[str, str], window: Window, engine: Engine, keep: Path | None, out: int, err: int
+) -> Profiled:
+    """Runs the command as the user would. keep: the folder for its traces, None if they are not kept. out, err: descriptors to
+    which its output is copied. UserError if it cannot be started."""
+    with _folder(keep) as folder:
+        place = Hooked(argv, variables, window, folder, *_before(engine, folder, window))
+        attempt = laboratory.first(place, Goal(), out, err)
+        told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
+    value = {
+        "line": shlex.join(argv),
+        "code": attempt.ran.code,
+        "ended": attempt.ran.manner,
+        "seconds": round(attempt.ran.seconds, 2),
+        "engine": engine.name,
+        "engine_why": engine.why,
+        "wanted": {"steps": window.steps, "seconds": window.seconds, "warmup": window.warmup},
+        **told,
+    }
+    return Profiled(Reply("ok", value, "", round(attempt.ran.seconds, 2)), attempt.ran, attempt.ended_by)
+
+
+def alone() -> Snapshot:
+    """A snapshot without any answer of a machine."""
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, {}, level="quick")
+
+
+def _before(engine: Engine, folder: Path, window: Window) -> tuple[tuple[str, ...], bool]:
+    """Words before the command, and whether its Pythons load the tracer."""
+    return (nsys.before(engine.path, folder, window), False) if engine.name == NSYS else ((), True)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as failure:
+            raise UserError(f"--traces {keep}: {failure.strerror}") from None
+        if any(keep.iterdir()):
+            raise UserError(f"--traces {keep}: the folder is not empty")
+        yield keep.resolve()
+        return
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gpudoctor-traces-"))
+    except OSError as failure:
+        raise WorkError(f"no room for the traces: {failure.strerror}") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """What the tracers of all processes wrote."""
+    found = [one for one in map(_read, sorted(folder.glob("about-*.json"))) if one]
+    notes = [one["note"] for one in map(_read, sorted(folder.glob("note-*.json"))) if one]
+    notes += [note for one in found for note in one.get("notes") or ()]
+    ranks = []
+    for about in sorted(found, key=lambda one: (one.get("rank", 0), one["pid"])):
+        trace = folder / f"trace-{about['pid']}.json"
+        if trace.exists() and len(ranks) < MOST_RANKS:
+            ranks.append(of_trace(trace, about))
+    return {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": _nothing(found, ranks, notes)}
+
+
+def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The profile of one process. about: what the tracer wrote beside its trace."""
+    kept = {name: about[name] for name in (*KEPT, *COUNTED) if about.get(name) not in (None, {}, [])}
+    return {**kept, **reduced.profile(rows.read(Trace(trace)), about)}
+
+
+def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str]) -> str:
+    if any(rank["kernel_count"] for rank in ranks):
+        return ""
+    if any(one.get("state") in ("refused", "failed") for one in found):
+        return f"nothing was recorded: {notes[-1]}" if notes else "nothing was recorded"
+    if ranks and any(one.get("has_cuda") for one in found):
+        return "the program used CUDA, but CUPTI recorded no kernel: another profiler holds it, or it is not permitted"
+    if any(one.get("has_cuda") for one in found):
+        return CUT_OFF
+    if ranks:
+        return "the program used no GPU: its steps ran on the processor"
+    return NO_CUDA if found else NO_PYTHON
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A file that the program could have written, too."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
