@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from gpudoctor.jobs.tracing import host as hosts
@@ -20,6 +19,7 @@ MOST_ROWS, MOST_NAME = 40, 200
 MOST_LINES = 12
 SMALL_COPY_BYTES = 64 << 10
 SHORT_KERNEL_US = 10.0
+LEAST_OUTSIDE = 5
 
 
 def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,21 +53,28 @@ def _relative(moment_ns: Any, rows: Rows, otherwise: float) -> float:
 
 
 def _steps(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Milliseconds of each step in the window, and of those before and after it, which no profiler slowed down."""
+    """Milliseconds of each step in the window, and of those before and after it, which no profiler slowed down.
+
+    on: by which clock. The host's is wrong if it is ahead of the GPU; it counts only for a program without a GPU.
+    """
     times, began, ended = about.get("steps_ns") or [], about.get("began_steps") or 0, about.get("ended_steps") or 0
     if not began or ended <= began:
         return {}
-    starts = [about["began_ns"], *times[began:ended]]
-    inside = [(end - start) / 1e6 for start, end in pairwise(starts)]
-    before = [(end - start) / 1e6 for start, end in pairwise(times[1:began])]
-    after = [(end - start) / 1e6 for start, end in pairwise(times[ended + 1 :])]
-    found: dict[str, Any] = {"count": len(inside), "ms": [round(one, 4) for one in inside[:1000]]}
-    found["median_ms"] = round(statistics.median(inside), 4)
-    # after the window nothing is warmed up any more; before it, the first steps were
-    if outside := after if len(after) >= 5 else before:
-        found["outside_median_ms"] = round(statistics.median(outside), 4)
-        found["outside_count"] = len(outside)
+    of_gpu = {int(step): float(ms) for step, ms in (about.get("steps_gpu_ms") or {}).items()}
+    of_host = {step: (times[step] - times[step - 1]) / 1e6 for step in range(1, len(times))}
+    first = (times[began] - about["began_ns"]) / 1e6
+    # the start of the profiler falls into the first step of the window, its end into the first one after it
+    inside = _some(of_gpu or of_host, began + 1, ended) or [first]
+    after, before = _some(of_gpu or of_host, ended + 1, len(times)), _some(of_gpu or of_host, 1, began)
+    found: dict[str, Any] = {"count": ended - began, "ms": [round(one, 4) for one in inside[:1000]]}
+    found |= {"median_ms": round(statistics.median(inside), 4), "on": "gpu" if of_gpu else "host"}
+    if outside := after if len(after) >= LEAST_OUTSIDE else before[-LEAST_OUTSIDE:]:
+        found |= {"outside_median_ms": round(statistics.median(outside), 4), "outside_count": len(outside)}
     return found
+
+
+def _some(each: Mapping[int, float], start: int, end: int) -> list[float]:
+    return [each[step] for step in range(start, end) if step in each]
 
 
 def _window(rows: Rows, about: Mapping[str, Any], until: float) -> tuple[float, float]:

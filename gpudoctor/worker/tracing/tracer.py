@@ -67,6 +67,7 @@ class Tracer:
         self.about: Dict[str, Any] = {}
         self.scaler_updates = self.scaler_updates_before = 0
         self.notes: List[str] = []
+        self.clock = around.Clock(torch)
         self._told: Optional[Dict[str, Any]] = None
         self._taken: Any = None
         self._main = around.MainThread(self._give_up)
@@ -105,6 +106,8 @@ class Tracer:
             return
         now = time.time_ns()
         self.steps.append(now)
+        if self.has_cuda:
+            self.clock.mark(len(self.steps) - 1)
         if self.state == EARLY:
             self._finish_early()
         elif self.state == IDLE:
@@ -235,6 +238,7 @@ class Tracer:
         if taken:
             value.update(samples=taken.samples, places=taken.places)
         value.update(steps_ns=self.steps, began_steps=self.began_steps, ended_steps=self.ended_steps, thread=self._thread())
+        value.update(about.readable({"steps_gpu_ms": self.clock.milliseconds}))
         _write(os.path.join(self.settings["folder"], "about-%d.json" % self.pid), value)
         self._told, self._taken = told, taken
 

@@ -1,0 +1,159 @@
+"""`gpudoctor profile`: from a trace to the tables and the problems, on programs with one fault and on their mended twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from each import each
+from simulated import GEMM, POINTWISE, SGEMM, Program, snapshot, training
+
+from gpudoctor import catalog, doctor
+from gpudoctor.model import Report
+
+CHECKS = {id: check for id, check in catalog.checks().items() if id.startswith("profiled-")}
+LONG, SHORT = 400.0, 3.0
+
+
+def report(profile: dict[str, Any], **more: Any) -> Report:
+    return doctor.judge(snapshot(profile, **more), CHECKS)
+
+
+def problems(found: Report) -> list[str]:
+    return [entry.problem for entry in found.diagnosis]
+
+
+def well(program: Program) -> None:
+    """A step in which the host is ahead of the GPU."""
+    program.copy(1 << 20, 30.0, "Pinned")
+    for _ in range(8):
+        program.operator("aten::mm", [(GEMM, LONG)], dims=[[4096, 4096], [4096, 4096]])
+        program.operator("aten::gelu", [(POINTWISE, 60.0)])
+
+
+def reads_each_loss(program: Program) -> None:
+    well(program)
+    program.item("train.py:12")
+    program.python(150.0)
+
+
+def reads_some_losses(program: Program) -> None:
+    well(program)
+    if len(program.steps_ns) % 10 == 9:
+        program.item("train.py:12")
+
+
+def pageable(program: Program) -> None:
+    program.copy(64 << 20, 6000.0)
+    well(program)
+
+
+def single(program: Program) -> None:
+    for _ in range(8):
+        program.operator("aten::mm", [(SGEMM, LONG)])
+
+
+def tf32(program: Program) -> None:
+    for _ in range(8):
+        program.operator("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align4", LONG / 4)])
+
+
+def small(program: Program) -> None:
+    for _ in range(100):
+        program.operator("aten::add", [(POINTWISE, SHORT)])
+
+
+def graphed(program: Program) -> None:
+    """The same work, launched at once."""
+    program.operator("aten::graph", [(POINTWISE, SHORT)] * 100, host=0.0)
+    program.gpu = program.gpu  # kernels of a graph follow each other
+
+
+def computes_in_python(program: Program) -> None:
+    program.operator("aten::mm", [(GEMM, LONG)])
+    program.python(2000.0, "train.py:33")
+
+
+def loads(program: Program) -> None:
+    program.load(9000.0)
+    well(program)
+
+
+def loads_ahead(program: Program) -> None:
+    program.load(20.0)
+    well(program)
+
+
+def allocates(program: Program) -> None:
+    program.operator("aten::mm", [(GEMM, 100.0)])
+    program.malloc(900.0, "cudaFree")
+    program.malloc(600.0)
+
+
+def falls_back(program: Program) -> None:
+    with program._inside("aten::scaled_dot_product_attention", ""):
+        program.operator("aten::_scaled_dot_product_attention_math", [(GEMM, 200.0), (POINTWISE, 300.0), (GEMM, 200.0)])
+
+
+def fused(program: Program) -> None:
+    with program._inside("aten::scaled_dot_product_attention", ""):
+        program.operator("aten::_scaled_dot_product_flash_attention", [("void pytorch_flash::flash_fwd_kernel<x>(y)", 200.0)])
+
+
+def reduces_at_the_end(program: Program) -> None:
+    well(program)
+    program.all_reduce(2000.0, waits=True)
+
+
+def reduces_meanwhile(program: Program) -> None:
+    program.all_reduce(2000.0, waits=False)
+    well(program)
+
+
+def convolves(program: Program) -> None:
+    number = len(program.steps_ns)
+    program.operator(
+        "aten::cudnn_convolution",
+        [("sm90_xmma_fprop_implicit_gemm_bf16", LONG)] * 4,
+        dims=[[8, 3, 200 + number, 200], [64, 3, 7, 7]],
+    )
+
+
+RECOMPILED = {
+    "total": 9,
+    "in_window": [{"function": "forward", "file": "model.py", "line": 7, "seconds": 3.5, "reason": "size mismatch at index 0"}],
+}
+FAULTS: dict[str, tuple[Callable[[Program], None], dict[str, Any], Callable[[Program], None], dict[str, Any]]] = {
+    "synchronises-in-every-step": (reads_each_loss, {}, reads_some_losses, {}),
+    "copies-from-pageable-memory": (pageable, {}, well, {}),
+    "matmul-in-full-fp32": (single, {"device": {"capability": [9, 0]}}, single, {"device": {"capability": [7, 0]}}),
+    "launch-bound": (small, {}, graphed, {}),
+    "gpu-waits-for-python": (computes_in_python, {}, well, {}),
+    "gpu-waits-for-data-loader": (loads, {}, loads_ahead, {}),
+    "allocator-returns-memory-in-steps": (allocates, {}, well, {}),
+    "attention-not-fused": (falls_back, {}, fused, {}),
+    "communication-not-overlapped": (reduces_at_the_end, {}, reduces_meanwhile, {}),
+    "cudnn-benchmark-with-changing-shapes": (
+        *(convolves, {"settings": {"cudnn_benchmark": True}}),
+        *(convolves, {"settings": {"cudnn_benchmark": False}}),
+    ),
+    "compiles-in-steps": (well, {"compiled": RECOMPILED}, well, {"compiled": {"total": 2, "in_window": []}}),
+    "loss-scale-never-settles": (well, {"scaler_updates": 20}, well, {"scaler_updates": 10}),
+}
+
+
+@each("problem", FAULTS)
+def test_a_fault_is_found_and_its_mended_twin_is_clean(problem: str, tmp_path: Path) -> None:
+    fault, told, mended, told_of_mended = FAULTS[problem]
+    found = report(training(fault).profile(tmp_path, **told))
+    assert problems(found) == [problem]
+    assert problems(report(training(mended).profile(tmp_path, **told_of_mended))) == []
+
+
+def test_a_well_tuned_program_passes_with_its_shares(tmp_path: Path) -> None:
+    found = report(training(well).profile(tmp_path))
+    assert problems(found) == []
+    said = next(row.message for row in found.checks if row.id == "profiled-time")
+    assert said.startswith(("the GPU is busy 99", "the GPU is busy 100"))
+    assert "10 steps of 3." in said
