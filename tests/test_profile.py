@@ -120,6 +120,17 @@ def convolves(program: Program) -> None:
     )
 
 
+def everything_well(program: Program) -> None:
+    """All that the checks look at, and nothing to find."""
+    loads_ahead(program)
+    fused(program)
+    program.operator(
+        "aten::cudnn_convolution", [("sm90_xmma_fprop_implicit_gemm_bf16", LONG)], dims=[[8, 3, 224, 224], [64, 3, 7, 7]]
+    )
+    program.all_reduce(500.0, waits=False)
+    well(program)
+
+
 RECOMPILED = {
     "total": 9,
     "in_window": [{"function": "forward", "file": "model.py", "line": 7, "seconds": 3.5, "reason": "size mismatch at index 0"}],

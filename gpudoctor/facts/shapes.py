@@ -67,6 +67,13 @@ _EXACT: dict[str, Any] = {
         version=list[int | str] | None,
     ),
     "job-hang": Look | None,
+    "job-profile": record(
+        numbers="code seconds",
+        texts="ended engine engine_why line nothing",
+        notes=TEXTS,
+        ranks=list[dict[str, Any]] | None,
+        wanted=maps(NUMBER),
+    ),
     "kernel-config": TEXT,
     "kernel-log": record(numbers="total", texts="source", flags="complete", lines=TEXTS),
     "kernel-log-earlier": lists(TEXTS),

@@ -8,6 +8,7 @@ import os
 import threading
 from typing import Any, Callable, Dict
 
+MOST_OTHERS = 8
 PROFILERS = ("profile", "emit_nvtx", "emit_itt")
 _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
@@ -88,6 +89,22 @@ class MainThread:
         except Exception as failure:
             self._failed(failure)
         return 0
+
+
+class Followed:
+    """The optimizer whose steps count: the first one that steps in the main thread, until it has stopped."""
+
+    def __init__(self) -> None:
+        self.optimizer: Any = None
+        self._others = 0  # steps of other ones since its last step
+
+    def is_this(self, optimizer: Any) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        self._others = 0 if optimizer is self.optimizer else self._others + 1
+        if self.optimizer is None or self._others > MOST_OTHERS:
+            self.optimizer, self._others = optimizer, 0
+        return optimizer is self.optimizer
 
 
 class Clock:

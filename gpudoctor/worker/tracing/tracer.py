@@ -58,7 +58,7 @@ class Tracer:
         self.pid = os.getpid()
         self.state = IDLE
         self.has_cuda = False
-        self.optimizer: Any = None
+        self.followed = around.Followed()
         self.steps: List[int] = []  # when each step ended, in nanoseconds
         self.began_ns = self.began_steps = self.ended_ns = self.ended_steps = 0
         self.recording: Optional[kineto.Recording] = None
@@ -68,6 +68,7 @@ class Tracer:
         self.scaler_updates = self.scaler_updates_before = 0
         self.notes: List[str] = []
         self.clock = around.Clock(torch)
+        self._said = "attached"
         self._told: Optional[Dict[str, Any]] = None
         self._taken: Any = None
         self._main = around.MainThread(self._give_up)
@@ -99,10 +100,7 @@ class Tracer:
             self._give_up(failure)
 
     def _step(self, optimizer: Any) -> None:
-        if self.optimizer is None:
-            self.optimizer = optimizer
-        is_other = optimizer is not self.optimizer or threading.current_thread() is not threading.main_thread()
-        if is_other or (len(self.steps) >= self.ended_steps + MOST_AFTER and self.state == DONE):
+        if not self.followed.is_this(optimizer) or (self.state == DONE and len(self.steps) >= self.ended_steps + MOST_AFTER):
             return
         now = time.time_ns()
         self.steps.append(now)
@@ -140,6 +138,7 @@ class Tracer:
         """Short programs have no more than this."""
         if self.state == IDLE and self._start():
             self.state = EARLY
+            self._tell("started")
 
     def _finish_early(self) -> None:
         if self._is_capturing():
@@ -220,7 +219,7 @@ class Tracer:
                     "device": lambda: about.device(torch) if has_cuda else None,
                     "memory_before": lambda: self.before,
                     "memory": lambda: about.memory(torch) if has_cuda else None,
-                    "holders": lambda: about.holders(self.optimizer) if self.optimizer is not None else None,
+                    "holders": lambda: about.holders(self.followed.optimizer),
                     "compiled": lambda: about.compilations(self.compiled_before),
                     "scaler_updates": lambda: self.scaler_updates - self.scaler_updates_before,
                 }
@@ -240,17 +239,21 @@ class Tracer:
         value.update(steps_ns=self.steps, began_steps=self.began_steps, ended_steps=self.ended_steps, thread=self._thread())
         value.update(about.readable({"steps_gpu_ms": self.clock.milliseconds}))
         _write(os.path.join(self.settings["folder"], "about-%d.json" % self.pid), value)
-        self._told, self._taken = told, taken
+        self._said, self._told, self._taken = state, told, taken
 
     def _thread(self) -> int:
         main = threading.main_thread()
         return int(getattr(main, "native_id", 0) or self.pid)
 
     def _yield(self) -> None:
-        if self.state in (EARLY, WINDOW) and os.getpid() == self.pid:
+        if self.state == DONE or os.getpid() != self.pid:
+            return
+        why = "the program uses a profiler of its own, which comes first"
+        if self.state == IDLE:
+            self._none(why)
+        else:
+            self.notes.append(why)
             self._end()
-        if self.state != DONE:
-            self._none("the program uses a profiler of its own, which comes first")
 
     def _none(self, why: str) -> bool:
         self.notes.append(why)
@@ -282,7 +285,7 @@ class Tracer:
             elif self.early:
                 self._save(self.early["recording"], self.early["sampler"], self.early["about"])
             else:
-                self._tell("saved" if self._told else "attached", self._told, self._taken)
+                self._tell(self._said, self._told, self._taken)  # with the steps after the window
         except Exception as failure:
             self._give_up(failure)
         self.state = DONE

@@ -1,0 +1,3 @@
+class GradScaler:
+    def update(self, new=None):
+        return "updated"

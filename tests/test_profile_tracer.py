@@ -1,0 +1,231 @@
+"""The tracer in a user's program: what it records, and that the program does not notice. torch is a fake."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpudoctor import checkup
+from gpudoctor.cli import main
+from gpudoctor.facts import Facts
+from gpudoctor.facts.job.traced import Traced
+
+FAKE = Path(__file__).parent / "stubs/torch_of_steps"
+BEGINNING = """
+    import os, sys, time
+    import torch
+    def train(steps, seconds=0.001):
+        optimizer = torch.optim.SGD()
+        for number in range(steps):
+            time.sleep(seconds)
+            optimizer.step()
+"""
+
+
+@dataclass
+class Profile:
+    """Runs `gpudoctor profile` on a program, in this process as far as gpudoctor goes."""
+
+    folder: Path
+    capfd: pytest.CaptureFixture[str]
+    out: str = ""
+    err: str = ""
+
+    def __call__(self, script: str, *options: str, python: tuple[str, ...] = (sys.executable,), **variables: str) -> Result:
+        file = self.folder / "train.py"
+        file.write_text(textwrap.dedent(BEGINNING) + textwrap.dedent(script))
+        argv = ["profile", "--no-check", "--no-redact", "--save", str(self.saved), *options, "--", *python, str(file)]
+        result = CliRunner().invoke(main, argv, env={"PYTHONPATH": str(FAKE), **variables})
+        self.out, self.err = self.capfd.readouterr()
+        return result
+
+    @property
+    def saved(self) -> Path:
+        return self.folder / "profile.json"
+
+    @property
+    def traced(self) -> Traced:
+        found = checkup.load(self.saved).snapshot
+        assert found
+        return Facts(found).job.traced
+
+    @property
+    def rank(self) -> dict[str, Any]:
+        (rank,) = self.traced.ranks
+        return dict(rank.value)
+
+
+@pytest.fixture
+def profile(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Profile:
+    return Profile(tmp_path, capfd)
+
+
+def test_some_steps_after_the_warm_up_are_recorded_and_nothing_else_changes(profile: Profile) -> None:
+    result = profile(
+        """
+        torch.cuda.init()
+        train(60)
+        print("done", [entry for entry in sys.path if "gpudoctor-profile" in entry], file=sys.stdout)
+        print("to the other stream", file=sys.stderr)
+        sys.exit(7)
+        """,
+        "--steps",
+        "8",
+        "--warmup",
+        "6",
+    )
+    assert result.exit_code == 7
+    assert (profile.out, profile.err) == ("done []\n", "to the other stream\n")
+    rank = profile.rank
+    assert (rank["steps"]["count"], rank["steps"]["on"], len(rank["steps"]["ms"])) == (8, "gpu", 7)
+    assert rank["steps"]["outside_count"] >= 30
+    assert rank["device"]["capability"] == [9, 0]
+    assert rank["optimizer_steps"] == 8
+    assert profile.traced.engine == "torch.profiler"
+    assert "Matrix products run in full FP32" in result.stderr
+
+
+def test_a_short_program_is_recorded_from_its_beginning(profile: Profile) -> None:
+    profile("torch.cuda.init()\ntime.sleep(0.01)\ntrain(2)")
+    assert (profile.rank["kernel_count"], profile.rank["steps"]) == (1, {})
+
+
+def test_a_program_without_steps_is_recorded_for_some_time(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile(
+        """
+        torch.cuda.init()
+        sys.modules["gpudoctor_tracing.tracer"].EARLY_SECONDS = 0.02
+        began = time.time()
+        while torch.autograd.profiler.made.count("cuda") < 2 or torch.autograd.profiler.running:
+            time.sleep(0.002)
+            assert time.time() < began + 20
+        """,
+        "--for",
+        "0.1s",
+    )
+    assert profile.rank["kernel_count"] == 1
+    assert 0.05 < profile.rank["window_s"] < 2
+
+
+def test_the_programs_own_profiler_comes_first(profile: Profile) -> None:
+    result = profile(
+        """
+        torch.cuda.init()
+        train(12)
+        with torch.autograd.profiler.profile():
+            train(5)
+        print("done")
+        """,
+        "--warmup",
+        "5",
+    )
+    assert (result.exit_code, profile.out) == (0, "done\n")
+    assert profile.rank["steps"]["count"] == 7
+    assert "the program uses a profiler of its own, which comes first" in profile.traced.notes
+
+
+def test_a_profiler_that_already_runs_is_left_alone(profile: Profile) -> None:
+    result = profile("with torch.autograd.profiler.profile():\n    torch.cuda.init()\n    train(20)\nprint('done')")
+    assert (result.exit_code, profile.out) == (0, "done\n")
+    assert "profiler of its own" in profile.traced.nothing
+
+
+def test_a_crash_stays_a_crash(profile: Profile) -> None:
+    result = profile("torch.cuda.init()\ntrain(12)\nraise RuntimeError('it broke')", "--warmup", "5")
+    assert result.exit_code == 1
+    assert "RuntimeError: it broke" in profile.err
+    assert profile.rank["steps"]["count"] == 7
+    assert profile.traced.ended == "exit code 1"
+
+
+def test_a_capture_is_not_broken(profile: Profile) -> None:
+    result = profile(
+        """
+        torch.cuda.init()
+        torch.cuda.state["capturing"] = True
+        train(10)
+        torch.cuda.state["capturing"] = False
+        train(50)
+        """
+    )
+    assert (result.exit_code, profile.rank["steps"]["count"]) == (0, 20)
+
+
+def test_children_by_fork_and_programs_by_exec(profile: Profile) -> None:
+    """A fork does not write for its parent; a new program is traced instead of the one that it replaces."""
+    result = profile(
+        """
+        if len(sys.argv) == 1:
+            os.execv(sys.executable, [sys.executable, __file__, "again"])
+        torch.cuda.init()
+        train(3)
+        if os.fork() == 0:
+            train(50)
+            sys.exit(0)
+        print(os.wait()[1])
+        """
+    )
+    assert (result.exit_code, profile.out) == (0, "0\n")
+    assert profile.rank["steps"] == {}
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("print('done')", "imports torch but never used CUDA"),
+        ("torch.cuda.init()\ntrain(3)\nos.kill(os.getpid(), 9)", "ended before the profiler could write"),
+        ("train(40)", "the program used no GPU: its steps ran on the processor"),
+    ],
+)
+def test_one_line_says_why_nothing_was_recorded(profile: Profile, script: str, said: str) -> None:
+    result = profile(script)
+    assert said in profile.traced.nothing
+    assert f"gpudoctor: {profile.traced.nothing}\n" in result.stderr
+    assert result.exit_code == (137 if "kill" in script else 0)
+
+
+def test_an_isolated_python_says_why(profile: Profile) -> None:
+    profile("", python=(sys.executable, "-I"))
+    assert "no Python of the command loaded the tracer" in profile.traced.nothing
+
+
+def test_the_users_own_sitecustomize_runs(profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("print('mine')\n")
+    variables = {"PYTHONPATH": f"{tmp_path / 'own'}:{FAKE}"}
+    profile("print(sys.modules['sitecustomize'].__file__)", **variables)
+    assert profile.out == f"mine\n{tmp_path / 'own/sitecustomize.py'}\n"
+
+
+def test_the_scaler_works_as_before(profile: Profile) -> None:
+    profile(
+        """
+        torch.cuda.init()
+        train(12)
+        print(torch.amp.GradScaler().update(), torch.amp.GradScaler.update.__wrapped__ is not None)
+        """
+    )
+    assert profile.out == "updated True\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["no-such-program"], "no-such-program: command not found"),
+        (["--for", "soon", "--", "true"], "is not a time between"),
+        (["--steps", "0", "--", "true"], "Invalid value for '--steps'"),
+        (["--engine", "nsys", "--", "true"], "nsys is not installed"),
+        (["--compare", "one.json"], "--compare requires two files"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    result = CliRunner().invoke(main, ["profile", *argv])
+    assert (result.exit_code, result.stderr.strip().splitlines()[-1].count(said)) == (2, 1)
