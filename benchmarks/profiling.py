@@ -48,7 +48,7 @@ def tuned(torch: Any, device: str, big: bool) -> Step:
     functional = torch.nn.functional
     width, length, batch, layers = (1024, 1024, 8, 4) if big else (32, 16, 2, 1)
 
-    class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Block(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.norm, self.other = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
@@ -143,7 +143,7 @@ def attention(torch: Any, device: str, big: bool) -> Step:
 def loader(torch: Any, device: str, big: bool) -> Step:
     width, batch = (1024, 256) if big else (32, 8)
 
-    class Slow(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
         def __len__(self) -> int:
             return 1 << 20
 

@@ -10,7 +10,7 @@ PyTorch's operator for this fallback has its own name, aten::_scaled_dot_product
 takes 5 % of the time or more and the fallback was called. The time counts the forward pass only.
 
 Known exceptions
-Attention that a model writes itself, as matmul and softmax, cannot be told from other products.
+Attention that a model writes itself, as matmul and softmax, cannot be distinguished from other products.
 
 References
 https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html

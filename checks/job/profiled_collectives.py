@@ -28,7 +28,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 LEAST = 0.10
 EXPOSED = Problem(
     id="communication-not-overlapped",
-    title="The GPUs wait for collectives that run beside no computation",
+    title="The GPUs wait for collectives while nothing computes",
     why="While only NCCL's kernels run, the rest of the GPU is idle. Either the collectives start too late, or one "
     "rank is slower and "
     "the others wait in them for it.",
@@ -57,7 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     whole = rank.share("communicating_s")
     every = [lost(one) for one in facts.job.traced.ranks]
     least = f", {percent(min(every))} in the best rank" if len(every) > 1 else ""
-    said = f"collectives take {percent(whole)} of the time{where(rank)}, {percent(share)} of it beside no computation{least}"
+    said = f"collectives take {percent(whole)} of the time{where(rank)}, {percent(share)} of it while nothing computes{least}"
     yield EXPOSED.found(said, evidence(rank, share, collectives=dict(rank.value.get("collectives") or {})))
 
 
@@ -65,7 +65,7 @@ def summary(facts: Facts) -> str:
     rank, share = worst(facts, lost)
     if not rank.share("communicating_s"):
         raise Skip("no collective was recorded")
-    return f"collectives take {percent(rank.share('communicating_s'))} of the time, {percent(share)} beside no computation"
+    return f"collectives take {percent(rank.share('communicating_s'))} of the time, {percent(share)} while nothing computes"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(EXPOSED,))

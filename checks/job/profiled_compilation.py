@@ -37,7 +37,7 @@ RECOMPILES = Problem(
     status=Status.WARN,
     fixes=(
         Fix("Mark what changes: torch._dynamo.mark_dynamic(tensor, dimension), or torch.compile(model, dynamic=True)"),
-        Fix("Pad batches to a few fixed sizes, and drop the last incomplete one: DataLoader(…, drop_last=True)"),
+        Fix("Use a few fixed batch sizes by padding, and drop the last incomplete one: DataLoader(…, drop_last=True)"),
         Fix("Print the reason of each compilation", "TORCH_LOGS=recompiles <program>", kind="manual"),
     ),
     references=("https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html",),

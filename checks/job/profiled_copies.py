@@ -1,8 +1,8 @@
-"""The profiled program copies its input from pinned memory, beside the GPU's work.
+"""The profiled program copies its input from pinned memory while the GPU works.
 
 What it means
 A copy from ordinary (pageable) host memory goes through a buffer of the driver, and the call returns only after it. A copy from
-pinned memory runs at the full speed of the link, beside the kernels, while the host goes on.
+pinned memory runs at the full speed of the link, at the same time as kernels and the host.
 
 How it is judged
 gpudoctor profile records each copy with the kind of its host memory. Copies from pageable memory are a problem if they are
@@ -10,7 +10,7 @@ repeated in about every step and cost 3 % of the time or more: the time in which
 was idle after the host had waited for them.
 
 Known exceptions
-Copies that run beside kernels cost the GPU nothing and are not reported.
+Copies at the same time as kernels cost the GPU nothing and are not reported.
 
 References
 https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
@@ -32,14 +32,14 @@ MIB = 1 << 20
 PAGEABLE = Problem(
     id="copies-from-pageable-memory",
     title="The GPU waits for copies from pageable host memory",
-    why="The driver first copies pageable memory into a pinned buffer of its own, and the host waits meanwhile. From "
+    why="The driver first copies pageable memory into its own pinned buffer, and the host waits meanwhile. From "
     "pinned memory "
-    "the copy runs beside the kernels, at the speed of the link.",
+    "the copy runs at the same time as kernels, at the speed of the link.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix("Use DataLoader(…, pin_memory=True) and copy with batch.to(device, non_blocking=True)"),
-        Fix("Without a DataLoader: allocate the host buffer once with torch.empty(…, pin_memory=True) and reuse it"),
+        Fix("Use one host buffer again and again if there is no DataLoader: torch.empty(…, pin_memory=True)"),
         Fix("Keep what does not change between steps on the GPU"),
     ),
     references=("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",),

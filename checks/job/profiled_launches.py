@@ -97,7 +97,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         said = f"{rank.kernel_count} kernels of {mean:.1f} µs on average{where(rank)}; the GPU is idle between them for "
         yield LAUNCHES.found(f"{said}{percent(share)} of the time", found)
     else:
-        seen = f", mostly at {lines(rank)[0]}" if lines(rank) else ""
+        seen = f", most often at {lines(rank)[0]}" if lines(rank) else ""
         yield PYTHON.found(
             f"the GPU is idle for {percent(share)} of the time while the host runs Python{where(rank)}{seen}", found
         )

@@ -44,7 +44,7 @@ RETRIES = Problem(
             undo="unset PYTORCH_CUDA_ALLOC_CONF",
         ),
         Fix("Remove torch.cuda.empty_cache() from the steps"),
-        Fix("Need less memory: a smaller batch, gradient checkpointing, zero_grad(set_to_none=True)"),
+        Fix("Reduce the memory that a step needs: a smaller batch, gradient checkpointing, zero_grad(set_to_none=True)"),
     ),
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",),
 )

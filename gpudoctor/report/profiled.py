@@ -22,6 +22,7 @@ GAPS = {
     "launching": "idle: waiting for launches",
     "python": "idle: the host runs Python",
 }
+TENSOR = {True: "yes", False: "no", None: "-"}
 Row = tuple[str, ...]
 
 
@@ -103,9 +104,9 @@ def _time(rank: Rank) -> Section:
     for row in rank.rows("kinds"):
         kinds[row["kind"]] = kinds.get(row["kind"], 0.0) + row["seconds"]
     times += [(f"  {kind} kernels", seconds) for kind, seconds in sorted(kinds.items(), key=lambda item: -item[1])]
-    times += [("  copies beside no kernel", rank.seconds("exposed_copying_s"))]
+    times += [("  copies while no kernel runs", rank.seconds("exposed_copying_s"))]
     if rank.seconds("communicating_s"):
-        times += [("  collectives beside no computation", rank.seconds("exposed_communicating_s"))]
+        times += [("  collectives while nothing computes", rank.seconds("exposed_communicating_s"))]
     times += [(words, rank.gap(name) * rank.window) for name, words in GAPS.items()]
     unit, number = ("ms per step", rank.steps) if rank.steps else ("ms", 1)
     rows = ((name, f"{1000 * seconds / number:.3f}", _percent(rank.of_window(seconds))) for name, seconds in times if seconds > 0)
@@ -161,7 +162,7 @@ def _kernel(row: Mapping[str, Any], rank: Rank, room: int) -> Row:
         _percent(rank.of_window(row["seconds"])),
         str(row["calls"]),
         f"{1e6 * row['seconds'] / row['calls']:.1f}",
-        {True: "yes", False: "no"}.get(row.get("tensor"), "-"),
+        TENSOR[row.get("tensor")],
         _shape(row.get("grid")),
         _shape(row.get("block")),
         "-" if row.get("registers") is None else str(row["registers"]),
@@ -181,7 +182,9 @@ def _operators(rank: Rank, most: int, room: int) -> Section:
         )
         for row in rank.rows("operators")[:most]
     )
-    return Section("Operators, by the time of their own kernels", ("Operator", "Calls", "GPU ms", "Host ms", "TFLOP/s"), rows)
+    return Section(
+        "Operators, by the time of the kernels that they launch", ("Operator", "Calls", "GPU ms", "Host ms", "TFLOP/s"), rows
+    )
 
 
 def _memory(rank: Rank) -> Section:

@@ -1,4 +1,4 @@
-"""Two saved profiles beside each other."""
+"""The differences between two saved profiles."""
 
 from __future__ import annotations
 

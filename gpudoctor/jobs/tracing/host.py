@@ -13,14 +13,29 @@ from gpudoctor.jobs.tracing.intervals import Intervals, union
 from gpudoctor.jobs.tracing.rows import CALL, COPY, MARK, OPERATOR, Rows
 
 WAITS = re.compile(r"cuda\w*Synchronize\w*|cu(Stream|Ctx|Event)Synchronize\w*")
-BLOCKING_COPIES = re.compile(r"cudaMemcpy(2D|3D)?(FromSymbol|ToSymbol)?(_ptds|_v\w+)?|cuMemcpy(DtoH|HtoD|DtoD)?(_v\d)?")
+BLOCKING_COPIES = re.compile(
+    r"""
+    cudaMemcpy(2D|3D)?(FromSymbol|ToSymbol)?(_ptds|_v\w+)? | cuMemcpy(DtoH|HtoD|DtoD)?(_v\d)?
+    """,
+    re.VERBOSE,
+)
 ALLOCATIONS = re.compile(
-    r"cuda(Malloc|Free|HostAlloc|MallocHost|FreeHost|HostRegister)\w*|cuMem(Create|Alloc|Free|Release|Map|Unmap)\w*"
+    r"""
+    cuda(Malloc|Free|HostAlloc|MallocHost|FreeHost|HostRegister)\w*
+    | cuMem(Create|Alloc|Free|Release|Map|Unmap)\w*
+    """,
+    re.VERBOSE,
 )
 LAUNCHES = re.compile(r"cu(da)?Launch\w*|cu(da)?GraphLaunch\w*")
 GRAPHS = re.compile(r"cu(da)?GraphLaunch\w*")
 LOADING = "enumerate(DataLoader)#"
-COMPILING = re.compile(r"dynamo_timed|compile_inner|_compile\.|compile_fx|Inductor|backend_compile|entire_frame_compile")
+COMPILING = re.compile(
+    r"""
+    dynamo_timed | compile_inner | _compile\. | compile_fx | Inductor | backend_compile
+    | entire_frame_compile
+    """,
+    re.VERBOSE,
+)
 WAITED_US = 10.0  # a wait that is shorter found nothing to wait for
 
 
@@ -50,7 +65,7 @@ class Host:
     launches: int = 0
     graphs: int = 0
     calls: Counter[str] = field(default_factory=Counter)
-    call_us: Counter[str] = field(default_factory=Counter)
+    call_us: dict[str, float] = field(default_factory=dict)
     loads: int = 0
 
 
@@ -84,7 +99,7 @@ def _count_call(
 ) -> None:
     span = rows.h_start[number], rows.h_end[number]
     host.calls[name] += 1
-    host.call_us[name] += span[1] - span[0]
+    host.call_us[name] = host.call_us.get(name, 0.0) + span[1] - span[0]
     host.launches += LAUNCHES.fullmatch(name) is not None
     host.graphs += GRAPHS.fullmatch(name) is not None
     if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name):

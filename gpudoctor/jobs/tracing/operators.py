@@ -57,7 +57,7 @@ def _flops(rows: Rows, number: int) -> int:
     dims = rows.shapes[number][0]
     try:
         one, other = dims[places[0]], dims[places[1]]
-        return 2 * math.prod(one) * int(other[-1])
+        return 2 * int(math.prod(one)) * int(other[-1])
     except (LookupError, TypeError, ValueError):
         return 0
 

@@ -23,7 +23,7 @@ LEAST_OUTSIDE = 5
 
 
 def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
-    """about: what the tracer wrote beside the trace."""
+    """about: what the tracer wrote with the trace."""
     until = _relative(about.get("ended_ns"), rows, float("inf"))
     host = hosts.seen(rows, until)
     samples = Samples(about.get("samples") or [], about.get("places") or [], rows.base_ns)
@@ -207,7 +207,7 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 
 def _calls(host: Host) -> dict[str, Any]:
     """CUDA's calls that cost the most time of the host."""
-    most = host.call_us.most_common(MOST_LINES)
+    most = sorted(host.call_us.items(), key=lambda item: -item[1])[:MOST_LINES]
     allocating = {name: host.calls[name] for name in host.calls if hosts.ALLOCATIONS.fullmatch(name)}
     return {
         "by_time": [{"name": name, "count": host.calls[name], "seconds": round(us / 1e6, 9)} for name, us in most],

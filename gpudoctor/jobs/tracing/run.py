@@ -25,7 +25,7 @@ from gpudoctor.version import __version__
 
 KEPT = ("rank", "local_rank", "world_size", "pid", "device", "settings", "memory", "memory_before", "holders", "compiled")
 COUNTED = ("scaler_updates", "optimizer_steps")
-MOST_BYTES = 1 << 30  # of what a tracer wrote beside its trace
+MOST_BYTES = 1 << 30  # of what a tracer wrote with its trace
 MOST_RANKS = 64
 NO_PYTHON = "no Python of the command loaded the tracer: it imports no torch, or runs with -I, -E or -S, or clears its variables"
 NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
@@ -100,7 +100,7 @@ def _told(folder: Path) -> dict[str, Any]:
     found = [one for one in map(_read, sorted(folder.glob("about-*.json"))) if one]
     notes = [one["note"] for one in map(_read, sorted(folder.glob("note-*.json"))) if one]
     notes += [note for one in found for note in one.get("notes") or ()]
-    ranks = []
+    ranks: list[dict[str, Any]] = []
     for about in sorted(found, key=lambda one: (one.get("rank", 0), one["pid"])):
         trace = folder / f"trace-{about['pid']}.json"
         if trace.exists() and len(ranks) < MOST_RANKS:
@@ -109,7 +109,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 
 def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile of one process. about: what the tracer wrote beside its trace."""
+    """The profile of one process. about: what the tracer wrote with it."""
     kept = {name: about[name] for name in (*KEPT, *COUNTED) if about.get(name) not in (None, {}, [])}
     return {**kept, **reduced.profile(rows.read(Trace(trace)), about)}
 

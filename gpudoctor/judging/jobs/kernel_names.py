@@ -14,13 +14,50 @@ ATTENTION = re.compile(
     """,
     re.VERBOSE,
 )
-CONVOLUTION = re.compile(r"conv|wgrad|dgrad|fprop|winograd|implicit_gemm|nhwcKernel|nchwKernel", re.IGNORECASE)
-MATMUL = re.compile(r"gemm|gemv|nvjet|xmma|cutlass|matmul|splitKreduce|cublas|dot_kernel|_mm_|_mm(?![a-z])", re.IGNORECASE)
-COPY = re.compile(r"direct_copy_kernel|CatArrayBatchedCopy|copy_device_to_device|triton_\w*_copy|transpose|permute")
-OPTIMIZER = re.compile(r"multi_tensor_apply|FusedAdam|fused_adam|adamw?_kernel|FusedOptimizer", re.IGNORECASE)
-NORM = re.compile(r"layer_?norm|batch_?norm|rms_?norm|GammaBeta|bn_(fw|bw)|RowwiseMoments", re.IGNORECASE)
-REDUCTION = re.compile(r"reduce_kernel|softmax|_red_|_per_|cub::Device|nll_loss|cross_entropy", re.IGNORECASE)
-ELEMENTWISE = re.compile(r"elementwise|triton_poi|vectorized|fill|index|gather|scatter|dropout|embedding", re.IGNORECASE)
+CONVOLUTION = re.compile(
+    r"""
+    conv | wgrad | dgrad | fprop | winograd | implicit_gemm | nhwcKernel | nchwKernel
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+MATMUL = re.compile(
+    r"""
+    gemm | gemv | nvjet | xmma | cutlass | matmul | splitKreduce | cublas | dot_kernel | _mm_
+    | _mm(?![a-z])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+COPY = re.compile(
+    r"""
+    direct_copy_kernel | CatArrayBatchedCopy | copy_device_to_device | triton_\w*_copy | transpose
+    | permute
+    """,
+    re.VERBOSE,
+)
+OPTIMIZER = re.compile(
+    r"""
+    multi_tensor_apply | FusedAdam | fused_adam | adamw?_kernel | FusedOptimizer
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+NORM = re.compile(
+    r"""
+    layer_?norm | batch_?norm | rms_?norm | GammaBeta | bn_(fw|bw) | RowwiseMoments
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+REDUCTION = re.compile(
+    r"""
+    reduce_kernel | softmax | _red_ | _per_ | cub::Device | nll_loss | cross_entropy
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+ELEMENTWISE = re.compile(
+    r"""
+    elementwise | triton_poi | vectorized | fill | index | gather | scatter | dropout | embedding
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 KINDS = (
     ("communication", COMMUNICATION),
     ("attention", ATTENTION),
@@ -41,9 +78,24 @@ TENSOR = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 NO_TENSOR = re.compile(r"simt|sgemm|dgemm|ffma|f32f32_f32f32|fp32_fp32|cgemm|zgemm|winograd", re.IGNORECASE)
-SINGLE = re.compile(r"sgemm|simt|f32f32|ffma|gemm_f32|float, float, float|<float|Float32", re.IGNORECASE)
-TF32 = re.compile(r"tf32|1688gemm(?!_f16|_bf16)|s1688(?!_f16|_bf16)|nvjet_s|tensorop_s1688", re.IGNORECASE)
-HALF = re.compile(r"bf16|bfloat16|f16|half|hgemm|h884|h1688|s16816|nvjet_[th]|BFloat16|Half|fp16")
+SINGLE = re.compile(
+    r"""
+    sgemm | simt | f32f32 | ffma | gemm_f32 | float, float, float | <float | Float32
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+TF32 = re.compile(
+    r"""
+    tf32 | 1688gemm(?!_f16|_bf16) | s1688(?!_f16|_bf16) | nvjet_s | tensorop_s1688
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+HALF = re.compile(
+    r"""
+    bf16 | bfloat16 | f16 | half | hgemm | h884 | h1688 | s16816 | nvjet_[th] | BFloat16 | Half | fp16
+    """,
+    re.VERBOSE,
+)
 
 
 class About(NamedTuple):

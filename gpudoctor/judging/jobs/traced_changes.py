@@ -14,8 +14,8 @@ SLOWER = 1.03
 MOST = 8
 PARTS = {
     "computing_s": "computing kernels",
-    "exposed_copying_s": "copies beside no kernel",
-    "exposed_communicating_s": "collectives beside no computation",
+    "exposed_copying_s": "copies while no kernel runs",
+    "exposed_communicating_s": "collectives while nothing computes",
 }
 GAPS = {
     "allocating": "idle while memory is allocated",

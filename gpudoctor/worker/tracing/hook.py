@@ -25,7 +25,7 @@ class Finder:
         self._leave()
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
+            spec: Optional[ModuleSpec] = find(name, path, target) if find else None
             if spec is not None:
                 self._watch(spec)
                 return spec

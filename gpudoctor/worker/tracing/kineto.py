@@ -57,7 +57,7 @@ class Recording:
 
 
 def is_free(torch: Any) -> bool:
-    """Whether the program has no profiler of its own at this moment."""
+    """Whether the program runs no own profiler at this moment."""
     enabled = getattr(torch.autograd, "_profiler_enabled", None)
     return not (enabled and enabled())
 

@@ -1,4 +1,4 @@
-"""Decides when the profiler runs in a user's program: after its warm-up, for some steps, and never in its way.
+"""Decides when the profiler runs in a user's program: after its warm-up, for some steps, without disturbing it.
 
 A window is measured in steps of the first optimizer that steps, else in seconds. All that starts or stops the profiler happens in
 the main thread: in a step's hook, or between two of its bytecodes (Py_AddPendingCall), without signals.
@@ -176,7 +176,7 @@ class Tracer:
     def _start(self) -> bool:
         torch = self.torch
         if not kineto.is_free(torch):
-            return self._none("the program runs a profiler of its own")
+            return self._none("the program runs its own profiler")
         if self._is_capturing():
             return False
         around.OURS.active = True
@@ -248,7 +248,7 @@ class Tracer:
     def _yield(self) -> None:
         if self.state == DONE or os.getpid() != self.pid:
             return
-        why = "the program uses a profiler of its own, which comes first"
+        why = "the program uses its own profiler, which comes first"
         if self.state == IDLE:
             self._none(why)
         else:
