@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from gpudoctor.model import Coverage, Result, Skip, Status
 
 
-def coverage(results: Iterable[Result], of_texts: bool = False) -> Coverage:
-    """How many checks ran, and why others did not. of_texts: the input was texts, not a machine."""
+def coverage(results: Iterable[Result], of_texts: bool = False, of_job: bool = False) -> Coverage:
+    """How many checks ran, and why others did not. of_texts: the input was texts, not a machine. of_job: a program that runs."""
     results = list(results)
     skipped = Counter(result.reason or "" for result in results if result.status is Status.SKIP)
     applicable = len(results) - skipped.pop(Skip.NOT_APPLICABLE, 0)
@@ -18,6 +18,9 @@ def coverage(results: Iterable[Result], of_texts: bool = False) -> Coverage:
     ran = applicable - skipped.total() - blocked - errors
     if of_texts:
         said = f"Only texts were analysed, not a machine: {ran} of {applicable} checks could use them."
+        return Coverage(ran, applicable, dict(skipped), said)
+    if of_job:
+        said = f"Only a program was examined, not the machine (gpudoctor check): {ran} of {applicable} checks could use that."
         return Coverage(ran, applicable, dict(skipped), said)
     parts = [f"{ran} of {applicable} applicable checks ran"]
     parts += [f"{count} {_SKIPPED.get(kind, kind)}" for kind, count in sorted(skipped.items())]

@@ -142,7 +142,7 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         version=__version__,
         status=_overall(results.values(), facts),
         target={**target(facts), "taken": taken.taken},
-        coverage=coverage(results.values(), facts.texts.alone),
+        coverage=coverage(results.values(), facts.texts.alone, facts.job.alone),
         diagnosis=tuple(entry for entry in entries if entry.status is not Status.PASS),
         notes=tuple(entry for entry in entries if entry.status is Status.PASS),
         checks=tuple(results.values()),

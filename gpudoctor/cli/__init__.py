@@ -24,6 +24,7 @@ COMMANDS = {
     "hang": "Find out why a running program does not move.",
     "profile": "Run a command with a profiler in it: where its GPU time goes, and why.",
     "profile": "Run a command with a profiler: where its GPU time goes, and why.",
+    "watch": "Watch a running program, and say what limits it.",
     "fix": "Print the fixes as a shell script, or run them step by step.",
     "report": "Write a report to share: HTML, a ticket, a bundle or a CI format.",
     "diff": "Compare two machines, or one at two times, to find the cause.",

@@ -52,7 +52,7 @@ def _kind(facts: Facts) -> str:
     try:
         start = _start(facts)
     except Skip:
-        return "texts" if facts.texts.alone else "interpreter"
+        return "job" if facts.job.alone else "texts" if facts.texts.alone else "interpreter"
     return ("container" if start["container"] else "image") if start["started"] else "host"
 
 
@@ -70,6 +70,7 @@ def overview(facts: Facts) -> dict[str, Any]:
             "versions": lambda: versions(facts),
             "other_gpus": lambda: _other_gpus(facts),
             "profiled": lambda: facts.job.traced.overview,
+            "watched": lambda: facts.job.watched.overview,
             "cpus": lambda: facts.limits.cpu_count,
             "memory_mib": lambda: facts.system.memory_mib["MemTotal"],
         }

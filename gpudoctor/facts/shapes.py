@@ -55,6 +55,7 @@ _EXACT: dict[str, Any] = {
     "docker-context": dict[str, Any] | None,
     "environment": maps(TEXT),
     "host-not-asked": TEXT,
+    "job-watch": dict[str, Any] | None,
     "identity": record(numbers="gid uid", groups=maps(TEXT), owners=maps(TEXT)),
     "interpreter": record(
         texts="abi_flags base_prefix conda_prefix executable implementation include machine prefix user_site",

@@ -24,8 +24,13 @@ def system(report: Report) -> str:
 
 
 def is_of_texts(report: Report) -> bool:
-    """Whether the report is about texts only, without a machine."""
-    return report.target.get("kind") == "texts"
+    """Whether the report is about texts, or a program, only, without a machine."""
+    return report.target.get("kind") in ("texts", "job")
+
+
+def is_of_job(report: Report) -> bool:
+    """Whether a program that ran was examined, and the machine was not."""
+    return report.target.get("kind") == "job"
 
 
 def container_label(report: Report) -> str:

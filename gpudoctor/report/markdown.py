@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor.model import Fix, Report, Result, Status
 from gpudoctor.plain import plain
-from gpudoctor.report import figures, findings, heading, profiled, words
+from gpudoctor.report import figures, findings, heading, profiled, watched, words
 
 _LONGEST_VALUE = 400
 _EXPLAINED = 8
@@ -36,6 +36,11 @@ def _lines(report: Report) -> Iterator[str]:
     )
     yield ""
     yield from _table(("Status", "Area", "Result"), _areas(report))
+    if found := watched.of(report):
+        yield from (f"Watched {text(watched.heading(found))}", "")
+        yield from _table(watched.HEAD, (tuple(map(text, row)) for row in watched.rows(found)))
+        yield from (f"- {text(line)}" for line in watched.verdicts(report, found))
+        yield ""
     if report.comparison:
         seen = ((text(row.what), text(row.host), text(row.container), "differs" * row.differs) for row in report.comparison)
         yield from _table(("", "Host", "Container", ""), seen)

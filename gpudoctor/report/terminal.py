@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gpudoctor.model import Report
-from gpudoctor.report import areas, figures, findings, heading, profiled, without_gpu
+from gpudoctor.report import areas, figures, findings, heading, profiled, watched, without_gpu
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -42,6 +42,7 @@ def _lines(page: Page, report: Report) -> Lines:
     yield from _not_counted(page, report)
     yield from _comparison(page, report)
     yield from _profiled(page, report)
+    yield from _watched(page, report)
     yield from _measured(page, report)
     yield Text()
     yield from areas.in_full(page, report) if page.verbose else areas.in_short(page, report, without_gpu.is_missing(report))
@@ -54,6 +55,28 @@ def _more(report: Report) -> str:
 
 def _heading(page: Page, report: Report) -> Lines:
     version = heading.version(report) if page.verbose else report.version
+    if heading.is_of_job(report):
+        yield from page.paragraph(f"gpudoctor {version}")
+    else:
+        yield from _machine(page, report, version)
+    if found := watched.of(report):
+        yield from page.paragraph(watched.heading(found), "Watched ", _MARGIN)
+
+
+def _watched(page: Page, report: Report) -> Lines:
+    """A row and a line of verdict for each GPU that was watched."""
+    found = watched.of(report)
+    if not found or not found["gpus"]:
+        return
+    yield Text()
+    first, *rest = figures.columns([watched.HEAD, *watched.rows(found)])
+    yield Text(first, "bold")
+    yield from map(Text, rest)
+    for line in watched.verdicts(report, found):
+        yield from page.paragraph(line, rest="  ")
+
+
+def _machine(page: Page, report: Report, version: str) -> Lines:
     yield from page.paragraph(f"gpudoctor {version} on {heading.system(report)}", rest="  ")
     label = {"Image": "Image", "Container": "Inside"}[heading.container_label(report)]
     yield from page.paragraph(heading.container(report), f"{label:<{len(_MARGIN)}}", _MARGIN)

@@ -64,7 +64,9 @@ def by_area(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _ran(row: Check | Result) -> bool:
-    return not isinstance(row, Result) or row.status is not Status.SKIP
+    """A program that was watched for too short a time is shown with this reason."""
+    was_given = row.area == "job" and isinstance(row, Result) and row.reason != Skip.NOT_APPLICABLE
+    return not isinstance(row, Result) or row.status is not Status.SKIP or was_given
 
 
 def areas(report: Report) -> dict[str, list[Result]]:
@@ -72,7 +74,10 @@ def areas(report: Report) -> dict[str, list[Result]]:
     found = by_area(report.checks)
     if heading.is_of_texts(report):
         unseen = (Status.SKIP, Status.BLOCKED)
-        seen = {area: [result for result in results if result.status not in unseen] for area, results in found.items()}
+        seen = {
+            area: [result for result in results if result.status not in unseen or (heading.is_of_job(report) and area == "job")]
+            for area, results in found.items()
+        }
         found = {area: results for area, results in seen.items() if results}
     return {**found, ON_HOST: list(report.host)} if report.host else found
 

@@ -329,3 +329,75 @@ int nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, unsigned *leve
     *level = VALUE(one->index, 30);
     return 0;
 }
+
+/* GPU performance monitoring. A sample knows its GPU only; STUB_VALUES: of gpmN the metric number N, of each GPU. */
+
+struct support {
+    unsigned version, is_supported;
+};
+
+int nvmlGpmQueryDeviceSupport(Device gpu, struct support *support)
+{
+    FATE(gpu->index);
+    support->is_supported = VALUE(gpu->index, 1);
+    return 0;
+}
+
+int nvmlGpmSampleAlloc(Device **sample)
+{
+    FATE(0);
+    *sample = malloc(sizeof **sample);
+    return 0;
+}
+
+int nvmlGpmSampleGet(Device gpu, Device *sample)
+{
+    FATE(gpu->index);
+    *sample = gpu;
+    return 0;
+}
+
+struct metrics {
+    unsigned version, number;
+    Device *first, *second;
+    struct {
+        unsigned id, code;
+        double value;
+        const char *names[3];
+    } metrics[];
+};
+
+int nvmlGpmMetricsGet(struct metrics *asked)
+{
+    FATE((*asked->second)->index);
+    for (unsigned i = 0; i < asked->number; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "gpm%u", asked->metrics[i].id);
+        asked->metrics[i].code = 0;
+        asked->metrics[i].value = number_for("STUB_VALUES", name, (*asked->second)->index, 0);
+    }
+    return 0;
+}
+
+struct utilization {
+    unsigned pid;
+    unsigned long long at;
+    unsigned sm, memory, encoder, decoder;
+};
+
+/* STUB_VALUES: the percentage of the multiprocessors' time that the process of ComputeRunningProcesses used. */
+int nvmlDeviceGetProcessUtilization(Device gpu, struct utilization *samples, unsigned *count, unsigned long long since)
+{
+    FATE(gpu->index);
+    unsigned pid = number_for("STUB_VALUES", "nvmlDeviceGetComputeRunningProcesses_v3", gpu->index, 0);
+
+    if (!pid)
+        return NOT_FOUND;
+    if (!samples) {
+        *count = 1;
+        return INSUFFICIENT_SIZE;
+    }
+    *samples = (struct utilization){pid, since + 1, VALUE(gpu->index, 0), 0, 0, 0};
+    return 0;
+}

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from gpudoctor.facts.job.stuck import Stuck
 from gpudoctor.facts.job.traced import Traced, traced_of
+from gpudoctor.facts.job.watched import Watched, watched_of
 from gpudoctor.facts.replies import Replies
 
 
@@ -22,3 +23,12 @@ class Job:
     def traced(self) -> Traced:
         """What `gpudoctor profile` recorded from inside."""
         return traced_of(self._replies)
+    @property
+    def alone(self) -> bool:
+        """Whether a program was looked at and the machine was not."""
+        return bool(self._replies.starting_with("job-")) and not self._replies.starting_with("identity")
+
+    @cached_property
+    def watched(self) -> Watched:
+        """What `gpudoctor watch` saw from outside."""
+        return watched_of(self._replies)

@@ -1,0 +1,22 @@
+"""What was watched as a snapshot, and the checks that judge it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from gpudoctor import catalog
+from gpudoctor.facts.job.watched import QUESTION
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
+from gpudoctor.version import __version__
+
+AREA = "job"
+
+
+def of(reply: Reply) -> Snapshot:
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, {QUESTION: reply}, level="quick")
+
+
+def checks() -> frozenset[str]:
+    """Those of programs that run."""
+    return frozenset(id for id, check in catalog.checks().items() if check.area == AREA)

@@ -1,0 +1,94 @@
+"""The processes of a job: those below its roots, from one look at all of /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LAUNCHERS = ("torchrun", "accelerate", "mpirun", "mpiexec", "srun", "deepspeed", "orted", "prterun", "bash", "sh", "dash", "sudo")
+NO_LOADERS = ("compile_worker", "resource_tracker", "semaphore_tracker", "forkserver", "gpudoctor")
+
+
+class Stat(NamedTuple):
+    """Of one process or thread, from its stat. ticks: of CPU time in all."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    minor_faults: int
+    major_faults: int
+    ticks: int
+    threads: int
+    began: int
+    rss_pages: int
+
+
+def stat_of(path: str) -> Stat | None:
+    """None if it has ended."""
+    text = read(path)
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    if len(fields) < 22:
+        return None
+    pid, _, name = head.partition(" (")
+    numbers = [int(fields[at]) for at in (1, 7, 9, 11, 12, 17, 19, 21)]
+    parent, minor, major, user, system, threads, began, pages = numbers
+    return Stat(int(pid), name, fields[0], parent, minor, major, user + system, threads, began, pages)
+
+
+def read(path: str, most: int = 1 << 16) -> str:
+    """A file of /proc; "" if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def every() -> dict[int, Stat]:
+    """All processes of this machine that are visible from here."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc"):
+            if entry.name[0].isdigit() and (stat := stat_of(f"{entry.path}/stat")):
+                found[stat.pid] = stat
+    return found
+
+
+def below(roots: Iterable[int], all: dict[int, Stat]) -> list[int]:
+    """The roots that run, and what they started, parents first."""
+    children: dict[int, list[int]] = {}
+    for stat in all.values():
+        children.setdefault(stat.parent, []).append(stat.pid)
+    found: dict[int, None] = {}
+    waiting = [root for root in roots if root in all]
+    while waiting:
+        pid = waiting.pop(0)
+        if pid not in found:
+            found[pid] = None
+            waiting += sorted(children.get(pid, ()))
+    return list(found)
+
+
+def command_line(pid: int) -> str:
+    return " ".join(read(f"/proc/{pid}/cmdline", 4096).split("\0")).strip()
+
+
+def role(stat: Stat, line: str, has_gpu: bool, parent_line: str) -> str:
+    """gpu, launcher, loader (a worker process of a program that uses a GPU), or helper."""
+    if has_gpu:
+        return "gpu"
+    if stat.name in LAUNCHERS or any(f"/{name}" in line[:200] or line.startswith(f"{name} ") for name in LAUNCHERS[:5]):
+        return "launcher"
+    if any(word in line for word in NO_LOADERS):
+        return "helper"
+    is_copy = bool(line) and line == parent_line
+    return "loader" if is_copy or stat.name.startswith("pt_data_worker") or "multiprocessing" in line else "helper"
