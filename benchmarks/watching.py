@@ -41,23 +41,29 @@ def run(step, every=1):
         torch.cuda.synchronize()
         count += every
     rate = count / (time.monotonic() - began)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         first = time.monotonic()
         while time.monotonic() - first < SLICE:
             for _ in range(every):
                 step()
             torch.cuda.synchronize()
         last = time.monotonic()
-    spans = []
+    kernels, all = [], []
     for event in profile.profiler.kineto_results.events():
-        if event.device_type() == torch.autograd.DeviceType.CUDA and not event.name().startswith(("Memcpy", "Memset")):
-            spans.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-    spans.sort()
-    busy = end = 0
-    for start, stop in spans:
-        busy += max(0, stop - max(start, end))
-        end = max(end, stop)
-    told = {"kernels": len(spans), "busy": busy / 1e9 / (last - first), "first": first, "last": last, "steps_per_s": rate}
+        if event.device_type() == torch.autograd.DeviceType.CUDA:
+            all.append((event.start_ns(), event.start_ns() + event.duration_ns()))
+            if not event.name().startswith(("Memcpy", "Memset")):
+                kernels.append(all[-1])
+
+    def busy(spans):
+        total = end = 0
+        for start, stop in sorted(spans):
+            total += max(0, stop - max(start, end))
+            end = max(end, stop)
+        return total / 1e9 / (last - first)
+
+    told = {"kernels": len(kernels), "busy": busy(kernels), "with_copies": busy(all)}
+    told |= {"first": first, "last": last, "steps_per_s": rate}
     print("TOLD " + json.dumps(told), flush=True)
 """
 
@@ -146,6 +152,7 @@ def judged(name: str, report: dict[str, Any], snapshot: dict[str, Any], told: di
         "messages": [entry["message"] for entry in (*report["diagnosis"], *report["notes"])],
         "checks": {row["id"]: f"{row['status']}: {row['message']}"[:200] for row in report["checks"]},
         "busy_by_cupti": round(100 * told["busy"], 2),
+        "busy_by_cupti_with_copies": round(100 * told["with_copies"], 2),
         "busy_by_gpm": busy["graphics"],
         "busy_by_nvml": busy["busy"],
         "points": None if shown is None else round(abs(shown - 100 * told["busy"]), 2),
