@@ -28,6 +28,7 @@ _READS = (
     r"kubectl (?:-n \S+ )?(?:get|explain|api-versions)|virsh dumpxml|ipcs (?:-[lmqs] ?)+$|groups$|nproc$|quota -s",
     r"sysctl(?: [a-z][\w.]+)+$",
     r"cd$",
+    r"(?:top -H -b -n 1 -p|taskset -pc|iostat -x|nfsiostat) [\w ]+$|gpudoctor watch --pid",
 )
 _READ = re.compile("|".join(_READS))
 _BEFORE_IT = re.compile(r"^(?:sudo |time |timeout \d+ |/\S+/(?=nvidia-smi)|(?:env )?(?:-u \S+ |[A-Z_]+=\S* )+)*")

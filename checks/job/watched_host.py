@@ -70,13 +70,13 @@ SMALL = Problem(
     id="job-small-kernels",
     title="Kernels are so small that most multiprocessors have nothing to do",
     why="Utilisation as nvidia-smi shows it says that some kernel runs, not how much of the GPU it uses. Launching a kernel "
-    "costs the CPU some microseconds; if the kernel itself is as short, or fills few multiprocessors, the GPU is mostly empty.",
+    "costs the CPU some microseconds; if the kernel itself is as short, or fills few multiprocessors, most of the GPU is empty.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix("Give each kernel more work: larger batches, batched operations instead of loops (torch.bmm, vmap)"),
         Fix('Launch many kernels at once: torch.compile(model, mode="reduce-overhead") or CUDA graphs'),
-        Fix("Fuse small operations: torch.compile, fused optimizers (fused=True), one kernel in Triton"),
+        Fix("Combine small operations: torch.compile, fused optimizers (fused=True), one kernel in Triton"),
     ),
     references=(GRAPHS, TUNING),
 )

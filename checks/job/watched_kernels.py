@@ -12,8 +12,8 @@ noted; tensor cores or other arithmetic in half of the time are compute-bound: n
 
 Known exceptions
 Without these counters, utilisation and power show only that some kernel ran and how much power it drew, and what limits it is
-not judged. A power cap while the clocks stay above 80 % is normal under full load. FP32 arithmetic that is no matrix product
-cannot use tensor cores.
+not judged. A power cap while the clocks stay above 80 % is normal under full load. FP32 arithmetic other than matrix
+products cannot use tensor cores.
 
 References
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmStructs.html
@@ -86,7 +86,9 @@ MEMORY_BOUND = Problem(
     action=Action.WATCH,
     status=Status.WARN,
     fixes=(
-        Fix("Fuse element-wise operations, so that intermediate results do not go through memory: torch.compile, fused kernels"),
+        Fix(
+            "Combine element-wise operations, so that intermediate results do not go through memory: torch.compile, fused kernels"
+        ),
         Fix("Use smaller types: bfloat16, quantized weights (int8, fp8, int4)"),
         Fix("In inference: process more requests at the same time (larger batches)"),
     ),

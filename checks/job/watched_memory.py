@@ -46,7 +46,7 @@ GPU_GROWS = Problem(
     status=Status.WARN,
     fixes=(
         Fix("Keep numbers instead of tensors from step to step: total += loss.item(), outputs.append(out.detach().cpu())"),
-        Fix("Record who allocates: torch.cuda.memory._record_memory_history(), _dump_snapshot(), then pytorch.org/memory_viz"),
+        Fix("Find who allocates: torch.cuda.memory._record_memory_history(), _dump_snapshot(), then pytorch.org/memory_viz"),
         Fix(
             "If shapes change from step to step: let the allocator extend its segments",
             "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",

@@ -55,7 +55,7 @@ SHARED = Problem(
 WRONG = Problem(
     id="job-on-busy-gpu-while-others-are-free",
     title="The job uses a busy GPU while another one is free",
-    why="Programs use GPU 0 unless they are told otherwise, and each rank of a job has to choose its own GPU.",
+    why="Programs use GPU 0 unless you choose another one, and each rank of a job has to choose its own GPU.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -75,7 +75,7 @@ IDLE = Problem(
     fixes=(
         look("Show who started it and when", "ps -o pid,user,lstart,etime,args -p <pids>"),
         look("If it should work: find out what it waits for", "py-spy dump --pid <pid>"),
-        Fix("If nobody needs it: end it, with its owner's consent; in a notebook, restart the kernel"),
+        Fix("If it is not needed: end it, with its owner's consent; in a notebook, restart the kernel"),
     ),
 )
 NO_GPU = Problem(
@@ -87,7 +87,7 @@ NO_GPU = Problem(
     fixes=(
         look("Check whether its Python can use a GPU", "gpudoctor check --level quick"),
         Fix('Tell it to use the GPU: model.to("cuda"), tensor.to("cuda"), --device cuda'),
-        look("Look for variables that hide the GPUs", "tr '\\0' '\\n' </proc/<pid>/environ | grep VISIBLE_DEVICES"),
+        look("Look for variables that hide the GPUs", "grep -z VISIBLE_DEVICES /proc/<pid>/environ"),
     ),
 )
 STRAGGLER = Problem(
@@ -207,7 +207,7 @@ def summary(facts: Facts) -> str:
         return "the job uses no GPU"
     used = [work.gpu.index for work in all if work.works]
     return (
-        f"{len(used)} of {len(facts.job.watched.gpus)} GPUs worked for this job; nobody else did on them"
+        f"{len(used)} of {len(facts.job.watched.gpus)} GPUs worked for this job; no other process did on them"
         if used
         else "no GPU worked"
     )

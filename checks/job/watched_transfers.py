@@ -35,11 +35,11 @@ COPY_BOUND = Problem(
     id="job-copy-bound",
     title="The GPU waits for copies between host and GPU",
     why="PCIe carries far less than GPU memory. Pageable memory is first copied to a staging buffer, and the program waits "
-    "meanwhile; copies of page-locked (pinned) memory are faster and run beside kernels.",
+    "meanwhile; copies of page-locked (pinned) memory are faster and run at the same time as kernels.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Copy from page-locked memory beside the kernels: pin_memory=True and tensor.to(device, non_blocking=True)"),
+        Fix("Copy from page-locked memory while kernels run: pin_memory=True and tensor.to(device, non_blocking=True)"),
         Fix("Keep data on the GPU between steps; create tensors there (device=) instead of copying them"),
         Fix("Copy less: smaller types (uint8, bfloat16), converted on the GPU; one large copy instead of many small ones"),
         look("Show generation and width of the PCIe link", "nvidia-smi -q -i <address> -d PERFORMANCE"),
@@ -50,11 +50,11 @@ COMMUNICATION = Problem(
     id="job-communication-bound",
     title="The GPUs wait for communication between each other",
     why="In each step the GPUs exchange gradients, weights or activations. While that takes longer than the computation that "
-    "runs beside it, the GPUs wait.",
+    "runs at the same time, the GPUs wait.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Exchange less often or less: larger batches, gradient accumulation (no_sync), bfloat16 gradients"),
+        Fix("Reduce what is exchanged: larger batches, gradient accumulation (no_sync), bfloat16 gradients"),
         Fix("Let it overlap with the computation: larger buckets (bucket_cap_mb), prefetch of FSDP"),
         look("Show how the GPUs are connected", "nvidia-smi topo -m"),
         Fix("Show what NCCL uses", "NCCL_DEBUG=INFO <command>"),

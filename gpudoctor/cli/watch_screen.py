@@ -1,4 +1,4 @@
-"""The live screen of `gpudoctor watch`: GPUs with utilisation beside memory, processes, host. Fits 80 columns."""
+"""The live screen of `gpudoctor watch`: GPUs with utilisation and memory, processes, host. Fits 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gpudoctor watch` saw, for people: a row for each GPU with utilisation beside memory, and a line of verdict each."""
+"""What `gpudoctor watch` saw, for people: a row for each GPU with utilisation and memory, and a line of verdict each."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Cgroup:
-    """path: its folder; "" if the process has none that can be read."""
+    """path: its folder; "" if it cannot be read."""
 
     def __init__(self, pid: int) -> None:
         self.path = folder_of(pid)
@@ -54,7 +54,7 @@ class Cgroup:
 
 
 def folder_of(pid: int) -> str:
-    """Of a process; "" if it has none of version 2."""
+    """Of a process; "" without one of version 2."""
     for line in read(f"/proc/{pid}/cgroup", 4096).splitlines():
         if line.startswith("0::"):
             folder = ROOT + line[3:].strip()

@@ -1,4 +1,4 @@
-"""What NVML says of each GPU, as often as it costs little: rates at each round, the rest less often."""
+"""The readings of NVML for each GPU, as often as it costs little: rates at each round, the rest less often."""
 
 from __future__ import annotations
 

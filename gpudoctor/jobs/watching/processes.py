@@ -188,7 +188,7 @@ class Processes:
         return parent.line if parent else ""
 
     def _assumed(self) -> set[int]:
-        """Those that use a GPU where NVML does not say: those that opened one, else the first that is no launcher."""
+        """Those that use a GPU where NVML does not say: those that opened one, else the first that is not a launcher."""
         opened = {seen.pid for seen in self.now.values() if self._opened_gpus_itself(seen)}
         first = next((seen.pid for seen in self.now.values() if seen.name not in tree.LAUNCHERS), None)
         return opened or ({first} if first else set())

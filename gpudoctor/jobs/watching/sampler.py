@@ -135,7 +135,7 @@ class Sampler:
         return [seen for seen in now.values() if seen.role == "gpu"] if is_used else []
 
     def _columns(self) -> dict[str, float | None]:
-        """Of the processes, beside each GPU that they use."""
+        """Of the processes, by the GPU that they use."""
         now = self._processes.now
         values: dict[str, float | None] = {f"host.{name}": mean.last for name, mean in self._host.means.items()}
         values["job.rss_mib"] = sum(seen.rss_mib for seen in now.values()) if now else None

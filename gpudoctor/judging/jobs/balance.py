@@ -36,7 +36,7 @@ def straggler(working: Sequence[Work]) -> Difference | None:
     if own and others and own < SLOWER_CLOCK * statistics.median(others):
         why = f"; its clock is {own:.0f} MHz, theirs {statistics.median(others):.0f} MHz"
     elif slow.main_thread >= 0.85 > statistics.median(work.main_thread for work in working if work is not slow):
-        why = "; a thread of its own process is always busy"
+        why = "; a thread of the process that uses it is always busy"
     works_alike = _spread([work for work in working if work.share("tensor") is not None], "tensor") < UNEQUAL
     return Difference(slow, usual, why, bool(why) and works_alike, {work.subject: round(work.busy, 3) for work in working})
 

@@ -1,4 +1,4 @@
-"""The work on each GPU while a job was watched: how busy it was, and what the processes beside it did."""
+"""The work on each GPU while a job was watched: how busy it was, and what the processes on it and their loaders did."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Work:
 
     @property
     def others(self) -> tuple[OnGpu, ...]:
-        """Processes of somebody else on this GPU."""
+        """Processes on this GPU that are not part of the job."""
         return tuple(process for process in self.gpu.processes if process.pid not in self.watched.pids)
 
     @property
@@ -194,7 +194,7 @@ def found(problem: Problem, work: Work, words: str, saves: float, sure: bool, **
 def saving(share: float) -> str:
     """Amdahl's law in words."""
     if share < 0.01:
-        return "a fix saves next to no time by itself"
+        return "a fix saves next to no time"
     if share >= 0.9:
         return "a fix can save most of the time"
     return f"a fix saves at most {share:.0%} of the time ({1 / (1 - share):.1f} times as fast)"
