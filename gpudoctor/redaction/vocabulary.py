@@ -45,7 +45,7 @@ _PATH_WORDS_TEXT = """
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
     microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
     nvcuda nvsmi corporation computing snapshots ceph beegfs
-    x11 unix argus gstreamer nomad fd comm
+    x11 unix argus gstreamer nomad fd comm wchan environ
     flashinfer npm lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
 """
 PATH_WORDS = frozenset(_PATH_WORDS_TEXT.split())

@@ -131,7 +131,6 @@ class Seen:
         return {
             "parent": self.parent,
             "name": self.name,
-            "command": self.line[:300],
             "role": self.role,
             "seconds": round(self.last_at - self.first_at, 2),
             "cores": round((self._stat.ticks - self._first_ticks) / TICKS / max(self.last_at - self.first_at, 1e-9), 3),
