@@ -157,13 +157,14 @@ def test_a_report_for_a_program_has_the_standard_output(capfd: pytest.CaptureFix
         (["--for", "0.5s"], "is not a time between 1s and a week"),
         (["--pid", "1", "--", "true"], "--pid and a command contradict each other"),
         (["--stream", "--format", "json"], "--stream prints lines of JSON"),
+        (["--stacks", "--pid", "1"], "--stacks requires py-spy"),
         (["--engine", "podman"], "--engine requires --container"),
         (["--", "no-such-command"], "no-such-command: command not found"),
         (["-o", "/no/such/folder/x.html", "--", "true"], "/no/such/folder"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_one_line(words: list[str], said: str) -> None:
-    result = watched(*words, PATH="/nonexistent" if words[0] in ("--job", "--container") else os.environ["PATH"])
+    result = watched(*words, PATH="/nonexistent" if words[0] in ("--job", "--container", "--stacks") else os.environ["PATH"])
     assert result.exit_code in (2, 3)
     assert said in result.stderr
     assert "Traceback" not in result.stderr
@@ -325,6 +326,7 @@ def test_each_format_shows_what_was_watched() -> None:
     found = alone("watched-few-loaders")
     for form in FORMATS:
         assert "loaders-saturated" in found.render(form) or "loader processes" in found.render(form), form
+    assert 'gpudoctor_watched{gpu="0",reading="sm"} 35.0' in found.render("prometheus")
     assert "watched-0" in Checkup(snapshot=_with_curves()).to_html()
 
 

@@ -131,13 +131,17 @@ def _forbid_contradictions(
 
 def _target(command: tuple[str, ...], stream: bool, given: dict[str, Any]) -> Target:
     import shlex
+    import shutil
     import sys
     from dataclasses import replace
 
+    from gpudoctor.errors import UserError
     from gpudoctor.jobs.watching import finding
     from gpudoctor.jobs.watching.target import COMMAND, GPUS, Target
 
     seconds, with_stacks = given["seconds"], given["with_stacks"]
+    if with_stacks and not shutil.which("py-spy"):
+        raise UserError("--stacks requires py-spy, which is not installed here (pip install py-spy)")
     if command:
         found = Target(COMMAND, shlex.join(command))
     elif given["pid"]:

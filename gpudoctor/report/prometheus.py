@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from gpudoctor.model import Diagnosis, Report, Result, Status
 from gpudoctor.plain import plain
+from gpudoctor.report import watched
 
 STATUSES = {Status.PASS: 0, Status.WARN: 1, Status.FAIL: 2, Status.SKIP: 3, Status.ERROR: 3}
 
@@ -35,12 +36,26 @@ class _Metrics(Collector):
         yield _checks(report)
         yield _problems(report)
         yield from _figures(report)
+        yield from _watched(report)
 
 
 def render(report: Report) -> str:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Metrics(report))
     return generate_latest(registry).decode()
+
+
+def _watched(report: Report) -> Iterator[GaugeMetricFamily]:
+    """Means over the time in which a program was watched."""
+    found = watched.of(report)
+    if not found:
+        return
+    metric = GaugeMetricFamily("gpudoctor_watched", "Mean reading of a GPU while it was watched.", labels=("gpu", "reading"))
+    for gpu in found["gpus"]:
+        for name in watched.READINGS:
+            if isinstance(value := gpu.get(name), (int, float)):
+                metric.add_metric(_plain(str(gpu["index"]), name), value)
+    yield metric
 
 
 def _info(report: Report) -> GaugeMetricFamily:

@@ -9,6 +9,7 @@ from gpudoctor.model import Report
 from gpudoctor.plain import plain
 
 HEAD = ("GPU", "Busy", "SM", "Tensor", "DRAM", "Power", "Memory", "Processes")
+READINGS = ("busy", "graphics", "sm", "tensor", "dram", "watts", "celsius", "memory_used_mib")
 _KERNELS = "watched-kernels"
 _MOST_USERS = 3
 
@@ -27,6 +28,8 @@ def heading(watched: Watched) -> str:
     code = watched.get("exit_code")
     end = "" if code is None else f"; it was killed by signal {-code}" if code < 0 else f"; it ended with exit code {code}"
     end += "; it has ended" if watched["ended"] == "gone" else ""
+    if unreadable := watched.get("unreadable"):
+        end += f"; {unreadable} processes of another user, of which root can read more"
     own = f"gpudoctor took {100 * watched['own_cores']:.1f} % of a core and {watched['own_mib']:.0f} MiB"
     return f"{watched['target']['name']} for {watched['seconds']:.0f} s{end} ({own})"
 

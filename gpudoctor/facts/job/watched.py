@@ -151,6 +151,7 @@ class Watched(Guarded):
             "seconds": self.seconds,
             "ended": self.ended,
             "exit_code": self.raw.get("exit_code"),
+            "unreadable": sum(not process.raw["readable"] for process in self.processes),
             "own_cores": self.own_cores,
             "own_mib": self.own_mib,
             "every": self.timeline.every,

@@ -141,7 +141,7 @@ def busy_works(facts: Facts) -> tuple[Work, ...]:
         raise Skip(
             f"kernels ran only for {max(work.seconds for work in short):.1f} s: too short to judge"
             if short
-            else "the job ran nothing on a GPU while it was watched",
+            else "no kernel ran while it was watched",
             Skip.NOT_MEASURED,
         )
     return found
