@@ -242,6 +242,14 @@ def test_a_timeline_has_a_fixed_size() -> None:
     assert means.as_value() == {"busy": {"mean": 499.5, "min": 0, "max": 999, "samples": 1000}}
 
 
+def test_a_mean_counts_for_the_time_that_it_covers() -> None:
+    timeline = Timeline(0.5)
+    timeline.add(0.25, {"busy": 0.0}, seconds=0.25)
+    timeline.add(1.25, {"busy": 80.0}, seconds=1.0)
+    timeline.add(1.99, {"busy": 20.0}, seconds=0.74)
+    assert timeline.as_value()["columns"]["busy"] == pytest.approx([53.33, 80.0, 50.41, 20.0], rel=0.01)
+
+
 def test_processes_are_known_by_what_they_are() -> None:
     stat = tree.Stat(1, "python", "S", 0, 0, 0, 0, 1, 0, 0)
     line = "python train.py"
@@ -308,13 +316,19 @@ def test_memory_that_grows(values: list[float], per_minute: float | None) -> Non
 
 
 def test_the_start_of_a_command_is_no_waiting_gpu() -> None:
-    """Twenty seconds of imports, ten of work: only these count."""
+    """Twenty seconds of imports, ten of work: only these count. A pause after the first kernels belongs to the start as well."""
     taken = machine.load("watched")
     value = json.loads(json.dumps(taken.replies[QUESTION].value))
     value["timeline"] = {"every": 1.0, "columns": {"gpu0.graphics": [0.0] * 20 + [96.0] * 10}}
     value["gpus"]["0"]["readings"]["graphics"]["mean"] = 32.0
-    for kind, idle in (("command", 0.04), ("pid", 0.68)):
+    loading = {"every": 1.0, "columns": {"gpu0.graphics": [0.0] * 10 + [50.0] + [0.0] * 4 + [96.0] * 10 + [0.0] * 5}}
+    for kind, idle, timeline in (
+        ("command", 0.04, value["timeline"]),
+        ("pid", 0.68, value["timeline"]),
+        ("command", 0.04, loading),
+    ):
         value["target"]["kind"] = kind
+        value["timeline"] = timeline
         work = works.works(Facts(replace(taken, replies={QUESTION: Reply("ok", value)})))[0]
         assert work.idle == pytest.approx(idle, abs=0.005)
     value["seconds"] = 1.0

@@ -110,7 +110,7 @@ def judge_one(work: Work) -> Iterator[Finding]:
     elif kernels.limit(work) == kernels.MEMORY and not work.waits:
         words = f"GPU {work.gpu.index} used {percent(work.share('dram'))} of its memory bandwidth, and its tensor cores in "
         words += f"{percent(work.share('tensor'))} of the time"
-        yield found(MEMORY_BOUND, work, words, 0.0, True, **evidence).as_note
+        yield found(MEMORY_BOUND, work, words, 0.0, True, **evidence)
 
 
 def slowed(work: Work) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from gpudoctor.facts.job.watched import Watched
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.jobs import growing, works
 from gpudoctor.judging.jobs.growing import Growth
-from gpudoctor.judging.jobs.works import Work, found
+from gpudoctor.judging.jobs.works import Work
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 LEAST_SECONDS = 10.0
@@ -110,8 +110,8 @@ def on_gpu(work: Work) -> Iterator[Finding]:
     left = max(0.0, total - readings[-1][1]) / grown.per_minute
     words = f"GPU {work.gpu.index} {_grew(grown)}; at this rate its {total / 1024:.0f} GiB are full in {_minutes(left)}"
     pid = next((user.pid for user in work.users), None)
-    finding = found(GPU_GROWS, work, words, 0.0, grown.seconds >= SURE_SECONDS, **_measured(grown), pid=pid)
-    yield GPU_GROWS.found(words, finding.evidence, work.gpu.index, finding.confidence)
+    sure = Confidence.CONFIRMED if grown.seconds >= SURE_SECONDS else Confidence.LIKELY
+    yield GPU_GROWS.found(words, {**_measured(grown), **({"pid": pid} if pid else {})}, work.gpu.index, sure)
 
 
 def on_host(watched: Watched) -> Iterator[Finding]:

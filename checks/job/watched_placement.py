@@ -36,7 +36,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 USES_TIME = 0.05
 HOLDS_MIB, HOLDS_SHARE = 400.0, 0.02
 FREE_BUSY, FREE_SHARE = 0.02, 0.05
-NOTHING_RAN = 0.01
+NOTHING_RAN = 0.0002
 WHY_SLOW = ("job-throttled", "loaders-saturated", "loaders-lack-cpus", "job-host-bound", "job-shares-gpu")
 IDLE_SECONDS = 10.0
 WORKS = 0.5  # cores: a job that does something

@@ -6,7 +6,7 @@ run, or only those that wait for other ranks.
 
 How it is judged
 Compares the rates that GPM, DCGM or NVML count with what the links carry. Copies of page-locked memory reach about 80 % of the
-PCIe rate, copies of pageable memory about 8 GiB/s. If the GPU had nothing to do in at least 15 % of the time, and copies at one
+PCIe rate, copies of pageable memory about 6 GiB/s. If the GPU had nothing to do in at least 15 % of the time, and copies at one
 of these rates take at least half of that time, they are the limit; that is proven at the rate of page-locked memory, and likely
 otherwise. Communication is likely the limit if NVLink or a network interface carries at least half of its rate, or if it carries
 traffic while kernels run that fill few multiprocessors, as those of NCCL do.

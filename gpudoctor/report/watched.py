@@ -28,6 +28,8 @@ def heading(watched: Watched) -> str:
     code = watched.get("exit_code")
     end = "" if code is None else f"; it was killed by signal {-code}" if code < 0 else f"; it ended with exit code {code}"
     end += "; it has ended" if watched["ended"] == "gone" else ""
+    if start := watched.get("first_kernel"):
+        end += f"; its first kernel ran after {start:.0f} s"
     if unreadable := watched.get("unreadable"):
         end += f"; {unreadable} processes of another user, of which root can read more"
     own = f"gpudoctor took {100 * watched['own_cores']:.1f} % of a core and {watched['own_mib']:.0f} MiB"

@@ -152,11 +152,21 @@ class Watched(Guarded):
             "ended": self.ended,
             "exit_code": self.raw.get("exit_code"),
             "unreadable": sum(not process.raw["readable"] for process in self.processes),
+            "first_kernel": self.first_kernel,
             "own_cores": self.own_cores,
             "own_mib": self.own_mib,
             "every": self.timeline.every,
             "gpus": [_of_gpu(self, gpu) for gpu in self.gpus],
         }
+
+    @property
+    def first_kernel(self) -> float | None:
+        """Seconds until a command ran its first kernel; None if it ran none, or for what was running before."""
+        if self.kind != "command":
+            return None
+        names = (f"gpu{index}.{name}" for index in self.used for name in ("graphics", "busy"))
+        found = [at for name in names for at, value in self.timeline.column(name) if value > 0]
+        return round(max(0.0, min(found) - self.timeline.every / 2), 1) if found else None
 
     @property
     def stacks(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Gpm:
         self.why_not = ""
         self._nvml = nvml
         self._handle = handle
-        self._at = 0.0
+        self._at = self.began = 0.0
         self._samples: list[Any] = []
         try:
             if has_mig:
@@ -65,8 +65,14 @@ class Gpm:
             self.why_not = f"GPM stopped: {refusal}"
             return {}
 
+    @property
+    def seconds(self) -> float:
+        """Over which the last answer is the mean."""
+        return self._at - self.began
+
     def _take(self) -> None:
         """The newest sample is the last."""
+        self.began = self._at
         self._samples.reverse()
         self._nvml.nvmlGpmSampleGet(self._handle, self._samples[1])
         self._at = time.monotonic()

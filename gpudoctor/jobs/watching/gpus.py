@@ -12,6 +12,7 @@ from gpudoctor.jobs.watching.timeline import Means
 
 MIB = 1 << 20
 MOST_PROCESSES = 64  # of one GPU, that are kept
+RARE_SECONDS = 5.0
 PCIE_EVERY_SECONDS = 10.0  # NVML counts for 20 ms at each call, and blocks meanwhile
 GENERATION_RATE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s of a lane in one direction
 
@@ -31,9 +32,11 @@ STILL: dict[str, Callable[[Any, Any], Any]] = {
 }
 SLOW: dict[str, Callable[[Any, Any], float]] = {
     "sm_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1),
-    "memory_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 2),
     "celsius": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0),
     "memory_used_mib": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used / MIB,
+}
+RARE: dict[str, Callable[[Any, Any], float]] = {
+    "memory_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 2),
     "encoder": lambda nvml, gpu: nvml.nvmlDeviceGetEncoderUtilization(gpu)[0],
     "decoder": lambda nvml, gpu: nvml.nvmlDeviceGetDecoderUtilization(gpu)[0],
 }
@@ -69,7 +72,7 @@ class Gpu:
         self._reasons_read = 0
         self._before = self._counters()
         self._since = time.time_ns() // 1000
-        self._next_pcie = 0.0
+        self._next_pcie = self._next_rare = 0.0
 
     def fast(self) -> dict[str, float]:
         """Each round: NVML's utilisation and the power."""
@@ -78,20 +81,26 @@ class Gpu:
             values["busy"], values["memory_busy"] = used.gpu, used.memory
         if (watts := self._read("watts", lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000)) is not None:
             values["watts"] = watts
+        return self.keep(values)
+
+    def count_reasons(self) -> None:
+        """Why the clocks are not higher now."""
         reasons = self._read("reasons", lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
         if reasons is None:  # drivers before R535
             reasons = self._read("throttle reasons", lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
         if reasons is not None:
             self._reasons_read += 1
             self._reasons.update(1 << bit for bit in range(int(reasons).bit_length()) if reasons >> bit & 1)
-        return self.keep(values)
 
     def metrics(self) -> dict[str, float]:
         """What GPM counted since the last call."""
         return self.keep(self.gpm.read())
 
     def slow(self, now: float) -> dict[str, float]:
-        values = {name: value for name, read in SLOW.items() if (value := self._read(name, read)) is not None}
+        rows = {**SLOW, **RARE} if now >= self._next_rare else SLOW
+        if now >= self._next_rare:
+            self._next_rare = now + RARE_SECONDS
+        values = {name: value for name, read in rows.items() if (value := self._read(name, read)) is not None}
         if not self.gpm.works and now >= self._next_pcie:
             self._next_pcie = now + PCIE_EVERY_SECONDS
             values |= {name: value for name, read in PCIE.items() if (value := self._read(name, read)) is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 MOST_PROCESSES = 256  # of a job, that are kept
 MOST_THREADS = 64  # of a process, that are read
 MOST_AT_A_TIME = 12
+HOT_THREADS, ALL_THREADS_EVERY = 6, 4
 MOST_SHOWN = 24  # in the answer
 IO = ("rchar", "wchar", "read_bytes", "write_bytes")
 STATUS = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches", "VmSwap", "VmHWM")
@@ -40,7 +42,9 @@ class Seen:
         self.nvidia: tuple[int, ...] = ()
         self.descriptors: int | None = None
         self._stat, self._first_ticks = stat, stat.ticks
-        self._threads: dict[int, tuple[int, str]] = {}
+        self._threads: dict[int, tuple[int, float]] = {}
+        self._hot: list[int] = []
+        self._looks = 0
         self.thread_cores: dict[int, Mean] = {}
         self._names: dict[int, str] = {}
         self._first = self._counters()
@@ -62,7 +66,7 @@ class Seen:
             where = read(f"/proc/{self.pid}/wchan", 64)
             self.waits[where if where not in ("", "0") else stat.state] += 1
         if with_threads:
-            self._look_at_threads(seconds)
+            self._look_at_threads()
         else:
             self.busiest = min(self.cores, 1.0)
         self.thread.add(self.busiest)
@@ -81,24 +85,32 @@ class Seen:
         self.descriptors, self.nvidia, systems = files.opened(self.pid)
         self.file_systems |= systems
 
-    def _look_at_threads(self, seconds: float) -> None:
+    def _look_at_threads(self) -> None:
         self.busiest = 0.0
         try:
-            ids = [entry.name for entry in os.scandir(f"/proc/{self.pid}/task")][:MOST_THREADS]
+            ids = self._hot if self._looks % ALL_THREADS_EVERY else self._all_threads()
         except OSError:
             return
-        for name in ids:
-            thread = tree.stat_of(f"/proc/{self.pid}/task/{name}/stat")
+        self._looks += 1
+        now = time.monotonic()
+        for tid in ids:
+            thread = tree.stat_of(f"/proc/{self.pid}/task/{tid}/stat")
             if not thread:
                 continue
             before = self._threads.get(thread.pid)
-            self._threads[thread.pid] = thread.ticks, thread.name
-            if before:
-                cores = (thread.ticks - before[0]) / TICKS / seconds
+            self._threads[thread.pid] = thread.ticks, now
+            if before and now > before[1]:
+                cores = (thread.ticks - before[0]) / TICKS / (now - before[1])
                 self.busiest = max(self.busiest, cores)
                 if cores > 0.01 or thread.pid in self.thread_cores:
                     self.thread_cores.setdefault(thread.pid, Mean()).add(cores)
                     self._names[thread.pid] = thread.name
+
+    def _all_threads(self) -> list[int]:
+        """Also notes those that worked most until now: they alone are looked at until the next time."""
+        busiest = sorted(self.thread_cores, key=lambda tid: -self.thread_cores[tid].last)[:HOT_THREADS]
+        self._hot = list(dict.fromkeys((self.pid, *busiest)))
+        return [int(entry.name) for entry in os.scandir(f"/proc/{self.pid}/task")][:MOST_THREADS]
 
     def _counters(self) -> dict[str, float]:
         """Of /proc/PID/io and status; without those that this user may not read."""
@@ -136,7 +148,7 @@ class Seen:
             "cores": round((self._stat.ticks - self._first_ticks) / TICKS / max(self.last_at - self.first_at, 1e-9), 3),
             "busiest_thread": round(self.thread.total / max(self.thread.number, 1), 3),
             "threads": [
-                {"name": self._names[tid], "is_main": tid == self.pid, "cores": round(mean.total / max(self.thread.number, 1), 3)}
+                {"name": self._names[tid], "is_main": tid == self.pid, "cores": round(mean.total / mean.number, 3)}
                 for tid, mean in threads
             ],
             "states": {state: round(count / number, 3) for state, count in self.states.items()},

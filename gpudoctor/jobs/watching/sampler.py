@@ -20,7 +20,8 @@ from gpudoctor.jobs.watching.timeline import Timeline
 from gpudoctor.worker.child import Channel, die_with_parent
 
 ROUND_SECONDS = 0.1
-METRICS_SECONDS, LOOK_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 0.5, 1.0, 2.0, 5.0, 30.0
+COUNTED_ROUND_SECONDS = 0.25  # where GPM counts all the time, and nothing is missed between two looks
+METRICS_SECONDS, SLOW_SECONDS, LOOK_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 0.5, 1.0, 1.0, 3.0, 5.0, 30.0
 EAGER_SECONDS = 5.0  # at the beginning, when a program starts its processes
 BIN_SECONDS = 0.5
 MOST_OF_A_CORE, ENOUGH_OF_A_CORE = 0.008, 0.005
@@ -55,6 +56,10 @@ class Pace:
         self._at, self._used = now, used
 
 
+def _named(gpu: gpus.Gpu, readings: dict[str, float]) -> dict[str, float]:
+    return {f"gpu{gpu.index}.{name}": value for name, value in readings.items()}
+
+
 class Sampler:
     """starter: the gpudoctor that was called. kept: a file descriptor for the summary, so that it outlives this process."""
 
@@ -66,6 +71,8 @@ class Sampler:
         self._timeline = Timeline(BIN_SECONDS)
         self._cgroup: Cgroup | None = None
         self._began, self._cpu = time.monotonic(), time.process_time()
+        are_counted = bool(self._gpus) and all(gpu.gpm.works for gpu in self._gpus)
+        self.every = COUNTED_ROUND_SECONDS if are_counted else ROUND_SECONDS
         self._rounds = 0
         self._on_gpus: dict[int, set[int]] = {}
         self._pids: list[int] = []
@@ -73,6 +80,11 @@ class Sampler:
         self._are_hidden = False
         self._stacks = stacks.Stacks(target.with_stacks)
         self.has_ended = False
+
+    @property
+    def pause(self) -> float:
+        """Seconds from one look to the next."""
+        return self.every * self._pace.factor
 
     def is_over(self, now: float) -> bool:
         """Whether it has watched for as long as it should."""
@@ -85,11 +97,16 @@ class Sampler:
         values: dict[str, float | None] = {}
         is_eager = at < EAGER_SECONDS
         with_metrics = self._pace.is_due("metrics", now, METRICS_SECONDS)
+        is_slow = self._pace.is_due("slow", now, SLOW_SECONDS)
         for gpu in self._gpus:
             found = gpu.fast()
             if with_metrics:
-                found |= gpu.metrics() | gpu.slow(at) | self._dcgm.read(gpu)
-            values |= {f"gpu{gpu.index}.{name}": value for name, value in found.items()}
+                gpu.count_reasons()
+                found |= self._dcgm.read(gpu)
+                self._timeline.add(at, _named(gpu, gpu.metrics()), gpu.gpm.seconds)
+            if is_slow:
+                found |= gpu.slow(at)
+            values |= _named(gpu, found)
         if with_processes := self._pace.is_due("look", now, LOOK_SECONDS / (2 if is_eager else 1)):
             self._look(now, at)
             values |= self._columns()
@@ -145,6 +162,7 @@ class Sampler:
                 pids = {seen.pid for seen in users}
                 self._on_gpus.setdefault(gpu.index, set()).update(pids)
                 loaders = [seen.cores for seen in now.values() if seen.role == "loader" and seen.parent in pids]
+                values[f"gpu{gpu.index}.loader_cores"] = sum(loaders) if loaders else None
                 values[f"gpu{gpu.index}.main_thread"] = max(seen.busiest for seen in users)
                 values[f"gpu{gpu.index}.busiest_loader"] = max(loaders, default=None)
         return values
@@ -183,6 +201,7 @@ class Sampler:
             "rounds": self._rounds,
             "own": {
                 "cores": round(self._own(), 4),
+                "start_seconds": round(self._cpu, 3),
                 "rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
                 "interval": round(seconds / max(self._rounds, 1), 3),
             },
@@ -228,7 +247,7 @@ def life(channel: Channel, target: Target, starter: int, kept: int, is_live: boo
             if sampler.round(began) and is_live:
                 channel.send(live=sampler.live())
             if not stopped:
-                time.sleep(max(0.0, ROUND_SECONDS * sampler._pace.factor - (time.monotonic() - began)))
+                time.sleep(max(0.0, sampler.pause - (time.monotonic() - began)))
         sampler.keep("gone" if sampler.has_ended else "stopped" if stopped else "over")
     except BrokenPipeError:
         sys.exit(1)

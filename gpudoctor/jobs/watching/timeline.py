@@ -49,25 +49,25 @@ class Timeline:
     def __init__(self, every: float, most: int = MOST_BINS) -> None:
         self.every = every
         self._most = most
-        self._bins: list[dict[str, list[float]]] = []  # name -> sum and number
+        self._bins: list[dict[str, list[float]]] = []  # name -> weighted sum and weight
 
-    def add(self, at: float, values: Mapping[str, float | None]) -> None:
-        """at: seconds since the beginning."""
-        number = max(0, int(at / self.every))
-        while number >= self._most:
+    def add(self, at: float, values: Mapping[str, float | None], seconds: float = 0.0) -> None:
+        """at: seconds since the beginning. seconds: the values are means over so many seconds before."""
+        last = self._number(at)
+        first = min(last, self._number(max(0.0, at - seconds)))
+        for number in range(first, last + 1):
+            began, ended = max(number * self.every, at - seconds), min((number + 1) * self.every, at)
+            weight = (ended - began) / self.every if seconds else 1.0
+            if weight > 0:
+                _hold(self._bins[number], values, weight)
+
+    def _number(self, at: float) -> int:
+        """Of the stretch in which this lies; it is there afterwards."""
+        while int(at / self.every) >= self._most:
             self._halve()
-            number = int(at / self.every)
-        while len(self._bins) <= number:
-            self._bins.append({})
-        held = self._bins[number]
-        for name, value in values.items():
-            if value is None:
-                continue
-            if name in held:
-                held[name][0] += value
-                held[name][1] += 1
-            else:
-                held[name] = [value, 1]
+        number = max(0, int(at / self.every))
+        self._bins += [{} for _ in range(number + 1 - len(self._bins))]
+        return number
 
     def _halve(self) -> None:
         self.every *= 2
@@ -79,6 +79,17 @@ class Timeline:
         names = dict.fromkeys(name for held in self._bins for name in held)
         columns = {name: [_mean(held.get(name)) for held in self._bins] for name in names}
         return {"every": self.every, "columns": columns}
+
+
+def _hold(held: dict[str, list[float]], values: Mapping[str, float | None], weight: float) -> None:
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name in held:
+            held[name][0] += weight * value
+            held[name][1] += weight
+        else:
+            held[name] = [weight * value, weight]
 
 
 def _joined(first: dict[str, list[float]], second: dict[str, list[float]] | None = None) -> dict[str, list[float]]:

@@ -60,10 +60,12 @@ def loading(work: Work) -> Loading | None:
     disk = max(_waiting(work, ON_DISK), blocked - network)
     if systems and disk:  # pages of a network file system are waited for in the same functions
         network, disk = network + disk, 0.0
+    within = work.mean("loader_cores")  # while kernels ran
+    all = sum(loader.cores for loader in loaders) if within is None else within
     return Loading(
         number=len(loaders),
-        all=sum(loader.cores for loader in loaders),
-        each=statistics.fmean(loader.cores for loader in loaders),
+        all=all,
+        each=all / len(loaders),
         busiest=max(work.busiest_loader, max(loader.cores for loader in loaders)),
         affinity=min((loader.affinity for loader in loaders if loader.affinity), default=None),
         disk=disk,

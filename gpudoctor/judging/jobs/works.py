@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.watched import Watched
@@ -15,7 +15,10 @@ from gpudoctor.facts.known import known
 from gpudoctor.model import Confidence, Finding, Problem, Skip
 
 LEAST_SECONDS = 3.0
-BUSY_PERCENT = 3.0  # from here on a stretch of time belongs to the work
+RAN_PERCENT = {"graphics": 0.02, "busy": 0.5}  # from here on some kernel ran; NVML has whole percents
+GAP_SECONDS = 1.5  # without a kernel
+START_SECONDS = 10.0  # after the first kernel, in which libraries are still loaded and kernels chosen
+LEAST_GAIN = 0.1  # of the time: what saves less is only noted
 IDLE = 0.15  # of the time: from here on the GPU waits for something
 MIB_OF_A_JOB = 300.0  # a CUDA context alone holds less than twice this
 
@@ -32,12 +35,19 @@ class Work:
     @cached_property
     def window(self) -> tuple[float, float]:
         """A program that is started under watch first loads its libraries and ends at some time; both are no waiting GPU."""
-        name = "graphics" if self.gpu.mean("graphics") is not None else "busy"
-        active = [at for at, value in self.column(name) if value >= BUSY_PERCENT]
+        active = [at for at, value in self.column(self._source) if value >= RAN_PERCENT[self._source]]
         half = self.watched.timeline.every / 2
         if not active or self.watched.kind != "command":
             return 0.0, self.watched.seconds
-        return active[0] - half, active[-1] + half
+        began, last = active[0] - half, active[-1] + half
+        gaps = [after for at, after in pairwise(active) if after - at >= GAP_SECONDS + 2 * half]
+        settled = max((after - half for after in gaps if after <= active[0] + START_SECONDS), default=began)
+        return (settled if last - settled >= LEAST_SECONDS else began), last
+
+    @cached_property
+    def _source(self) -> str:
+        """GPM counts each kernel; NVML's utilisation is a mean over its last sampling period."""
+        return "graphics" if self.gpu.mean("graphics") is not None else "busy"
 
     @property
     def seconds(self) -> float:
@@ -74,7 +84,7 @@ class Work:
     @property
     def works(self) -> bool:
         """Whether it did anything at all."""
-        return self.busy >= BUSY_PERCENT / 100
+        return self.busy >= RAN_PERCENT[self._source] / 100
 
     @property
     def filled(self) -> float | None:
@@ -188,7 +198,8 @@ def found(problem: Problem, work: Work, words: str, saves: float, sure: bool, **
     address = known(lambda: work.gpu.bus_id)
     measured |= {"address": address} if address else {}
     confidence = Confidence.CONFIRMED if sure else Confidence.LIKELY
-    return problem.found(f"{words}; {saving(saves)}", measured, work.gpu.index, confidence)
+    finding = problem.found(f"{words}; {saving(saves)}", measured, work.gpu.index, confidence)
+    return finding if saves >= LEAST_GAIN else finding.as_note
 
 
 def saving(share: float) -> str:
