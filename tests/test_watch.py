@@ -247,7 +247,7 @@ def test_a_mean_counts_for_the_time_that_it_covers() -> None:
     timeline.add(0.25, {"busy": 0.0}, seconds=0.25)
     timeline.add(1.25, {"busy": 80.0}, seconds=1.0)
     timeline.add(1.99, {"busy": 20.0}, seconds=0.74)
-    assert timeline.as_value()["columns"]["busy"] == pytest.approx([53.33, 80.0, 50.41, 20.0], rel=0.01)
+    assert timeline.as_value()["columns"]["busy"] == pytest.approx([40.0, 80.0, 50.41, 20.0], rel=0.01)
 
 
 def test_processes_are_known_by_what_they_are() -> None:
