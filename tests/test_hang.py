@@ -331,7 +331,8 @@ def test_a_slurm_job_is_the_processes_that_slurm_lists(tmp_path: Path, monkeypat
 
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(
-        f"#!/bin/sh\necho 'PID      JOBID    STEPID   LOCALID GLOBALID'\necho '{os.getpid()}   7  0  0  0'\necho '-1 7 extern - -'\n"
+        "#!/bin/sh\necho 'PID      JOBID    STEPID   LOCALID GLOBALID'\n"
+        f"echo '{os.getpid()}   7  0  0  0'\necho '-1 7 extern - -'\n"
     )
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -22,7 +22,6 @@ COMMANDS = {
     "check": "Diagnose this machine or a container.",
     "why": "Run a command that fails or is slow, and prove the cause.",
     "hang": "Find out why a running program does not move.",
-    "profile": "Run a command with a profiler in it: where its GPU time goes, and why.",
     "profile": "Run a command with a profiler: where its GPU time goes, and why.",
     "watch": "Watch a running program, and say what limits it.",
     "fix": "Print the fixes as a shell script, or run them step by step.",

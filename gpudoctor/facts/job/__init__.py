@@ -20,9 +20,12 @@ class Job:
     def stuck(self) -> Stuck:
         """What a program that does not move waits for."""
         return Stuck(self._replies)
+
+    @cached_property
     def traced(self) -> Traced:
         """What `gpudoctor profile` recorded from inside."""
         return traced_of(self._replies)
+
     @property
     def alone(self) -> bool:
         """Whether a program was looked at and the machine was not."""
