@@ -105,7 +105,7 @@ class Thread:
 @dataclass(frozen=True)
 class Process:
     """rank, world, local_rank, local_world: -1 for a process that is not a rank. inner_pid: in its own container.
-    master: the address of its job's store.
+    master: the address of its job's store. forked: it runs the program of its parent.
 
     started: seconds since boot.
     """
@@ -114,7 +114,7 @@ class Process:
     inner_pid: int = 0
     name: str = ""
     parent: int = 0
-    line: str = ""
+    forked: bool = False
     ours: bool = True
     tracer: int = 0
     states: str = ""

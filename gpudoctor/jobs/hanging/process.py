@@ -20,7 +20,10 @@ _FREEZER = Path("/sys/fs/cgroup")
 
 @dataclass
 class Sampled:
-    """is_blocked: a thread is in state D; what reads the memory of such a process could block as well."""
+    """is_forked: it runs the program of its parent. line: the command line, which is not kept.
+
+    is_blocked: a thread is in state D; what reads the memory of such a process could block as well.
+    """
 
     pid: int
     name: str
@@ -35,6 +38,7 @@ class Sampled:
     place: tree.Place
     variables: dict[str, str]
     is_frozen: bool
+    is_forked: bool = False
     master: str = ""
     states: str = ""
     times: list[float] = field(default_factory=list)
@@ -88,7 +92,7 @@ class Sampled:
             "inner_pid": self.inner_pid,
             "name": self.name,
             "parent": self.parent,
-            "line": self.line,
+            "forked": self.is_forked,
             "ours": self.uid == os.geteuid() or os.geteuid() == 0,
             "tracer": self.tracer,
             "states": self.states,
@@ -109,6 +113,7 @@ def about(proc: Proc, pid: int, stat: Stat) -> Sampled:
     threads = waits.sample(proc, pid)
     is_blocked = any(state == "D" for state, _, _ in threads.values())
     status = proc.status(pid, "Uid", "TracerPid", "NSpid")
+    line = stat.name if is_blocked else proc.line(pid) or stat.name
     variables = {} if is_blocked else proc.variables(pid)
     executable = proc.link(pid, "exe").removesuffix(" (deleted)")
     inner = status.get("NSpid", "").split()
@@ -117,7 +122,8 @@ def about(proc: Proc, pid: int, stat: Stat) -> Sampled:
         name=stat.name,
         parent=stat.parent,
         started=stat.started,
-        line=stat.name if is_blocked else proc.line(pid) or stat.name,
+        line=line,
+        is_forked=bool(line) and not is_blocked and proc.line(stat.parent) == line,
         uid=int((status.get("Uid") or "-1").split()[0]),
         tracer=int(status.get("TracerPid") or 0),
         inner_pid=int(inner[-1]) if inner else pid,

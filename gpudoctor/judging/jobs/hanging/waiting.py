@@ -198,7 +198,7 @@ def _locked(look: Look, process: Process, others: list[Thread]) -> Wait:
     if any(thread.moves is not False for thread in others) or main.timed:
         return Wait("polls", f"waits for another thread{_where(main)}", evidence)
     parent = look.process(process.parent)
-    forked = parent is not None and parent.line == process.line and len(parent.threads) > 1
+    forked = process.forked and parent is not None and len(parent.threads) > 1
     if forked and not others:
         words = f"was forked from pid {process.parent}, which has other threads, and waits for a lock{_where(main)}"
         return Wait("fork-lock", words, {**evidence, "parent": process.parent})
