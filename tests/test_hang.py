@@ -208,6 +208,18 @@ def test_counts_in_json_are_read_and_compared() -> None:
     assert counts.gone([found])[2]["dead"] is True
 
 
+def test_a_comma_that_nccl_forgets_is_no_failure() -> None:
+    """NCCL 2.28.9 writes none after "nvml_dev" of a missing rank, as when a process is stopped."""
+    said = _counted(r0={"AllReduce": 5}, r1={"AllReduce": 5})
+    said["communicators"][0]["missing_ranks"][0] = {"rank": 2, "host": "10.0.0.2", "pid": 78, "nvml_dev": 1, "status": {}}
+    text = json.dumps(said, indent=2).replace('"nvml_dev": 1,', '"nvml_dev": 1')
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(text)
+    with ras_server(lambda line: text.encode() if line == "status" else b"OK\n") as address:
+        answer = ras.asked(address)
+    assert counts.gone([Answer(**answer)])[2]["pid"] == 78
+
+
 def test_an_older_nccl_is_asked_for_its_text() -> None:
     """The example of NCCL's documentation, in the form since 2.26."""
     ranks = (0, 2, 3, 4, 5, 7)
