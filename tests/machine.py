@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 import yaml
 
 from gpudoctor.files import snapshot
@@ -28,6 +29,7 @@ from gpudoctor.judging.experiments.suspect import Suspect
 from gpudoctor.model import Reply, Snapshot
 
 MACHINES = Path(__file__).parent / "machines"
+every = pytest.mark.xdist_group("every machine")  # tests that read all of them share a worker, which reads each once
 
 
 class Only(NamedTuple):
