@@ -63,7 +63,7 @@ def test_a_lost_gpu_leaves_the_others(libraries: Path, tmp_path: Path) -> None:
     assert replies["nvml:gpu0"]["value"]["Name"]
 
 
-@pytest.mark.parametrize("hanging", ["nvmlInitWithFlags", "nvmlDeviceGetTemperature", "cuInit", "nvmlInitWithFlags,cuInit"])
+@pytest.mark.parametrize("hanging", ["nvmlDeviceGetTemperature", "nvmlInitWithFlags,cuInit"])
 def test_what_hangs_for_good_is_given_up_and_costs_nothing_else(libraries: Path, tmp_path: Path, hanging: str) -> None:
     file = tmp_path / "snapshot.json"
 
@@ -106,7 +106,7 @@ def test_a_driver_that_hangs_leaves_time_for_what_waits_for_it() -> None:
 
 def test_what_was_saved_is_judged_the_same(libraries: Path, tmp_path: Path) -> None:
     file = tmp_path / "snapshot.json"
-    report = check(libraries, "--redact", "--save", str(file), STUB_CODES="nvmlInitWithFlags=18")
+    report = check(libraries, "--level", "quick", "--redact", "--save", str(file), STUB_CODES="nvmlInitWithFlags=18")
     done = run("check", "--format", "json", "--replay", str(file))
     assert json.loads(done.stdout) == report
 

@@ -40,9 +40,12 @@ def runs(report: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_is_measured_is_in_the_report(environment: dict[str, str]) -> None:
-    done = subprocess.run([*COMMAND, "--only", "kernel-launch,allocation"], capture_output=True, text=True, env=environment)
+def test_what_is_measured_is_in_the_report_and_in_that_of_what_was_saved(environment: dict[str, str], tmp_path: Path) -> None:
+    only, file = ("--only", "kernel-launch,allocation"), str(tmp_path / "saved.json")
+    done = subprocess.run([*COMMAND, *only, "--save", file], capture_output=True, text=True, env=environment)
     report = json.loads(done.stdout)
+    again = subprocess.run([*COMMAND, *only, "--replay", file], capture_output=True, text=True, env=environment)
+    assert json.loads(again.stdout)["measured"] == report["measured"]
     assert "single" in runs(report)["kernel-launch:gpu0"]
     assert set(runs(report)) == {"kernel-launch:gpu0", "allocation:gpu0"}
 

@@ -46,8 +46,9 @@ def test_a_row_is_sound(row: messages.Message) -> None:
     """It finds its samples and nothing else, fast; it has a source; the problems and groups that it names are there."""
     assert row.samples
     for sample in row.samples:
-        assert row in (rows := found(sample)), sample
-        for other in rows:
+        matching = found(sample)
+        assert row in matching, sample
+        for other in matching:
             has_one_meaning(row, other, sample)
     for never in row.never:
         assert row not in found(never), never
