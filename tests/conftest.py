@@ -78,6 +78,7 @@ for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
 
 signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
 
+LONG = ("slow", "docker", "browser")
 THERE = pytest.StashKey[frozenset[str]]()
 LEFT = pytest.StashKey[list[str]]()
 
@@ -137,7 +138,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, LONG)))  # what is left for the end is short
     missing = {"gpu": _no_gpu(), "docker": _no_docker(), "browser": browser.missing()}
     for item in items:
         for fixture, group in GROUPS.items():

@@ -71,7 +71,7 @@ def unhurt() -> Opened:
 
 
 @pytest.mark.slow
-@in_parts("seed", seeds(40), size=5)
+@in_parts("seed", seeds(20), size=5)
 def test_a_snapshot(seed: int) -> None:
     by = random.Random(seed)
     taken = opened(mutated_snapshot(by))
@@ -93,7 +93,7 @@ def test_a_snapshot(seed: int) -> None:
 
 
 @pytest.mark.slow
-@in_parts("seed", seeds(150))
+@in_parts("seed", seeds(60))
 def test_a_report(seed: int) -> None:
     by, value = random.Random(seed), json.loads(formats.render("json", REPORT))
     data = json.dumps(mutating.changed(value, mutating.places(value), by)).encode()
@@ -114,7 +114,7 @@ def packed() -> bytes:
 
 
 @pytest.mark.slow
-@in_parts("seed", seeds(100))
+@in_parts("seed", seeds(50))
 def test_a_bundle(seed: int) -> None:
     by = random.Random(seed)
     size = by.choice((1, 7, 512, 1 << 20))
@@ -163,7 +163,7 @@ def pasted() -> list[str]:
 
 
 @pytest.mark.slow
-@in_parts("seed", seeds(60))
+@in_parts("seed", seeds(30))
 def test_a_pasted_text(seed: int) -> None:
     by = random.Random(seed)
     text = "".join(mutating.text(by.choice(pasted())[:20_000], by) for _ in range(by.choice((1, 2))))
