@@ -58,6 +58,8 @@ def filled(text: str, values: Mapping[str, Any]) -> str | None:
     >>> filled("grep '<file>' x", {"file": "$(id)"}) is None
     True
     """
+    if "<" not in text:
+        return text
     parts, end = [], 0
     for place in _places(text):
         if place.name in values:
@@ -71,6 +73,8 @@ def filled(text: str, values: Mapping[str, Any]) -> str | None:
 
 def words_filled(text: str, values: Mapping[str, Any]) -> str | None:
     """Like `filled`, for a recipe: names and versions only."""
+    if "<" not in text:
+        return text
     named = [name for name in NAME.findall(text) if name in values]
     if any(word(values[name]) is None for name in named):
         return None
@@ -85,6 +89,8 @@ def shown(text: str) -> str:
     >>> print(shown("ls && rm -f <file> '<name>.x'"))
     : "${file:?}" "${name:?}" && ls && rm -f ${file:?} ''"${name:?}"'.x'
     """
+    if "<" not in text and "${" not in text:
+        return text
     parts, end = [], 0
     for place in _places(text):
         if place.inside != "#":

@@ -141,16 +141,19 @@ class Fix:
         verify = filling.filled(self.verify, values) or ""
         if command is None:
             return replace(self, command="", kind="manual", undo="", verify=verify, recipe=recipe, reboot=False)
-        return replace(self, command=command, verify=verify, undo=filling.filled(self.undo, values) or "", recipe=recipe)
+        return self._with(command, verify, filling.filled(self.undo, values) or "", recipe)
 
     @property
     def shown(self) -> Fix:
         """With `${name:?}` for each value that is not known. Other shells have no such form."""
         if self.syntax != "bash":
             return self
-        return replace(
-            self, command=filling.shown(self.command), verify=filling.shown(self.verify), undo=filling.shown(self.undo)
-        )
+        return self._with(filling.shown(self.command), filling.shown(self.verify), filling.shown(self.undo), self.recipe)
+
+    def _with(self, command: str, verify: str, undo: str, recipe: str) -> Fix:
+        if (command, verify, undo, recipe) == (self.command, self.verify, self.undo, self.recipe):
+            return self  # as most are: copies by the thousand take time
+        return replace(self, command=command, verify=verify, undo=undo, recipe=recipe)
 
 
 REBOOT = "sudo reboot"
