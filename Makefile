@@ -2,8 +2,9 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than there are processors: tests also wait for containers.
-WORKERS := $(shell expr $$(nproc) + 1)
+# One more than there are processors: tests also wait for containers. The quick ones hardly wait, and each worker reads them all.
+PROCESSORS := $(shell nproc)
+WORKERS := $(shell expr $(PROCESSORS) + 1)
 DEMO := tests/machines/h100-measured/snapshot.json
 
 .DEFAULT_GOAL := help
@@ -21,7 +22,7 @@ test: $(VENV)/installed-dev ## Run the tests
 	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup
 
 test-fast: $(VENV)/installed-dev ## Run the quick tests: no Docker, GPU, browser, network or root
-	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
+	$(BIN)/pytest -n $(PROCESSORS) -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
 
 fuzz: $(VENV)/installed-dev ## Give broken and hostile input to all that reads files, for minutes (SEED=... to begin elsewhere)
 	GPUDOCTOR_FUZZ=30 GPUDOCTOR_FUZZ_SEED=$(or $(SEED),1000) $(BIN)/pytest -n $(WORKERS) -q tests/test_fuzz.py tests/test_hostile.py tests/test_redaction_verdicts.py
