@@ -44,6 +44,7 @@ _MEANINGS = {
     "branch": "the driver branch: 580 of 580.95.05 (cat /sys/module/nvidia/version)",
     "bridge": "the PCI address of the bridge above the GPU (lspci -t)",
     "bridges": "the PCI addresses of the bridges above the GPUs (lspci -t)",
+    "cache_folder": "a folder on a disk with room (df -h)",
     "check": "the check that failed (gpudoctor list)",
     "chosen_name": "the name of the deployment, service, container, virtual machine or distribution",
     "clean_path": "the value without empty and relative entries",

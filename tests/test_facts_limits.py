@@ -82,8 +82,7 @@ def test_space() -> None:
         tmp={"bytes": 9, "free_bytes": 7, "writable": True, "noexec": False},
     )
     assert (facts.shm_bytes, facts.shm_free_bytes) == (67108864, 67100672)
-    free_bytes, writable, noexec = facts.tmp
-    assert (free_bytes, writable, noexec) == (7, True, False)
+    assert facts.tmp == (7, True, False, None)
 
 
 def test_no_answer_is_no_space() -> None:

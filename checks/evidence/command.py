@@ -26,6 +26,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.command import NAME, QUESTION, Command
 from gpudoctor.judging.experiments import telling, verdict
+from gpudoctor.judging.measured import cores
 from gpudoctor.knowledge.messages import messages
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
@@ -96,7 +97,10 @@ def judge(facts: Facts) -> Iterator[Finding]:
         evidence["last_words"] = words_of_end
     evidence |= {name: list(value) for name, value in (("waiting", command.waiting), ("left_running", command.left)) if value}
     problem = _with_fixes(BY_KIND[command.kind], command)
-    words = "; ".join((f"{command.line} {command.failure}", *command.waiting[:2], *_tried(facts)))
+    left = cores.core(facts, command.failure)
+    at = 0 if all(fix.kind == "read" for fix in left.fixes) else 1  # what needs no repeat comes first
+    problem = replace(problem, fixes=(*problem.fixes[:at], *left.fixes, *problem.fixes[at:]))
+    words = "; ".join(filter(None, (f"{command.line} {command.failure}", left.words, *command.waiting[:2], *_tried(facts))))
     proved = tuple(verdict.of_command(facts))
     yield from proved
     causes = (*(finding.problem.id for finding in proved), *_of_words(facts))

@@ -5,8 +5,8 @@ torch.compile, Triton, CUDA extensions and compilers write code to TMPDIR (or /t
 full, not writable or mounted noexec, they fail with messages that seldom name it.
 
 How it is judged
-TMPDIR (/tmp if it is not set) exists, answers, can be written, is not mounted noexec, and has at least 1 GiB free. If it cannot
-be written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
+TMPDIR (/tmp if it is not set) exists, answers, can be written, is not mounted noexec, and has at least 1 GiB and an inode free.
+If it cannot be written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
 
 Known exceptions
 A job that compiles nothing does not need it.
@@ -127,6 +127,20 @@ FULL = Problem(
     ),
 )
 
+WITHOUT_INODES = replace(
+    FULL,
+    why="Every file needs an inode, and the file system of TMPDIR (or /tmp) has none left: it has too many small files. Programs "
+    "fail with 'No space left on device', although df -h shows room.",
+    fixes=(
+        look(
+            "Find where the most files are",
+            f'du --inodes -xs "{WHERE}"/* 2>/dev/null | sort -n | tail',
+            verify=f'df -i "{WHERE}"',
+        ),
+        ELSEWHERE,
+    ),
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.replies.get("tmp").status == "timeout":
@@ -141,7 +155,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     if folder.noexec:
         yield NOEXEC.found("TMPDIR (or /tmp) is mounted noexec")
-    if folder.free_bytes < LEAST_BYTES:
+    if folder.free_files == 0:
+        yield WITHOUT_INODES.found("no file can be created in TMPDIR (or /tmp): all inodes are used", {"free_inodes": 0})
+    elif folder.free_bytes < LEAST_BYTES:
         free = folder.free_bytes // MIB
         yield FULL.found(f"{free} MiB are free in TMPDIR (or /tmp)", {"free_mib": free})
 

@@ -81,6 +81,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "command": "what gpudoctor why ran; a text shows the output itself",
     "job-hang": "what gpudoctor hang saw of a running program",
     "job-profile": "what gpudoctor profile recorded in a program",
+    "home": "df does not say which file system holds the home folder",
     "package-files": "sizes of thousands of files",
     "package-hashes:*": "contents of thousands of files",
     "variable-sources": "lines of profiles and units; which of them count, only the machine shows",

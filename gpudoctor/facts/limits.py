@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,12 +24,16 @@ STALE_SECONDS = 3600  # NCCL unlinks a segment once both sides have opened it
 UNLIMITED_BYTES = 1 << 60  # cgroup version 1 writes "unlimited" as the highest number of whole pages
 
 
-class TemporaryFolder(NamedTuple):
-    """TMPDIR, or /tmp: where compilers and JITs write files and load them from. None: not shown in a text."""
+class Folder(NamedTuple):
+    """TMPDIR, or /tmp, where compilers and JITs write files and load them from; or HOME. None: not shown in a text.
+
+    free_files: inodes; None without a limit, and in snapshots of older versions.
+    """
 
     free_bytes: int
     writable: bool | None
     noexec: bool | None
+    free_files: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,12 @@ class Limits(Guarded):
         return int(self._replies.value("shm")["free_bytes"])
 
     @cached_property
-    def tmp(self) -> TemporaryFolder:
-        space = self._replies.value("tmp")
-        return TemporaryFolder(space["free_bytes"], space["writable"], space["noexec"])
+    def tmp(self) -> Folder:
+        return _folder(self._replies.value("tmp"))
+
+    @cached_property
+    def home(self) -> Folder:
+        return _folder(self._replies.value("home"))
 
     @cached_property
     def cpus(self) -> tuple[int, ...]:
@@ -124,6 +131,10 @@ class Limits(Guarded):
     def stale_nccl_segments(self) -> tuple[str, ...]:
         """Segments so old that the job which made them has most likely died."""
         return tuple(segment.name for segment in self.nccl_segments if segment.age_seconds > STALE_SECONDS)
+
+
+def _folder(space: Mapping[str, Any]) -> Folder:
+    return Folder(space["free_bytes"], space["writable"], space["noexec"], space.get("free_files"))
 
 
 def limit_of(text: str, title: str) -> Limit:

@@ -20,7 +20,7 @@ from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, 
 from gpudoctor.model import Reply
 
 _LINK = "current_link_speed current_link_width max_link_speed max_link_width driver"
-_FOLDER = record(numbers="bytes free_bytes", flags="noexec writable")
+_FOLDER = record(numbers="bytes free_bytes free_files", flags="noexec writable")
 _OUTCOME = record(numbers="metric seconds", texts="how unit words", flags="worked")
 _FILES = record(numbers="count", files=TEXTS)
 _CODE = NUMBER | str | dict[str, Any]  # or {"error": code}

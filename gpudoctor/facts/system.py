@@ -158,6 +158,12 @@ class System(Guarded):
         words = [self._replies.file("/sys/class/dmi/id/" + name) or "" for name in ("sys_vendor", "product_name")]
         return hypervisor_of(" ".join(map(str.strip, words)), self._replies.optional("processor") or "")
 
+    @property
+    def core_pattern(self) -> str | None:
+        """Where cores of crashed programs go: a file, or a program after "|"; None if unknown. A container shows its host's."""
+        text = self._replies.file("/proc/sys/kernel/core_pattern")
+        return None if text is None else text.strip()
+
     @cached_property
     def selinux_enforcing(self) -> bool:
         text = self._replies.file("/sys/fs/selinux/enforce")

@@ -1,7 +1,7 @@
 """Fixes that raise a resource limit where it is set: for logins, in the unit of a service, in Slurm, for containers.
 
 A program inherits its limits from what started it. limits.conf is read by PAM, at a login: it changes nothing for what systemd,
-slurmd or a container engine starts. Docker has no ulimit for address space, and the spec of a pod has none at all.
+slurmd or a container engine starts. Docker has no ulimit for address space, and the spec of a pod cannot set limits.
 
 https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#Process%20Properties
 https://slurm.schedmd.com/faq.html#memlock

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Tuple
 from gpudoctor.worker.changed import inherited
 from gpudoctor.worker.child import STUCK, Channel, adopt_orphans, sweep, talking
 from gpudoctor.worker.probes.machine import Machine
-from gpudoctor.worker.probes.table import DEEP, PROBES, Probe
+from gpudoctor.worker.probes.table import PROBES, Probe
 from gpudoctor.worker.reply import Reply
 
 RETRIES = 3  # how often a probe that died is restarted, without the step that killed it
@@ -144,6 +144,12 @@ class Round:
         self.channel.send(asking=sorted(self.running))
 
 
+def _chosen(names: List[str]) -> Tuple[Probe, ...]:
+    from gpudoctor.worker.probes.table import DEEP
+
+    return tuple(probe for probe in (*PROBES, *DEEP) if probe.name in names)
+
+
 def main(job: Dict[str, Any]) -> None:
     """Runs a job {"marker", "seconds", "root", "known", "probes"}, or a job of measuring/schedule.py, which also has "workloads".
 
@@ -168,8 +174,7 @@ def main(job: Dict[str, Any]) -> None:
 
             schedule.main(job, channel.send)
         else:
-            probes = tuple(probe for probe in (*PROBES, *DEEP) if probe.name in job["probes"]) if "probes" in job else PROBES
-            asking = Round(channel, job.get("root", "/"), job["seconds"], probes)
+            asking = Round(channel, job.get("root", "/"), job["seconds"], _chosen(job["probes"]) if "probes" in job else PROBES)
             asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
             adopt_orphans()
             try:

@@ -36,6 +36,7 @@ def _ask_kernel(machine: Machine) -> Iterator[Answer]:
     yield machine.ask("shm", lambda: _space("/dev/shm"))
     # Last, because a dead network file system never answers.
     yield machine.ask("tmp", lambda: _space(os.environ.get("TMPDIR") or "/tmp"))
+    yield machine.ask("home", lambda: _space(os.path.expanduser("~")))
 
 
 def _limit(number: int) -> Tuple[Optional[int], ...]:
@@ -48,6 +49,7 @@ def _space(path: str) -> Dict[str, Any]:
     return {
         "bytes": about.f_blocks * about.f_frsize,
         "free_bytes": about.f_bavail * about.f_frsize,
+        "free_files": about.f_favail if about.f_files else None,  # file systems such as Btrfs have no limit
         "writable": os.access(path, os.W_OK | os.X_OK),
         "noexec": bool(about.f_flag & os.ST_NOEXEC),
     }

@@ -24,6 +24,7 @@ FILES = (
     "/sys/fs/selinux/enforce",
     "/proc/sys/kernel/perf_event_paranoid",
     "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/kernel/core_pattern",
     "/sys/devices/system/node/online",
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
