@@ -129,7 +129,7 @@ FULL = Problem(
 
 WITHOUT_INODES = replace(
     FULL,
-    why="Every file needs an inode, and the file system of TMPDIR (or /tmp) has run out of them.  Programs "
+    why="Every file needs an inode, and the file system of TMPDIR (or /tmp) has run out of them. Programs "
     "fail with 'No space left on device', although df -h shows room.",
     fixes=(
         look(
