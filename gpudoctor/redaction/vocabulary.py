@@ -117,7 +117,7 @@ _DOMAINS_TEXT = """
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net
     discord.com discordapp.com slack.com
     hashicorp.com vpc.amazonaws.com k3s.io rapids.ai ray.io pyg.org lightning.ai launchpadcontent.net
-    virginia.edu storage.googleapis.com aws.amazon.com public.ecr.aws
+    virginia.edu storage.googleapis.com aws.amazon.com public.ecr.aws research.google nist.gov
 """
 DOMAINS = frozenset(_DOMAINS_TEXT.split())
 _NAMESPACES_TEXT = """
