@@ -26,6 +26,11 @@ def files() -> list[Path]:
     return sorted(shipped("checks").glob("*/*.py"))
 
 
+def ids() -> list[str]:
+    """The ids of all checks, without loading them."""
+    return [path.stem.replace("_", "-") for path in files()]
+
+
 @functools.cache
 def checks() -> dict[str, Check]:
     """Check id -> check, in an order in which each check follows the checks that it needs."""

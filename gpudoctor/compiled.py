@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,7 +24,7 @@ def as_json(file: Path, keep: bool = not sys.dont_write_bytecode) -> bytes:
             return content
     content = of_yaml(file.read_bytes())
     if keep:
-        _keep(kept, stamp + content)
+        write(kept, stamp + content)
     return content
 
 
@@ -30,7 +32,23 @@ def of_yaml(text: bytes) -> bytes:
     return msgspec.json.encode(msgspec.yaml.decode(text))
 
 
-def _keep(kept: Path, content: bytes) -> None:
+def made_once(name: str, sources: Iterable[Path], make: Callable[[], Any]) -> Any:
+    """What `make` returns, which JSON can hold; kept until one of the sources changes."""
+    times = [file.stat().st_mtime_ns for file in sources]
+    stamp = b"%d %d\n" % (len(times), max(times))
+    kept = Path(importlib.util.cache_from_source(__file__)).with_name(f"{name}.json")
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        before, _, content = kept.read_bytes().partition(b"\n")
+        if before + b"\n" == stamp:
+            return msgspec.json.decode(content)
+    made = make()
+    if not sys.dont_write_bytecode:
+        write(kept, stamp + msgspec.json.encode(made))
+    return made
+
+
+def write(kept: Path, content: bytes) -> None:
+    """Nothing if the folder is not writable."""
     unfinished = kept.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)

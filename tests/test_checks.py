@@ -90,3 +90,7 @@ def test_every_problem_of_a_file_is_declared(file: Path) -> None:
     check = catalog.load(file)
     text = file.read_text()
     assert len(re.findall(r"^[A-Z0-9_]+ = Problem\(", text, re.M)) <= len(check.problems)
+
+
+def test_the_ids_of_checks_are_known_without_loading_them() -> None:
+    assert sorted(catalog.ids()) == sorted(catalog.checks())

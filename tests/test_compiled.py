@@ -55,3 +55,20 @@ def test_a_folder_that_cannot_be_written_costs_nothing(table: Path) -> None:
 def test_make_prepares_all_tables(table: Path) -> None:
     compiled.keep_all(table.parent)
     assert len(kept(table)) == 1
+
+
+def test_what_is_made_is_kept_until_a_source_changes(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "__file__", str(table.with_name("compiled.py")))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    made: list[int] = []
+
+    def names() -> list[str]:
+        made.append(1)
+        return ["a", "b"]
+
+    assert [compiled.made_once("names", [table], names) for _ in range(2)] == [["a", "b"]] * 2
+    assert len(made) == 1
+    os.utime(table, ns=(1, table.stat().st_mtime_ns + 1))
+    compiled.made_once("names", [table], names)
+    compiled.made_once("names", [table, table], names)
+    assert len(made) == 3

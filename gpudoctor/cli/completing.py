@@ -17,7 +17,7 @@ def checks(context: click.Context, parameter: click.Parameter, incomplete: str) 
     from gpudoctor.model import AREAS
 
     before, comma, last = incomplete.rpartition(",")
-    names = dict.fromkeys((*catalog.checks(), *AREAS))
+    names = dict.fromkeys((*sorted(catalog.ids()), *AREAS))
     return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
 
 
@@ -31,14 +31,20 @@ def anything(context: click.Context, parameter: click.Parameter, incomplete: str
     """Ids of checks and of problems."""
     from gpudoctor import catalog
 
-    names = {**catalog.checks(), **catalog.problems()}
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in sorted({*catalog.ids(), *_problem_ids()}) if name.startswith(incomplete)]
 
 
 def problems(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from gpudoctor import catalog
+    return [CompletionItem(name) for name in _problem_ids() if name.startswith(incomplete)]
 
-    return [CompletionItem(name) for name in sorted(catalog.problems()) if name.startswith(incomplete)]
+
+def _problem_ids() -> list[str]:
+    """Loading every check takes longer than a person waits for a TAB."""
+    from gpudoctor import catalog, compiled, folders
+
+    sources = [file for ending in ("py", "yaml") for file in folders.package().rglob(f"*.{ending}")]
+    names: list[str] = compiled.made_once("problems", (*sources, *catalog.files()), lambda: sorted(catalog.problems()))
+    return names
 
 
 def containers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
