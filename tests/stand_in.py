@@ -88,6 +88,7 @@ class Doctor:
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog holds CHECKS, whatever real ones there are."""
     monkeypatch.setattr(catalog, "checks", lambda: CHECKS)
+    monkeypatch.setattr(catalog, "ids", lambda: list(CHECKS))
 
 
 def run(*args: str, input: str | bytes | None = None) -> Result:
