@@ -722,3 +722,32 @@ def test_a_dry_run_warns_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> No
     assert "the image is not on this machine" in said
     run_command._tell_of_dry_run(IMAGE, ALL, Options(), ours)
     assert capsys.readouterr().err == ""
+
+
+def test_variables_of_a_file_are_passed_on_without_their_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "job.env"
+    file.write_text('# of the job\nEPOCHS=3\n\n  HF_TOKEN=hush\nQUOTED="a b"\nHOME\nEMPTY=\n')
+    found = run_command._variables(None, None, (str(file),))  # type: ignore[arg-type]
+    assert found == ("EPOCHS=3", "HF_TOKEN=hush", 'QUOTED="a b"', "HOME", "EMPTY=")
+    made = built(Options(env=(*found, "EPOCHS=4")))
+    assert dict(made.environment) == {"HF_TOKEN": "hush"}
+    assert "hush" not in shlex.join(made.argv())
+    assert made.options.index("EPOCHS=3") < made.options.index("EPOCHS=4")  # of several, the engine takes the last
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"A=1\nexport B=2\n", "line 2: 'export B' is not a name of a variable."),
+        (b"=1\n", "line 1: '' is not a name of a variable."),
+        (b"\xff\xfe", "not a text file"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_wrong_file_of_variables_is_one_line(tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "job.env"
+    if content is not None:
+        file.write_bytes(content)
+    result = CliRunner().invoke(main, ["run", "--image", "ubuntu", "--env-file", str(file), "--dry-run"])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
