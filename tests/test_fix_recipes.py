@@ -395,6 +395,27 @@ def test_releases_without_dnf_get_the_words_of_yum(kernel: str) -> None:
     assert not any(fix.command for fix in fitting((Fix("Do it", recipe="driver 580"),), where, {}))
 
 
+IMAGES = [("fedora", "43", "rhel", "ostree"), ("opensuse-microos", "20261110", "suse", "transactional")]
+IMAGES += [("flatcar", "4230.2.1", "other", "fixed"), ("steamos", "3.7.13", "arch", "fixed")]
+
+
+@pytest.mark.parametrize(("name", "version", "family", "kind"), IMAGES)
+def test_a_system_that_is_an_image_gets_no_line_of_a_package_manager(name: str, version: str, family: str, kind: str) -> None:
+    host = Distribution(name, version, family, kernel="6.17.7-300.fc43.x86_64", generations=frozenset({"Ada"}), image=kind)
+    where = FixContext((family, "host"), host)
+    offered = [
+        fix for check in catalog.checks().values() for problem in check.problems for fix in fitting(problem.fixes, where, {})
+    ]
+    offered += [fix for recipe in RECIPES for fix in fitting((Fix("Do it", recipe=f"{recipe} 580"),), where, {})]
+    assert len(offered) > 500
+    for fix in offered:
+        assert not re.search(r"sudo (apt|dnf|yum|zypper (?!refresh)|pacman|dkms|akmods)\b", fix.command + fix.undo), fix
+    by = {"suse": "sudo zypper install gcc", "arch": "sudo pacman -S gcc"}.get(family, "sudo dnf install gcc")
+    [compiler] = fitting((Fix("Install it", by),), where, {})
+    layered = {"ostree": "sudo rpm-ostree install gcc", "transactional": "sudo transactional-update pkg install gcc", "fixed": ""}
+    assert compiler.before_reboot == layered[kind]
+
+
 @pytest.mark.parametrize(
     ("spec", "kind", "undo"),
     [

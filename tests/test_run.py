@@ -26,7 +26,7 @@ from gpudoctor.cli import run as run_command
 from gpudoctor.containers.engine import arrival, gpus, guard, rlimits, streams
 from gpudoctor.containers.engine.client import Engine
 from gpudoctor.containers.engine.gpus import Access
-from gpudoctor.containers.run import caches, command, profiles, running
+from gpudoctor.containers.run import caches, command, env_files, profiles, running
 from gpudoctor.containers.run.caller import Place
 from gpudoctor.containers.run.command import Command, Options
 from gpudoctor.errors import UserError
@@ -727,7 +727,7 @@ def test_a_dry_run_warns_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> No
 def test_variables_of_a_file_are_passed_on_without_their_secrets(tmp_path: Path) -> None:
     file = tmp_path / "job.env"
     file.write_text('# of the job\nEPOCHS=3\n\n  HF_TOKEN=hush\nQUOTED="a b"\nHOME\nEMPTY=\n')
-    found = run_command._variables(None, None, (str(file),))  # type: ignore[arg-type]
+    found = tuple(env_files.variables([str(file)]))
     assert found == ("EPOCHS=3", "HF_TOKEN=hush", 'QUOTED="a b"', "HOME", "EMPTY=")
     made = built(Options(env=(*found, "EPOCHS=4")))
     assert dict(made.environment) == {"HF_TOKEN": "hush"}
@@ -738,8 +738,8 @@ def test_variables_of_a_file_are_passed_on_without_their_secrets(tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"A=1\nexport B=2\n", "line 2: 'export B' is not a name of a variable."),
-        (b"=1\n", "line 1: '' is not a name of a variable."),
+        (b"A=1\nexport B=2\n", "line 2: 'export B' is not a name of a variable"),
+        (b"=1\n", "line 1: '' is not a name of a variable"),
         (b"\xff\xfe", "not a text file"),
         (None, "No such file or directory"),
     ],

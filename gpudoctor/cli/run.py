@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,23 +92,6 @@ def _profiles(context: click.Context, parameter: click.Parameter, values: tuple[
     return tuple(dict.fromkeys(names))
 
 
-def _variables(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The lines of the files: an engine would show nothing of them, and gpudoctor keeps their secrets out of its command."""
-    found = []
-    for name in values:
-        try:
-            lines = Path(name).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as failure:
-            raise click.BadParameter(f"{name}: {getattr(failure, 'strerror', None) or 'not a text file'}") from None
-        for number, line in enumerate(lines, 1):
-            text = line.lstrip()
-            if text and not text.startswith("#"):
-                if not re.fullmatch(r"[^\s=\0]+(=[^\0]*)?", text):
-                    raise click.BadParameter(f"{name}, line {number}: {text.partition('=')[0]!r} is not a name of a variable.")
-                found.append(text)
-    return tuple(found)
-
-
 def _selection(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value != "auto":
         gpus.parse(value)
@@ -136,7 +118,6 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
     "env_files",
     metavar="FILE",
     multiple=True,
-    callback=_variables,
     help="Set the variables in a file, as docker reads it: NAME=VALUE or NAME in each line. -e overrides it.",
 )
 @click.option("-v", "--volume", "volumes", metavar="HERE:THERE", multiple=True, help="Mount a folder or file.")
@@ -195,12 +176,12 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.containers.engine import client as engines
     from gpudoctor.containers.images import catalog, lock
-    from gpudoctor.containers.run import caller, private
+    from gpudoctor.containers.run import caller, env_files, private
     from gpudoctor.containers.run import command as commands
     from gpudoctor.containers.run.running import Run
 
     ours = Ours(**options.taken_out(Ours, given))
-    given["env"] = (*given.pop("env_files"), *given["env"])
+    given["env"] = (*env_files.variables(given.pop("env_files")), *given["env"])
     chosen = commands.Options(**given)
     image = catalog.resolve(ours.image, ours.registry)
     reference = lock.pinned(image, ours.locked)

@@ -83,6 +83,12 @@ class System(Guarded):
         return word(self._os_release.get("VERSION_ID", "")) or ""
 
     @property
+    def is_ostree(self) -> bool:
+        """Whether the system is an image that rpm-ostree changes: Silverblue, CoreOS, Bazzite."""
+        is_layered = "OSTREE_VERSION" in self._os_release or "/ostree/" in known(lambda: self.command_line, "")
+        return is_layered and self.family == "rhel"
+
+    @property
     def ubuntu_codename(self) -> str:
         """The codename of the Ubuntu release that a distribution is based on: noble for Linux Mint 22."""
         return self._os_release.get("UBUNTU_CODENAME", "")

@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.launcher import launcher
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import available, driver, engines, environment, packages, windows, yum
+from gpudoctor.fixes import available, driver, engines, environment, images, packages, windows, yum
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -72,7 +72,8 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
         for fix in _made(engines.of(fixes, where.engine), where, values)
     )
     translated = [one for fix in made for one in packages.translated(fix, where.python)]
-    suited = [fix.shown for fix in yum.spoken(available.installable(translated, where.machine), where.machine)]
+    there = images.spoken(available.installable(translated, where.machine), where.machine)
+    suited = [fix.shown for fix in yum.spoken(there, where.machine)]
     if "windows" in where.platform:
         return tuple(one for fix in suited for one in windows.translated(fix))
     if "container" not in where.platform:

@@ -18,10 +18,15 @@ KERNELS = {11: "5.10.", 12: "6.1.", 13: "6.12."}
 KEPLER = 470  # also in Debian 12, not in later releases
 PACKAGES = """'?installed?name("^(lib)?nvidia-|^libcuda1$")?not(?name("container"))'"""
 WITH_FABRIC_MANAGER = 580  # in NVIDIA's repository
-toolkit = ubuntu.toolkit
+
+
+def toolkit(host: Distribution, release: str) -> Lines:
+    return ubuntu.toolkit(host, release) if host.distribution == "debian" else Lines("")
 
 
 def install(host: Distribution, branch: int) -> Lines:
+    if host.distribution != "debian":  # Kali and others: NVIDIA has no repository for them, and their own has one branch
+        return Lines("sudo apt update && sudo apt install nvidia-driver", "sudo apt autoremove --purge nvidia-driver")
     name = package(host, branch)
     if name:
         command = f"{sources(host)} && sudo apt update && sudo apt install {kernel(host)} {name}"

@@ -13,6 +13,9 @@ from gpudoctor.filling import word
 from gpudoctor.knowledge import architecture, gpus_by_device_id
 from gpudoctor.model import Kind
 
+OSTREE, TRANSACTIONAL, FIXED = "ostree", "transactional", "fixed"
+TRANSACTIONAL_ONES = ("opensuse-microos", "opensuse-aeon", "opensuse-kalpa", "opensuse-leap-micro", "sle-micro", "sl-micro")
+FIXED_ONES = ("flatcar", "talos", "cos", "bottlerocket", "steamos")
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
 ONLY_OPEN_FROM = 590  # since this branch, every supported GPU works with the open module
@@ -49,6 +52,8 @@ class Lines(NamedTuple):
 class Distribution:
     """place: host, wsl2 or container. source: of the installed driver, "" if none is installed. cloud: aws, gcp, azure.
 
+    image: how a system is changed that is an image, "" for others.
+
     All texts are plain words, since they become parts of commands; anything else counts as unknown.
     """
 
@@ -66,6 +71,7 @@ class Distribution:
     is_server: bool = False
     secure_boot: bool = False
     cloud: str = ""
+    image: str = ""
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
@@ -137,8 +143,17 @@ def distribution(facts: Facts) -> Distribution:
         module_is_open=known(lambda: facts.driver.module_is_open, None),
         is_server=is_server(packages, devices),
         secure_boot=bool(known(lambda: facts.system.secure_boot, None)),
+        image=image(facts) if place(facts) == "host" else "",
         cloud="azure" if kernel.endswith("-azure") else CLOUDS.get(known(lambda: facts.system.hypervisor, None) or "", ""),
     )
+
+
+def image(facts: Facts) -> str:
+    """How the system is changed if it is an image; "" if packages can be installed."""
+    name = known(lambda: facts.system.distribution, "")
+    if known(lambda: facts.system.is_ostree, False):
+        return OSTREE
+    return TRANSACTIONAL if name in TRANSACTIONAL_ONES else FIXED if name in FIXED_ONES else ""
 
 
 def generations(facts: Facts) -> frozenset[str | None]:
@@ -155,8 +170,11 @@ def named(facts: Facts) -> tuple[str, str]:
         known(lambda: facts.system.distribution, "linux"),
         known(lambda: facts.system.distribution_version, ""),
     )
-    if distribution != "ubuntu" and "ubuntu" in known(lambda: facts.system.distribution_like, no_name):
+    like = known(lambda: facts.system.distribution_like, no_name)
+    if distribution != "ubuntu" and "ubuntu" in like:
         return "ubuntu", UBUNTU_CODENAMES.get(known(lambda: facts.system.ubuntu_codename, ""), "")
+    if like[:1] == ("fedora",) and distribution != "amzn" and re.fullmatch(r"[34]\d", version):  # Bazzite, Nobara: its releases
+        return "fedora", version
     return distribution, version
 
 

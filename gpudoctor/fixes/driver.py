@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
 
-from gpudoctor.fixes import arch, debian, nixos, redhat, rpmfusion, runfile, suse, ubuntu
+from gpudoctor.fixes import arch, debian, nixos, ostree, redhat, rpmfusion, runfile, suse, ubuntu
 from gpudoctor.fixes.common import APT_DRIVER
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import OSTREE, Distribution, Lines
 from gpudoctor.knowledge import last_branch
 from gpudoctor.knowledge.cuda import table
 from gpudoctor.model import Fix
@@ -39,6 +39,8 @@ FAMILIES = {"debian": debian, "rhel": redhat, "suse": suse, "arch": arch, "nixos
 
 def of(host: Distribution) -> ModuleType:
     """The package source that the driver of this machine comes from, or would come from."""
+    if host.image == OSTREE:
+        return ostree
     if host.source == "runfile" or (host.has_only_yum and not host.source):
         return runfile
     if host.is_ubuntu:
