@@ -132,7 +132,11 @@ STARTED = [
 
 @each(("cgroup", "variables", "expected"), [row[1:] for row in STARTED])
 def test_who_started_the_program(cgroup: str, variables: dict[str, str], expected: tuple[str, str]) -> None:
-    answers = {"file:/proc/self/cgroup": cgroup, "file:/proc/1/cgroup": "0::/init.scope\n", "file:/proc/2/comm": "kthreadd\n"}
+    answers: dict[str, Any] = {
+        "file:/proc/self/cgroup": cgroup,
+        "file:/proc/1/cgroup": "0::/init.scope\n",
+        "file:/proc/2/comm": "kthreadd\n",
+    }
     answers |= {"file:/run/systemd/container": None, "container-marks": {}, "environment": variables, "mounts": []}
     replies = {question: Reply("missing" if value is None else "ok", value) for question, value in answers.items()}
     assert tuple(launcher(Replies(replies))) == expected

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpudoctor.redaction.redacting import KEPT_ON_REQUEST, KINDS, Redacted, Tokens, redacted, was_redacted
+    from gpudoctor.redaction.kinds import KEPT_ON_REQUEST, KINDS
+    from gpudoctor.redaction.redacting import Redacted, redacted, was_redacted
+    from gpudoctor.redaction.tokens import Tokens
 else:
 
     def __getattr__(name: str) -> object:
