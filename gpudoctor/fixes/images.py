@@ -24,6 +24,9 @@ _INSTALLS = re.compile(
     """,
     re.VERBOSE,
 )
+_WRITES_IMAGE = re.compile(r"\bsudo (?:sed -i\S*|tee|rm|mv|cp|ln) [^&]*\s/(?:usr|lib)/")
+_NEW_INITRAMFS = re.compile(r"\(sudo update-initramfs -u \|\| [^)]*\)|sudo dracut (?:--force|-f)")
+INITRAMFS = {OSTREE: "sudo rpm-ostree initramfs --enable", TRANSACTIONAL: "sudo transactional-update initrd"}
 _BY_DNF = re.compile(r"sudo dnf install(?: -y)?((?: [\w.+-]+)+)")
 _BY_ZYPPER = re.compile(r"sudo zypper install((?: [\w.+-]+)+)")
 _ENDING = ", then reboot"
@@ -51,7 +54,8 @@ def spoken(fixes: Iterable[Fix], machine: Distribution) -> Iterator[Fix]:
     """Of several fixes that install something, the way of such a system stands in for the first."""
     told = False
     for fix in fixes:
-        if not machine.image or not _INSTALLS.search(fix.command):
+        fix = _with_initramfs(fix, machine)
+        if not machine.image or not (_INSTALLS.search(fix.command) or _WRITES_IMAGE.search(fix.command)):
             yield fix
         elif layered := _layered(fix, machine):
             yield layered
@@ -62,6 +66,12 @@ def spoken(fixes: Iterable[Fix], machine: Distribution) -> Iterator[Fix]:
                 if machine.distribution in HOW
                 else _by_hand(fix, machine.image == TRANSACTIONAL)
             )
+
+
+def _with_initramfs(fix: Fix, machine: Distribution) -> Fix:
+    """On such a system, dracut cannot write the initramfs itself."""
+    by = INITRAMFS.get(machine.image)
+    return replace(fix, command=_NEW_INITRAMFS.sub(by, fix.command)) if by else fix
 
 
 def _layered(fix: Fix, machine: Distribution) -> Fix | None:
@@ -82,5 +92,5 @@ def _by_hand(fix: Fix, is_transactional: bool) -> Fix:
     if is_transactional:
         title = f"{title} in a transaction (sudo transactional-update shell){_ENDING}"
     else:
-        title = f"{title} in the image of this system, or use a container that has it (distrobox, Toolbx)"
+        title = f"{title} (in the image of this system, or in a container that has it: distrobox, Toolbx)"
     return replace(fix, title=title, command="", undo="", kind="manual", reboot=False)
