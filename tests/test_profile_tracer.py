@@ -193,7 +193,7 @@ def test_one_line_says_why_nothing_was_recorded(profile: Profile, script: str, s
 
 def test_an_isolated_python_says_why(profile: Profile) -> None:
     profile("", python=(sys.executable, "-I"))
-    assert "no Python of the command loaded the tracer" in profile.traced.nothing
+    assert "no Python of the command imported torch" in profile.traced.nothing
 
 
 def test_the_users_own_sitecustomize_runs(profile: Profile, tmp_path: Path) -> None:

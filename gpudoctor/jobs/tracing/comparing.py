@@ -16,6 +16,7 @@ from gpudoctor.judging.jobs.traced_changes import Change, Compared
 from gpudoctor.model import Skip
 from gpudoctor.plain import plain
 
+LEAST = 0.0005
 TITLES = {"part": "Parts of a {}", "kernel": "Kernels", "wait": "Waits of the host for the GPU"}
 
 
@@ -42,8 +43,8 @@ class Both:
         for number, found in self.ranks:
             where = "" if number is None else f"rank {number}: "
             ratio = found.after / found.before if found.before else 0.0
-            word = "slower" if ratio > 1 else "faster"
-            said = f"{abs(ratio - 1):.1%} {word}".replace("%", " %")
+            said = f"{abs(ratio - 1):.1%} {'slower' if ratio > 1 else 'faster'}".replace("%", " %")
+            said = said if abs(ratio - 1) >= LEAST else "unchanged"
             yield f"{where}a {found.unit} takes {found.after:.3f} ms instead of {found.before:.3f} ms ({said})"
             for name, (before, after) in found.settings.items():
                 yield f"  setting {name}: {before} before, {after} after"

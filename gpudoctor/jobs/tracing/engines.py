@@ -18,7 +18,7 @@ ENGINES = ("auto", "torch", "nsys")
 PLACES = ("/usr/local/cuda/bin/nsys", "/opt/nvidia/nsight-systems*/*/bin/nsys", "/usr/local/cuda-*/bin/nsys")
 ASK_SECONDS = 20.0
 HAS_TORCH = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') else 3)"
-INSTALL = "install Nsight Systems (https://developer.nvidia.com/nsight-systems), or use a Python that has torch"
+INSTALL = "install Nsight Systems (https://developer.nvidia.com/nsight-systems)"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> En
     if path and not _starts_python(argv):
         return Engine(NSYS, "the command is no Python program, and nsys is installed", path)
     why = "the Python of the command is not known; torch is traced if it is imported" if has_torch is None else ""
-    return Engine(TORCH, why or f"torch is traced if a Python of the command imports it; else {INSTALL}")
+    return Engine(TORCH, why or "torch is traced if a Python of the command imports it, and nsys is not installed")
 
 
 def _starts_python(argv: Sequence[str]) -> bool:

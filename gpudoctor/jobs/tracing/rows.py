@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.judging.jobs import kernel_names
 
+BROKEN = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # of an event that no profiler wrote
 MOST_EVENTS = 6_000_000
 GPU_KINDS = {"kernel": 0, "gpu_memcpy": 1, "gpu_memset": 2}
 KERNEL, COPY = 0, 1
@@ -59,20 +61,22 @@ class Rows:
                 self.is_cut = True
                 break
             kind = str(event.get("cat", "")).lower()
-            if kind in GPU_KINDS:
-                self._add_gpu(event, GPU_KINDS[kind])
-            elif kind in HOST_KINDS:
-                self._add_host(event, HOST_KINDS[kind])
+            with contextlib.suppress(*BROKEN):
+                if kind in GPU_KINDS:
+                    self._add_gpu(event, GPU_KINDS[kind])
+                elif kind in HOST_KINDS:
+                    self._add_host(event, HOST_KINDS[kind])
         return self
 
     def _add_gpu(self, event: dict[str, Any], kind: int) -> None:
         args, name = event.get("args") or {}, self.names[str(event.get("name"))]
         start, duration = float(event["ts"]), float(event.get("dur", 0))
+        stream = _number(args.get("device")) << 32 | _number(args.get("stream")) & 0xFFFFFFFF
         self.g_start.append(start)
         self.g_end.append(start + duration)
         self.g_kind.append(kind)
         self.g_name.append(name)
-        self.g_stream.append(_number(args.get("device")) << 32 | _number(args.get("stream")) & 0xFFFFFFFF)
+        self.g_stream.append(stream)
         self.g_link.append(_number(args.get("correlation")))
         self.g_bytes.append(_number(args.get("bytes")))
         if kind == KERNEL and duration > self.longest.get(name, -1.0):
@@ -81,13 +85,13 @@ class Rows:
 
     def _add_host(self, event: dict[str, Any], kind: int) -> None:
         args, name = event.get("args") or {}, str(event.get("name"))
-        start = float(event["ts"])
+        start, duration = float(event["ts"]), float(event.get("dur", 0))
         if kind == OPERATOR and "Input Dims" in args and any(part in name for part in SHAPED):
             self.shapes[len(self.h_start)] = args["Input Dims"], args.get("Input type") or []
         if "Collective name" in args:
             self.collectives[str(args["Collective name"])] = self.collectives.get(str(args["Collective name"]), 0) + 1
         self.h_start.append(start)
-        self.h_end.append(start + float(event.get("dur", 0)))
+        self.h_end.append(start + duration)
         self.h_kind.append(kind)
         self.h_name.append(self.names[name])
         self.h_thread.append(_number(event.get("tid")))

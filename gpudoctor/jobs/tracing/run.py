@@ -15,7 +15,7 @@ from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.jobs.tracing import nsys, reduced, rows
-from gpudoctor.jobs.tracing.engines import NSYS, Engine
+from gpudoctor.jobs.tracing.engines import INSTALL, NSYS, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -27,7 +27,10 @@ KEPT = ("rank", "local_rank", "world_size", "pid", "device", "settings", "memory
 COUNTED = ("scaler_updates", "optimizer_steps")
 MOST_BYTES = 1 << 30  # of what a tracer wrote with its trace
 MOST_RANKS = 64
-NO_PYTHON = "no Python of the command loaded the tracer: it imports no torch, or runs with -I, -E or -S, or clears its variables"
+NO_PYTHON = (
+    "no Python of the command imported torch with the tracer (it may run with -I, -E or -S, or clear its variables); "
+    f"for programs without torch, {INSTALL}"
+)
 NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
 CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
 
