@@ -228,3 +228,23 @@ def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], said: str, monke
     monkeypatch.setenv("PATH", os.defpath)
     result = CliRunner().invoke(main, ["profile", *argv])
     assert (result.exit_code, result.stderr.strip().splitlines()[-1].count(said)) == (2, 1)
+
+
+@pytest.mark.slow
+def test_a_real_program_on_the_processor(profile: Profile) -> None:
+    """The whole way with a real torch, as far as it goes without a GPU."""
+    pytest.importorskip("torch", reason="torch is not installed in this environment")
+    script = """
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for number in range(40):
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+        print("done")
+    """
+    result = profile(script, "--warmup", "3", "--steps", "5", PYTHONPATH="")
+    assert (result.exit_code, profile.out, profile.err) == (0, "done\n", "")
+    (rank,) = profile.traced.every_rank
+    assert (rank.steps, rank.kernel_count) == (5, 0)
+    assert any(row["name"] == "aten::addmm" and row["calls"] == 5 for row in rank.rows("operators"))
+    assert profile.traced.nothing == "the program used no GPU: its steps ran on the processor"

@@ -54,7 +54,7 @@ def test_what_is_no_trace_has_no_rows(text: str, tmp_path: Path) -> None:
 
 
 def test_too_many_events_are_left_out_and_this_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_EVENTS", 10)
+    monkeypatch.setattr(rows, "MOST_ON_GPU", 10)
     found = rows.read(written(tmp_path, json.dumps({"traceEvents": EVENTS})))
     assert (len(found.g_start), found.is_cut) == (10, True)
 
@@ -80,7 +80,8 @@ def database(tmp_path: Path) -> Path:
             """
             CREATE TABLE StringIds (id INTEGER, value TEXT);
             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, demangledName,
-                gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, staticSharedMemory, dynamicSharedMemory, globalPid);
+                gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,
+                staticSharedMemory, dynamicSharedMemory, globalPid);
             CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, streamId, correlationId, copyKind, srcKind, dstKind,
                 bytes, globalPid);
             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId);

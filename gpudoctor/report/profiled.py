@@ -13,6 +13,7 @@ from gpudoctor.plain import plain
 
 SOME, ALL = 8, 40
 WIDEST_NAME, NARROWEST_NAME = 60, 24
+NARROW_COLUMNS = 6
 GIB, MIB = 1 << 30, 1 << 20
 GAPS = {
     "allocating": "idle: memory is allocated",
@@ -150,9 +151,10 @@ def _copies(rank: Rank, most: int, room: int) -> Section:
 
 
 def _kernels(rank: Rank, most: int, room: int) -> Section:
-    rows = tuple(_kernel(row, rank, room) for row in rank.rows("kernels")[:most])
-    head = ("Kernel", "% of time", "Calls", "Mean µs", "Tensor cores", "Grid", "Block", "Registers", "Shared KiB", "Occupancy")
-    return Section("Kernels", head, rows)
+    head = ("Kernel", "% of time", "Calls", "Mean µs", "Tensor cores", "Occupancy", "Grid", "Block", "Registers", "Shared KiB")
+    columns = len(head) if room >= WIDEST_NAME else NARROW_COLUMNS
+    rows = tuple(_kernel(row, rank, room)[:columns] for row in rank.rows("kernels")[:most])
+    return Section("Kernels", head[:columns], rows)
 
 
 def _kernel(row: Mapping[str, Any], rank: Rank, room: int) -> Row:
@@ -163,11 +165,11 @@ def _kernel(row: Mapping[str, Any], rank: Rank, room: int) -> Row:
         str(row["calls"]),
         f"{1e6 * row['seconds'] / row['calls']:.1f}",
         TENSOR[row.get("tensor")],
+        "-" if row.get("occupancy") is None else f"{row['occupancy']} %",
         _shape(row.get("grid")),
         _shape(row.get("block")),
         "-" if row.get("registers") is None else str(row["registers"]),
         "-" if shared is None else f"{shared / 1024:.1f}",
-        "-" if row.get("occupancy") is None else f"{row['occupancy']} %",
     )
 
 

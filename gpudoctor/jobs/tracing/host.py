@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,9 +55,10 @@ class Wait:
 
 @dataclass
 class Host:
-    """around: number of a call -> (innermost operator, outermost operator), -1 for none."""
+    """inner, outer: of each host event, the innermost and the outermost operator around it, -1 for none."""
 
-    around: dict[int, tuple[int, int]]
+    inner: array[int]
+    outer: array[int]
     waits: list[Wait]
     allocating: Intervals
     loading: Intervals
@@ -71,9 +73,9 @@ class Host:
 
 def seen(rows: Rows, until: float) -> Host:
     """until: what begins later is the profiler's own end."""
-    around = dict(_around(rows))
-    copied = _copied(rows, around)
-    host = Host(around, [], [], [], [], [])
+    inner, outer = _around(rows)
+    copied = _copied(rows, outer)
+    host = Host(inner, outer, [], [], [], [], [])
     kinds: dict[str, list[tuple[float, float]]] = {"allocating": [], "loading": [], "compiling": [], "working": []}
     for number, kind in enumerate(rows.h_kind):
         span = rows.h_start[number], rows.h_end[number]
@@ -103,25 +105,26 @@ def _count_call(
     host.launches += LAUNCHES.fullmatch(name) is not None
     host.graphs += GRAPHS.fullmatch(name) is not None
     if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name):
-        outermost = host.around.get(number, (-1, -1))[1]
+        outermost = host.outer[number]
         operator = rows.name(rows.h_name[outermost]) if outermost >= 0 else ""
         host.waits.append(Wait(*span, name, operator, copied.get(outermost, "")))
     elif ALLOCATIONS.fullmatch(name):
         kinds["allocating"].append(span)
 
 
-def _copied(rows: Rows, around: dict[int, tuple[int, int]]) -> dict[int, str]:
+def _copied(rows: Rows, outer: array[int]) -> dict[int, str]:
     """Outermost operator -> the name of a copy that it made."""
     names = {rows.g_link[number]: rows.name(rows.g_name[number]) for number, kind in enumerate(rows.g_kind) if kind == COPY}
     found = {}
     for number, kind in enumerate(rows.h_kind):
-        if kind == CALL and rows.h_link[number] in names and around[number][1] >= 0:
-            found[around[number][1]] = names[rows.h_link[number]]
+        if kind == CALL and rows.h_link[number] in names and outer[number] >= 0:
+            found[outer[number]] = names[rows.h_link[number]]
     return found
 
 
-def _around(rows: Rows) -> Iterator[tuple[int, tuple[int, int]]]:
-    """For each call, and for each operator itself: the innermost and the outermost operator of its thread around it."""
+def _around(rows: Rows) -> tuple[array[int], array[int]]:
+    """The innermost and the outermost operator of the same thread around each call and each operator."""
+    inner, outer = (array("l", [-1]) * len(rows.h_start) for _ in range(2))
     order = sorted(
         range(len(rows.h_start)), key=lambda number: (rows.h_thread[number], rows.h_start[number], -rows.h_end[number])
     )
@@ -134,9 +137,11 @@ def _around(rows: Rows) -> Iterator[tuple[int, tuple[int, int]]]:
             thread, stack = rows.h_thread[number], []
         while stack and rows.h_end[stack[-1]] <= rows.h_start[number]:
             stack.pop()
-        yield number, (stack[-1], stack[0]) if stack else (-1, -1)
+        if stack:
+            inner[number], outer[number] = stack[-1], stack[0]
         if rows.h_kind[number] == OPERATOR:
             stack.append(number)
+    return inner, outer
 
 
 class Samples:

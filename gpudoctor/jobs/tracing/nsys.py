@@ -96,4 +96,4 @@ def _process(identity: int) -> int:
 def _asked(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
     """Nothing if the report has no such table: the program did nothing of this kind."""
     with suppress(sqlite3.OperationalError):
-        yield from connection.execute(f"{query} LIMIT {rows.MOST_EVENTS}")
+        yield from connection.execute(f"{query} LIMIT {rows.MOST_ON_GPU}")

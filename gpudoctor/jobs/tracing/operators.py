@@ -28,12 +28,12 @@ def table(rows: Rows, host: Host, most: int) -> list[dict[str, Any]]:
             own_us[name] += lasts  # type: ignore[assignment]
             calls[name] += 1
             flops[name] += _flops(rows, number)
-            above = host.around.get(number, (-1, -1))[0]
+            above = host.inner[number]
             if above >= 0:
                 own_us[rows.h_name[above]] -= lasts  # type: ignore[assignment]
     for number, kind in enumerate(rows.g_kind):
         call = launched.get(rows.g_link[number], -1) if kind == KERNEL else -1
-        operator, outermost = host.around.get(call, (-1, -1))
+        operator, outermost = (host.inner[call], host.outer[call]) if call >= 0 else (-1, -1)
         if operator >= 0:
             gpu_us[rows.h_name[operator]] += rows.g_end[number] - rows.g_start[number]  # type: ignore[assignment]
             whole_us[rows.h_name[outermost]] += rows.g_end[number] - rows.g_start[number]  # type: ignore[assignment]

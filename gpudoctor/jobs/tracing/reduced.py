@@ -132,7 +132,7 @@ def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
     """Microseconds in which the GPU had nothing to do, by what the host did meanwhile; the first that applies counts."""
     left = gaps
     found: dict[str, float] = {}
-    after = after_waits(gaps, host)
+    after = after_waits(gaps, host.waits)
     for name, doing in (
         ("allocating", host.allocating),
         ("loading", host.loading),
@@ -146,10 +146,10 @@ def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
     return found
 
 
-def after_waits(gaps: Intervals, host: Host) -> Intervals:
+def after_waits(gaps: Intervals, all_waits: Sequence[hosts.Wait]) -> Intervals:
     """The gaps that begin while the host waits for the GPU: it could not launch the next work in time."""
     found, place = [], 0
-    waits = [wait for wait in host.waits if wait.end - wait.start >= hosts.WAITED_US]
+    waits = [wait for wait in all_waits if wait.end - wait.start >= hosts.WAITED_US]
     for gap in gaps:
         while place < len(waits) and waits[place].end < gap[0] - hosts.WAITED_US:
             place += 1
@@ -167,7 +167,7 @@ def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float]
     others = spans.union([*host.allocating, *host.loading, *host.compiling])
     found = []
     for (call, operator, copied, place), group in groups.items():
-        idle = after_waits(gaps, Host({}, group, [], [], [], []))
+        idle = after_waits(gaps, group)
         row: dict[str, Any] = {
             "call": call,
             "operator": operator,

@@ -11,10 +11,11 @@ from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.judging.jobs import kernel_names
 
 BROKEN = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # of an event that no profiler wrote
-MOST_EVENTS = 6_000_000
+# A profiler writes all operators first: each kind has room of its own, so that no trace is without its kernels.
+MOST_ON_GPU = MOST_CALLS = MOST_OPERATORS = 1_000_000
 GPU_KINDS = {"kernel": 0, "gpu_memcpy": 1, "gpu_memset": 2}
 KERNEL, COPY = 0, 1
-HOST_KINDS = {"cpu_op": 0, "cuda_runtime": 1, "cuda_driver": 1, "user_annotation": 2, "cpu_instant_event": 2}
+HOST_KINDS = {"cuda_runtime": 1, "cuda_driver": 1, "user_annotation": 2, "cpu_instant_event": 2}
 OPERATOR, CALL, MARK = 0, 1, 2
 SHAPED = ("mm", "conv", "linear", "attention", "matmul")  # parts of names of operators whose shapes are kept
 LAUNCH = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
@@ -35,12 +36,13 @@ class Names:
 
 
 class Rows:
-    """GPU and host events; times are in microseconds since `base_ns`. all: of both, until there were too many."""
+    """GPU and host events; times are in microseconds since `base_ns`. is_cut: some were left out."""
 
     def __init__(self) -> None:
         self.names = Names()
         self.base_ns = 0
         self.is_cut = False
+        self._count: dict[str, int] = {}
         self.devices: list[dict[str, Any]] = []
         self.g_start, self.g_end = array("d"), array("d")
         self.g_kind, self.g_name = array("b"), array("l")
@@ -57,16 +59,20 @@ class Rows:
         for event in events:
             if event.get("ph") != "X":
                 continue
-            if len(self.g_start) + len(self.h_start) >= MOST_EVENTS:
-                self.is_cut = True
-                break
             kind = str(event.get("cat", "")).lower()
             with contextlib.suppress(*BROKEN):
-                if kind in GPU_KINDS:
+                if kind in GPU_KINDS and self._has_room("gpu", MOST_ON_GPU):
                     self._add_gpu(event, GPU_KINDS[kind])
-                elif kind in HOST_KINDS:
+                elif kind == "cpu_op" and self._has_room(kind, MOST_OPERATORS):
+                    self._add_host(event, OPERATOR)
+                elif kind in HOST_KINDS and self._has_room("calls", MOST_CALLS):
                     self._add_host(event, HOST_KINDS[kind])
         return self
+
+    def _has_room(self, kind: str, most: int) -> bool:
+        self._count[kind] = self._count.get(kind, 0) + 1
+        self.is_cut |= self._count[kind] > most
+        return self._count[kind] <= most
 
     def _add_gpu(self, event: dict[str, Any], kind: int) -> None:
         args, name = event.get("args") or {}, self.names[str(event.get("name"))]
