@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from each import each
-from simulated import GEMM, POINTWISE, SGEMM, Program, snapshot, training
+from simulated import GEMM, NCCL, POINTWISE, SGEMM, Program, snapshot, training
 
 from gpudoctor import catalog, doctor
+from gpudoctor.judging.jobs import kernel_names
 from gpudoctor.model import Report
 
 CHECKS = {id: check for id, check in catalog.checks().items() if id.startswith("profiled-")}
@@ -160,6 +161,40 @@ def test_a_fault_is_found_and_its_mended_twin_is_clean(problem: str, tmp_path: P
     found = report(training(fault).profile(tmp_path, **told))
     assert problems(found) == [problem]
     assert problems(report(training(mended).profile(tmp_path, **told_of_mended))) == []
+
+
+@each(
+    ("name", "kind", "tensor", "precision"),
+    [
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT", "matmul", True, "half"),
+        ("nvjet_sm90_sst_128x64_32x4_TNT", "matmul", True, "tf32"),
+        ("nvjet_hsh_64x8_64x16", "matmul", True, "half"),
+        ("ampere_sgemm_128x64_tn", "matmul", False, "single"),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(Params)", "matmul", False, "single"),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_ffma_execute_kernel__5x_cublas",
+            "matmul",
+            False,
+            "single",
+        ),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x128x32_execute_segment_k_off_kernel", "matmul", True, "tf32"),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align4", "matmul", True, "tf32"),
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn", "matmul", True, "half"),
+        ("void gemv2T_kernel_val<int, int, float>(x)", "matmul", None, ""),
+        ("void pytorch_flash::flash_fwd_kernel<x>(y)", "attention", None, ""),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention", True, "half"),
+        ("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckcrs_nchw", "convolution", False, "single"),
+        (
+            "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(x)>(y)",
+            "elementwise",
+            None,
+            "",
+        ),
+        (NCCL, "communication", None, ""),
+    ],
+)
+def test_the_name_of_a_kernel_says_what_it_is(name: str, kind: str, tensor: bool | None, precision: str) -> None:
+    assert kernel_names.about(name) == (kind, tensor, precision)
 
 
 def test_a_well_tuned_program_passes_with_its_shares(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ work or ran Python are a problem from 25 % of the time on. If more than half of 
 are the cause, else the program's own Python; the lines on which it was seen most are named.
 
 Known exceptions
-The profiler itself makes each operator slower, so the idle time of a program of very small kernels is overestimated; the report
-shows by how much. Work that is launched as CUDA graphs is not judged by the length of its kernels.
+The profiler itself makes each operator slower. Where steps without it are known, the idle time is reduced to what they leave.
+Work that is launched as CUDA graphs is not judged by the length of its kernels.
 
 References
 https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
@@ -70,7 +70,7 @@ PYTHON = Problem(
 
 
 def lost(rank: Rank) -> float:
-    return rank.gap("launching") + rank.gap("python")
+    return (rank.gap("launching") + rank.gap("python")) * rank.distortion
 
 
 def lines(rank: Rank) -> list[str]:
@@ -84,7 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
     if share < LEAST:
         return
-    mean, is_short = rank.mean_kernel_us, rank.short_share >= 0.5
+    mean, is_short = rank.mean_kernel_us, rank.short_share >= 0.5 or rank.gap("launching") > rank.gap("python")
     found = evidence(
         rank,
         share,

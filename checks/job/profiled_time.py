@@ -47,7 +47,7 @@ DOING = {
     "launching": "launching",
     "python": "in Python",
 }
-SHOWN = 0.01
+SHOWN, MOST_DISTORTION = 0.01, 0.9
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -70,6 +70,8 @@ def summary(facts: Facts) -> str:
     gaps = sorted(((rank.gap(name), words) for name, words in DOING.items()), reverse=True)
     idle = [f"{percent(share)} {words}" for share, words in gaps if share >= SHOWN]
     said += f"; idle: {', '.join(idle)}" if idle else ""
+    if rank.distortion < MOST_DISTORTION and rank.idle >= SHOWN:
+        said += f" (without the profiler about {percent(rank.idle * rank.distortion)} in all)"
     return said + (f" (the least busy of {len(ranks)} ranks)" if len(ranks) > 1 else "")
 
 

@@ -136,6 +136,17 @@ class Rank(Guarded):
     def graph_launches(self) -> int:
         return int(self.value.get("graph_launches") or 0)
 
+    @property
+    def distortion(self) -> float:
+        """Which part of the idle time the program has without the profiler, too; 1 if no step without it is known.
+
+        The profiler makes each operator and each launch slower, and a GPU that waits for them is idle for longer.
+        """
+        if not (self.plain_step_ms and self.steps and self.idle):
+            return 1.0
+        busy_ms = 1000 * self.seconds("busy_s") / self.steps
+        return min(1.0, max(0.0, 1 - busy_ms / self.plain_step_ms) / self.idle)
+
     def rows(self, name: str) -> tuple[Mapping[str, Any], ...]:
         """One of the tables: waits, copies, kernels, kinds, operators, shapes, lines."""
         return tuple(self.value.get(name) or ())

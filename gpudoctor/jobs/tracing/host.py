@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ COMPILING = re.compile(
     """,
     re.VERBOSE,
 )
+CLOCKS_US, MOST_NESTED = 20.0, 8  # how far the profiler's clock may be off; calls within calls
 WAITED_US = 10.0  # a wait that is shorter found nothing to wait for
 
 
@@ -104,8 +105,9 @@ def _count_call(
     host.call_us[name] = host.call_us.get(name, 0.0) + span[1] - span[0]
     host.launches += LAUNCHES.fullmatch(name) is not None
     host.graphs += GRAPHS.fullmatch(name) is not None
-    if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name):
-        outermost = host.outer[number]
+    outermost = host.outer[number]
+    through_buffer = "Pageable" in copied.get(outermost, "") and "Memcpy" in name and span[1] - span[0] >= WAITED_US
+    if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name) or through_buffer:
         operator = rows.name(rows.h_name[outermost]) if outermost >= 0 else ""
         host.waits.append(Wait(*span, name, operator, copied.get(outermost, "")))
     elif ALLOCATIONS.fullmatch(name):
@@ -145,9 +147,14 @@ def _around(rows: Rows) -> tuple[array[int], array[int]]:
 
 
 class Samples:
-    """The sampled stacks of the main thread. places: as the sampler wrote them."""
+    """The sampled stacks of the main thread, and the calls of methods that were followed. places: as the sampler wrote them."""
 
-    def __init__(self, samples: Sequence[Sequence[int]], places: Sequence[Any], base_ns: int) -> None:
+    def __init__(self, told: Mapping[str, Any], base_ns: int) -> None:
+        samples, places = told.get("samples") or [], told.get("places") or []
+        calls = sorted(told.get("calls") or [])
+        self.starts = [(call[0] - base_ns) / 1000 for call in calls]
+        self.ends = [(call[1] - base_ns) / 1000 for call in calls]
+        self.called = [call[2] for call in calls]
         self.times = [(sample[0] - base_ns) / 1000 for sample in samples]
         self.which = [sample[1] for sample in samples]
         self.places = places
@@ -155,6 +162,14 @@ class Samples:
     def during(self, start: float, end: float) -> list[int]:
         """The places seen in a time."""
         return self.which[bisect_left(self.times, start) : bisect_left(self.times, end)]
+
+    def caller(self, start: float, end: float) -> int:
+        """The place of the innermost followed call around a time, -1 if there is none."""
+        last = bisect_right(self.starts, start + CLOCKS_US) - 1
+        for number in range(last, max(-1, last - MOST_NESTED), -1):
+            if self.ends[number] >= end - CLOCKS_US:
+                return self.called[number]
+        return -1
 
     def line(self, place: int) -> dict[str, Any]:
         """{"file", "line", "function"} of the user, and where in a package that was, if it is another place."""
@@ -169,8 +184,10 @@ def located(waits: Sequence[Wait], samples: Samples) -> None:
     """Gives each wait the line that was sampled in it, or at least most often in waits of its kind."""
     seen: dict[tuple[str, str, str], Counter[int]] = {}
     for wait in waits:
-        if places := samples.during(wait.start, wait.end):
+        wait.place = samples.caller(wait.start, wait.end)
+        if wait.place < 0 and (places := samples.during(wait.start, wait.end)):
             wait.place = Counter(places).most_common(1)[0][0]
+        if wait.place >= 0:
             seen.setdefault((wait.call, wait.operator, wait.copied), Counter())[wait.place] += 1
     for wait in waits:
         usual = seen.get((wait.call, wait.operator, wait.copied))

@@ -26,7 +26,7 @@ def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
     """about: what the tracer wrote with the trace."""
     until = _relative(about.get("ended_ns"), rows, float("inf"))
     host = hosts.seen(rows, until)
-    samples = Samples(about.get("samples") or [], about.get("places") or [], rows.base_ns)
+    samples = Samples(about, rows.base_ns)
     hosts.located(host.waits, samples)
     steps = _steps(about)
     window = _window(rows, about, until)
@@ -65,7 +65,8 @@ def _steps(about: Mapping[str, Any]) -> dict[str, Any]:
     first = (times[began] - about["began_ns"]) / 1e6
     # the start of the profiler falls into the first step of the window, its end into the first one after it
     inside = _some(of_gpu or of_host, began + 1, ended) or [first]
-    after, before = _some(of_gpu or of_host, ended + 1, len(times)), _some(of_gpu or of_host, 1, began)
+    quiet = about.get("after_steps") or ended
+    after, before = _some(of_gpu or of_host, quiet + 1, len(times)), _some(of_gpu or of_host, 1, began)
     found: dict[str, Any] = {"count": ended - began, "ms": [round(one, 4) for one in inside[:1000]]}
     found |= {"median_ms": round(statistics.median(inside), 4), "on": "gpu" if of_gpu else "host"}
     if outside := after if len(after) >= LEAST_OUTSIDE else before[-LEAST_OUTSIDE:]:

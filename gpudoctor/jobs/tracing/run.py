@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.jobs.tracing import nsys, reduced, rows
+from gpudoctor.jobs.tracing import detailed, nsys, reduced, rows
 from gpudoctor.jobs.tracing.engines import INSTALL, NSYS, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
@@ -114,7 +114,11 @@ def _told(folder: Path) -> dict[str, Any]:
 def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     """The profile of one process. about: what the tracer wrote with it."""
     kept = {name: about[name] for name in (*KEPT, *COUNTED) if about.get(name) not in (None, {}, [])}
-    return {**kept, **reduced.profile(rows.read(Trace(trace)), about)}
+    found = reduced.profile(rows.read(Trace(trace)), about)
+    detail = trace.with_name(trace.name.replace("trace-", "detail-"))
+    if detail != trace and detail.exists() and isinstance(about.get("detail"), dict):
+        found = detailed.added(found, reduced.profile(rows.read(Trace(detail)), about["detail"]))
+    return {**kept, **found}
 
 
 def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str]) -> str:

@@ -86,13 +86,13 @@ SINGLE = re.compile(
 )
 TF32 = re.compile(
     r"""
-    tf32 | 1688gemm(?!_f16|_bf16) | s1688(?!_f16|_bf16) | nvjet_s | tensorop_s1688
+    tf32 | 1688gemm(?!_f16|_bf16) | s1688(?!_f16|_bf16) | nvjet_(sm\d+_)?s(?!m\d) | tensorop_s1688
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 HALF = re.compile(
     r"""
-    bf16 | bfloat16 | f16 | half | hgemm | h884 | h1688 | s16816 | nvjet_[th] | BFloat16 | Half | fp16
+    bf16 | bfloat16 | f16 | half | hgemm | h884 | h1688 | s16816 | nvjet_(sm\d+_)?[th] | BFloat16 | Half | fp16
     """,
     re.VERBOSE,
 )

@@ -16,8 +16,9 @@ MOST_NOTES = 20
 class Recording:
     """One window of torch's profiler. Used from one thread only, as the profiler itself requires."""
 
-    def __init__(self, torch: Any, with_cuda: bool) -> None:
+    def __init__(self, torch: Any, with_cuda: bool, with_shapes: bool) -> None:
         self.torch = torch
+        self.with_shapes = with_shapes
         self.with_cuda = with_cuda
         self.notes: List[str] = []
         self._results: Any = None
@@ -25,7 +26,7 @@ class Recording:
 
     def _made(self) -> Any:
         profile = self.torch.autograd.profiler.profile
-        words = {"use_kineto": True, "record_shapes": True}
+        words = {"use_kineto": True, "record_shapes": self.with_shapes}
         if not self.with_cuda:
             return profile(**words)
         try:

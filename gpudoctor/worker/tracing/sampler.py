@@ -7,7 +7,7 @@ import sys
 import sysconfig
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 PERIOD_SECONDS = 0.002
 MOST_SAMPLES = 20000
@@ -19,13 +19,13 @@ class Sampler:
     """samples: [nanoseconds since the epoch, index of a place]. places: the user's line, the innermost line outside torch,
     and the innermost function."""
 
-    def __init__(self, thread: int, tick: Callable[[], None]) -> None:
+    def __init__(self, thread: int) -> None:
         self.samples: List[Tuple[int, int]] = []
         self.places: List[Tuple[Place, Place, str]] = []
         self._known: Dict[Tuple[Place, Place, str], int] = {}
         self._kinds: Dict[str, str] = {}
         self._thread = thread
-        self._tick = tick
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._library = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 
@@ -39,18 +39,26 @@ class Sampler:
         while not self._ended.wait(PERIOD_SECONDS):
             if len(self.samples) < MOST_SAMPLES:
                 self._take()
-            self._tick()
 
     def _take(self) -> None:
         frame = sys._current_frames().get(self._thread)
         if frame is None:
             return
         now = time.time_ns()
+        number = self.number(frame)
+        if number is not None:
+            self.samples.append((now, number))
+
+    def number(self, frame: Any) -> Optional[int]:
+        """Of the place at which a frame is; None if no line of the program or of a package leads there."""
         place = self._place(frame)
-        if place is not None:
-            self.samples.append((now, self._known.setdefault(place, len(self._known))))
-            if len(self._known) > len(self.places):
+        if place is None:
+            return None
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = len(self.places)
                 self.places.append(place)
+            return self._known[place]
 
     def _place(self, frame: Any) -> Optional[Tuple[Place, Place, str]]:
         leaf = frame.f_code.co_name
