@@ -54,8 +54,14 @@ def lost(rank: Rank) -> float:
     return rank.of_window(max(float(rows[name].get("gpu_whole_s") or 0) for name in OUTER if name in rows))
 
 
+def names(rank: Rank) -> list[str]:
+    return [row["name"] for row in rank.rows("operators") if "attention" in row["name"]]
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
+    if not names(rank):
+        raise Skip("no attention operator was seen")
     if share < LEAST:
         return
     calls = next(row["calls"] for row in rank.rows("operators") if row["name"] == MATH)
@@ -68,10 +74,8 @@ def summary(facts: Facts) -> str:
     rank, share = worst(facts, lost)
     if share:
         return f"attention without a fused kernel takes {percent(share)} of the time"
-    names = [row["name"] for row in rank.rows("operators") if "attention" in row["name"]]
-    if not names:
-        raise Skip("no attention operator was seen")
-    return next((f"attention is fused ({name})" for name in names if any(word in name for word in FUSED)), "attention is fused")
+    fused = next((name for name in names(rank) if any(word in name for word in FUSED)), "")
+    return f"attention is fused ({fused})" if fused else "attention without a fused kernel takes no time"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(FALLBACK,))

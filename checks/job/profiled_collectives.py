@@ -52,6 +52,8 @@ def lost(rank: Rank) -> float:
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
+    if not rank.share("communicating_s"):
+        raise Skip("no collective was recorded")
     if share < LEAST:
         return
     whole = rank.share("communicating_s")
@@ -63,8 +65,6 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, share = worst(facts, lost)
-    if not rank.share("communicating_s"):
-        raise Skip("no collective was recorded")
     return f"collectives take {percent(rank.share('communicating_s'))} of the time, {percent(share)} while nothing computes"
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
-from gpudoctor.judging.jobs.traced_ranks import evidence, percent, where, worst
+from gpudoctor.judging.jobs.traced_ranks import evidence, where, worst
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LEAST_WAITING = 0.10
@@ -67,6 +67,8 @@ def lost(rank: Rank) -> float:
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, _ = worst(facts, lost)
+    if not rank.compiled.get("total"):
+        raise Skip("the program does not use torch.compile")
     if found := again(rank):
         most = found[-1]
         spent = sum(float(row.get("seconds") or 0) for row in found)
@@ -85,10 +87,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, _ = worst(facts, lost)
-    number = int(rank.compiled.get("total") or 0)
-    if not number:
-        raise Skip("the program does not use torch.compile")
-    return f"{number} compilations, none of them repeated in the profiled steps ({percent(rank.gap('compiling'))} of the time)"
+    return f"{rank.compiled['total']} compilations, none of them repeated in the profiled steps"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(RECOMPILES, BREAKS))

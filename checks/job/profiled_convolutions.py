@@ -47,6 +47,8 @@ def shapes(rank: Rank) -> float:
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, number = worst(facts, shapes)
+    if not number:
+        raise Skip("no convolution was recorded")
     if not rank.settings.get("cudnn_benchmark") or number < LEAST_SHAPES or number * 3 < rank.steps:
         return
     most = max(rank.rows("shapes"), key=lambda row: row["shapes"])
@@ -57,8 +59,6 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, number = worst(facts, shapes)
-    if not number:
-        raise Skip("no convolution was recorded")
     state = "on" if rank.settings.get("cudnn_benchmark") else "off"
     return f"cudnn.benchmark is {state}; convolutions saw at most {number:.0f} input shapes"
 

@@ -52,6 +52,8 @@ def skipped(rank: Rank) -> float:
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, skipped)
+    if not updates(rank):
+        raise Skip("no gradient scaler was used")
     if updates(rank) >= LEAST_UPDATES and share >= MOST_SKIPPED:
         said = f"{percent(share)} of {updates(rank)} steps were skipped because gradients overflowed{where(rank)}"
         yield OVERFLOWS.found(said, evidence(rank, share, updates=updates(rank)))
@@ -59,8 +61,6 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, share = worst(facts, skipped)
-    if not updates(rank):
-        raise Skip("no gradient scaler was used")
     return f"{percent(share)} of {updates(rank)} scaled steps were skipped"
 
 

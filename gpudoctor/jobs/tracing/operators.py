@@ -10,7 +10,7 @@ from gpudoctor.jobs.tracing.host import Host
 from gpudoctor.jobs.tracing.rows import CALL, KERNEL, OPERATOR, Rows
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2), "aten::_scaled_mm": (0, 1)}
-TUNED = ("cudnn_convolution", "convolution")
+TUNED = ("aten::cudnn_convolution", "aten::_convolution", "aten::convolution")
 MOST_SHAPES = 6
 
 
@@ -66,7 +66,7 @@ def changing_shapes(rows: Rows) -> list[dict[str, Any]]:
     """Convolutions by weight: how many different inputs each saw."""
     seen: dict[str, set[str]] = {}
     for number, (dims, _) in rows.shapes.items():
-        if "conv" in rows.name(rows.h_name[number]) and "backward" not in rows.name(rows.h_name[number]) and len(dims) > 1:
+        if rows.name(rows.h_name[number]) in TUNED and len(dims) > 1:
             seen.setdefault(f"{rows.name(rows.h_name[number])} {dims[1]}", set()).add(str(dims[0]))
     found = [{"operator": name, "shapes": len(shapes), "some": sorted(shapes)[:MOST_SHAPES]} for name, shapes in seen.items()]
     return sorted(found, key=lambda row: -int(str(row["shapes"])))[:MOST_SHAPES]
