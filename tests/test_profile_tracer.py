@@ -7,7 +7,9 @@ import os
 import sys
 import textwrap
 from dataclasses import dataclass
+from inspect import currentframe
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from gpudoctor import checkup
 from gpudoctor.cli import main
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Traced
+from gpudoctor.worker.tracing.calls import Calls
+from gpudoctor.worker.tracing.sampler import Sampler
 
 FAKE = Path(__file__).parent / "stubs/torch_of_steps"
 BEGINNING = """
@@ -93,11 +97,13 @@ def test_some_steps_after_the_warm_up_are_recorded_and_nothing_else_changes(prof
     assert "Matrix products run in full FP32" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_short_program_is_recorded_from_its_beginning(profile: Profile) -> None:
     profile("torch.cuda.init()\ntime.sleep(0.01)\ntrain(2)")
     assert (profile.rank["kernel_count"], profile.rank["steps"]) == (1, {})
 
 
+@pytest.mark.slow
 def test_a_program_without_steps_is_recorded_for_some_time(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     profile(
         """
@@ -115,6 +121,7 @@ def test_a_program_without_steps_is_recorded_for_some_time(profile: Profile, mon
     assert 0.05 < profile.rank["window_s"] < 2
 
 
+@pytest.mark.slow
 def test_the_programs_own_profiler_comes_first(profile: Profile) -> None:
     result = profile(
         """
@@ -132,12 +139,14 @@ def test_the_programs_own_profiler_comes_first(profile: Profile) -> None:
     assert "the program uses its own profiler, which comes first" in profile.traced.notes
 
 
+@pytest.mark.slow
 def test_a_profiler_that_already_runs_is_left_alone(profile: Profile) -> None:
     result = profile("with torch.autograd.profiler.profile():\n    torch.cuda.init()\n    train(20)\nprint('done')")
     assert (result.exit_code, profile.out) == (0, "done\n")
     assert "its own profiler" in profile.traced.nothing
 
 
+@pytest.mark.slow
 def test_a_crash_stays_a_crash(profile: Profile) -> None:
     result = profile("torch.cuda.init()\ntrain(12)\nraise RuntimeError('it broke')", "--warmup", "5")
     assert result.exit_code == 1
@@ -146,6 +155,7 @@ def test_a_crash_stays_a_crash(profile: Profile) -> None:
     assert profile.traced.ended == "exit code 1"
 
 
+@pytest.mark.slow
 def test_a_capture_is_not_broken(profile: Profile) -> None:
     result = profile(
         """
@@ -159,6 +169,7 @@ def test_a_capture_is_not_broken(profile: Profile) -> None:
     assert (result.exit_code, profile.rank["steps"]["count"]) == (0, 20)
 
 
+@pytest.mark.slow
 def test_children_by_fork_and_programs_by_exec(profile: Profile) -> None:
     """A fork does not write for its parent; a new program is traced instead of the one that it replaces."""
     result = profile(
@@ -177,6 +188,7 @@ def test_children_by_fork_and_programs_by_exec(profile: Profile) -> None:
     assert profile.rank["steps"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -192,11 +204,13 @@ def test_one_line_says_why_nothing_was_recorded(profile: Profile, script: str, s
     assert result.exit_code == (137 if "kill" in script else 0)
 
 
+@pytest.mark.slow
 def test_an_isolated_python_says_why(profile: Profile) -> None:
     profile("", python=(sys.executable, "-I"))
     assert "no Python of the command imported torch" in profile.traced.nothing
 
 
+@pytest.mark.slow
 def test_the_users_own_sitecustomize_runs(profile: Profile, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/sitecustomize.py").write_text("print('mine')\n")
@@ -204,6 +218,7 @@ def test_the_users_own_sitecustomize_runs(profile: Profile, tmp_path: Path) -> N
     assert profile.out == f"mine\n{tmp_path / 'own/sitecustomize.py'}\n"
 
 
+@pytest.mark.slow
 def test_the_scaler_works_as_before(profile: Profile) -> None:
     profile(
         """
@@ -251,3 +266,52 @@ def test_a_real_program_on_the_processor(profile: Profile) -> None:
     assert (rank.steps, rank.kernel_count) == (5, 0)
     assert any(row["name"] == "aten::addmm" and row["calls"] == 5 for row in rank.rows("operators"))
     assert profile.traced.nothing == "the program used no GPU: its steps ran on the processor"
+
+
+@pytest.mark.slow
+def test_steps_that_come_late_still_count(profile: Profile) -> None:
+    """torch.compile can take longer than the time for which a program without steps is recorded."""
+    profile(
+        """
+        torch.cuda.init()
+        sys.modules["gpudoctor_tracing.tracer"].EARLY_SECONDS = 0.01
+        tracer = sys.modules["gpudoctor_tracing.tracer"].tracers[0]
+        began = time.time()
+        while tracer.state != "done":
+            time.sleep(0.002)
+            assert time.time() < began + 20
+        train(40)
+        """,
+        "--for",
+        "0.1s",
+        "--warmup",
+        "3",
+        "--steps",
+        "5",
+    )
+    assert profile.rank["steps"]["count"] == 5
+
+
+def test_calls_that_can_wait_are_followed_for_a_while_only() -> None:
+    class Base:
+        def item(self) -> int:
+            return 5
+
+        def __bool__(self) -> bool:
+            return True
+
+    class Tensor(Base):
+        pass
+
+    places = Sampler(0)
+    followed = Calls(SimpleNamespace(Tensor=Tensor), places)
+    before = dict(vars(Tensor))
+    followed.start()
+    tensor = Tensor()
+    assert (tensor.item(), bool(tensor)) == (5, True)
+    line = currentframe().f_lineno - 1  # type: ignore[union-attr]
+    followed.stop()
+    assert tensor.item() == 5
+    assert dict(vars(Tensor)) == before
+    assert [places.places[number][0][:2] for _, _, number in followed.found] == [(__file__, line)] * 2
+    assert all(start <= end for start, end, _ in followed.found)
