@@ -116,6 +116,8 @@ def test_a_program_without_steps_is_recorded_for_some_time(profile: Profile, mon
         """,
         "--for",
         "0.1s",
+        "--after",
+        "0.2s",
     )
     assert profile.rank["kernel_count"] == 1
     assert 0.05 < profile.rank["window_s"] < 2
@@ -284,6 +286,8 @@ def test_steps_that_come_late_still_count(profile: Profile) -> None:
         """,
         "--for",
         "0.1s",
+        "--after",
+        "0.1s",
         "--warmup",
         "3",
         "--steps",
@@ -315,3 +319,14 @@ def test_calls_that_can_wait_are_followed_for_a_while_only() -> None:
     assert dict(vars(Tensor)) == before
     assert [places.places[number][0][:2] for _, _, number in followed.found] == [(__file__, line)] * 2
     assert all(start <= end for start, end, _ in followed.found)
+
+
+@pytest.mark.slow
+def test_each_rank_has_its_own_profile(profile: Profile, tmp_path: Path) -> None:
+    """As a launcher starts them, with their ranks in variables."""
+    script = "torch.cuda.init()\ntrain(40)"
+    launcher = tmp_path / "launch.sh"
+    launcher.write_text('for rank in 0 1; do RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$@" & done; wait\n')
+    result = profile(script, python=("sh", str(launcher), sys.executable))
+    assert [(rank.number, rank.steps) for rank in profile.traced.ranks] == [(0, 20), (1, 20)]
+    assert "Ranks" in result.stderr

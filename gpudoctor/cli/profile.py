@@ -36,7 +36,7 @@ _EPILOG = """\
 Examples:
   gpudoctor profile -- python train.py
   gpudoctor profile --steps 50 --warmup 20 -- torchrun --nproc-per-node 8 train.py
-  gpudoctor profile --for 20s -- python serve.py
+  gpudoctor profile --after 60s --for 20s -- python serve.py
   gpudoctor profile --traces traces -o profile.html -- python train.py
   gpudoctor profile --save before.json -- python train.py
   gpudoctor profile --compare before.json after.json
@@ -68,6 +68,14 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
 )
 @click.option(
     "--warmup", metavar="N", type=click.IntRange(1, 100000), default=10, show_default=True, help="Leave out the first N steps."
+)
+@click.option(
+    "--after",
+    metavar="TIME",
+    callback=_duration,
+    default="3s",
+    show_default=True,
+    help="Without an optimizer: start this long after the first use of CUDA.",
 )
 @click.option(
     "--engine",
@@ -109,7 +117,7 @@ def command(
         output.must_be_writable(path)
     delivered = delivering.Form(form, destination, verbose, quiet)
     is_for_program = delivered.name != "text" and not destination
-    window = Window(given["steps"], given["seconds"], given["warmup"])
+    window = Window(given["steps"], given["seconds"], given["warmup"], given["after"])
     found, answers = _profiled(command, window, given, ERR if is_for_program else OUT)
     shown = output.saved(_checkup(answers), how, save)
     if destination:

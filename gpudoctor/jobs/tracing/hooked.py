@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from gpudoctor.judging.experiments.suspect import Surroundings, Suspect
@@ -42,11 +42,15 @@ finally:
 
 @dataclass(frozen=True)
 class Window:
-    """How much is recorded: steps of the optimizer after `warmup` steps, and at most about `seconds`."""
+    """How much is recorded: steps of the optimizer after `warmup` steps, and at most about `seconds`.
+
+    after: without an optimizer, so many seconds after the first use of CUDA.
+    """
 
     steps: int
     seconds: float
     warmup: int
+    after: float = 3.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Hooked:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         window = self.window
-        settings = {"folder": str(self.out), "steps": window.steps, "seconds": window.seconds, "warmup": window.warmup}
+        settings = {"folder": str(self.out), **asdict(window)}
         paths = [str(folder), *filter(None, [self.variables.get("PYTHONPATH", "")])]
         return {
             "KINETO_LOG_LEVEL": QUIET_KINETO,

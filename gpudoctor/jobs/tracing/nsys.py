@@ -36,7 +36,7 @@ CALLS = """
 
 def before(path: str, folder: Path, window: Window) -> tuple[str, ...]:
     """The words before the command. It is not ended when the time of the window is over."""
-    limit = ("--delay=0", f"--duration={max(1, round(window.seconds))}", "--kill=none", "--wait=primary")
+    limit = (f"--delay={round(window.after)}", f"--duration={max(1, round(window.seconds))}", "--kill=none", "--wait=primary")
     return (path, "profile", *OPTIONS, *limit, f"--output={folder / REPORT}")
 
 

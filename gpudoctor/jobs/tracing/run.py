@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def profiled(
         "seconds": round(attempt.ran.seconds, 2),
         "engine": engine.name,
         "engine_why": engine.why,
-        "wanted": {"steps": window.steps, "seconds": window.seconds, "warmup": window.warmup},
+        "wanted": asdict(window),
         **told,
     }
     return Profiled(Reply("ok", value, "", round(attempt.ran.seconds, 2)), attempt.ran, attempt.ended_by)

@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from gpudoctor.worker.tracing import about, around, kineto
-from gpudoctor.worker.tracing.recorded import Recorded
+from gpudoctor.worker.tracing.recorded import Recorded, Ticker
 
 IDLE, EARLY, BETWEEN, WINDOW, DETAIL, DONE = "idle", "early", "between", "window", "detail", "done"
 RECORDING = (EARLY, WINDOW, DETAIL)
@@ -53,7 +53,7 @@ def _write(path: str, value: Dict[str, Any]) -> None:
 
 
 class Tracer:
-    """settings: {"folder", "steps", "seconds", "warmup"}. steps: when each step ended, in nanoseconds.
+    """settings: {"folder", "steps", "seconds", "warmup", "after"}. steps: when each step ended, in nanoseconds.
 
     The window is from the step `began_steps` to `ended_steps`, both 0 if it is measured in seconds. From `after_steps` on nothing
     is recorded any more.
@@ -65,7 +65,7 @@ class Tracer:
         self.pid = os.getpid()
         self.state = IDLE
         self.is_final = False  # nothing is recorded any more, whatever comes
-        self.has_cuda = False
+        self.has_cuda, self.cuda_ns = False, 0
         self.followed = around.Followed()
         self.clock = around.Clock(torch)
         self.steps: List[int] = []
@@ -77,6 +77,7 @@ class Tracer:
         self.notes: List[str] = []
         self.said = "attached"
         self._main = around.MainThread(self._give_up)
+        self._waiting = Ticker(self._tick_between)
 
     def listen(self) -> None:
         self._tell("attached")
@@ -90,7 +91,7 @@ class Tracer:
     # What the program does.
 
     def _cuda_begins(self) -> None:
-        self.has_cuda = True
+        self.has_cuda, self.cuda_ns = True, time.time_ns()
         if self.state == IDLE:
             self._main.post(self._begin_early)
 
@@ -156,7 +157,18 @@ class Tracer:
     def _without_steps(self) -> None:
         if self.state == EARLY:
             self._finish_early()
-        if self.state == BETWEEN:
+            self._waiting = Ticker(self._tick_between)
+            self._waiting.start()
+
+    def _tick_between(self) -> None:
+        """In another thread, until the time has come to record a program without steps."""
+        if self.state == BETWEEN and not self.steps and time.time_ns() >= self.cuda_ns + 1e9 * self.settings["after"]:
+            self._main.post(self._begin_without_steps)
+        elif self.state != BETWEEN or self.steps:
+            self._waiting.stop()
+
+    def _begin_without_steps(self) -> None:
+        if self.state == BETWEEN and not self.steps:
             self._begin()
 
     def _begin(self) -> None:
