@@ -13,9 +13,11 @@ from click.testing import CliRunner, Result
 from simulated import GEMM, Program, snapshot, training
 from test_profile import pageable, reads_each_loss, single, tf32, well
 
+from gpudoctor import doctor
+from gpudoctor.checkup import Checkup
 from gpudoctor.cli import main
 from gpudoctor.files import snapshot as files
-from gpudoctor.jobs.tracing import events, intervals, nsys, rows
+from gpudoctor.jobs.tracing import events, intervals, ncu, nsys, rows
 from gpudoctor.jobs.tracing.events import Trace
 
 EVENTS = [
@@ -174,3 +176,62 @@ def test_a_snapshot_without_a_profile_is_refused(tmp_path: Path) -> None:
     file.write_bytes(files.dump(type(taken)(taken.schema, "0", taken.taken, {})))
     result = CliRunner().invoke(main, ["profile", "--compare", str(file), str(file)])
     assert (result.exit_code, "contains no profile" in result.stderr) == (2, True)
+
+
+def counted(*values: tuple[int, str, str]) -> str:
+    """What ncu prints with --csv."""
+    head = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    rows = (f'"{id}","7","layer_norm<float>(int)","{name}","x","{value}"\n' for id, name, value in values)
+    return "==PROF== Connected to process 7\n" + head + "".join(rows)
+
+
+def test_counters_of_a_kernel_are_medians_over_its_launches(tmp_path: Path) -> None:
+    stall = ncu.STALL.format
+    text = counted(
+        *((launch, "gpu__time_duration.sum", f"{1000 * (launch + 1):,}") for launch in range(3)),
+        *((launch, "sm__warps_active.avg.pct_of_peak_sustained_active", "61.5") for launch in range(3)),
+        (0, stall("barrier"), "0.2"),
+        (0, stall("long_scoreboard"), "7.25"),
+        (0, stall("sleeping"), "0"),
+        (0, "launch__registers_per_thread", "n/a"),
+    )
+    (tmp_path / ncu.LOG).write_text(text)
+    told = ncu.told("layer_norm", tmp_path)
+    assert told["kernel"] == {
+        "wanted": "layer_norm",
+        "name": "layer_norm<float>(int)",
+        "launches": 3,
+        "nanoseconds": 2000.0,
+        "occupancy_percent": 61.5,
+        "stalls": {"long_scoreboard": 7.25, "barrier": 0.2},
+    }
+    report = doctor.judge(snapshot(**told), {})
+    assert "Achieved occupancy" in Checkup(report).render("text")
+    assert "61.5 %" in Checkup(report).render("html")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "gpudoctor explain profiler-counters-restricted"),
+        ("==ERROR== The application returned an error code (1).\n", "ncu: The application returned an error code (1)."),
+        ("==WARNING== No kernels were profiled.\n", "no kernel with layer_norm in its name was launched more than 20 times"),
+    ],
+)
+def test_ncu_without_counters_says_why(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / ncu.LOG).write_text(text)
+    assert said in ncu.told("layer_norm", tmp_path)["nothing"]
+
+
+def test_ncu_runs_the_command_and_its_exit_code_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake ncu, which writes its log and then becomes the command."""
+    fake = tmp_path / "ncu"
+    log = counted((0, "gpu__time_duration.sum", "1500"))
+    fake.write_text(
+        f'#!/bin/sh\nwhile [ "$1" != --log-file ]; do shift; done\nprintf \'%s\' \'{log}\' > "$2"\nshift 2\nexec "$@"\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = CliRunner().invoke(main, ["profile", "--no-check", "--kernel", "layer_norm", "--", "sh", "-c", "exit 4"])
+    assert result.exit_code == 4
+    assert "1500 ns" in result.stderr

@@ -39,6 +39,7 @@ Examples:
   gpudoctor profile --after 60s --for 20s -- python serve.py
   gpudoctor profile --traces traces -o profile.html -- python train.py
   gpudoctor profile --save before.json -- python train.py
+  gpudoctor profile --kernel layer_norm -- python train.py
   gpudoctor profile --compare before.json after.json
 \b
 Exit code: that of the command; with --compare 0, or 1 if a step is slower.
@@ -83,6 +84,11 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
     default="auto",
     show_default=True,
     help="Trace from inside torch, or with Nsight Systems.",
+)
+@click.option(
+    "--kernel",
+    metavar="NAME",
+    help="Measure some launches of one kernel with Nsight Compute instead.",
 )
 @click.option("--traces", "traces", metavar="DIR", type=PATH, help="Keep the traces in DIR, for ui.perfetto.dev or nsys-ui.")
 @click.option("--compare", is_flag=True, help="Compare two profiles that were saved with --save: what got slower, and why.")
@@ -139,7 +145,8 @@ def _profiled(argv: tuple[str, ...], window: Window, given: dict[str, Any], out:
 
     words, variables = commands.unwrapped(argv, os.environ)
     commands.program(words[0], variables)
-    engine = engines.chosen(given["engine"], words, variables)
+    name = given["kernel"]
+    engine = engines.of_kernel(name) if name else engines.chosen(given["engine"], words, variables)
     found = run.profiled(words, variables, window, engine, given["traces"], out, ERR)
     if nothing := found.reply.value["nothing"]:
         screen.note(f"gpudoctor: {nothing}")

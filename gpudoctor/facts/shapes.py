@@ -72,6 +72,7 @@ _EXACT: dict[str, Any] = {
         numbers="code seconds",
         texts="ended engine engine_why line nothing",
         notes=TEXTS,
+        kernel=dict[str, Any] | None,
         ranks=list[dict[str, Any]] | None,
         wanted=maps(NUMBER),
     ),

@@ -49,6 +49,8 @@ def sections(report: Report, most: int = SOME, width: int = 120) -> Iterator[Sec
     ranks = [Rank(value) for value in found.get("ranks") or ()]
     working = [rank for rank in ranks if rank.kernel_count]
     yield Section(f"Profile of {plain(str(found.get('line')))}", (), (), tuple(_about(found, working)))
+    if found.get("kernel"):
+        yield _counters(found["kernel"])
     if ranks and not working:
         section = _operators(ranks[0], most, NARROWEST_NAME)
         yield Section(f"{_title(ranks[0])}: operators on the processor", section.head, section.rows)
@@ -187,6 +189,30 @@ def _operators(rank: Rank, most: int, room: int) -> Section:
     return Section(
         "Operators, by the time of the kernels that they launch", ("Operator", "Calls", "GPU ms", "Host ms", "TFLOP/s"), rows
     )
+
+
+COUNTERS = {
+    "nanoseconds": ("Time", "{:.0f} ns"),
+    "sm_percent": ("Compute throughput", "{:.1f} % of peak"),
+    "dram_percent": ("Memory throughput", "{:.1f} % of peak"),
+    "l2_percent": ("L2 throughput", "{:.1f} % of peak"),
+    "occupancy_percent": ("Achieved occupancy", "{:.1f} %"),
+    "theoretical_occupancy_percent": ("Theoretical occupancy", "{:.1f} %"),
+    "waves": ("Waves per multiprocessor", "{:.2f}"),
+    "blocks": ("Blocks", "{:.0f}"),
+    "threads_per_block": ("Threads per block", "{:.0f}"),
+    "registers": ("Registers per thread", "{:.0f}"),
+    "shared_bytes": ("Shared memory per block", "{:.0f} B"),
+}
+
+
+def _counters(kernel: Mapping[str, Any]) -> Section:
+    rows = [(words, form.format(kernel[name])) for name, (words, form) in COUNTERS.items() if kernel.get(name) is not None]
+    rows += [
+        (f"Stalled: {name.replace('_', ' ')}", f"{value:.2f} cycles") for name, value in (kernel.get("stalls") or {}).items()
+    ]
+    title = f"{short(str(kernel.get('name')))} ({kernel.get('launches')} launches, medians; stalls per issued instruction)"
+    return Section(title, ("Counter", "Value"), tuple(rows))
 
 
 def _memory(rank: Rank) -> Section:

@@ -62,7 +62,8 @@ class Traced(Guarded):
         """The processes with recorded work of a GPU, in the order of their ranks; Skip without any."""
         found = tuple(rank for rank in self.every_rank if rank.kernel_count)
         if not found:
-            raise Skip(self.nothing or "no work of a GPU was recorded")
+            is_of_kernel = bool(self._value.get("kernel"))
+            raise Skip("only one kernel was measured" if is_of_kernel else self.nothing or "no work of a GPU was recorded")
         return found
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudoctor.errors import UserError
+from gpudoctor.jobs.tracing import ncu
 from gpudoctor.trying import command
 
-TORCH, NSYS = "torch.profiler", "nsys"
+TORCH, NSYS, NCU = "torch.profiler", "nsys", "ncu"
 ENGINES = ("auto", "torch", "nsys")
 PLACES = ("/usr/local/cuda/bin/nsys", "/opt/nvidia/nsight-systems*/*/bin/nsys", "/usr/local/cuda-*/bin/nsys")
 ASK_SECONDS = 20.0
@@ -23,17 +24,23 @@ INSTALL = "install Nsight Systems (https://developer.nvidia.com/nsight-systems)"
 
 @dataclass(frozen=True)
 class Engine:
-    """name: torch.profiler, nsys, or "" if there is none. why: the reason for the choice. path: of nsys."""
+    """why: the reason for the choice. path: of nsys or ncu. kernel: the name of the one to measure with ncu."""
 
     name: str
     why: str
     path: str = ""
+    kernel: str = ""
 
 
 def nsys() -> str:
     """The path of Nsight Systems, "" if it is not installed."""
     found = [path for pattern in PLACES for path in sorted(glob.glob(pattern), reverse=True) if os.access(path, os.X_OK)]  # noqa: PTH207
     return shutil.which("nsys") or next(iter(found), "")
+
+
+def of_kernel(name: str) -> Engine:
+    """UserError if ncu is not installed."""
+    return Engine(NCU, "--kernel measures one kernel with its counters", ncu.path(), name)
 
 
 def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> Engine:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.jobs.tracing import detailed, nsys, reduced, rows
-from gpudoctor.jobs.tracing.engines import INSTALL, NSYS, Engine
+from gpudoctor.jobs.tracing import detailed, ncu, nsys, reduced, rows
+from gpudoctor.jobs.tracing.engines import INSTALL, NCU, NSYS, TORCH, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -50,9 +50,9 @@ def profiled(
     """Runs the command as the user would. keep: the folder for its traces, None if they are not kept. out, err: descriptors to
     which its output is copied. UserError if it cannot be started."""
     with _folder(keep) as folder:
-        place = Hooked(argv, variables, window, folder, *_before(engine, folder, window))
+        place = Hooked(argv, variables, window, folder, _before(engine, folder, window, keep is not None), engine.name == TORCH)
         attempt = laboratory.first(place, Goal(), out, err)
-        told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
+        told = _told_by(engine, folder)
     value = {
         "line": shlex.join(argv),
         "code": attempt.ran.code,
@@ -72,9 +72,17 @@ def alone() -> Snapshot:
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, {}, level="quick")
 
 
-def _before(engine: Engine, folder: Path, window: Window) -> tuple[tuple[str, ...], bool]:
-    """Words before the command, and whether its Pythons load the tracer."""
-    return (nsys.before(engine.path, folder, window), False) if engine.name == NSYS else ((), True)
+def _before(engine: Engine, folder: Path, window: Window, is_kept: bool) -> tuple[str, ...]:
+    """The words before the command, of a tracer that starts it."""
+    if engine.name == NCU:
+        return ncu.before(engine.path, engine.kernel, folder, is_kept)
+    return nsys.before(engine.path, folder, window) if engine.name == NSYS else ()
+
+
+def _told_by(engine: Engine, folder: Path) -> dict[str, Any]:
+    if engine.name == NCU:
+        return ncu.told(engine.kernel, folder)
+    return nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
 
 
 @contextmanager
