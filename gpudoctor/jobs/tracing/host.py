@@ -154,7 +154,7 @@ class Samples:
         calls = sorted(told.get("calls") or [])
         self.starts = [(call[0] - base_ns) / 1000 for call in calls]
         self.ends = [(call[1] - base_ns) / 1000 for call in calls]
-        self.called = [call[2] for call in calls]
+        self.called: list[int] = [call[2] for call in calls]
         self.times = [(sample[0] - base_ns) / 1000 for sample in samples]
         self.which = [sample[1] for sample in samples]
         self.places = places
