@@ -125,6 +125,8 @@ def command(
     is_for_program = delivered.name != "text" and not destination
     window = Window(given["steps"], given["seconds"], given["warmup"], given["after"])
     found, answers = _profiled(command, window, given, ERR if is_for_program else OUT)
+    if (nothing := found.reply.value["nothing"]) and (destination or is_for_program):
+        screen.note(f"gpudoctor: {nothing}")
     shown = output.saved(_checkup(answers), how, save)
     if destination:
         delivering.write(shown, delivered, destination, "")
@@ -148,8 +150,6 @@ def _profiled(argv: tuple[str, ...], window: Window, given: dict[str, Any], out:
     name = given["kernel"]
     engine = engines.of_kernel(name) if name else engines.chosen(given["engine"], words, variables)
     found = run.profiled(words, variables, window, engine, given["traces"], out, ERR)
-    if nothing := found.reply.value["nothing"]:
-        screen.note(f"gpudoctor: {nothing}")
     if given["traces"]:
         screen.note(f"gpudoctor: the traces are in {given['keep']} (open them in https://ui.perfetto.dev)")
     answers = _machine(given["python"] or commands.python_of(words, variables), given["no_check"] or bool(found.ended_by))
