@@ -25,6 +25,7 @@ def commands(file: str, folder: str) -> list[list[str]]:
         ["check", "--replay", file, "--baseline", file],
         ["fix", "--replay", file, *out],
         ["diff", file, file, "-v"],
+        ["profile", "--compare", file, file],
         ["explain", file],
         ["explain", file, "--format", "json"],
         ["verify", file],

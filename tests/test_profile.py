@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from each import each
 from simulated import GEMM, NCCL, POINTWISE, SGEMM, Program, snapshot, training
 
 from gpudoctor import catalog, doctor
+from gpudoctor.checkup import Checkup
+from gpudoctor.facts import shapes
 from gpudoctor.judging.jobs import kernel_names
-from gpudoctor.model import Report
+from gpudoctor.model import Reply, Report, Status
 
 CHECKS = {id: check for id, check in catalog.checks().items() if id.startswith("profiled-")}
 LONG, SHORT = 400.0, 3.0
@@ -203,3 +208,37 @@ def test_a_well_tuned_program_passes_with_its_shares(tmp_path: Path) -> None:
     said = next(row.message for row in found.checks if row.id == "profiled-time")
     assert said.startswith(("the GPU is busy 99", "the GPU is busy 100"))
     assert "10 steps of 3." in said
+
+
+def broken(value: Any, number: int) -> Any:
+    """One of the values within a profile is of another type; which, and of which, depends on the number."""
+    others: tuple[Any, ...] = ("x", -1, None, [], {}, [1], {"a": []}, 1e308, True)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(inside: Any) -> None:
+        for key, held in inside.items() if isinstance(inside, dict) else enumerate(inside):
+            places.append((inside, key))
+            if isinstance(held, (dict, list)):
+                walk(held)
+
+    again = json.loads(json.dumps(value))
+    walk(again)
+    inside, key = places[number * 7919 % len(places)]
+    inside[key] = others[number % len(others)]
+    return again
+
+
+@pytest.mark.slow
+def test_a_profile_of_any_form_breaks_no_report(tmp_path: Path) -> None:
+    whole = training(everything_well).profile(
+        tmp_path, memory={"allocated_bytes.all.peak": 1}, compiled=RECOMPILED, scaler_updates=3
+    )
+    for number in range(100):
+        value = {"line": "x", "notes": [], "ranks": [whole], "kernel": {"name": "k", "stalls": {"wait": 1.0}}}
+        taken = snapshot()
+        taken.replies["job-profile"] = Reply("ok", broken(value, number))
+        taken = replace(taken, replies=shapes.all_fitting(taken.replies))
+        found = doctor.judge(taken, CHECKS)
+        assert [row.message for row in found.checks if row.status is Status.ERROR] == [], number
+        for form in ("text", "html", "markdown", "json"):
+            Checkup(found, taken).render(form)

@@ -51,7 +51,7 @@ def lost(rank: Rank) -> float:
     rows = {row["name"]: row for row in rank.rows("operators")}
     if MATH not in rows:
         return 0.0
-    return rank.of_window(max(float(rows[name].get("gpu_whole_s") or 0) for name in OUTER if name in rows))
+    return rank.of_window(max(rows[name].get("gpu_whole_s") or 0.0 for name in OUTER if name in rows))
 
 
 def names(rank: Rank) -> list[str]:

@@ -19,7 +19,6 @@ https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph-breaks
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
@@ -56,30 +55,24 @@ BREAKS = Problem(
 )
 
 
-def again(rank: Rank) -> list[dict[str, Any]]:
-    """Compilations in the window that repeat an earlier one."""
-    return [row for row in rank.compiled.get("in_window") or () if row.get("reason")]
-
-
 def lost(rank: Rank) -> float:
-    return rank.gap("compiling") + len(again(rank)) * 1e-6
+    return rank.gap("compiling") + len(rank.repeated_compilations) * 1e-6
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, _ = worst(facts, lost)
-    if not rank.compiled.get("total"):
+    if not rank.compilations:
         raise Skip("the program does not use torch.compile")
-    if found := again(rank):
+    if found := rank.repeated_compilations:
         most = found[-1]
-        spent = sum(float(row.get("seconds") or 0) for row in found)
-        place = f"{most['file']}:{most['line']}" if most.get("file") else most.get("function", "")
-        reason = " ".join(str(most["reason"]).split())[:MOST_WORDS]
+        spent = sum(row["seconds"] for row in found)
+        place = f"{most['file']}:{most.get('line')}" if most.get("file") else str(most.get("function"))
+        reason = most["reason"][:MOST_WORDS]
         said = f"{len(found)} compilations in the profiled steps{where(rank)}, {spent:.1f} s, the last of {place}: {reason}"
         yield RECOMPILES.found(said, evidence(rank, rank.gap("compiling"), compilations=len(found), reason=reason))
-    breaks = {str(reason): int(number) for reason, number in (rank.compiled.get("graph_breaks") or {}).items()}
-    if breaks:
+    if breaks := rank.graph_breaks:
         waiting = rank.gap("launching") + rank.gap("python")
-        first = " ".join(max(breaks, key=lambda reason: breaks[reason]).split())[:MOST_WORDS]
+        first = max(breaks, key=lambda reason: breaks[reason])[:MOST_WORDS]
         said = f"{sum(breaks.values())} graph breaks{where(rank)}, most often: {first}"
         finding = BREAKS.found(said, evidence(rank, waiting, graph_breaks=sum(breaks.values())))
         yield finding if waiting >= LEAST_WAITING else finding.as_note
@@ -87,7 +80,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, _ = worst(facts, lost)
-    return f"{rank.compiled['total']} compilations, none of them repeated in the profiled steps"
+    return f"{rank.compilations} compilations, none of them repeated in the profiled steps"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(RECOMPILES, BREAKS))

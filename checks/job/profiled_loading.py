@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
     if share < LEAST:
         return
-    loads = int(rank.value.get("loads") or 0)
+    loads = rank.count("loads")
     each = f", {1000 * float(rank.calls.get('loading_s') or 0) / loads:.1f} ms for each batch" if loads else ""
     said = f"the GPU is idle for {percent(share)} of the time while the program waits for its DataLoader{where(rank)}{each}"
     yield WAITS.found(said, evidence(rank, share, batches=loads))
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, share = worst(facts, lost)
-    loads = int(rank.value.get("loads") or 0)
+    loads = rank.count("loads")
     return (
         f"{loads} batches loaded, which left the GPU idle for {percent(share)} of the time" if loads else "no DataLoader was used"
     )

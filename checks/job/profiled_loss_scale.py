@@ -43,11 +43,11 @@ OVERFLOWS = Problem(
 
 
 def updates(rank: Rank) -> int:
-    return int(rank.value.get("scaler_updates") or 0)
+    return rank.count("scaler_updates")
 
 
 def skipped(rank: Rank) -> float:
-    return max(0.0, 1 - int(rank.value.get("optimizer_steps") or 0) / updates(rank)) if updates(rank) else 0.0
+    return max(0.0, 1 - rank.count("optimizer_steps") / updates(rank)) if updates(rank) else 0.0
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

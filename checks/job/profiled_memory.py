@@ -26,7 +26,6 @@ from gpudoctor.judging.jobs.traced_ranks import evidence, is_repeated, percent, 
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 LEAST = 0.02
-GIB = 1 << 30
 RETRIES = Problem(
     id="allocator-returns-memory-in-steps",
     title="The steps allocate and free GPU memory from the driver",
@@ -54,10 +53,6 @@ def retries(rank: Rank) -> int:
     return rank.grown("num_alloc_retries") or 0
 
 
-def calls(rank: Rank) -> int:
-    return sum(int(number) for number in (rank.calls.get("allocations") or {}).values())
-
-
 def lost(rank: Rank) -> float:
     return rank.gap("allocating") + 1e-6 * retries(rank)
 
@@ -65,20 +60,21 @@ def lost(rank: Rank) -> float:
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, _ = worst(facts, lost)
     share = rank.gap("allocating")
-    is_costly = share >= LEAST and is_repeated(calls(rank), rank)
+    is_costly = share >= LEAST and is_repeated(rank.driver_allocations, rank)
     if not (retries(rank) or is_costly):
         return
-    said = f"{calls(rank)} calls of cudaMalloc and cudaFree in the profiled steps{where(rank)}"
+    said = f"{rank.driver_allocations} calls of cudaMalloc and cudaFree in the profiled steps{where(rank)}"
     said += f", {retries(rank)} of them retries because memory was full" if retries(rank) else ""
-    peak = rank.memory.get("reserved_bytes.all.peak")
-    found = evidence(rank, share, calls=calls(rank), retries=retries(rank), reserved_gib=peak and round(peak / GIB, 1))
+    found = evidence(
+        rank, share, calls=rank.driver_allocations, retries=retries(rank), reserved_gib=rank.gib("reserved_bytes.all.peak")
+    )
     yield RETRIES.found(f"{said}; the GPU is idle meanwhile for {percent(share)} of the time", found)
 
 
 def summary(facts: Facts) -> str:
     rank, _ = worst(facts, lost)
-    peak = rank.memory.get("allocated_bytes.all.peak")
-    return f"{calls(rank)} allocations from the driver in the window" + (f", peak {peak / GIB:.1f} GiB" if peak else "")
+    peak = rank.gib("allocated_bytes.all.peak")
+    return f"{rank.driver_allocations} allocations from the driver in the window" + (f", peak {peak:.1f} GiB" if peak else "")
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(RETRIES,))

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
-from gpudoctor.model import Report
+from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
 
 SOME, ALL = 8, 40
@@ -41,11 +42,16 @@ def of(report: Report) -> Mapping[str, Any] | None:
     return found if isinstance(found, Mapping) else None
 
 
-def sections(report: Report, most: int = SOME, width: int = 120) -> Iterator[Section]:
-    """most: rows of each table. width: of the page."""
+def sections(report: Report, most: int = SOME, width: int = 120) -> tuple[Section, ...]:
+    """most: rows of each table. width: of the page. Nothing if the profile has a form that no version of gpudoctor writes."""
     found = of(report)
-    if found is None:
-        return
+    try:
+        return tuple(_sections(found, most, width)) if found else ()
+    except (Skip, *WRONG):
+        return ()
+
+
+def _sections(found: Mapping[str, Any], most: int, width: int) -> Iterator[Section]:
     ranks = [Rank(value) for value in found.get("ranks") or ()]
     working = [rank for rank in ranks if rank.kernel_count]
     yield Section(f"Profile of {plain(str(found.get('line')))}", (), (), tuple(_about(found, working)))

@@ -11,6 +11,17 @@ from gpudoctor.facts.replies import Replies
 from gpudoctor.model import Skip
 
 QUESTION = "job-profile"
+NUMBER = (int, float)
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "waits": {"call": str, "operator": str, "count": int, "waited_s": NUMBER, "idle_s": NUMBER},
+    "copies": {"name": str, "count": int, "bytes": NUMBER, "seconds": NUMBER, "exposed_s": NUMBER},
+    "kernels": {"name": str, "kind": str, "precision": str, "seconds": NUMBER, "calls": int},
+    "kinds": {"kind": str, "precision": str, "seconds": NUMBER},
+    "operators": {"name": str, "calls": int, "host_s": NUMBER, "gpu_s": NUMBER},
+    "shapes": {"operator": str, "shapes": int, "some": list},
+    "lines": {"share": NUMBER, "waiting_share": NUMBER},
+}
+"""Table -> what each of its rows has."""
 
 
 class Traced(Guarded):
@@ -93,12 +104,16 @@ class Rank(Guarded):
 
     @property
     def step_ms(self) -> float | None:
-        return (self.value.get("steps") or {}).get("median_ms")
+        return self._milliseconds("median_ms")
 
     @property
     def plain_step_ms(self) -> float | None:
         """The median of the steps that ran without the profiler."""
-        return (self.value.get("steps") or {}).get("outside_median_ms")
+        return self._milliseconds("outside_median_ms")
+
+    def _milliseconds(self, name: str) -> float | None:
+        found = (self.value.get("steps") or {}).get(name)
+        return None if found is None else float(found)
 
     @property
     def overhead(self) -> float | None:
@@ -150,7 +165,12 @@ class Rank(Guarded):
 
     def rows(self, name: str) -> tuple[Mapping[str, Any], ...]:
         """One of the tables: waits, copies, kernels, kinds, operators, shapes, lines."""
-        return tuple(self.value.get(name) or ())
+        found = tuple(self.value.get(name) or ())
+        for row in found:
+            for field, kinds in FIELDS[name].items():
+                if not isinstance(row[field], kinds) or row[field] is True:
+                    raise TypeError(f"{field} of {name} is {type(row[field]).__name__}")
+        return found
 
     @property
     def calls(self) -> Mapping[str, Any]:
@@ -182,9 +202,43 @@ class Rank(Guarded):
     def compiled(self) -> Mapping[str, Any]:
         return self.value.get("compiled") or {}
 
+    def count(self, name: str) -> int:
+        """Of `loads`, `scaler_updates` and the like; 0 if there were none."""
+        return int(self.value.get(name) or 0)
+
     @property
-    def has_shapes(self) -> bool:
-        return bool(self.value.get("operators"))
+    def compilations(self) -> int:
+        """Of torch.compile, in the whole program."""
+        return int(self.compiled.get("total") or 0)
+
+    @property
+    def repeated_compilations(self) -> tuple[Mapping[str, Any], ...]:
+        """Those in the window that repeat an earlier one: function, file, line, seconds and the reason."""
+        found = [row for row in self.compiled.get("in_window") or () if row.get("reason")]
+        return tuple(
+            {**row, "seconds": float(row.get("seconds") or 0), "reason": " ".join(str(row["reason"]).split())} for row in found
+        )
+
+    @property
+    def graph_breaks(self) -> Mapping[str, int]:
+        """Reason -> how often."""
+        return {
+            " ".join(str(reason).split()): int(number) for reason, number in (self.compiled.get("graph_breaks") or {}).items()
+        }
+
+    @property
+    def driver_allocations(self) -> int:
+        """Calls of cudaMalloc, cudaFree and the like in the window."""
+        return sum(int(number) for number in (self.calls.get("allocations") or {}).values())
+
+    def gib(self, name: str) -> float | None:
+        """A counter of torch's allocator."""
+        found = self.memory.get(name)
+        return None if found is None else float(found) / (1 << 30)
+
+
+def _compilation(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**row, "seconds": float(row.get("seconds") or 0), "reason": " ".join(str(row["reason"]).split())}
 
 
 def traced_of(replies: Replies) -> Traced:

@@ -9,7 +9,8 @@ import msgspec
 
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
-from gpudoctor.facts.job.traced import QUESTION, Rank, Traced
+from gpudoctor.facts.guarded import WRONG
+from gpudoctor.facts.job.traced import QUESTION, Traced
 from gpudoctor.files import opening
 from gpudoctor.judging.jobs import traced_changes
 from gpudoctor.judging.jobs.traced_changes import Change, Compared
@@ -72,11 +73,10 @@ def compared(before: str, after: str) -> Both:
     pairs = [(rank, ranks[rank.number]) for rank in one.ranks if rank.number in ranks]
     if not pairs:
         pairs = [(one.ranks[0], other.ranks[0])]
-    return Both((one.line, other.line), tuple((rank.number, _of(rank, match)) for rank, match in pairs))
-
-
-def _of(one: Rank, other: Rank) -> Compared:
-    return traced_changes.compared(one, other)
+    try:
+        return Both((one.line, other.line), tuple((rank.number, traced_changes.compared(rank, match)) for rank, match in pairs))
+    except (Skip, *WRONG) as failure:
+        raise UserError(f"these profiles cannot be compared: {failure}") from None
 
 
 def _opened(name: str) -> Traced:
