@@ -237,10 +237,6 @@ class Rank(Guarded):
         return None if found is None else float(found) / (1 << 30)
 
 
-def _compilation(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**row, "seconds": float(row.get("seconds") or 0), "reason": " ".join(str(row["reason"]).split())}
-
-
 def traced_of(replies: Replies) -> Traced:
     """Skip if nothing was profiled."""
     if QUESTION not in replies.starting_with(QUESTION):
