@@ -173,7 +173,7 @@ def _kernel(row: Mapping[str, Any], rank: Rank, room: int) -> Row:
         str(row["calls"]),
         f"{1e6 * row['seconds'] / row['calls']:.1f}",
         TENSOR[row.get("tensor")],
-        "-" if row.get("occupancy") is None else f"{row['occupancy']} %",
+        f"{row['occupancy']} %" if row.get("occupancy") else "-",
         _shape(row.get("grid")),
         _shape(row.get("block")),
         "-" if row.get("registers") is None else str(row["registers"]),

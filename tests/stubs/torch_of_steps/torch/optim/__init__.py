@@ -1,1 +1,2 @@
+# mypy: ignore-errors
 from torch.optim.optimizer import SGD  # noqa: F401
