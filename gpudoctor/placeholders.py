@@ -144,6 +144,7 @@ _MEANINGS = {
     "torch": "the PyTorch version to install, such as 2.9.1",
     "unit": "the systemd service that starts the program (systemctl status <PID>)",
     "valid_gpus": "the indexes of GPUs that exist (nvidia-smi -L)",
+    "value": "the value of the variable on the machine where it works",
     "variable": "the environment variable that the message names",
     "version": "the PyTorch version to install, such as 2.9.1",
     "vfio_ids": "the ids of all functions of the GPU with commas between them, from lspci -nn -d 10de:",

@@ -488,3 +488,38 @@ def test_a_variable_whose_value_the_output_contains_is_tried_first(why: Why, tmp
     assert [suspect.name for suspect in proof.guilty] == ["MASTER_ADDR"]
     assert len(proof.trials) == 3
     assert "node-17" not in saved.read_text().replace("cannot resolve node-17", "")
+
+
+@pytest.mark.parametrize(
+    ("works", "problem", "fix"),
+    [
+        ("NCCL_P2P_DISABLE') == '1'", "gpu-path-breaks-programs", "export NCCL_P2P_DISABLE=1"),
+        ("CUDA_VISIBLE_DEVICES') == '0'", "gpu-breaks-programs", "export CUDA_VISIBLE_DEVICES=0"),
+        ("NOTHING')", "command-failed", ""),
+    ],
+)
+def test_parts_are_tried_if_no_setting_decides(
+    why: Why, monkeypatch: pytest.MonkeyPatch, works: str, problem: str, fix: str
+) -> None:
+    taken = replace(machine.load("h200-x2"), measured={}, level="quick")
+    monkeypatch.setattr(examining, "examined", lambda w, told, *_: (Checkup(snapshot=examining.with_evidence(taken, told)), 0))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    script = f"import os\nif not os.environ.get('{works}: raise SystemExit('the NCCL ranks disagree')"
+    result = why("--yes", "--format", "json", script=script)
+    assert "it is also repeated without direct access between GPUs (NVLink, PCIe)" in " ".join(result.stderr.split())
+    first = json.loads(result.stdout)["diagnosis"][0]
+    assert first["problem"] == problem
+    assert not fix or fix in first["fixes"][0]["command"]
+    assert first["confidence"] == ("confirmed" if fix else "unknown")
+
+
+def test_a_variable_is_set_as_on_the_good_machine(why: Why, tmp_path: Path) -> None:
+    taken = replace(machine.load("h100"), measured={}, level="quick")
+    variables = {**taken.replies["environment"].value, "CUPY_TF32": "1"}
+    good = tmp_path / "good.json"
+    good.write_bytes(snapshot.dump(replace(taken, replies={**taken.replies, "environment": Reply("ok", variables)})))
+    script = "import os\nif os.environ.get('CUPY_TF32') != '1': raise SystemExit('it does not converge')"
+    result = why("--yes", "--like", str(good), script=script)
+    said = " ".join(result.stderr.split())
+    assert "CUPY_TF32 is not 1: the command fails (it does not converge) and works with CUPY_TF32=1" in said
+    assert "export CUPY_TF32=1" in said

@@ -65,7 +65,7 @@ def _signal_of(end: BaseException) -> int:
 def _repeated(case: Case, answers: Snapshot, wanted: Wanted, repeating: Repeating, like: Checkup | None) -> tuple[Snapshot, int]:
     """The answers with the proof, or with the reason why the command was not repeated."""
     from gpudoctor import doctor
-    from gpudoctor.why import examined
+    from gpudoctor.why import examined, parts
     from gpudoctor.why import like as liking
     from gpudoctor.why import search as searching
 
@@ -80,7 +80,8 @@ def _repeated(case: Case, answers: Snapshot, wanted: Wanted, repeating: Repeatin
         _list_others(differences)
     if not found:
         return _left(case, answers, NO_SUSPECTS), 0
-    search = searching.Search(case, surroundings, found, repeating.attempts)
+    left = () if like else parts.parts(surroundings, case.text, report)
+    search = searching.Search(case, surroundings, found, repeating.attempts, parts=left)
     if repeating.yes:
         _say(case, search)
     elif not _asked(case, report, search):
@@ -131,6 +132,8 @@ def _say(case: Case, search: Search) -> None:
         f"It is repeated at most {search.attempts} times, with no input and no terminal, without one or more of: "
         f"{_listed(search.asked)}. Whatever it writes, it writes again."
     )
+    if search.parts:
+        _note(f"If none of them decides, it is also repeated without {_listed(search.parts)}, one at a time.")
     if (longer := case.repeated.longer) is not None:
         _note(f"A repeat that still runs after {longer:.0f} s counts as working and is ended (--until REGEX decides better).")
 

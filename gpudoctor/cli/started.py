@@ -1,4 +1,5 @@
-"""The variables that gpudoctor was started with: hooks of its own Python (sitecustomize.py, .pth files) can have changed them.
+"""The variables that gpudoctor was started with: hooks of the Python that runs it (sitecustomize.py, .pth files) can
+have changed them.
 
 What it starts would inherit such a change, and no experiment could take it away.
 """

@@ -17,6 +17,7 @@ from gpudoctor.facts.command import NAME, QUESTION
 from gpudoctor.facts.known import known
 from gpudoctor.interpreter import Interpreter
 from gpudoctor.judging.experiments.suspect import HIDDEN, LIMITS, Surroundings
+from gpudoctor.judging.experiments.verdict import gpus
 from gpudoctor.model import Snapshot
 from gpudoctor.trying import command
 from gpudoctor.trying.warden import cpu_limit
@@ -80,6 +81,7 @@ def inherited(case: Case, wanted: Wanted, answers: Snapshot) -> Surroundings:
         found,
         variables=variables,
         current_folder=folder,
+        gpus=gpus(Facts(answers)),
         limits={**found.limits, "cpu_seconds": tuple(map(changed.amount, cpu_limit()))},
     )
 
@@ -95,6 +97,7 @@ def of_facts(facts: Facts) -> Surroundings:
     return Surroundings(
         variables=known(lambda: facts.environment.variables, {}),
         limits={name: limit for name, limit in limits.items() if limit},
+        gpus=gpus(facts),
     )
 
 

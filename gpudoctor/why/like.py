@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpudoctor import checkup, comparing
 from gpudoctor.checkup import Checkup
-from gpudoctor.comparing import Change
+from gpudoctor.comparing import ABSENT, Change
 from gpudoctor.errors import UserError
 from gpudoctor.files import opening
-from gpudoctor.judging.experiments.suspect import AFFINITY, LIMIT, USER_SITE, Suspect
+from gpudoctor.judging.experiments.suspect import AFFINITY, HIDDEN, LIMIT, PATHS, SETTING, USER_SITE, Suspect
+from gpudoctor.knowledge.suspects import variable
 from gpudoctor.model import Snapshot
 from gpudoctor.plain import plain
 
@@ -43,12 +45,28 @@ def differences(answers: Snapshot, good: Checkup, found: Sequence[Suspect]) -> D
     ranked: dict[Suspect, None] = {}
     others = []
     for change in changes:
-        own = [suspect for suspect in found if _is_about(suspect, change)]
+        own = _as_there(change, opening.is_redacted(good.snapshot)) or [
+            suspect for suspect in found if _is_about(suspect, change)
+        ]
         ranked |= dict.fromkeys(own)
         if not own:
             others.append(_told(change))
     weighed = (replace(suspect, weight=weight) for suspect, weight in zip(ranked, _weights(len(ranked)), strict=True))
     return Differences(tuple(weighed), tuple(others))
+
+
+def _as_there(change: Change, is_redacted: bool) -> list[Suspect]:
+    """The variable as it is there; none if it is not set there, if it is a list of paths, or if its value can be redacted."""
+    value = change.one
+    is_variable = change.question == "environment" and change.part not in PATHS and variable(change.part)
+    if (
+        not is_variable
+        or not isinstance(value, str)
+        or value in ("", ABSENT, HIDDEN)
+        or (is_redacted and re.search("[/-]", value))
+    ):
+        return []
+    return [Suspect(SETTING, change.part, value, "it is set so where the command works")]
 
 
 def _weights(number: int) -> Iterator[int]:

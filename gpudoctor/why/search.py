@@ -11,7 +11,7 @@ from gpudoctor.errors import UserError
 from gpudoctor.facts.command import QUESTION
 from gpudoctor.judging.experiments import telling
 from gpudoctor.judging.experiments.outcome import Outcome
-from gpudoctor.judging.experiments.proof import NAMED, Proof, Trial
+from gpudoctor.judging.experiments.proof import ELSEWHERE, NAMED, Proof, Trial
 from gpudoctor.judging.experiments.search import Steps, proved, search
 from gpudoctor.judging.experiments.suspect import Surroundings, Suspect
 from gpudoctor.judging.experiments.suspects import POSSIBLE, Failure, is_of_compiler, suspects
@@ -44,6 +44,8 @@ def suspected(case: Case, surroundings: Surroundings, report: Report) -> tuple[S
 class Search:
     """The repeats of a command. asked: what can be taken away, the likeliest first. attempts: how many repeats are allowed.
 
+    parts: of the machine, each tried alone if no setting decides.
+
     has_run_longer: whether the last one was ended since it ran far longer than the run that failed.
     """
 
@@ -53,6 +55,7 @@ class Search:
     attempts: int
     made: int = 0
     ended_by: int = 0
+    parts: tuple[Suspect, ...] = ()
     has_run_longer: bool = False
     tell: Tell = print
 
@@ -66,7 +69,7 @@ class Search:
         caches = () if self.case.goal.is_speed or self._is_cache_named() else self._caches
         empty = self._run(self._suspects(caches)) if caches else None
         if empty and not self.is_good(empty) and is_alike(empty, original.outcome):
-            return self._with_empty_caches(caches, empty)
+            return self._without_parts(self._with_empty_caches(caches, empty))
         first = self._run(())
         if first is None:
             return Proof(QUESTION, self.asked, (original,), self._why_ended())
@@ -74,7 +77,26 @@ class Search:
             ended = "" if self.is_good(first) else _unlike(first)
             return Proof(QUESTION, self.asked, (original, Trial((), first, self.is_good(first))), ended)
         asked = self._suspects(caches) if empty and self.is_good(empty) and not self.has_run_longer else self.asked
-        return self._found(search(QUESTION, asked, first, self.is_good, self._left), self._run)
+        return self._without_parts(self._found(search(QUESTION, asked, first, self.is_good, self._left), self._run))
+
+    def _without_parts(self, proof: Proof) -> Proof:
+        """With a run without each part, if it fails without all settings; the first that decides is confirmed by another run."""
+        if proof.verdict != ELSEWHERE or self.case.goal.is_speed:
+            return proof
+        always = tuple(proof.suspects[place] for place in proof.always)
+        trials: list[Trial] = []
+        for place, part in enumerate(self.parts, len(proof.suspects)):
+            outcome = self._run((part, *always))
+            if outcome is None:
+                break
+            trials.append(Trial((place, *proof.always), outcome, self.is_good(outcome)))
+            if trials[-1].good:
+                again = self._run(always)
+                trials += [Trial(proof.always, again, self.is_good(again))] if again else []
+                break
+        every = (*proof.trials[:-1], *trials, proof.trials[-1])
+        is_found = any(trial.good for trial in trials)
+        return replace(proof, suspects=(*proof.suspects, *self.parts), trials=(*proof.trials, *trials) if is_found else every)
 
     def _with_empty_caches(self, caches: tuple[int, ...], first: Outcome) -> Proof:
         """The proof if each repeat begins with empty caches of compilers."""
@@ -115,8 +137,7 @@ class Search:
             return None
         self.made += 1
         named = [suspect for suspect in away if not is_of_compiler(suspect)] or away
-        without = ", ".join(map(str, named[:2])) + (f" and {len(named) - 2} more" if len(named) > 2 else "")
-        self.tell(f"Repeat {self.made} of at most {self.attempts}: {f'without {without}' if away else 'as it is'}")
+        self.tell(f"Repeat {self.made} of at most {self.attempts}: {telling.changed(named) or 'as it is'}")
         try:
             attempt = laboratory.again(self.case.place, away, self.surroundings, self.case.repeated)
         except (OSError, UserError) as failure:

@@ -14,6 +14,8 @@ from gpudoctor.judging.experiments.suspect import (
     FOLDER,
     GPU,
     LIMIT,
+    PATH_OF_GPUS,
+    SETTING,
     USER_SITE,
     VARIABLE,
     Surroundings,
@@ -58,6 +60,7 @@ def change(away: Iterable[Suspect], surroundings: Surroundings) -> Change:
         put["PYTHONNOUSERSITE"] = "1"
     if CURRENT_FOLDER in kinds:
         put["PYTHONSAFEPATH"] = "1"
+    put |= {suspect.name: suspect.value for suspect in away if suspect.kind in (SETTING, PATH_OF_GPUS)}
     return Change(
         {name: value for name, value in put.items() if name not in unset},
         tuple(dict.fromkeys((*unset, *emptied))),

@@ -14,11 +14,20 @@ LIMIT = "limit"  # name: a key of LIMITS; value: the soft limit, which is raised
 FOLDER = "folder"  # name: the variable that names it; value: the folder, replaced by a fresh private one
 AFFINITY = "affinity"  # value: the number of CPU cores that the program may use; it may use all
 GPU = "gpu"  # name: the variable that lists GPUs; value: the one that is removed from it
+SETTING = "setting"  # name: a variable; value: what it is set to where the program works; it is set to that
+PATH_OF_GPUS = "path-of-gpus"  # name: the variable of NCCL that leaves a path between GPUs out; value: what it is set to
 HIDDEN = "…"  # instead of a value that may be private
-KINDS = (VARIABLE, ENTRY, USER_SITE, CURRENT_FOLDER, LIMIT, FOLDER, AFFINITY, GPU)
+KINDS = (VARIABLE, ENTRY, USER_SITE, CURRENT_FOLDER, LIMIT, FOLDER, AFFINITY, GPU, SETTING, PATH_OF_GPUS)
 
 PATHS = ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
 """Variables whose entries are taken away one by one."""
+
+PATHS_OF_GPUS = {
+    "NCCL_P2P_DISABLE": "direct access between GPUs (NVLink, PCIe)",
+    "NCCL_SHM_DISABLE": "NCCL's shared memory",
+    "NCCL_IB_DISABLE": "InfiniBand or RoCE",
+}
+"""What NCCL uses unless this variable is 1: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
 
 # The names of limits, and what `ulimit` and people call them.
 LIMITS = {
@@ -58,6 +67,10 @@ class Suspect:
             return f"the current folder {self.value} on sys.path"
         if self.kind == AFFINITY:
             return f"the CPU affinity ({self.value} cores)"
+        if self.kind == PATH_OF_GPUS:
+            return PATHS_OF_GPUS.get(self.name, self.name)
+        if self.kind == SETTING:
+            return f"another {self.name} than {self.value}"
         return f"{self.name}={self.value}"
 
     def as_value(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpudoctor.facts.command import QUESTION
 from gpudoctor.judging.experiments.outcome import Outcome
@@ -17,6 +17,9 @@ from gpudoctor.judging.experiments.suspect import (
     HIDDEN,
     LIMIT,
     LIMITS,
+    PATH_OF_GPUS,
+    PATHS_OF_GPUS,
+    SETTING,
     USER_SITE,
     VARIABLE,
     Suspect,
@@ -37,6 +40,8 @@ _FACTS = {
     FOLDER: ("{name} is {value}", "with a fresh folder"),
     AFFINITY: ("only {value} CPU cores may be used", "with all cores"),
     GPU: ("GPU {value} is used", "without this GPU"),
+    SETTING: ("{name} is not {value}", "with {name}={value}"),
+    PATH_OF_GPUS: ("NCCL uses {path}", "with {name}={value}"),
 }
 
 
@@ -62,7 +67,7 @@ def sentence(proof: Proof, set_in: Iterable[str] = ()) -> str:
         return f"{effect(proof, f'without {names}')}; no more runs were made to find out which of them decide"
     facts = " and ".join(fact(suspect) for suspect in proof.guilty)
     facts += "".join(f" ({place})" for place in list(set_in)[:1])
-    without = _FACTS[proof.guilty[0].kind][1] if len(proof.guilty) == 1 else "without them"
+    without = _worded(proof.guilty[0], 1) if len(proof.guilty) == 1 else "without them"
     return f"{facts}: {effect(proof, without)}" + "; confirmed by experiment" * proof.is_confirmed
 
 
@@ -74,9 +79,12 @@ def effect(proof: Proof, without: str) -> str:
 
 
 def fact(suspect: Suspect) -> str:
-    limit = LIMITS.get(suspect.name, suspect.name)
-    words = _FACTS[suspect.kind][0].format(name=suspect.name, value=suspect.value, limit=limit)
-    return words.removesuffix(f" to {HIDDEN}")
+    return _worded(suspect, 0).removesuffix(f" to {HIDDEN}")
+
+
+def _worded(suspect: Suspect, place: int) -> str:
+    limit, path = LIMITS.get(suspect.name, suspect.name), PATHS_OF_GPUS.get(suspect.name, suspect.name)
+    return _FACTS[suspect.kind][place].format(name=suspect.name, value=suspect.value, limit=limit, path=path)
 
 
 def figure(outcome: Outcome) -> str:
@@ -114,10 +122,17 @@ def runs(proof: Proof) -> list[str]:
 
 
 def _without(proof: Proof, trial: Trial) -> str:
-    names = [str(proof.suspects[place]) for place in proof.taken(trial)]
-    if names:
-        return f"without {_listed(names, MOST_NAMES_OF_RUN)}"
+    if taken := proof.taken(trial):
+        return changed([proof.suspects[place] for place in taken])
     return "as it is, with empty caches of compilers" if trial.away else "as it is"
+
+
+def changed(away: Sequence[Suspect]) -> str:
+    """What is different in a run: "without A, B and 3 more and with X=1"; "" if nothing is."""
+    taken = [str(suspect) for suspect in away if suspect.kind not in (SETTING, PATH_OF_GPUS)]
+    given = [f"{suspect.name}={suspect.value}" for suspect in away if suspect.kind in (SETTING, PATH_OF_GPUS)]
+    words = (f"{how} {_listed(names, MOST_NAMES_OF_RUN)}" for how, names in (("without", taken), ("with", given)) if names)
+    return " and ".join(words)
 
 
 def _result(outcome: Outcome, good: bool) -> str:

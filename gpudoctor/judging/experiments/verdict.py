@@ -22,6 +22,8 @@ from gpudoctor.judging.experiments.suspect import (
     FOLDER,
     GPU,
     LIMIT,
+    PATH_OF_GPUS,
+    SETTING,
     USER_SITE,
     VARIABLE,
     Surroundings,
@@ -29,6 +31,7 @@ from gpudoctor.judging.experiments.suspect import (
 )
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 REFERENCE = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 PYTHON_VARIABLES = {USER_SITE: "PYTHONNOUSERSITE", CURRENT_FOLDER: "PYTHONSAFEPATH"}
 LIMITS = "https://man7.org/linux/man-pages/man2/getrlimit.2.html"
@@ -121,6 +124,29 @@ BY_GPU = _problem(
     "The same program was run with this GPU and without it. Only with it the program fails.",
     Fix("Leave it out until it is repaired", "export CUDA_VISIBLE_DEVICES=<without_it>", where="shell"),
 )
+BY_SETTING = _problem(
+    "missing-variable-breaks-programs",
+    "A missing or different variable",
+    "The same program was run with the variable as it is on the machine where it works, and nothing else was different. The "
+    "variable decides.",
+    Fix("In this shell: set it as there, then restart the program", "export <variable>=<value>", where="shell"),
+    Fix("To fix it permanently: set it in the job script or in ~/.profile", on=("host", "wsl2")),
+    Fix("In a container: set it with ENV in the Dockerfile, in the compose file, or with -e of docker run", on=("container",)),
+)
+BY_PATH = _problem(
+    "gpu-path-breaks-programs",
+    "A path between GPUs",
+    "The same program was run with this path and without it. Only with it the program fails: transfers over it are refused, hang "
+    "or damage data, as with an IOMMU or ACS between the GPUs.",
+    Fix("Until it is repaired: leave the path out (slower)", "export <variable>=1", where="shell"),
+    look("Show how the GPUs are connected", "nvidia-smi topo -m; nvidia-smi topo -p2p r"),
+    Fix(
+        "Measure the transfers between the GPUs",
+        "gpudoctor check --only peer-access,peer-transfers,iommu-acs,nvlink",
+        kind="read",
+    ),
+    reference="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+)
 PROBLEMS = {
     VARIABLE: BY_VARIABLE,
     ENTRY: BY_ENTRY,
@@ -130,6 +156,8 @@ PROBLEMS = {
     FOLDER: BY_FOLDER,
     AFFINITY: BY_AFFINITY,
     GPU: BY_GPU,
+    SETTING: BY_SETTING,
+    PATH_OF_GPUS: BY_PATH,
 }
 ALL = tuple(dict.fromkeys(PROBLEMS.values()))
 IDS = tuple(problem.id for problem in ALL)
@@ -191,6 +219,14 @@ def problem_of(proof: Proof, evidence: Mapping[str, Any]) -> Problem:
     return replace(problem, fixes=fixes)
 
 
+def gpus(facts: Facts) -> tuple[str, ...]:
+    """The GPUs that a program sees, as CUDA_VISIBLE_DEVICES names them."""
+    named = known(lambda: facts.environment.get(VISIBLE))
+    if named:
+        return tuple(entry.strip() for entry in named.split(",") if entry.strip())
+    return tuple(map(str, range(known(lambda: facts.cuda.count) or 0)))
+
+
 def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -> dict[str, Any]:
     """The evidence that fixes need. set_in: where the first of the guilty is set: "/root/.bashrc:12"."""
     one = guilty[0]
@@ -199,6 +235,9 @@ def values(guilty: tuple[Suspect, ...], set_in: tuple[str, ...], facts: Facts) -
     if one.kind == ENTRY:
         here = Surroundings(known(lambda: facts.environment.variables, {}))
         evidence["without_it"] = change(guilty, here).put.get(one.name, "")
+    elif one.kind == GPU:
+        here = Surroundings(known(lambda: facts.environment.variables, {}), gpus=gpus(facts))
+        evidence["without_it"] = change(guilty, here).put.get(VISIBLE, "")
     elif one.kind == LIMIT:
         evidence = {"limit": one.name, "value": one.value, "possible": "hard"}
     elif one.kind in (USER_SITE, CURRENT_FOLDER):
