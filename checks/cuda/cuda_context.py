@@ -34,6 +34,7 @@ from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Prob
 
 ENOUGH_MIB = 1024  # a context takes several hundred MiB
 OUT_OF_MEMORY, UNAVAILABLE, ECC = 2, 46, 214
+OPERATING_SYSTEM = 304  # a call of the system failed, such as one that opens a file
 PROCESSES = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 MESSAGES = look(
     "On the host: read the driver's messages", "sudo dmesg | grep -iE 'nvrm|xid' | tail -n 20", root=True, where="host"
@@ -154,7 +155,8 @@ def judge_device(facts: Facts, device: CudaDevice) -> Iterator[Finding]:
         skip_closed(refused.gpu)
     if refused.code == OUT_OF_MEMORY:
         skip_busy(refused.gpu)
-    yield from first_cause(CAUSES.get(refused.code, ()), refused, refused.found(FAILED))
+    finding = next(first_cause(CAUSES.get(refused.code, ()), refused, refused.found(FAILED)))
+    yield replace(finding, causes=(*finding.causes, "open-files-limited")) if refused.code == OPERATING_SYSTEM else finding
 
 
 def gpu_of(facts: Facts, device: CudaDevice) -> Gpu:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
@@ -39,4 +40,6 @@ def limited(facts: Facts, said: str, evidence: dict[str, Any]) -> Finding | None
     limit = BY_NAME["address_space"]
     elsewhere = [fix for fix in limit.raised(soft, hard) if fix != limit.for_logins]  # which WHERE_SET finds
     problem = replace(LIMITED, fixes=(*here, *elsewhere, WHERE_SET))
-    return problem.found(words, found, confidence=Confidence.LIKELY)
+    memory = known(lambda: sum(gpu.memory_total_mib for gpu in facts.nvml.gpus), 0)
+    is_sure = soft >> 20 < memory  # less than CUDA reserves at the least
+    return problem.found(words, found, confidence=Confidence.CONFIRMED if is_sure else Confidence.LIKELY)

@@ -113,7 +113,8 @@ def uvm_fault(facts: Facts) -> str | None:
     """What is wrong with the node. The module gets another major number at each boot, but a container, or a script that makes
     the node, keeps the old one."""
     node = facts.devices.nodes.get(UVM_NODE)
-    major = known(lambda: facts.driver.character_devices.get("nvidia-uvm"))
+    is_read = facts.container.engine or not facts.texts.alone  # in a text the two can be of different boots
+    major = known(lambda: facts.driver.character_devices.get("nvidia-uvm")) if is_read else None
     if node is None:
         return f"{UVM_NODE} does not exist"
     if not node.is_device:

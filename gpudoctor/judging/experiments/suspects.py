@@ -76,7 +76,7 @@ def _made(kind: str, name: str, value: str, row: known.Of, failure: Failure) -> 
     if failure.is_slow:
         return Suspect(kind, name, value, "it can make programs slow", FITTING) if row.slows else None
     if row.explains(failure.last_line):
-        return Suspect(kind, name, value, "it can cause this error message", FITTING * 3)
+        return Suspect(kind, name, value, "it can cause this error message", FITTING * 5)
     if row.explains(failure.words) or (kind == ENTRY and _has_path(failure.words, value)):
         return Suspect(kind, name, value, "the output before the error is about it", FITTING)
     if used:

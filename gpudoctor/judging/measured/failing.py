@@ -100,7 +100,7 @@ def _with_settings(facts: Facts, failed: Failed, told: list[Finding]) -> list[Fi
     """The messages, and the variables that the words name: first, unless a message is about the folder that a variable names."""
     variables = known(lambda: facts.environment.variables, {})
     named = [*settings.named(variables, failed.words)]
-    found = [_setting(each) for each in named]
+    found = [_setting(each, failed) for each in named]
     if not (named and told and told[0].problem.id in PLACES):
         return [*found, *told]
     first, *others = told
@@ -162,8 +162,11 @@ def _own(failed: Failed) -> Iterator[Finding]:
     yield replace(found, causes=(settings.BREAKS.id, *OF_FOLDERS), named=tuple(failed.without))
 
 
-def _setting(each: settings.Named) -> Finding:
+def _setting(each: settings.Named, failed: Failed) -> Finding:
+    """A variable that the words name; confirmed if the same program also worked without it."""
     words = f"{each.variable}={each.value} is set, and the program says: {_short(each.line)}"
     evidence = {"variable": each.variable, "value": each.value, "said": each.line}
-    found = settings.BREAKS.found(words, evidence, confidence=Confidence.LIKELY)
+    is_proved = each.variable in (failed.without or ())
+    words += f"; {failed.name} works with clean settings" * is_proved
+    found = settings.BREAKS.found(words, evidence, confidence=Confidence.CONFIRMED if is_proved else Confidence.LIKELY)
     return replace(found, named=(each.variable,))

@@ -119,13 +119,20 @@ def _by_name(name: str, value: str, words: str) -> str:
 
 def _by_value(name: str, value: str, words: str) -> str:
     for part in dict.fromkeys((value, *re.split(r"[:;,\s]+" if "/" in value else r"[;,\s]+", value))):
-        for text in dict.fromkeys((part, part.partition("=")[2], *([part.rpartition(":")[0]] if ":" in part else ()))):
+        of_path = [part.rpartition(":")[0]] if ":" in part else []
+        for text in dict.fromkeys((part, part.partition("=")[2], *of_path, *_architectures(name, part))):
             pattern = _refusal(name, text)
             found = pattern and re.search(pattern, words)
             if found:
                 start = words.rfind("\n", 0, found.start()) + 1
                 return words[start:].split("\n", 1)[0].strip()
     return ""
+
+
+def _architectures(name: str, part: str) -> list[str]:
+    """What compilers call an architecture: 9.0 is sm_90."""
+    number = re.fullmatch(r"(\d+)\.(\d+a?)(?:\+PTX)?", part) if "ARCH" in name else None
+    return [f"{prefix}_{number[1]}{number[2]}" for prefix in ("compute", "sm")] if number else []
 
 
 def _refusal(name: str, part: str) -> str:
