@@ -79,7 +79,8 @@ def gpus_and_cuda(report: Report) -> str:
 
 def gpu_names(report: Report) -> str:
     facts = report.facts
-    names = Counter(str(gpu.get("name", "unnamed GPU")) for gpu in facts.get("gpus", ()))
+    known = facts.get("gpus") or (facts.get("watched") or {}).get("gpus") or ()
+    names = Counter(str(gpu.get("name", "unnamed GPU")) for gpu in known)
     said = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
     if not said and (found := len(facts.get("pci_gpus", ()))):
         said = f"{found} GPU{'s' * (found != 1)} on the PCI bus"

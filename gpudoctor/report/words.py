@@ -75,7 +75,7 @@ def areas(report: Report) -> dict[str, list[Result]]:
     if heading.is_of_texts(report):
         unseen = (Status.SKIP, Status.BLOCKED)
         seen = {
-            area: [result for result in results if result.status not in unseen or (heading.is_of_job(report) and area == "job")]
+            area: [result for result in results if result.status not in unseen or (area == "job" and _ran(result))]
             for area, results in found.items()
         }
         found = {area: results for area, results in seen.items() if results}

@@ -9,7 +9,7 @@ from gpudoctor.facts.job.watched import QUESTION
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
-AREA = "job"
+CHECKS = "watched-"
 
 
 def of(reply: Reply) -> Snapshot:
@@ -18,5 +18,5 @@ def of(reply: Reply) -> Snapshot:
 
 
 def checks() -> frozenset[str]:
-    """Those of programs that run."""
-    return frozenset(id for id, check in catalog.checks().items() if check.area == AREA)
+    """Those of what was watched."""
+    return frozenset(id for id in catalog.checks() if id.startswith(CHECKS))

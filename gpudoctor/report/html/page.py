@@ -14,7 +14,7 @@ from markupsafe import Markup
 from gpudoctor.files import page as snapshot_in_page
 from gpudoctor.model import Report, Result, Snapshot, Status
 from gpudoctor.plain import plain
-from gpudoctor.report import figures, findings, heading, profiled, words
+from gpudoctor.report import figures, findings, heading, profiled, watched, words
 from gpudoctor.report.html.charts import charts
 
 _FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
@@ -113,6 +113,7 @@ def _templates() -> jinja2.Environment:
         heading=heading,
         words=words,
         figures=figures,
+        watched=watched,
         Status=Status,
         source=_source,
         summed=_summed,

@@ -28,6 +28,11 @@ Series = list[tuple[float, float]]
 
 def charts(report: Report) -> Iterator[Chart]:
     found = watched.of(report)
+    if found and found["gpus"]:
+        rows = tuple(tuple(map(Cell, row)) for row in watched.rows(found))
+        yield Chart(
+            "watched", "GPUs while they were watched", "; ".join(watched.verdicts(report, found)), "", Table(watched.HEAD, rows)
+        )
     for gpu in (found or {"gpus": ()})["gpus"][:_MOST_GPUS]:
         assert found is not None
         curves = dict(_curves(gpu, float(found["every"])))
