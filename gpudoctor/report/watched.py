@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import Report
 from gpudoctor.plain import plain
 
@@ -18,9 +19,12 @@ Row = tuple[str, ...]
 
 
 def of(report: Report) -> Watched | None:
-    """None if no program was watched."""
+    """None if no program was watched, or if a report from elsewhere says it in another form."""
     found = report.facts.get("watched")
-    return found if isinstance(found, Mapping) else None
+    try:
+        return found if found and heading(found) and [*rows(found), *verdicts(report, found)] else None
+    except WRONG:
+        return None
 
 
 def heading(watched: Watched) -> str:

@@ -140,8 +140,10 @@ class Watched(Guarded):
         return dict(self.raw["host"]["disks"])
 
     @property
-    def network(self) -> dict[str, dict[str, Any]]:
-        return dict(self.raw["host"]["network"])
+    def network_shares(self) -> dict[str, float]:
+        """Network interface or RDMA port -> the share of its speed that was used in its busier direction, where that is known."""
+        rows = self.raw["host"]["network"].items()
+        return {str(name): max(row["rx_mib_s"], row["tx_mib_s"]) / row["most_mib_s"] for name, row in rows if row["most_mib_s"]}
 
     @property
     def overview(self) -> dict[str, Any]:

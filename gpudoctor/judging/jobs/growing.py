@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpudoctor.facts.guarded import guarded
+
 LEAST_POINTS = 8
 FITS = 0.85  # of the variance is explained by the line
 STILL_GROWS = 0.15  # of the whole growth lies in the last third
@@ -19,6 +21,7 @@ class Growth(NamedTuple):
     seconds: float
 
 
+@guarded
 def growth(readings: Sequence[tuple[float, float]], least_mib: float) -> Growth | None:
     """None if it does not grow steadily by at least so much. readings: seconds and MiB."""
     if len(readings) < LEAST_POINTS:

@@ -47,11 +47,7 @@ def nvlink(work: Work) -> float | None:
 
 def network(work: Work) -> tuple[str, float] | None:
     """The busiest interface or RDMA port, and the share of its speed that is used in one direction."""
-    shares = {
-        name: max(row["rx_mib_s"], row["tx_mib_s"]) / row["most_mib_s"]
-        for name, row in work.watched.network.items()
-        if row.get("most_mib_s")
-    }
+    shares = work.watched.network_shares
     name = max(shares, key=lambda name: shares[name], default="")
     return (name, shares[name]) if name else None
 
