@@ -148,6 +148,8 @@ def _told(work: Work) -> str:
     tensor, dram = percent(work.share("tensor")), percent(work.share("dram"))
     if limit == kernels.COMPUTE and not work.waits:
         return f"GPU {work.gpu.index} is compute-bound (tensor cores {tensor}, memory {dram}): nothing to do"
+    if limit == kernels.SHORT:
+        return f"GPU {work.gpu.index} ran kernels in {work.busy:.1%} of the time: too little to say what limits them"
     if limit == kernels.UNKNOWN:
         why = work.gpu.why_no_metrics
         return f"GPU {work.gpu.index} ran kernels in {work.busy:.0%} of the time; what limits them is not counted here ({why})"

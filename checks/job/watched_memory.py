@@ -4,9 +4,10 @@ What it means
 Memory that grows from step to step ends in an out-of-memory error, on the GPU or on the host, perhaps only after hours.
 
 How it is judged
-A straight line is fitted to the readings. Memory grows if the line explains 85 % of them, if it still grew in the last third,
-and if it grew by more than 64 MiB and 0.5 % of the GPU, or 128 MiB and 0.1 % of the host. It is likely until it was watched for
-two minutes, as caches fill at the beginning. Host memory is low if less than 5 % is available, if pages are swapped, or if the
+A straight line is fitted to at least one minute of readings, without the beginning, in which libraries are loaded and caches
+fill. Memory grows if the line explains 85 % of them, if each third has its part of the growth, and if it grew by more than
+64 MiB and 0.5 % of the GPU, or 128 MiB and 0.1 % of the host. It is likely until it was watched for five minutes.
+Host memory is low if less than 5 % is available, if pages are swapped, or if the
 control group reached its limit while it was watched.
 
 Known exceptions
@@ -30,8 +31,9 @@ from gpudoctor.judging.jobs.works import Work
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 LEAST_SECONDS = 10.0
-SETTLED_SECONDS = 2.0  # after the first kernel
-SURE_SECONDS = 120.0
+GROWS_SECONDS = 60.0  # of steady growth, after what is loaded and cached at the start
+SETTLED_SECONDS = 10.0  # after the first kernel
+SURE_SECONDS = 300.0
 LEAST_GPU_MIB, LEAST_HOST_MIB = 64.0, 128.0
 OF_GPU, OF_HOST = 0.005, 0.001
 LOW = 0.05  # of the host's memory
@@ -105,7 +107,7 @@ def on_gpu(work: Work) -> Iterator[Finding]:
     began = work.window[0] + SETTLED_SECONDS
     readings = [(at, value) for at, value in work.column("memory_used_mib") if at >= began]
     grown = growing.growth(readings, max(LEAST_GPU_MIB, OF_GPU * total))
-    if not grown:
+    if not grown or grown.seconds < GROWS_SECONDS:
         return
     left = max(0.0, total - readings[-1][1]) / grown.per_minute
     words = f"GPU {work.gpu.index} {_grew(grown)}; at this rate its {total / 1024:.0f} GiB are full in {_minutes(left)}"
@@ -120,7 +122,8 @@ def on_host(watched: Watched) -> Iterator[Finding]:
     total, available = watched.memory_mib
     readings = watched.timeline.column("job.rss_mib")
     settled = readings[len(readings) // 4 :]
-    if grown := growing.growth(settled, max(LEAST_HOST_MIB, OF_HOST * total)):
+    grown = growing.growth(settled, max(LEAST_HOST_MIB, OF_HOST * total))
+    if grown and grown.seconds >= GROWS_SECONDS:
         words = f"the job's processes: host memory {_grew(grown)}; at this rate what is left is full in "
         words += _minutes(available / grown.per_minute)
         sure = Confidence.CONFIRMED if grown.seconds >= SURE_SECONDS else Confidence.LIKELY

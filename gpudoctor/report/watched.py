@@ -22,9 +22,10 @@ def of(report: Report) -> Watched | None:
     """None if no program was watched, or if a report from elsewhere says it in another form."""
     found = report.facts.get("watched")
     try:
-        return found if found and heading(found) and [*rows(found), *verdicts(report, found)] else None
+        shown = [heading(found), rows(found), list(verdicts(report, found))] if found else []
     except WRONG:
         return None
+    return found if shown else None
 
 
 def heading(watched: Watched) -> str:

@@ -130,6 +130,11 @@ class Gpu(Guarded):
         return None if value is None else min(1.0, value / 100)
 
     @property
+    def blur(self) -> float:
+        """The longest time over which a reading of GPM is a mean, in seconds."""
+        return float(self.raw.get("blur", 0.0))
+
+    @property
     def memory_mib(self) -> float:
         return float(self.raw["memory_mib"])
 

@@ -37,6 +37,7 @@ class Gpm:
         self._nvml = nvml
         self._handle = handle
         self._at = self.began = 0.0
+        self.longest = 0.0  # seconds between two samples
         self._samples: list[Any] = []
         try:
             if has_mig:
@@ -73,6 +74,7 @@ class Gpm:
     def _take(self) -> None:
         """The newest sample is the last."""
         self.began = self._at
+        self.longest = max(self.longest, time.monotonic() - self._at if self._at else 0.0)
         self._samples.reverse()
         self._nvml.nvmlGpmSampleGet(self._handle, self._samples[1])
         self._at = time.monotonic()

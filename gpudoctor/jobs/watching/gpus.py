@@ -12,7 +12,7 @@ from gpudoctor.jobs.watching.timeline import Means
 
 MIB = 1 << 20
 MOST_PROCESSES = 64  # of one GPU, that are kept
-RARE_SECONDS = 5.0
+RARE_SECONDS = 10.0
 PCIE_EVERY_SECONDS = 10.0  # NVML counts for 20 ms at each call, and blocks meanwhile
 GENERATION_RATE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s of a lane in one direction
 
@@ -136,6 +136,7 @@ class Gpu:
         return {
             **self.still,
             "gpm": self.gpm.why_not or "works",
+            "blur": round(self.gpm.longest, 2),
             "readings": self.means.as_value(),
             "reasons": shares,
             "counted": {name: after[name] - before for name, before in self._before.items() if name in after},

@@ -29,6 +29,7 @@ class Seen:
     def __init__(self, stat: Stat, at: float) -> None:
         self.pid, self.name, self.parent, self.began = stat.pid, stat.name, stat.parent, stat.began
         self.role = "helper"
+        self.was_on_gpu = False
         self.line = tree.command_line(stat.pid)
         self.first_at = self.last_at = at
         self.looked_at = -1.0
@@ -191,8 +192,9 @@ class Processes:
         self.most = max(self.most, len(wanted))
         assumed = self._assumed() if are_hidden else set()
         for pid, seen in self.now.items():
-            has_gpu = pid in on_gpus or pid in assumed
-            seen.role = tree.role(wanted[pid], seen.line, has_gpu or seen.role == "gpu", self._parent_line(seen))
+            seen.was_on_gpu |= pid in on_gpus
+            has_gpu = seen.was_on_gpu or pid in assumed
+            seen.role = tree.role(wanted[pid], seen.line, has_gpu, self._parent_line(seen))
 
     def _parent_line(self, seen: Seen) -> str:
         parent = self.now.get(seen.parent)

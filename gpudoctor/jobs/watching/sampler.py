@@ -20,12 +20,16 @@ from gpudoctor.jobs.watching.timeline import Timeline
 from gpudoctor.worker.child import Channel, die_with_parent
 
 ROUND_SECONDS = 0.1
-COUNTED_ROUND_SECONDS = 0.25  # where GPM counts all the time, and nothing is missed between two looks
-METRICS_SECONDS, SLOW_SECONDS, LOOK_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 0.5, 1.0, 1.0, 3.0, 5.0, 30.0
+COUNTED_ROUND_SECONDS = 0.5
+COUNTED_SECONDS, UNUSED_SECONDS = 1.0, 2.0  # where GPM counts all the time, nothing is missed between two looks
+REASONS_SECONDS, SLOW_SECONDS, PROCESSES_SECONDS = 1.0, 2.0, 2.0
+LOOK_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 1.0, 3.0, 5.0, 30.0
 EAGER_SECONDS = 5.0  # at the beginning, when a program starts its processes
 BIN_SECONDS = 0.5
-MOST_OF_A_CORE, ENOUGH_OF_A_CORE = 0.008, 0.005
-PACE_SECONDS, SLOWEST = 3.0, 8.0
+MOST_OF_A_CORE, AIM, ENOUGH_OF_A_CORE = 0.008, 0.006, 0.004
+FIRST_PACE_SECONDS, PACE_SECONDS, SLOWEST = 1.5, 4.0, 8.0
+MOST_STRETCHED = 2.0  # looks at processes are cheap, and few of them would show little
+JITTER = 0.95
 CONTEXT_MIB = 100.0  # of a process that has a CUDA context, at least
 MOST_LIVE = 12  # processes that a live screen gets
 
@@ -36,24 +40,25 @@ class Pace:
     def __init__(self) -> None:
         self.factor = 1.0
         self._due: dict[str, float] = {}
-        self._at, self._used = time.monotonic(), time.process_time()
+        self._at, self._used, self._seconds = time.monotonic(), time.process_time(), FIRST_PACE_SECONDS
 
-    def is_due(self, name: str, now: float, seconds: float) -> bool:
+    def is_due(self, name: str, now: float, seconds: float, most: float = SLOWEST) -> bool:
+        """most: the largest factor by which this one is stretched."""
         if now < self._due.get(name, 0.0):
             return False
-        self._due[name] = now + seconds * self.factor
+        self._due[name] = now + seconds * min(self.factor, most) * JITTER
         return True
 
     def adapt(self, now: float) -> None:
-        if now - self._at < PACE_SECONDS:
+        if now - self._at < self._seconds:
             return
         used = time.process_time()
         share = (used - self._used) / (now - self._at)
         if share > MOST_OF_A_CORE:
-            self.factor = min(SLOWEST, self.factor * 1.4)
+            self.factor = min(SLOWEST, self.factor * share / AIM)
         elif share < ENOUGH_OF_A_CORE:
             self.factor = max(1.0, self.factor / 1.2)
-        self._at, self._used = now, used
+        self._at, self._used, self._seconds = now, used, PACE_SECONDS
 
 
 def _named(gpu: gpus.Gpu, readings: dict[str, float]) -> dict[str, float]:
@@ -95,22 +100,12 @@ class Sampler:
         at = now - self._began
         self._rounds += 1
         values: dict[str, float | None] = {}
-        is_eager = at < EAGER_SECONDS
-        with_metrics = self._pace.is_due("metrics", now, METRICS_SECONDS)
-        is_slow = self._pace.is_due("slow", now, SLOW_SECONDS)
         for gpu in self._gpus:
-            found = gpu.fast()
-            if with_metrics:
-                gpu.count_reasons()
-                found |= self._dcgm.read(gpu)
-                self._timeline.add(at, _named(gpu, gpu.metrics()), gpu.gpm.seconds)
-            if is_slow:
-                found |= gpu.slow(at)
-            values |= _named(gpu, found)
-        if with_processes := self._pace.is_due("look", now, LOOK_SECONDS / (2 if is_eager else 1)):
+            values |= self._read(gpu, now, at)
+        if with_processes := self._pace.is_due("look", now, LOOK_SECONDS, most=MOST_STRETCHED):
             self._look(now, at)
             values |= self._columns()
-        if self._pace.is_due("rare", now, RARE_SECONDS / (5 if is_eager else 1)):
+        if self._pace.is_due("rare", now, RARE_SECONDS / (5 if at < EAGER_SECONDS else 1)):
             self._processes.rarely()
         self._timeline.add(at, values)
         if self._pace.is_due("keep", now, KEEP_SECONDS):
@@ -118,11 +113,31 @@ class Sampler:
         self._pace.adapt(now)
         return with_processes
 
+    def _read(self, gpu: gpus.Gpu, now: float, at: float) -> dict[str, float]:
+        """What is due of a GPU: little of one that the job does not use. Each question costs some tenths of a millisecond."""
+
+        def is_due(name: str, seconds: float) -> bool:
+            return self._pace.is_due(f"{name} {gpu.index}", now, seconds)
+
+        is_used = self._target.kind == GPUS or gpu.index in self._on_gpus
+        is_rare = not is_used or gpu.gpm.works
+        if is_rare and not is_due("reading", COUNTED_SECONDS if is_used else UNUSED_SECONDS):
+            return {}
+        found = gpu.fast()
+        self._timeline.add(at, _named(gpu, gpu.metrics()), gpu.gpm.seconds)
+        if is_due("reasons", REASONS_SECONDS):
+            gpu.count_reasons()
+            found |= self._dcgm.read(gpu)
+        if is_due("slow", SLOW_SECONDS):
+            found |= gpu.slow(at)
+        return _named(gpu, found)
+
     def _look(self, now: float, at: float) -> None:
-        for gpu in self._gpus:
-            gpu.processes()
+        if self._pace.is_due("processes", now, PROCESSES_SECONDS):
+            for gpu in self._gpus:
+                gpu.processes()
         on_gpus = {pid for gpu in self._gpus for pid in gpu.on_it}
-        seconds = SCAN_SECONDS / (4 if at < EAGER_SECONDS else 1)
+        seconds = SCAN_SECONDS / (3 if at < EAGER_SECONDS else 1)
         if self._pace.is_due("scan", now, seconds) or not self._all:
             self._all = tree.every()
             self._are_hidden = not any(pid in self._all for pid in on_gpus)

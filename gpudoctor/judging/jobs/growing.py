@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpudoctor.facts.guarded import guarded
 
 LEAST_POINTS = 8
 FITS = 0.85  # of the variance is explained by the line
-STILL_GROWS = 0.15  # of the whole growth lies in the last third
+STEADY = 0.15  # of the whole growth lies in each third
 
 
 class Growth(NamedTuple):
@@ -31,8 +32,9 @@ def growth(readings: Sequence[tuple[float, float]], least_mib: float) -> Growth 
         return None
     slope, _ = statistics.linear_regression(times, values)
     seconds, grown = times[-1] - times[0], values[-1] - values[0]
-    third = values[-1] - values[len(values) * 2 // 3]
+    marks = [values[(len(values) - 1) * part // 3] for part in range(4)]
+    least = min(after - before for before, after in pairwise(marks))
     fits = statistics.correlation(times, values) ** 2 >= FITS
-    if slope <= 0 or grown < least_mib or not fits or third < STILL_GROWS * grown:
+    if slope <= 0 or grown < least_mib or not fits or least < STEADY * grown:
         return None
     return Growth(slope * 60, grown, seconds)

@@ -8,14 +8,17 @@ SMALL = 0.4  # of the multiprocessors work while a kernel runs
 MEMORY_BOUND = 0.6  # of the memory bandwidth; a copy reaches about 0.85
 TENSOR_BOUND, ARITHMETIC_BOUND = 0.5, 0.5  # of the time of the multiprocessors
 UNUSED, FP32_WORK = 0.02, 0.3
+LEAST_BUSY = 0.01  # of the time
 LITTLE_POWER = 0.35  # of the limit, while some kernel always runs
 
-COMPUTE, MEMORY, SMALL_KERNELS, LATENCY, UNKNOWN = "compute", "memory", "small kernels", "latency", "unknown"
+SHORT, COMPUTE, MEMORY, SMALL_KERNELS, LATENCY, UNKNOWN = "short", "compute", "memory", "small kernels", "latency", "unknown"
 
 
 def limit(work: Work) -> str:
     """Of the time in which kernels run."""
     filled = work.filled
+    if work.busy < LEAST_BUSY:
+        return SHORT
     if filled is None:
         return SMALL_KERNELS if draws_little(work) else UNKNOWN
     dram = (work.share("dram") or 0.0) / max(work.busy, 0.01)

@@ -42,7 +42,9 @@ class Work:
         began, last = active[0] - half, active[-1] + half
         gaps = [after for at, after in pairwise(active) if after - at >= GAP_SECONDS + 2 * half]
         settled = max((after - half for after in gaps if after <= active[0] + START_SECONDS), default=began)
-        return (settled if last - settled >= LEAST_SECONDS else began), last
+        blur = self.gpu.blur  # a mean at an edge also covers time without a kernel
+        choices = ((settled + blur, last - blur), (settled, last), (began, last))
+        return next((window for window in choices if window[1] - window[0] >= LEAST_SECONDS), (began, last))
 
     @cached_property
     def _source(self) -> str:
