@@ -125,6 +125,7 @@ def judge_one(work: Work) -> Iterator[Finding]:
         return
     evidence = measured(work, loaders)
     who = f"{loaders.number} loader process{'es' if loaders.number > 1 else ''}"
+    each = " each" * (loaders.number > 1)
     if loaders.is_on_few_cores:
         words = f"{work.had_nothing_to_do}; meanwhile {who} shared {loaders.affinity} CPU and used {percent(loaders.all)} of it"
         yield found(ONE_CORE, work, words, work.idle, True, **evidence)
@@ -139,7 +140,7 @@ def judge_one(work: Work) -> Iterator[Finding]:
         words = f"{work.had_nothing_to_do}; meanwhile {who} used {loaders.all:.1f} cores{input.without_more(work)}"
         yield found(FEW_CORES, work, words, work.idle, main_waits(work), **evidence)
     else:
-        words = f"{work.had_nothing_to_do}; meanwhile {who} used {percent(loaders.each)} of a core each: raise num_workers"
+        words = f"{work.had_nothing_to_do}; meanwhile {who} used {percent(loaders.each)} of a core{each}: raise num_workers"
         yield found(FEW_WORKERS, work, words, work.idle, main_waits(work), **evidence)
 
 

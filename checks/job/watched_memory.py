@@ -32,6 +32,7 @@ from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Sk
 
 LEAST_SECONDS = 10.0
 GROWS_SECONDS = 60.0  # of steady growth, after what is loaded and cached at the start
+JUDGED_SECONDS = 80.0  # of which the first quarter does not count
 SETTLED_SECONDS = 10.0  # after the first kernel
 SURE_SECONDS = 300.0
 LEAST_GPU_MIB, LEAST_HOST_MIB = 64.0, 128.0
@@ -160,9 +161,12 @@ def _measured(grown: Growth) -> dict[str, object]:
 
 
 def summary(facts: Facts) -> str:
-    memory = facts.job.watched.memory_mib
+    watched = facts.job.watched
+    memory = watched.memory_mib
     left = f"{memory[1] / 1024:.0f} GiB of host memory are available" if memory else "the host's memory could not be read"
-    return f"memory did not grow in {facts.job.watched.seconds:.0f} s; {left}"
+    if watched.seconds < JUDGED_SECONDS:
+        return f"{left}; whether memory grows is judged from {JUDGED_SECONDS:.0f} s on"
+    return f"memory did not grow in {watched.seconds:.0f} s; {left}"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(GPU_GROWS, HOST_GROWS, HOST_LOW))
