@@ -242,7 +242,10 @@ def _overall(results: Iterable[Result], facts: Facts) -> Status:
     statuses = {result.status for result in results}
     if Status.FAIL in statuses:
         return Status.FAIL
-    if facts.texts.alone and not statuses & {Status.WARN, Status.ERROR} and not any(text.kinds for text in facts.texts.all):
+    recognised = any(text.kinds for text in facts.texts.all) or any(
+        finding.is_note for each in facts.found.values() for finding in each
+    )
+    if facts.texts.alone and not statuses & {Status.WARN, Status.ERROR} and not recognised:
         return Status.SKIP
     return Status.WARN if statuses & {Status.WARN, Status.ERROR} else Status.PASS
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def explained_anything(report: Report) -> bool:
-    return bool(report.diagnosis) or any(text.kinds for text in report.evidence) or not report.evidence
+    return bool(report.diagnosis or report.notes) or any(text.kinds for text in report.evidence) or not report.evidence
 
 
 def known(what: Sequence[str]) -> Iterable[str]:

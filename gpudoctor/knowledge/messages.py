@@ -148,7 +148,7 @@ class _Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     why: str
     action: Action
     fixes: tuple[_Way, ...]
-    status: Literal["fail", "warn"] = "fail"
+    status: Literal["fail", "warn", "note"] = "fail"
     references: tuple[str, ...] = ()
 
 
@@ -236,7 +236,8 @@ def with_words(text: str) -> list[tuple[str, str]]:
 
 
 def _problem(cause: _Cause) -> Problem:
-    return Problem(cause.id, cause.title, cause.why, cause.action, ways(cause.fixes), cause.references, Status(cause.status))
+    status = Status.PASS if cause.status == "note" else Status(cause.status)
+    return Problem(cause.id, cause.title, cause.why, cause.action, ways(cause.fixes), cause.references, status)
 
 
 def ways(rows: tuple[_Way, ...]) -> tuple[Fix, ...]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gpudoctor.facts.overview import FRAMEWORKS
 from gpudoctor.model import Report
-from gpudoctor.report import heading
+from gpudoctor.report import findings, heading
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
 
@@ -31,11 +31,22 @@ def _lines(page: Page, report: Report) -> Lines:
     yield Text()
     if report.diagnosis:
         yield from diagnosis(page, _without_blocked(report))
+        yield from _notes(page, report)
         return
-    known = any(text.kinds for text in report.evidence) or not report.evidence
+    known = any(text.kinds for text in report.evidence) or report.notes or not report.evidence
     said = "Recognised, but nothing in it points to a problem." if known else "Nothing in this text is recognised."
     yield Text(said, "bold")
+    yield from _notes(page, report, has_room=True)
     yield from page.paragraph(_LIVE)
+
+
+def _notes(page: Page, report: Report, has_room: bool = False) -> Lines:
+    """What costs nothing today, such as a deprecation, or little. has_room: with what to do about it."""
+    groups = findings.groups(report.notes)
+    for line, group in zip(findings.notes(report), groups, strict=True):
+        yield from page.paragraph(line, rest="  ")
+        for fix in group[0].fixes if has_room else ():
+            yield from page.paragraph(f"- {fix.title}" + (f": {fix.command}" if fix.command else ""), "  ", "    ")
 
 
 def _without_blocked(report: Report) -> Report:
