@@ -1,6 +1,6 @@
 """Before and after: every program of examples/ and its mended twin on this GPU, one after the other in one run.
 
-    python benchmarks/examples.py [--seconds 0.6] [--only NAME,...] [--most 120] [-o RESULTS.jsonl]
+    python benchmarks/examples.py [--seconds 0.4] [--only NAME,...] [--most 120] [-o RESULTS.jsonl]
     python benchmarks/examples.py --markdown RESULTS.jsonl
 
 Needs torch, and nothing of gpudoctor. torch is imported once and each program runs in a fork of this process, in a process group
@@ -28,12 +28,14 @@ sys.path.insert(0, str(EXAMPLES))
 import pairs  # noqa: E402
 
 SLOWEST = 60.0  # seconds of one program, start and compilation included
+HANGS = 15.0  # of one that may never end
 POLL_SECONDS = 0.005
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=0.6, help="that each program works after its warm-up")
+    parser.add_argument("--seconds", type=float, default=0.4, help="that each program works after its warm-up")
     parser.add_argument("--only", help="names of pairs")
     parser.add_argument("--most", type=float, default=120.0, help="seconds of the whole run")
     parser.add_argument("--cpu", action="store_true", help="run without a GPU too, to see that the programs work")
@@ -56,6 +58,8 @@ def main() -> None:
 
 def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) -> list[dict[str, Any]]:
     """A row that describes the machine, then one a pair. cpu: also where GPUs are missing."""
+    import torch  # noqa: F401 (before the forks, which then need not)
+
     began = time.monotonic()
     rows: list[dict[str, Any]] = [machine()]
     for pair in chosen:
@@ -91,7 +95,7 @@ def figure(pair: pairs.Pair, name: str, seconds: float) -> float | str:
         sys.argv = [name, "--seconds", str(seconds)]
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
 
-    code, text = forked(program, SLOWEST)
+    code, text = forked(program, HANGS if pair.figure == pairs.ENDS else SLOWEST)
     if pair.figure == pairs.ENDS:
         return float(code == 0)
     lines = [line for line in text.splitlines() if line.startswith("{")]
@@ -102,13 +106,15 @@ def figure(pair: pairs.Pair, name: str, seconds: float) -> float | str:
 
 def forked(program: Any, most: float) -> tuple[int, str]:
     """Exit code and output of a fork of this process that runs it; whatever it started ends with it."""
-    import torch  # noqa: F401
-
     with tempfile.TemporaryFile() as output:
         pid = os.fork()
         if pid == 0:
             _child(program, output.fileno())
-        code = _wait(pid, most)
+        try:
+            code = _wait(pid, most)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         output.seek(0)
         return code, output.read().decode(errors="replace")
 
@@ -117,6 +123,10 @@ def _child(program: Any, output: int) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        import loop
+
+        loop.end_with_parent()
         os.dup2(output, 1)
         os.dup2(output, 2)
         program()
@@ -130,18 +140,16 @@ def _child(program: Any, output: int) -> None:
 
 
 def _wait(pid: int, most: float) -> int:
+    """Its exit code; 124 if it was killed because the time was up."""
     until = time.monotonic() + most
-    while True:
+    while time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended or time.monotonic() > until:
-            break
+        if ended:
+            return os.waitstatus_to_exitcode(status)
         time.sleep(POLL_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    if not ended:
-        os.waitpid(pid, 0)
-        return 124
-    return os.waitstatus_to_exitcode(status)
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return 124
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -91,7 +93,13 @@ def ranks(main: Callable[[], None]) -> None:
     torch.multiprocessing.start_processes(_rank, (main,), nprocs=RANKS, start_method="fork")  # CUDA is not in use yet
 
 
+def end_with_parent() -> None:
+    """However the process that started this one ends, and also while this one hangs in a call of CUDA."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def _rank(rank: int, main: Callable[[], None]) -> None:
+    end_with_parent()
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
     main()
 

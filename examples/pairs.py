@@ -29,7 +29,7 @@ PAIRS = (
     Pair("one_core", "all loader workers share one core", unit="samples/s"),
     Pair("small_reads", "samples are read in pieces of 4 KiB", unit="MiB/s"),
     Pair("python_bound", "Python prepares element by element", unit="elements/s"),
-    Pair("sync_each_step", "`.item()` in every step"),
+    Pair("sync_each_step", "`.item()` in every step", unit="iterations/s"),
     Pair("boolean_mask", "`x[mask]` waits for the size of its result"),
     Pair("pageable_copies", "batches are copied from pageable memory"),
     Pair("tiny_copies", "512 copies of 256 bytes"),
