@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
     from gpudoctor.codes import Code
     from gpudoctor.evidence import Evidence
+    from gpudoctor.knowledge.practices import Practice
     from gpudoctor.model import Report
     from gpudoctor.report.explanation import Here
 
@@ -28,15 +29,17 @@ def explained_anything(report: Report) -> bool:
 
 
 def known(what: Sequence[str]) -> Iterable[str]:
-    """The catalog's explanation of ids or a code; nothing for files and messages."""
+    """The explanation of checks, problems, practices or a code; nothing for files and messages."""
     from gpudoctor import codes
-    from gpudoctor.report import explanation
+    from gpudoctor.report import explanation, practice
 
     machine = here()
 
-    def lines(subject: Check | Problem | Code) -> Iterable[str]:
+    def lines(subject: Check | Problem | Practice | Code) -> Iterable[str]:
         if isinstance(subject, codes.Code):
             return codes.lines(subject)
+        if isinstance(subject, practice.Practice):
+            return practice.lines(subject)
         if isinstance(subject, Check):
             return explanation.of_check(subject, machine)
         return explanation.of_problem(_finders(subject), subject, machine)
@@ -49,9 +52,11 @@ def known_as_json(what: Sequence[str]) -> str:
     from gpudoctor import codes
     from gpudoctor.codes import as_json
 
-    def entry(subject: Check | Problem | Code) -> dict[str, Any]:
+    def entry(subject: Check | Problem | Practice | Code) -> dict[str, Any]:
         if isinstance(subject, codes.Code):
             return as_json.of_code(subject)
+        if isinstance(subject, as_json.Practice):
+            return as_json.of_practice(subject)
         if isinstance(subject, Check):
             return as_json.of_check(subject)
         return as_json.of_problem(_finders(subject), subject)
@@ -60,17 +65,28 @@ def known_as_json(what: Sequence[str]) -> str:
     return as_json.render(found) if found else ""
 
 
-def _subjects(what: Sequence[str]) -> list[Check | Problem | Code]:
-    """What the arguments name in the catalog or the tables of codes. UserError for what looks like an id and is none."""
+def _subjects(what: Sequence[str]) -> list[Check | Problem | Practice | Code]:
+    """What the arguments name in the catalog or the tables of codes. UserError for what looks like an id and is none.
+
+    A check stands before the practice with the same name. The words of a practice's name may be apart: pinned memory.
+    """
     from gpudoctor import catalog
+    from gpudoctor.knowledge import practices
 
     name = " ".join(what)
     ids = [word.strip().lower().replace("_", "-") for word in what]
-    named: dict[str, Check | Problem] = {**{id: problem for id, (_, problem) in catalog.problems().items()}, **catalog.checks()}
+    of_catalog: dict[str, Check | Problem] = {
+        **{id: problem for id, (_, problem) in catalog.problems().items()},
+        **catalog.checks(),
+    }
+    named: dict[str, Check | Problem | Practice] = {**practices.names(), **of_catalog}
     if not name or (are_files(what) and not all(id in named and Path(word).is_dir() for id, word in zip(ids, what, strict=True))):
         return []
     if all(id in named for id in ids):
-        return [named[id] for id in ids]
+        practised = [practices.names()[id] for id in ids if id in of_catalog and id in practices.names()]
+        return [*(named[id] for id in ids), *practised]
+    if "-".join(ids) in practices.names():
+        return [practices.names()["-".join(ids)]]
     from gpudoctor import codes
 
     if code := codes.parse(name):
@@ -79,7 +95,7 @@ def _subjects(what: Sequence[str]) -> list[Check | Problem | Code]:
     if len(meant) > 1:
         raise UserError(f"{name!r} is ambiguous: {', '.join(map(codes.shown, meant))}; give one of these")
     if not meant and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise UserError(unknown("check or problem", name, named))
+        raise UserError(unknown("check, problem or practice", name, named))
     return [*meant]
 
 

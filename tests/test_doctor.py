@@ -292,7 +292,12 @@ def test_the_figures_of_a_check_are_made_once(case: str, monkeypatch: pytest.Mon
 
 
 def test_every_check_with_figures_is_in_one_of_these_machines() -> None:
-    cases = {"h200-x2-full": "full", "all-reduce-crawls": "full", "h200-x2-burned": "burn"}
+    cases = {
+        "h200-x2-full": "full",
+        "all-reduce-crawls": "full",
+        "h200-x2-burned": "burn",
+        "arrays-copied-between-frameworks": "full",
+    }
     reports = (doctor.judge_at_its_level(machine.load(case), level) for case, level in cases.items())
     assert {id for report in reports for id in report.measured.figures} == set(MEASURED)
 

@@ -28,10 +28,12 @@ def areas(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of checks and of problems."""
+    """Ids of checks, problems and practices."""
     from gpudoctor import catalog
+    from gpudoctor.knowledge import practices
 
-    return [CompletionItem(name) for name in sorted({*catalog.ids(), *_problem_ids()}) if name.startswith(incomplete)]
+    names = {*catalog.ids(), *_problem_ids(), *practices.practices()}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def problems(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

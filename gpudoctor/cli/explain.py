@@ -20,6 +20,7 @@ _EPILOG = """\
 Examples:
   gpudoctor explain xids                         a check
   gpudoctor explain no-driver-found              a problem
+  gpudoctor explain pinned-memory                a practice
   gpudoctor explain Xid 79                       a code; also: CUDA error 802,
                                                  NVML 18, nvidia-smi 9
   gpudoctor explain 'invalid device ordinal'     a message

@@ -17,12 +17,14 @@ from gpudoctor.errors import UserError
 from gpudoctor.model import AREAS
 
 if TYPE_CHECKING:
+    from gpudoctor.knowledge.practices import Practice
     from gpudoctor.model import Check, Problem
 
     Problems = Sequence[tuple[Problem, Sequence[Check]]]
 
 _COLUMNS = ("CHECK", "AREA", "LEVEL", "NEEDS", "WHAT A PASS MEANS")
 _COLUMNS_OF_PROBLEMS = ("PROBLEM", "SEVERITY", "TITLE")
+_COLUMNS_OF_PRACTICES = ("PRACTICE", "TITLE")
 _NARROWEST = 40  # columns that the last one needs to fit on the same line
 _EPILOG = """\
 \b
@@ -30,6 +32,7 @@ Examples:
   gpudoctor list                  all checks
   gpudoctor list driver           the checks of an area
   gpudoctor list --problems nccl  problems with this word in id or title
+  gpudoctor list --practices      what keeps a GPU busy
 \b
 Details: gpudoctor explain ID
 """
@@ -40,15 +43,21 @@ Details: gpudoctor explain ID
 )
 @click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completing.areas)
 @click.option("--problems", is_flag=True, help="List the problems.")
+@click.option("--practices", is_flag=True, help="List the practices that explain knows by name.")
 @options.text_or_json
 @options.own_checks
 @options.output()
-def command(words: tuple[str, ...], problems: bool, form: str | None, destination: Path | None) -> None:
+def command(words: tuple[str, ...], problems: bool, practices: bool, form: str | None, destination: Path | None) -> None:
     from gpudoctor.cli import output
 
     form = output.prepared(form, destination)
     width = shutil.get_terminal_size().columns if not destination and sys.stdout and sys.stdout.isatty() else None
-    if problems:
+    if problems and practices:
+        raise click.UsageError("choose one of --problems and --practices.")
+    if practices:
+        rows = practices_with(words)
+        text = practices_as_json(rows) if form == "json" else practices_as_text(rows, width)
+    elif problems:
         found = with_words(words)
         text = problems_as_json(found) if form == "json" else problems_as_text(found, width)
     else:
@@ -80,6 +89,16 @@ def with_words(words: Sequence[str]) -> Problems:
     found = [(problem, checks) for problem, checks in known if _fits(words, checks, problem.id, problem.title)]
     if not found:
         raise UserError(_none("problem", words))
+    return found
+
+
+def practices_with(words: Sequence[str]) -> list[Practice]:
+    """The practices with all words in a name or the title; UserError if there is none."""
+    from gpudoctor.knowledge import practices
+
+    found = [each for each in practices.practices().values() if _fits(words, (), each.id, *each.also, each.title)]
+    if not found:
+        raise UserError(_none("practice", words))
     return found
 
 
@@ -140,6 +159,10 @@ def problems_as_json(problems: Problems) -> str:
     )
 
 
+def practices_as_json(practices: Iterable[Practice]) -> str:
+    return _json({"id": each.id, "also": each.also, "title": each.title, "problems": each.problems} for each in practices)
+
+
 def _json(rows: Iterable[dict[str, Any]]) -> str:
     return json.dumps(list(rows), indent=2, ensure_ascii=False) + "\n"
 
@@ -151,6 +174,10 @@ def as_text(checks: Iterable[Check], width: int | None = None) -> str:
 
 def problems_as_text(problems: Problems, width: int | None = None) -> str:
     return _table([_COLUMNS_OF_PROBLEMS, *((p.id, p.status.value, p.title) for p, _ in problems)], width)
+
+
+def practices_as_text(practices: Iterable[Practice], width: int | None = None) -> str:
+    return _table([_COLUMNS_OF_PRACTICES, *((each.id, each.title) for each in practices)], width)
 
 
 def _table(rows: Sequence[Sequence[str]], width: int | None) -> str:

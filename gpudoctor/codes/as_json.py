@@ -1,4 +1,4 @@
-"""What `gpudoctor explain` tells programs about a check, a problem or a code."""
+"""What `gpudoctor explain` tells programs about a check, a problem, a practice or a code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import msgspec
 from gpudoctor import catalog, codes
 from gpudoctor.codes import Code
 from gpudoctor.fixes import engines
+from gpudoctor.knowledge import practices
+from gpudoctor.knowledge.practices import Practice
 from gpudoctor.model import Check, Fix, Problem
 
 SCHEMA = "gpudoctor.explanation/1"
@@ -56,6 +58,23 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "risk": fix.risk,
         "needs": list(fix.needs),
         "on": list(fix.on),
+    }
+
+
+def of_practice(practice: Practice) -> dict[str, Any]:
+    return {
+        "kind": "practice",
+        "id": practice.id,
+        "also": list(practice.also),
+        "title": practice.title,
+        "what": practice.what,
+        "matters": practice.matters,
+        "see": [{"what": look.what, "command": look.command} for look in practice.see],
+        "do": [{"what": step.what, "code": step.code} for step in practice.do],
+        "example": practice.example,
+        "related": list(practice.related),
+        "problems": list(practice.problems),
+        "references": list(practices.table().references(practice)),
     }
 
 
