@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import catalog_pages
+import practice_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -13,7 +14,7 @@ _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for path, text in catalog_pages.pages().items():
+    for path, text in (catalog_pages.pages() | practice_pages.pages()).items():
         files.append(File.generated(config, path, content=text))
     return files
 

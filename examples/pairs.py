@@ -25,7 +25,7 @@ class Pair:
 
 PAIRS = (
     Pair("input_bound", "one process loads, the GPU waits", unit="images/s"),
-    Pair("restarted_workers", "loader processes start anew in each epoch", unit="epochs/s"),
+    Pair("restarted_workers", "loader processes are started again in each epoch", unit="epochs/s"),
     Pair("one_core", "all loader workers share one core", unit="samples/s"),
     Pair("small_reads", "samples are read in pieces of 4 KiB", unit="MiB/s"),
     Pair("python_bound", "Python prepares element by element", unit="elements/s"),

@@ -1,4 +1,4 @@
-"""Restarted workers: the DataLoader forks its processes anew for each short epoch.
+"""Restarted workers: the DataLoader starts its processes again for each short epoch.
 
 Problem: persistent_workers is off, so every epoch begins with a wait for new processes, and the GPU waits too.
 """

@@ -120,3 +120,11 @@ def test_the_table_of_results(tmp_path: Path) -> None:
         "needs 2 GPUs |  | steps/s |  |",
         "failed: no NCCL | 3 | samples/s |  |",
     ]
+
+
+def test_the_docs_show_the_saved_results() -> None:
+    results = "benchmarks/results/examples.jsonl"
+    command = [sys.executable, "benchmarks/examples.py", "--markdown", results]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    assert [json.loads(line)["pair"] for line in (ROOT / results).read_text().splitlines()[1:]] == NAMES
+    assert shown in (ROOT / "docs" / "examples.md").read_text()

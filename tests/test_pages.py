@@ -24,6 +24,7 @@ from browser import CHROMIUM
 
 from gpudoctor import catalog, checkup, doctor
 from gpudoctor.cli import COMMANDS
+from gpudoctor.knowledge import practices
 from gpudoctor.model import Action, Check, Confidence, Diagnosis, Report, Result, Snapshot, Status
 from gpudoctor.redaction import KEPT_ON_REQUEST, KINDS
 from gpudoctor.redaction.tokens import is_token
@@ -264,7 +265,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_the_site_has_a_page_for_every_check_and_problem(site: Path) -> None:
-    for folder, names in (("checks", catalog.checks()), ("problems", catalog.problems())):
+    for folder, names in (("checks", catalog.checks()), ("problems", catalog.problems()), ("practices", practices.practices())):
         made = {path.stem for path in (site / folder).glob("*.html")}
         assert made == {*names, "index"}
     for page in pages.DOCS.glob("*.md"):
