@@ -31,6 +31,7 @@ def explained_anything(report: Report) -> bool:
 def known(what: Sequence[str]) -> Iterable[str]:
     """The explanation of checks, problems, practices or a code; nothing for files and messages."""
     from gpudoctor import codes
+    from gpudoctor.knowledge.practices import Practice
     from gpudoctor.report import explanation, practice
 
     machine = here()
@@ -38,7 +39,7 @@ def known(what: Sequence[str]) -> Iterable[str]:
     def lines(subject: Check | Problem | Practice | Code) -> Iterable[str]:
         if isinstance(subject, codes.Code):
             return codes.lines(subject)
-        if isinstance(subject, practice.Practice):
+        if isinstance(subject, Practice):
             return practice.lines(subject)
         if isinstance(subject, Check):
             return explanation.of_check(subject, machine)
@@ -51,11 +52,12 @@ def known_as_json(what: Sequence[str]) -> str:
     """Like `known`; "" for files and messages."""
     from gpudoctor import codes
     from gpudoctor.codes import as_json
+    from gpudoctor.knowledge.practices import Practice
 
     def entry(subject: Check | Problem | Practice | Code) -> dict[str, Any]:
         if isinstance(subject, codes.Code):
             return as_json.of_code(subject)
-        if isinstance(subject, as_json.Practice):
+        if isinstance(subject, Practice):
             return as_json.of_practice(subject)
         if isinstance(subject, Check):
             return as_json.of_check(subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.model import Finding, Reply, Skip
+from gpudoctor.worker.measuring import square
 from gpudoctor.worker.measuring.bench import Bench, read
 from gpudoctor.worker.workloads import array_exchange, saxpy_torch
 
@@ -62,7 +64,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., di
 
     def ran(**sides: Any) -> dict[str, Any]:
         torch = SimpleNamespace(cuda=SimpleNamespace(set_device=int, synchronize=int), version=SimpleNamespace(cuda="13.0"))
-        monkeypatch.setattr(array_exchange.square, "cuda_torch", lambda: torch)
+        monkeypatch.setattr(square, "cuda_torch", lambda: torch)
         monkeypatch.setattr(array_exchange, "of_torch", lambda _: side())
         monkeypatch.setattr(array_exchange, "ELEMENTS", 64)
         monkeypatch.setattr(array_exchange, "PARTNERS", {name: f"partner_{name}" for name in sides})
@@ -176,9 +178,9 @@ def test_saxpy_of_torch_and_triton(has_triton: bool, tmp_path: Path, monkeypatch
         y.add_(x, alpha=2)
         y.numbers[5] += 0.5
 
-    monkeypatch.setattr(saxpy_torch.square, "cuda_torch", lambda: TORCH)
-    monkeypatch.setattr(saxpy_torch.square, "prepare", lambda bench: None)
-    monkeypatch.setattr(saxpy_torch.importlib.util, "find_spec", lambda name: has_triton or None)
+    monkeypatch.setattr(square, "cuda_torch", lambda: TORCH)
+    monkeypatch.setattr(square, "prepare", lambda bench: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: has_triton or None)
     monkeypatch.setattr(saxpy_torch, "by_triton", lambda: once_wrong)
     file = str(tmp_path / "results")
     saxpy_torch.run(Bench(file, [0]))
