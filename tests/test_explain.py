@@ -83,7 +83,7 @@ def test_explain_a_problem() -> None:
     ]
 
 
-@pytest.mark.parametrize(("typed", "offered"), [("bat", ["battery", "battery-flat"]), ("zebra", [])])
+@pytest.mark.parametrize(("typed", "offered"), [("batt", ["battery", "battery-flat"]), ("zebra", [])])
 def test_explain_completes(typed: str, offered: list[str]) -> None:
     complete(["explain"], typed, offered)
 

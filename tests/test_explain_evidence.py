@@ -99,7 +99,7 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
         (["explain", "no/such/file"], "no/such/file does not exist"),
         (["explain", "missing.log"], "missing.log does not exist"),
         (["explain", "."], "cannot read .: Is a directory"),
-        (["explain", "gem"], "unknown check or problem 'gem'; did you mean gemm"),
+        (["explain", "gem"], "unknown check, problem or practice 'gem'; did you mean gemm"),
         (["explain", "gemm", "--save", "x.json"], "--save works on logs and messages only"),
         (["check", "--log", "no-such-file"], "cannot read no-such-file: No such file or directory"),
         (["check", "--log", "-", "--log", "-"], "standard input can be read only once"),
