@@ -20,9 +20,10 @@ from each import each
 from gpudoctor.cli import main
 from gpudoctor.errors import UserError
 from gpudoctor.facts.job.recorded import Answer, Dump
+from gpudoctor.facts.job.stuck import Look, Process, Thread
 from gpudoctor.jobs.hanging import calls, logs, pickled, ras, recorder, sockets, stacks
 from gpudoctor.judging.jobs.hanging import ras as counts
-from gpudoctor.judging.jobs.hanging import recorders
+from gpudoctor.judging.jobs.hanging import recorders, waiting
 from gpudoctor.judging.jobs.hanging.standing import words
 
 RECORDED = Path(__file__).parent / "recorders"
@@ -368,3 +369,12 @@ def test_ranks_are_told_by_the_variables_of_any_launcher() -> None:
     assert tree.place({"RANK": "x", "WORLD_SIZE": "-1"}) == tree.Place(-1, -1, -1, -1)
     assert tree.job_of(torchrun) == ("", "29500", "8", "")
     assert tree.job_of({**torchrun, "WORLD_SIZE": "1"}) is None
+
+
+@pytest.mark.parametrize(("helper", "kind"), [("pt_gloo_runloop", "collective"), ("python", "lock")])
+def test_without_a_stack_the_threads_of_gloo_tell_a_collective_from_a_lock(helper: str, kind: str) -> None:
+    threads = (Thread(7, "python", "SSS", call="futex"), Thread(8, helper, "SSS"))
+    rank = Process(7, name="python", states="SSS", threads=threads)
+    found = waiting.of(Look(processes=(rank,)), rank)
+    assert found
+    assert found.kind == kind

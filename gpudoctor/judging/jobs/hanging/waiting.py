@@ -29,6 +29,7 @@ _SLEEPS = {"nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend", "rt_sigtime
 _WAITS_IN_PIPE = re.compile(r"pipe_(?:read|write|wait)")
 _VFORK = re.compile(r"vfork|^kernel_clone$")
 _DNS = re.compile(r":53$")
+_OF_GLOO = ("pt_gloo", "gloo")  # names of the threads that carry out PyTorch's collectives on the CPU
 POLLS = 0.8  # share of samples in one stack, from which on a wait that polls counts as one
 
 
@@ -202,6 +203,8 @@ def _locked(look: Look, process: Process, others: list[Thread]) -> Wait:
     if forked and not others:
         words = f"was forked from pid {process.parent}, which has other threads, and waits for a lock{_where(main)}"
         return Wait("fork-lock", words, {**evidence, "parent": process.parent})
+    if not main.frames and any(thread.name.startswith(_OF_GLOO) for thread in process.threads):
+        return Wait("collective", "waits for gloo, as in a collective", {"operation": "a collective of gloo", **evidence})
     if others:
         return Wait("deadlock", f"has threads that wait for each other: {', '.join(at[:4])}", evidence)
     return Wait("lock", f"waits for a lock that no other thread can release{_where(main)}", evidence)
