@@ -1,7 +1,7 @@
 """Before and after: every program of examples/ and its mended twin on this GPU, one after the other in one run.
 
     python benchmarks/examples.py [--seconds 0.4] [--only NAME,...] [--most 120] [-o RESULTS.jsonl]
-    python benchmarks/examples.py --markdown RESULTS.jsonl
+    python benchmarks/examples.py --markdown RESULTS.jsonl [MORE.jsonl ...] [-o ALL.jsonl]
 
 Needs torch, and nothing of gpudoctor. torch is imported once and each program runs in a fork of this process, in a process group
 of its own. Prints a JSON line a pair; what does not fit into --most seconds or lacks GPUs is listed as not run, with the reason.
@@ -40,10 +40,14 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=120.0, help="seconds of the whole run")
     parser.add_argument("--cpu", action="store_true", help="run without a GPU too, to see that the programs work")
     parser.add_argument("-o", "--output", type=Path, help="also write the JSON lines here")
-    parser.add_argument("--markdown", type=Path, metavar="RESULTS", help="print the table of saved results")
+    parser.add_argument(
+        "--markdown", type=Path, nargs="+", metavar="RESULTS", help="print the table of saved results, newer last"
+    )
     arguments = parser.parse_args()
     if arguments.markdown:
-        print(markdown([json.loads(line) for line in arguments.markdown.read_text().splitlines()]), end="")
+        rows = merged([[json.loads(line) for line in file.read_text().splitlines()] for file in arguments.markdown])
+        save(rows, arguments.output)
+        print(markdown(rows), end="")
         return
     names = arguments.only.split(",") if arguments.only else [pair.name for pair in pairs.PAIRS]
     unknown = sorted(set(names) - {pair.name for pair in pairs.PAIRS})
@@ -51,9 +55,20 @@ def main() -> None:
         parser.error(f"no such pair: {', '.join(unknown)}")
     chosen = [pair for pair in pairs.PAIRS if pair.name in names]
     rows = measure(chosen, arguments.seconds, arguments.most, arguments.cpu)
-    if arguments.output:
-        arguments.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    save(rows, arguments.output)
     print("\n" + markdown(rows), end="")
+
+
+def merged(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What describes the machine of the first run, then the newest measured row of each pair."""
+    rows = {row["pair"]: row for run in runs for row in run[1:] if "not_run" in row}
+    rows |= {row["pair"]: row for run in runs for row in run[1:] if "not_run" not in row}
+    return [runs[0][0], *(rows[pair.name] for pair in pairs.PAIRS if pair.name in rows)]
+
+
+def save(rows: list[dict[str, Any]], output: Path | None) -> None:
+    if output:
+        output.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) -> list[dict[str, Any]]:

@@ -110,15 +110,18 @@ def test_the_table_of_results(tmp_path: Path) -> None:
     ]
     file = tmp_path / "results.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = subprocess.run(
-        [sys.executable, "benchmarks/examples.py", "--markdown", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    newer = tmp_path / "newer.jsonl"
+    again = [rows[0], {"pair": "tf32_off", "broken": 10.0, "mended": 30.0}, {"pair": "straggler", "not_run": "needs 2 GPUs"}]
+    newer.write_text("".join(json.dumps(row) + "\n" for row in again))
+    command = [sys.executable, "benchmarks/examples.py", "--markdown", str(file), str(newer), "-o", str(tmp_path / "all.jsonl")]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert json.loads((tmp_path / "all.jsonl").read_text().splitlines()[1]) == again[1]
     assert shown.stdout.splitlines()[0].startswith("Measured on 1 × NVIDIA H200 with 16 CPU cores, torch 2.11.0")
     assert [line.split(" | ", 2)[2] for line in shown.stdout.splitlines()[4:]] == [
-        "10 | 25 | steps/s | 2.5× |",
+        "10 | 30 | steps/s | 3.0× |",
         "0.25 | 0 | GPU MiB a step | to 0 |",
-        "needs 2 GPUs |  | steps/s |  |",
         "failed: no NCCL | 3 | samples/s |  |",
+        "needs 2 GPUs |  | steps/s |  |",
     ]
 
 
