@@ -22,7 +22,9 @@ _INSIDE = r"""
         | (?:lxc|incus|pct)\ exec\ [^|;&\n]*?
         | \S*(?:kubectl|k|oc)\ [^|;&\n]*?exec\ [^|;&\n]*?
         | srun\ [^|;&\n]*?
-    )\s
+        | ssh\ [\w@.-]+
+    )\s+
+    (?: (?:ba)?sh\ -l?c\ ["'] )?
 """
 OF_SHELL = re.compile(rf"^\s*(?:{PLACE})\s*(?=\S)", re.VERBOSE)
 _BARE = r"""
@@ -53,7 +55,7 @@ def reader(
     """
     before = rf"(?:(?:{PLACE}|{_ROOT})\s*){'?' if bare else ''}"
     within = rf"(?:{_INSIDE})?" if inside else ""
-    end = r"[`*:\s]*$" if bare else r"(?:\s|$)"
+    end = r"[\"'`*:\s]*$" if bare else r"(?:\s|$)"
     begins = re.compile(rf"^\s*{before}[`*]*{_SUDO}{within}(?P<{_COMMAND}>{command}){end}", re.VERBOSE)
     return Reader(kind, anchors, begins, lambda text: _read(begins, text, read), NEXT if files else NEXT_OR_ROOT, most_lines)
 

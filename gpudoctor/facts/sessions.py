@@ -29,8 +29,9 @@ _MARK = re.compile(r"[$#>%❯➜➭!]")
 _HOST = re.compile(r"\(([\w./-]+)\)|@([\w.-]+)")
 _FAILS = re.compile(
     r"""
-    \b(?: errors? | fail(?:ed|s|ure)? | denied | not\ found | cannot | could\ not | couldn't | unable | no\ such | refused
-    | traceback | killed | aborted | core\ dumped | timed?\ ?out | invalid | unknown | false | none | no\ devices )\b
+    \b(?: \w*errors? | \w*exception | fail(?:ed|s|ure)? | denied | not\ found | cannot | could\ not | couldn't | unable
+    | no\ such | refused | traceback | killed | aborted | core\ dumped | timed?\ ?out | invalid | unknown | out\ of\ memory
+    | false | none | no\ devices )\b
     | ^\s*(?:\[\]|0)\s*$
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -51,3 +51,8 @@ class ShownHosts:
     def providers(self) -> Mapping[str, str]:
         """Number -> name of the GPUs that X knows. The first draws the screen."""
         return dict(self._value("shown-providers", {}))
+
+    @cached_property
+    def cpus(self) -> int:
+        """The number that nproc prints; 0 if the text does not show it."""
+        return int(self._value("shown-cpus", 0))

@@ -42,7 +42,7 @@ def _of_ulimit(text: str) -> dict[str, Reply] | None:
 
 
 def _of_one(command: str, output: str) -> dict[str, Reply] | None:
-    option = re.fullmatch(r"ulimit -[SH]?([lnus])", command)
+    option = re.fullmatch(r"ulimit -[SH]?([lnus])[\"']?", command)
     if option is None:
         return None
     name, unit = _OPTIONS[option[1]]
@@ -68,7 +68,7 @@ READERS = (
         re.compile(r"^(?!.*\(.*-[a-zA-Z]\)\s+(?:\d+|unlimited)\s*$)"),
         40,
     ),
-    prompts.reader("ulimit", ("ulimit -",), r"ulimit\ -[SH]?[lnus]", _of_one, most_lines=3),
+    prompts.reader("ulimit", ("ulimit -",), r"ulimit\ -[SH]?[lnus]", _of_one, inside=True, most_lines=3),
     Reader(
         "prlimit",
         ("RESOURCE",),

@@ -48,7 +48,14 @@ def _values(text: str) -> dict[str, Reply] | None:
 
 def _programs(text: str) -> dict[str, Reply] | None:
     found = [
-        {"pid": row["pid"], "name": row.get("command", ""), "mib": None, "gpu": ""}
+        {
+            "pid": row["pid"],
+            "name": row.get("command", ""),
+            "mib": None,
+            "gpu": "",
+            "index": row["gpu"],
+            "load": row.get("sm", ""),
+        }
         for row in _rows(text)
         if row.get("pid", "").isdigit()
     ]

@@ -106,6 +106,6 @@ READERS = (
         "which", ("which ", "command -v", "type "), r"(?:which|command\ -v|type)(?:\ [\w.+-]+)+", _which, most_lines=12
     ),
     prompts.reader("python -V", ("ython -V", "ython3 -V", "--version"), r"python[\d.]*\ (?:-V|--version)", _python, most_lines=3),
-    prompts.reader("nproc", ("nproc",), r"nproc", _cpus, bare=False, most_lines=3),
+    prompts.reader("nproc", ("nproc",), r"nproc", _cpus, bare=False, inside=True, most_lines=3),
     prompts.reader("docker context", ("docker context",), r"docker\ context\ (?:ls|show)", _context, most_lines=20),
 )

@@ -81,4 +81,28 @@ def _has_gpu(facts: Facts, texts: tuple[str, ...]) -> bool:
 
 
 _TRAINING = re.compile(r"(?i)\bgpu|\bcuda\b|\btrain\w*|data ?loader|\bepoch\b")
-RULES = (waits_for_storage,)
+
+
+def few_cpus(facts: Facts) -> Iterator[Finding]:
+    """nproc counts the CPUs that the job may use: too few to load data for a GPU, which is idle."""
+    cpus, texts = facts.shown.cpus, tuple(passages(facts))
+    idle = any(map(_is_idle, known(lambda: facts.nvml.gpus, ())))
+    if 0 < cpus <= FEW and idle and any(_TRAINS.search(text) for text in texts):
+        words = f"the job may use {cpus} CPU{'s' * (cpus != 1)}, and the GPU is idle most of the time"
+        problem = replace(facts.problems["data-loading-limits-training"], title=FEW_TITLE, why=FEW_WHY, fixes=MORE_CPUS)
+        yield problem.found(words, {"cpus": cpus}, confidence=Confidence.LIKELY)
+
+
+FEW = 2
+FEW_TITLE = "The job has too few CPUs to keep the GPU busy"
+FEW_WHY = (
+    "Data loaders, decoding and the launch of kernels need several CPUs for each GPU. Slurm, Kubernetes and Docker give a job "
+    "one if it requests no more, whatever the node has."
+)
+MORE_CPUS = (
+    Fix("Request more: --cpus-per-task=8 in Slurm, resources.limits.cpu in Kubernetes, --cpus in Docker"),
+    Fix("Show how many CPUs the process may use", "nproc; grep Cpus_allowed_list /proc/self/status", kind="read"),
+    Fix("Set num_workers of the DataLoader to that number"),
+)
+_TRAINS = re.compile(r"(?i)\btrain\w*|data ?loader|\bepoch\b|num_workers")
+RULES = (waits_for_storage, few_cpus)

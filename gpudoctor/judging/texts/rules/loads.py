@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -144,10 +145,26 @@ def no_cuda_compiler(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["cuda-toolkit-missing"].found(words, confidence=Confidence.LIKELY)
 
 
+def shared_gpu(facts: Facts) -> Iterator[Finding]:
+    """nvidia-smi pmon shows several programs that load the same GPU, and the text tells that it is slow."""
+    loads: dict[str, list[Mapping[str, Any]]] = {}
+    for one in facts.shown.programs:
+        if str(one.get("load", "")).isdigit() and int(one["load"]) >= LOADED:
+            loads.setdefault(one["index"], []).append(one)
+    for index, programs in loads.items():
+        if len({one["name"] for one in programs}) > 1 and any(_LESS.search(text) for text in passages(facts)):
+            shown = " and ".join(f"{one['name']} (pid {one['pid']}, {one['load']} %)" for one in programs)
+            words = f"{shown} compute on GPU {index} at the same time"
+            evidence = {"pids": ",".join(one["pid"] for one in programs)}
+            yield facts.problems["other-process-using-gpu"].found(words, evidence, int(index), Confidence.LIKELY)
+
+
+LOADED = 20  # percent
+_LESS = re.compile(r"(?i)\bslow\w*|half as fast|\bdrop\w*|less than|\bonly \d")
 _NO_COMPILER = (
     "Looking for a CUDA compiler - NOTFOUND",
     "CMAKE_CUDA_COMPILER-NOTFOUND",
     "Could NOT find CUDAToolkit",
     "Could NOT find CUDA (missing",
 )
-RULES = (no_cuda_compiler, loading, throttled, full_gpu, crowded_out, leftover, container_without_request)
+RULES = (no_cuda_compiler, loading, throttled, full_gpu, crowded_out, shared_gpu, leftover, container_without_request)

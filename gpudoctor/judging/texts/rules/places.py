@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import daemon_json_of
@@ -117,7 +118,10 @@ def full_memory(facts: Facts) -> Iterator[Finding]:
         swap = ", and swap is full" if "swap_free" in memory else ", and there is no swap"
         words = f"hardly any of the host's memory is available{swap}: programs wait for memory"
         evidence = {"available": round(memory["available"], 3)}
-        yield facts.problems["host-memory-exhausted"].found(words, evidence, confidence=Confidence.LIKELY)
+        problem = facts.problems["host-memory-exhausted"]
+        if facts.system.wsl == 2 or said(facts, ".wslconfig"):
+            problem = replace(problem, fixes=(*facts.problems["wsl-pinned-memory-limit"].fixes, *problem.fixes))
+        yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def low_power_mode(facts: Facts) -> Iterator[Finding]:

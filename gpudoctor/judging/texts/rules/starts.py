@@ -51,7 +51,26 @@ SEVERAL = Problem(
         "https://github.com/vllm-project/vllm/issues/4417",
     ),
 )
-PROBLEMS = (IMAGE, SEVERAL)
+ORDER = Problem(
+    id="cuda-device-order-differs",
+    title="CUDA numbers the GPUs in another order than nvidia-smi",
+    why="CUDA sorts the GPUs by speed, nvidia-smi by PCI address. The same number in CUDA_VISIBLE_DEVICES, cuda:N or --gpu-id "
+    "then means another card.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Use the order of nvidia-smi in CUDA too",
+            "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            verify='python -c "import torch; print(torch.cuda.get_device_name(0))"',
+            kind="set",
+            where="shell",
+        ),
+        Fix("Name the GPU by its UUID instead of a number", "nvidia-smi -L", kind="read"),
+    ),
+    references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
+)
+PROBLEMS = (IMAGE, SEVERAL, ORDER)
 _RUN = re.compile(
     r"""
     (?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s(?P<rest>(?:[^\n\\]|\\\r?\n)*)
@@ -231,7 +250,27 @@ def hidden_from_service(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["cuda-visible-devices-hides-all-gpus"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def other_order(facts: Facts) -> Iterator[Finding]:
+    """A program that may use GPU N of nvidia-smi prints the name of another."""
+    names = [known(lambda gpu=gpu: gpu.name, "") for gpu in known(lambda: facts.nvml.gpus, ())]  # type: ignore[misc]
+    for text in passages(facts):
+        for match in _CHOSEN.finditer(text):
+            index, name = int(match["index"]), match["name"].strip()
+            if index < len(names) and names[index] and name in names and name != names[index] and "PCI_BUS_ID" not in text:
+                words = f"GPU {index} of nvidia-smi is {names[index]}, but CUDA_VISIBLE_DEVICES={index} gives {name}"
+                yield ORDER.found(words, {"index": index, "wanted": names[index], "given": name}, confidence=Confidence.LIKELY)
+                return
+
+
+_CHOSEN = re.compile(
+    r"""
+    CUDA_VISIBLE_DEVICES=(?P<index>\d+)\b [^\n]*
+    (?: \n[^\n]* ){0,2}? get_device_name\(0?\)[^\n]* \n
+    \s*["']?(?P<name>(?:NVIDIA|GeForce|Tesla|Quadro)\ [^"'\n]+)
+    """,
+    re.VERBOSE,
+)
 RULES = (
     *(image_for_cpu, one_of_several, jetson_without_runtime, docker_of_snap),
-    *(ollama_without_backend, hidden_from_service),
+    *(ollama_without_backend, hidden_from_service, other_order),
 )
