@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv")
+SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv", "nvidia-smi dmon")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "nvml": SMI,
     "nvml:gpu*": SMI,
@@ -56,11 +56,12 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "glob:/sys/class/net/*": ("ip addr",),
     "kernel-log*": ("dmesg", "journalctl -k"),
     "nccl-log": ("NCCL_DEBUG=INFO …",),
-    "processes": ("ps aux",),
+    "processes": ("ps aux", "top -b -n 1"),
+    "processor": ("lscpu", "grep -c avx /proc/cpuinfo"),
     "cpus": ("nproc",),
     "identity": ("id",),
 }
-AS_SHOWN = {"processes": "shown-processes", "cpus": "shown-cpus", "identity": "shown-identity"}
+AS_SHOWN = {"processes": "shown-processes", "processor": "shown-cpu", "cpus": "shown-cpus", "identity": "shown-identity"}
 """Questions whose text shows less than the machine answers, and the names under which that part is kept."""
 
 BY_NO_COMMAND: Mapping[str, str] = {
@@ -90,7 +91,6 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "runtime-processes": "start times of daemons, which are rarely pasted",
     "nccl-segments": "ages of files in /dev/shm; df shows its size",
     "mounts": "mountinfo; df and the prompt show the parts that matter in a text",
-    "processor": "only whether it is virtual counts, which the first page of /proc/cpuinfo shows",
     "cgroup-limits": "all folders of a cgroup; kubectl describe and the kernel log show the limit",
     "broken-python": "the Python did not start",
     "glob:*": "which files exist",

@@ -59,7 +59,7 @@ SENSOR = Problem(
     id="power-reading-impossible",
     title="The GPU reports a power draw that is impossible",
     why="The reading is far above the limit of the board, so the driver lowers the clocks as if the limit were exceeded. The "
-    "firmware's sensor data is wrong, mostly after an update of kernel, firmware or driver.",
+    "firmware's sensor data is wrong, usually after an update of kernel, firmware or driver.",
     action=Action.REBOOT,
     status=Status.WARN,
     fixes=(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import daemon_json_of
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.said import with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
 FIRST_YEAR = 2015
@@ -118,9 +118,7 @@ def full_memory(facts: Facts) -> Iterator[Finding]:
         swap = ", and swap is full" if "swap_free" in memory else ", and there is no swap"
         words = f"hardly any of the host's memory is available{swap}: programs wait for memory"
         evidence = {"available": round(memory["available"], 3)}
-        problem = facts.problems["host-memory-exhausted"]
-        if facts.system.wsl == 2 or said(facts, ".wslconfig"):
-            problem = replace(problem, fixes=(*facts.problems["wsl-pinned-memory-limit"].fixes, *problem.fixes))
+        problem = with_ways_of_wsl(facts.problems["host-memory-exhausted"], facts)
         yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 

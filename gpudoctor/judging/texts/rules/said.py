@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.model import Problem
 
 _LXC = re.compile(
     r"""
@@ -24,3 +27,10 @@ def is_lxc(facts: Facts) -> bool:
 
 def passages(facts: Facts) -> Iterator[str]:
     yield from (passage.text for text in facts.texts.all for passage in text.passages)
+
+
+def with_ways_of_wsl(problem: Problem, facts: Facts) -> Problem:
+    """A lack of the host's memory, with the fixes of a WSL that gets less memory than Windows has."""
+    is_wsl = known(lambda: facts.system.wsl, 0) == 2 or any(".wslconfig" in text for text in passages(facts))
+    ways = facts.problems["wsl-pinned-memory-limit"].fixes[:1] if is_wsl else ()
+    return replace(problem, fixes=(*ways, *problem.fixes))
