@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv", "nvidia-smi dmon")
+SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "nvml": SMI,
-    "nvml:gpu*": SMI,
+    "nvml:gpu*": (*SMI, "nvidia-smi dmon"),
     "nvml:peers": ("nvidia-smi topo -m", "nvidia-smi topo -p2p r"),
     "cuda": ("nvidia-smi", "python -m torch.utils.collect_env"),
     "command:nvidia-smi -L": ("nvidia-smi -L",),
