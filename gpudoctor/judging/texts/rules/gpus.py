@@ -12,6 +12,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.judging.driver.nvlink_bridges import of_bridge
+from gpudoctor.judging.texts.rules.inputs import is_blocked_by_storage
 from gpudoctor.judging.texts.rules.places import is_memory_full
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Skip
@@ -111,7 +112,7 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
     held = [pid for pid in stuck if pid in facts.shown.holders] or [
         pid for pid, one in stuck.items() if re.search(r"python|nvidia|cuda|torch|vllm", one["command"])
     ]
-    if held and not is_memory_full(facts):
+    if held and not is_memory_full(facts) and not is_blocked_by_storage(facts):
         pid = held[0]
         state = "waits in the kernel (state D)" if stuck[pid]["state"] == "D" else "has ended, but was not collected (state Z)"
         words = f"process {pid} ({stuck[pid]['command'].strip()}) {state} and keeps its GPU memory"

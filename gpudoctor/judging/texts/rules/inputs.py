@@ -60,7 +60,7 @@ def waits_for_storage(facts: Facts) -> Iterator[Finding]:
     disk, percent = shown.busy_disk
     blocked = len(shown.blocked) >= SEVERAL
     waits = shown.waiting >= MUCH or percent >= BUSY
-    if not (waits or (blocked and any(_REMOTE.search(text) or _WAITS.search(text) for text in texts))):
+    if not (waits or is_blocked_by_storage(facts)):
         return
     is_training = blocked or any(map(_is_idle, known(lambda: facts.nvml.gpus, ())))
     if not (is_training or any(_SLOW.search(text) for text in texts)) or not _has_gpu(facts, texts):
@@ -70,6 +70,12 @@ def waits_for_storage(facts: Facts) -> Iterator[Finding]:
     parts += [f"{len(shown.blocked)} processes of the program wait in the kernel (state D)"] * blocked
     problem = replace(facts.problems["data-loading-limits-training"], title=TITLE, why=WHY, fixes=WAYS)
     yield problem.found(" and ".join(parts), {"waiting_percent": shown.waiting, "disk": disk}, confidence=Confidence.LIKELY)
+
+
+def is_blocked_by_storage(facts: Facts) -> bool:
+    """Several programs wait in the kernel, and the text names a network file system or what they wait for."""
+    texts = passages(facts)
+    return len(facts.shown.blocked) >= SEVERAL and any(_REMOTE.search(text) or _WAITS.search(text) for text in texts)
 
 
 def _is_idle(gpu: Gpu) -> bool:
