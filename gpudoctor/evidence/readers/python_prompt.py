@@ -45,7 +45,7 @@ def _pairs(lines: list[str]) -> Pairs:
             found = asked((prompt or more)[1])  # type: ignore[index]
             waiting = [*(waiting if more else []), *([found] if found else [])]
         elif waiting and (result := _RESULT.match(line)):
-            yield from zip(waiting[0], _values(result[1], len(waiting[0])), strict=False)
+            yield from zip(waiting[0], _values(result[1], waiting[0]), strict=False)
             waiting = waiting[1:]
 
 
@@ -55,9 +55,7 @@ def _of_command(command: str, output: str) -> dict[str, Reply] | None:
     statements = [wanted for statement in (match[2] if match else "").split(";") if (wanted := asked(statement))]
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     pairs = (
-        pair
-        for wanted, line in zip(statements, lines, strict=False)
-        for pair in zip(wanted, _values(line, len(wanted)), strict=False)
+        pair for wanted, line in zip(statements, lines, strict=False) for pair in zip(wanted, _values(line, wanted), strict=False)
     )
     return replies(pairs)
 
@@ -78,11 +76,16 @@ def _printed(value: ast.expr) -> list[str]:
     return [ast.unparse(each) for each in value.elts] if isinstance(value, ast.Tuple) else [ast.unparse(value)]
 
 
-def _values(line: str, count: int) -> list[str]:
-    if count == 1:
+def _values(line: str, expressions: list[str]) -> list[str]:
+    """The name of a GPU is the only one that print() leaves with spaces in it."""
+    if len(expressions) == 1:
         return [line.strip("'\"")]
     words = [word.strip("'\"") for word in _ROW.findall(line.strip("()") if line.startswith("(") else line)]
-    return words if len(words) == count else []
+    named = [place for place, asked in enumerate(expressions) if asked.startswith("torch.cuda.get_device_name")]
+    more = len(words) - len(expressions)
+    if more > 0 and len(named) == 1:
+        words[named[0] : named[0] + more + 1] = [" ".join(words[named[0] : named[0] + more + 1])]
+    return words if len(words) == len(expressions) else []
 
 
 def replies(pairs: Pairs) -> dict[str, Reply] | None:

@@ -20,6 +20,7 @@ from gpudoctor.judging.texts.rules import (
     kernels,
     loads,
     networks,
+    nodes,
     places,
     pods,
     python,
@@ -31,7 +32,7 @@ from gpudoctor.model import Finding, Skip
 RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
-    *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *jobs.RULES, *fabric.RULES),
+    *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
 )
 
 

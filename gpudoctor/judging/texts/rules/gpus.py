@@ -112,12 +112,20 @@ def stuck_processes(facts: Facts) -> Iterator[Finding]:
     held = [pid for pid in stuck if pid in facts.shown.holders] or [
         pid for pid, one in stuck.items() if re.search(r"python|nvidia|cuda|torch|vllm", one["command"])
     ]
-    if held and not is_memory_full(facts) and not is_blocked_by_storage(facts):
+    if held and _is_about_gpus(facts) and not is_memory_full(facts) and not is_blocked_by_storage(facts):
         pid = held[0]
         state = "waits in the kernel (state D)" if stuck[pid]["state"] == "D" else "has ended, but was not collected (state Z)"
         words = f"process {pid} ({stuck[pid]['command'].strip()}) {state} and keeps its GPU memory"
         evidence = {"pids": ",".join(held), "states": [stuck[one]["state"] for one in held]}
         yield facts.problems["gpu-process-stuck"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _is_about_gpus(facts: Facts) -> bool:
+    """Not the ended workers of a program, in a text about something else."""
+    return bool(known(lambda: facts.nvml.count, 0)) or any(_GPU_WORDS.search(text) for text in passages(facts))
+
+
+_GPU_WORDS = re.compile(r"(?i)\bgpus?\b|nvidia|\bcuda\b|nccl")
 
 
 def slow_start(facts: Facts) -> Iterator[Finding]:

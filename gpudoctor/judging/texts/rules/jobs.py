@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.said import passages
-from gpudoctor.model import Confidence, Finding
+from gpudoctor.model import Confidence, Finding, Fix
 
 _OUT_OF_MEMORY = re.compile(
     r"""
@@ -87,4 +88,70 @@ def nearly_full_shared_memory(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["shm-too-small-for-dataloaders"].found(words, {"free_mib": free >> 20}, confidence=Confidence.LIKELY)
 
 
-RULES = (held_by_another, one_rank_works, nearly_full_shared_memory)
+_OF_INSPECT = re.compile(r'"ShmSize": (\d+)')
+_NEEDS = re.compile(r"(?i)data ?loader|num_workers|\bnccl\b|\bDDP\b|torchrun|multi-?gpu")
+_FAILS = re.compile(r"(?i)\bhang|stuck|bus error|crash|\bfreez|\bdie[sd]?\b|killed")
+
+
+def shared_memory_of_container(facts: Facts) -> Iterator[Finding]:
+    """docker inspect shows the default size of /dev/shm, and loaders or NCCL hang."""
+    for text in passages(facts):
+        for match in _OF_INSPECT.finditer(text):
+            size = int(match[1]) >> 20
+            if size <= LITTLE_SHARED_MIB and _NEEDS.search(text) and _FAILS.search(text):
+                words = f"docker inspect shows {size} MiB of shared memory (ShmSize) for the container"
+                problem = replace(facts.problems["shm-too-small-for-dataloaders"], fixes=MORE_SHARED)
+                yield problem.found(words, {"size_mib": size}, confidence=Confidence.LIKELY)
+                return
+
+
+MORE_SHARED = (
+    Fix(
+        "Start the container with more shared memory",
+        "<docker> run <all_gpus> --shm-size=8g <image>",
+        verify="df -h /dev/shm",
+        engines=("docker", "podman"),
+    ),
+    Fix("In a compose file: set shm_size: 8gb for the service, or ipc: host"),
+)
+LITTLE_SHARED_MIB = 64  # Docker's default
+_COMMIT = re.compile(r"(?m)^\s*CommitLimit:\s+(\d+) kB(?:\n.*){0,3}?\n\s*Committed_AS:\s+(\d+) kB")
+_NEAR = 0.95
+
+
+def strict_overcommit(facts: Facts) -> Iterator[Finding]:
+    """With vm.overcommit_memory=2 the kernel refuses memory at CommitLimit, however much is free."""
+    strict = known(lambda: facts.system.overcommit_mode) == STRICT
+    for text in passages(facts) if strict else ():
+        match = _COMMIT.search(text)
+        if match and int(match[2]) > _NEAR * int(match[1]):
+            used, limit = int(match[2]) >> 20, int(match[1]) >> 20
+            words = f"vm.overcommit_memory is 2, and {used} of {limit} GiB that the kernel may promise are promised"
+            problem = replace(facts.problems["host-memory-exhausted"], title=STRICT_TITLE, why=STRICT_WHY, fixes=STRICT_WAYS)
+            yield problem.found(words, {"limit_gib": limit}, confidence=Confidence.LIKELY)
+            return
+
+
+STRICT = 2
+STRICT_TITLE = "The kernel refuses memory because overcommitting is forbidden"
+STRICT_WHY = (
+    "With vm.overcommit_memory=2 all programs together may reserve no more than CommitLimit, and CUDA and Python reserve far "
+    "more than they use. Requests fail although free shows memory."
+)
+STRICT_WAYS = (
+    Fix(
+        "Allow overcommitting, as by default, until the next boot",
+        "sudo sysctl vm.overcommit_memory=0",
+        undo="sudo sysctl vm.overcommit_memory=2",
+        verify="grep -i commit /proc/meminfo",
+        needs=("root",),
+        kind="set",
+        where="host",
+    ),
+    Fix(
+        "Keep it: remove vm.overcommit_memory=2 from sysctl's files",
+        "grep -rn overcommit /etc/sysctl.conf /etc/sysctl.d",
+        kind="read",
+    ),
+)
+RULES = (shared_memory_of_container, strict_overcommit, held_by_another, one_rank_works, nearly_full_shared_memory)

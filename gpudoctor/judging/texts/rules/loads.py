@@ -85,6 +85,20 @@ def full_gpu(facts: Facts) -> Iterator[Finding]:
             return
 
 
+def spilled_on_windows(facts: Facts) -> Iterator[Finding]:
+    """Windows' driver moves what does not fit into system memory, so a program is slow instead of failing."""
+    full = [gpu.index for gpu in known(lambda: facts.nvml.gpus, ()) if (size := _size(gpu)) and size[0] > FULL_SHARE * size[1]]
+    if full and facts.shown.is_windows and any(_SLOWER.search(text) for text in passages(facts)):
+        used, total = _size(facts.nvml.gpus[full[0]]) or (0, 0)
+        words = (
+            f"GPU {full[0]} has {used:,} of {total:,} MiB in use: Windows keeps the rest of the program's data in system memory"
+        )
+        yield facts.problems["wsl-sysmem-fallback-slow"].found(words, {"used_mib": used}, full[0], Confidence.LIKELY)
+
+
+_SLOWER = re.compile(r"(?i)\bslow\w*|\d ?s/it\b")
+
+
 def _size(gpu: Gpu) -> tuple[int, int] | None:
     return known(lambda: (gpu.memory_used_mib, gpu.memory_total_mib))
 
@@ -167,4 +181,14 @@ _NO_COMPILER = (
     "Could NOT find CUDAToolkit",
     "Could NOT find CUDA (missing",
 )
-RULES = (no_cuda_compiler, loading, throttled, full_gpu, crowded_out, shared_gpu, leftover, container_without_request)
+RULES = (
+    no_cuda_compiler,
+    loading,
+    throttled,
+    full_gpu,
+    spilled_on_windows,
+    crowded_out,
+    shared_gpu,
+    leftover,
+    container_without_request,
+)

@@ -11,6 +11,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
 BLIND = {"torch.cuda.is_available()": "False", "torch.cuda.device_count()": "0"}
@@ -77,6 +78,23 @@ def compiler_too_new(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["host-gcc-too-new"].found(words, evidence)
 
 
+def compiler_too_old(facts: Facts) -> Iterator[Finding]:
+    """nvcc is older than the GPU, and something fails. Harmless otherwise: wheels include their own code."""
+    nvcc = known(lambda: facts.toolchain.nvcc)
+    release = nvcc.version if nvcc else None
+    gpus = known(lambda: {gpu.compute_capability: gpu.name for gpu in facts.nvml.gpus}, {})
+    if not (nvcc and release and any(FAILS.search(text) for text in passages(facts))):
+        return
+    for capability, name in gpus.items():
+        row = knowledge.architecture(capability)
+        if row and row.first_cuda > (release[0], release[1]):
+            sm, needs, cuda = "sm_{}{}".format(*capability), "{}.{}".format(*row.first_cuda), f"{release[0]}.{release[1]}"
+            words = f"nvcc is of CUDA {cuda}; {name} ({sm}) requires {needs} or newer"
+            evidence = {"nvcc": nvcc.path, "cuda": cuda, "needs": needs, "sm": sm}
+            yield facts.problems["nvcc-too-old-for-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
 def jax_on_cpu(facts: Facts) -> Iterator[Finding]:
     devices, version = answer(facts, "jax."), package(facts, "jaxlib") or package(facts, "jax")
     lacks = facts.python.lacks("jax-cuda12-plugin") and facts.python.lacks("jax-cuda13-plugin")
@@ -141,11 +159,7 @@ def library_path(facts: Facts) -> Iterator[Finding]:
     cuda = known(lambda: facts.python.torch_cuda)
     majors = {int(cuda.split(".")[0])} if cuda else of_wheels
     old = [entry for entry in entries if (match := _TOOLKIT.search(entry)) and majors and int(match[1]) < min(majors)]
-    if (
-        old
-        and facts.python.package("torch")
-        and any(FAILS.search(passage.text) for text in facts.texts.all for passage in text.passages)
-    ):
+    if old and facts.python.package("torch") and any(FAILS.search(text) for text in passages(facts)):
         words = f"LD_LIBRARY_PATH has {old[0]}, but PyTorch's libraries are of CUDA {min(majors)}"
         evidence = {"entry": old[0], "without": ":".join(entry for entry in entries if entry not in old)}
         yield facts.problems["stale-ld-library-path-cuda"].found(words, evidence, confidence=Confidence.LIKELY)
@@ -191,6 +205,7 @@ RULES = (
     old_driver,
     toolkit_of_another_major,
     compiler_too_new,
+    compiler_too_old,
     jax_on_cpu,
     jax_with_another_plugin,
     tensorflow_without_libraries,
