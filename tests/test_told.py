@@ -87,7 +87,6 @@ def row(id: str, pattern: str, of: Problem, sure: Any, *causes: Problem, words: 
 def findings(monkeypatch: Any, text: str, *rows: Message) -> list[Finding]:
     monkeypatch.setattr(judged, "messages", lambda: rows)
     monkeypatch.setattr(judged, "_rows", judged._rows.__wrapped__)  # as it is without its cache
-    monkeypatch.setattr(judged, "_rows", judged._rows.__wrapped__)  # which keeps the rows of all tables
     lines = tuple(enumerate(text.splitlines(), 1))
     known = {each.id: each for each in (HANG, CABLE, FIREWALL, FUSE)}
     return list(judged.findings([Text("train.log", (), len(lines), 0, lines)], known))

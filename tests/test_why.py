@@ -484,7 +484,7 @@ def test_a_variable_whose_value_the_output_contains_is_tried_first(why: Why, tmp
     """
     saved = tmp_path / "why.json"
     why("--yes", "--no-redact", "--save", str(saved), script=script, MASTER_ADDR="node-17.cluster", NCCL_PROTO="LL")
-    proof = Proof.from_value(snapshot.load(saved).experiments[QUESTION].value)
+    proof = Proof.from_value(snapshot.load(str(saved)).experiments[QUESTION].value)
     assert [suspect.name for suspect in proof.guilty] == ["MASTER_ADDR"]
     assert len(proof.trials) == 3
     assert "node-17" not in saved.read_text().replace("cannot resolve node-17", "")

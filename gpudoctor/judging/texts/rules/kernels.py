@@ -159,7 +159,8 @@ def other_ids(facts: Facts) -> Iterator[Finding]:
     """vfio-pci is configured for a GPU of NVIDIA, and no GPU of the listing has that id."""
     ids, gpus = _vfio_ids(facts), known(lambda: facts.pci.gpus, ())
     meant = sorted(id for id in ids if id.startswith("10de:"))
-    held = [(gpu, driver) for gpu in gpus if (driver := known(lambda gpu=gpu: gpu.driver)) in OTHER_DRIVERS]  # type: ignore[misc]
+    drivers = [(gpu, known(lambda gpu=gpu: gpu.driver, "") or "") for gpu in gpus]  # type: ignore[misc]
+    held = [(gpu, driver) for gpu, driver in drivers if driver in OTHER_DRIVERS]
     if meant and held and not any(gpu.model in ids for gpu in gpus):
         gpu, driver = held[0]
         words = f"vfio-pci is configured for {', '.join(meant)}, but the GPU at {gpu.address} is {gpu.model} and used by {driver}"
