@@ -38,6 +38,7 @@ from gpudoctor.judging.jobs import growing, works
 from gpudoctor.model import Reply, Skip, Status
 from gpudoctor.report import terminal
 
+NAME = Path(sys.executable).name[:15]
 LOADING = """
     import multiprocessing, sys, time
 
@@ -121,7 +122,7 @@ def test_a_job_and_its_gpu_are_seen_until_an_interrupt(libraries: Path, job: Pro
     assert job.poll() is None
     gpu = report["facts"]["watched"]["gpus"][0]
     assert (gpu["graphics"], gpu["sm"], gpu["tensor"]) == (54, 48, 31)
-    assert gpu["users"] == [{"pid": job.pid, "mib": 40960, "is_of_job": True, "sm": 0.51}]
+    assert gpu["users"] == [{"pid": job.pid, "name": NAME, "mib": 40960, "is_of_job": True, "sm": 0.51}]
     assert {row["id"]: row["status"] for row in report["checks"]}["watched-input"] in ("pass", "warn")  # on a busy machine
     again = checkup.load(saved)
     assert [row for row in again.checks if row.area == "job" and row.status is Status.ERROR] == []

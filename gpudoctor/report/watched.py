@@ -61,7 +61,10 @@ def _row(gpu: Mapping[str, Any]) -> Row:
 
 
 def _users(users: Any) -> str:
-    shown = [f"{user['pid']}{'' if user['is_of_job'] else ' (other)'}" for user in users[:_MOST_USERS]]
+    shown = [
+        " ".join(filter(None, (user.get("name"), str(user["pid"]), "" if user["is_of_job"] else "(other)")))
+        for user in users[:_MOST_USERS]
+    ]
     more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
     return ", ".join(shown) + more or "-"
 

@@ -179,6 +179,7 @@ class Watched(Guarded):
 def _of_gpu(watched: Watched, gpu: Gpu) -> dict[str, Any]:
     """What a row of the table shows, and the curves of the timeline."""
     names = ("busy", "graphics", "sm", "tensor", "dram", "watts", "celsius", "memory_used_mib")
+    known = {process.pid: process.name for process in watched.processes}
     curves = {name: watched.timeline.raw.get(f"gpu{gpu.index}.{name}") for name in (*names[:5], "memory_used_mib", "main_thread")}
     return {
         "index": gpu.index,
@@ -186,7 +187,13 @@ def _of_gpu(watched: Watched, gpu: Gpu) -> dict[str, Any]:
         "memory_mib": gpu.raw.get("memory_mib"),
         **{name: value for name in names if (value := gpu.mean(name)) is not None},
         "users": [
-            {"pid": process.pid, "mib": process.mib, "is_of_job": process.pid in watched.pids, "sm": round(process.sm, 3)}
+            {
+                "pid": process.pid,
+                "name": known.get(process.pid),
+                "mib": process.mib,
+                "is_of_job": process.pid in watched.pids,
+                "sm": round(process.sm, 3),
+            }
             for process in gpu.processes
         ],
         "timeline": {name: list(curve) for name, curve in curves.items() if curve},
