@@ -82,6 +82,7 @@ class Hooked:
         paths = [str(folder), *filter(None, [self.variables.get("PYTHONPATH", "")])]
         return {
             "KINETO_LOG_LEVEL": QUIET_KINETO,
+            "TEARDOWN_CUPTI": "0",  # as torch sets it: CUPTI crashes if it is started again in a program with CUDA graphs
             **self.variables,
             "PYTHONPATH": ":".join(paths),
             VARIABLE: json.dumps(settings),
