@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -17,6 +18,10 @@ from gpudoctor.worker.probes.table import DEEP
 
 Progress = Callable[[tuple[str, ...]], None]
 
+LIMITS = (
+    ("Resource temporarily unavailable", resource.RLIMIT_NPROC, "processes and threads (ulimit -u)"),
+    ("Too many open files", resource.RLIMIT_NOFILE, "open files (ulimit -n)"),
+)
 # A container and its host are asked in two threads, and msgspec crashes if both decode the same type for the first time.
 LOADING = threading.Lock()
 
@@ -45,9 +50,18 @@ def collect(
     where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
     if not replies:
         reason = where.said().rpartition("\n")[2][:MOST_WORDS]
-        raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}")
+        raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}{_limit(reason)}")
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
+
+
+def _limit(reason: str) -> str:
+    """The limit that an error of fork or open means, as the end of a sentence."""
+    for error, limit, words in LIMITS:
+        soft = resource.getrlimit(limit)[0]
+        if error in reason and soft != resource.RLIM_INFINITY:
+            return f". The limit on {words} is {soft}: raise it first"
+    return ""
 
 
 def deeper(where: Target, answers: Snapshot, progress: Progress) -> Snapshot:
