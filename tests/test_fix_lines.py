@@ -122,6 +122,7 @@ HOSTS = [("fedora", "43"), ("rhel", "8.10"), ("rocky", "9.7"), ("almalinux", "10
 HOSTS += [("opensuse-leap", "15.6"), ("sles", "16.0"), ("opensuse-tumbleweed", "20261101"), ("arch", "")]
 
 
+@pytest.mark.slow
 @each(("distribution", "version"), HOSTS)
 def test_what_a_release_lacks_is_not_offered(distribution: str, version: str) -> None:
     family = next(family for family, names in FAMILIES.items() if distribution in names)

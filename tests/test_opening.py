@@ -76,6 +76,7 @@ def test_a_page_and_a_bundle_open_as_they_were_written(full: Path, tmp_path: Pat
     assert warnings("report", tmp_path / name) == warnings("report", full, *level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "level"),
     [

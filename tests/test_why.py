@@ -458,6 +458,7 @@ COMPILES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["2, 'No such file or directory', '/opt/gcc-9/bin/gcc'", "'cannot compile the launcher'"])
 def test_what_a_repeat_compiles_does_not_help_the_next(why: Why, tmp_path: Path, words: str) -> None:
     script = COMPILES.format(variable="CC", value="/opt/gcc-9/bin/gcc", words=words)
@@ -467,6 +468,7 @@ def test_what_a_repeat_compiles_does_not_help_the_next(why: Why, tmp_path: Path,
     assert not (tmp_path / ".triton").exists()
 
 
+@pytest.mark.slow
 def test_a_broken_cache_is_found_by_an_empty_one(why: Why, tmp_path: Path) -> None:
     (tmp_path / ".triton" / "cache" / "launcher.so").mkdir(parents=True)
     script = COMPILES.format(variable="", value="", words="") + "    assert built.is_file(), 'the launcher cannot be loaded'\n"
@@ -475,6 +477,7 @@ def test_a_broken_cache_is_found_by_an_empty_one(why: Why, tmp_path: Path) -> No
     assert "confirmed by experiment" in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_variable_whose_value_the_output_contains_is_tried_first(why: Why, tmp_path: Path) -> None:
     script = """
         import os
@@ -490,6 +493,7 @@ def test_a_variable_whose_value_the_output_contains_is_tried_first(why: Why, tmp
     assert "node-17" not in saved.read_text().replace("cannot resolve node-17", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("works", "problem", "fix"),
     [
@@ -513,6 +517,7 @@ def test_parts_are_tried_if_no_setting_decides(
     assert first["confidence"] == ("confirmed" if fix else "unknown")
 
 
+@pytest.mark.slow
 def test_a_variable_is_set_as_on_the_good_machine(why: Why, tmp_path: Path) -> None:
     taken = replace(machine.load("h100"), measured={}, level="quick")
     variables = {**taken.replies["environment"].value, "CUPY_TF32": "1"}
