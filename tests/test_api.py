@@ -51,9 +51,11 @@ class Asked:
         progress(("nvml", "pci"))
         return replace(self.taken, expected=dict(expected), measured={})
 
-    def measure(self, where: Any, plan: planning.Plan, level: str, seconds: float, progress: Any) -> tuple[dict[str, Reply], int]:
+    def measure(
+        self, where: Any, plan: planning.Plan, level: str, seconds: float, progress: Any, options: Any
+    ) -> tuple[dict[str, Reply], int]:
         self.asked |= {"level": level, "measure_timeout": seconds, "gpus": [gpu[0] for gpu in plan.gpus]}
-        progress(("gemm:gpu0",), 12.4)
+        progress(("gemm:gpu0",), 12.4, {})
         return dict(self.taken.measured), self.cut_off_by
 
 

@@ -19,9 +19,10 @@ from gpudoctor.model import Fix
 # Programs and loops that the second opinion does not know, read by a person: they change nothing.
 READ = re.compile(
     r"""NCCL_P2P_DISABLE=1[ ]gpudoctor[ ]check | (?:uptime;[ ]nproc;[ ])taskset[ ]-pc[ ]\$\$ | free[ ]-h;.*ulimit[ ]-[lv]
-    | \S*python\S*[ ]-m[ ]pip[ ]check | \S*python\S*[ ]-X[ ]faulthandler[ ]-c | ray[ ]status | .*sudo[ ]py-spy[ ]dump
+    | \S*python\S*[ ]-m[ ]pip[ ](?:check|list[ ]\|[ ]grep[ ])
+    | \S*python\S*[ ]-X[ ]faulthandler[ ]-c | ray[ ]status | .*sudo[ ]py-spy[ ]dump
     | \S*python\S*[ ]-c[ ]"import[ ]sys;[ ]print\(sys\.executable\)"\n\S*python\S*[ ]-m[ ]pip[ ]--version$
-    | llama-server[ ]--list-devices$
+    | llama-server[ ]--list-devices$ | TORCH_LOGS=\w+[ ]python[ ]train\.py$
     | show_gids | lsblk[ ]-dn[ ].*[ ]sudo[ ]smartctl[ ]-H[ ] | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
     | .*\|\|[ ]chroot[ ]/run/nvidia/driver[ ]nvidia-smi
     | sudo[ ]sh[ ]-c[ ]'for[ ]p[ ]in[ ]/proc/\[0-9\]\*;[ ]do[ ]echo

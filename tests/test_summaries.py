@@ -33,6 +33,7 @@ def test_the_limits_are_told_with_their_names() -> None:
     said = [result.message for result in report.checks if result.area == "limits"]
     assert said == [
         "32 of 32 CPUs",
+        "the home folder was not asked for: an older version took this snapshot",
         "memlock unlimited",
         "20000 open files",
         "no sign of strict overcommit accounting",

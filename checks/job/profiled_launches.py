@@ -63,7 +63,7 @@ PYTHON = Problem(
     fixes=(
         Fix("Move the named lines out of the step, into workers of the DataLoader, or do the same with tensors on the GPU"),
         COMPILE,
-        Fix("Show the Python stacks over time", "py-spy record --pid <pid> --output stacks.svg --native", kind="read"),
+        Fix("Show the Python stacks over time", "py-spy record --pid <pid> --output stacks.svg --native", kind="manual"),
     ),
     references=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
 )

@@ -80,6 +80,8 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "root-filesystem": "files that exist; the prompt shows a container",
     "service-files": "files that exist",
     "command": "what gpudoctor why ran; a text shows the output itself",
+    "chosen-python": "how gpudoctor found the Python to examine; the prompt and the paths show which one it is",
+    "job-watch": "what gpudoctor watch saw of a running program",
     "job-hang": "what gpudoctor hang saw of a running program",
     "job-profile": "what gpudoctor profile recorded in a program",
     "home": "df does not say which file system holds the home folder",

@@ -10,7 +10,7 @@ import msgspec
 from gpudoctor.model import Report
 
 INTERNAL = ("kind", "where", "reboot", "engines", "syntax")  # fields of a fix that are not published
-CHOICE = ("on", "recipe")  # how a fix was chosen; a fix in a report is for this machine
+CHOICE = ("on", "recipe", "started_by")  # how a fix was chosen; a fix in a report is for this machine
 
 
 def render(report: Report) -> str:
