@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -72,12 +73,15 @@ def job(tmp_path: Path) -> Iterator[Process]:
     """A program with two processes that load something."""
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(LOADING))
-    with Process([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+    command, pipe = [sys.executable, str(script)], subprocess.PIPE
+    with Process(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as running:
         assert running.stdout
         assert running.stdin
         assert running.stdout.readline() == "started\n"
         yield running
         running.stdin.close()
+        with contextlib.suppress(ProcessLookupError):  # a test may have killed it, and its children go on
+            os.killpg(running.pid, signal.SIGKILL)
 
 
 def watched(*words: str, **variables: str) -> Result:
