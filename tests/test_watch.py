@@ -10,9 +10,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import machine
@@ -30,7 +33,7 @@ from gpudoctor.choices import FORMATS
 from gpudoctor.cli import main, watch_screen
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.watched import QUESTION
-from gpudoctor.jobs.watching import cgroup, dcgm, finding, gpus, host, snapshots, stacks, tree, watcher
+from gpudoctor.jobs.watching import cgroup, dcgm, finding, gpus, host, sampler, snapshots, stacks, tree, watcher
 from gpudoctor.jobs.watching.processes import Processes
 from gpudoctor.jobs.watching.target import GPUS, PID, Target
 from gpudoctor.jobs.watching.timeline import Means, Timeline
@@ -340,6 +343,90 @@ def test_the_start_of_a_command_is_no_waiting_gpu() -> None:
     value["seconds"] = 1.0
     with pytest.raises(Skip, match="too short"):
         works.works(Facts(replace(taken, replies={QUESTION: Reply("ok", value)})))
+
+
+def test_what_also_covers_the_start_is_no_reading_of_a_waiting_gpu() -> None:
+    """As seen: one mean over seven seconds, of which half were before the first kernel. And readings a second apart, as now."""
+    report = alone("watched-one-long-reading").report
+    rows = {row.id: row for row in report.checks if row.id.startswith("watched-")}
+    assert rows["watched-host"].status is Status.SKIP
+    assert "too few readings of GPU 0 after the program's start: 0" in rows["watched-host"].message
+    assert _judged([0.0] * 6 + [30.0, 50.0] + [99.0] * 12, covers=0.9).idle == pytest.approx(0.01)
+    assert _judged([0.0] * 6 + [30.0] + [40.0] * 12, covers=0.9).idle == pytest.approx(0.6)
+    with pytest.raises(Skip, match="too few readings of GPU 0 agree that it waits: 1 of 4"):
+        _judged([0.0] * 6 + [99.0] * 8 + [0.0] * 2 + [99.0] * 4, covers=0.9)
+    with pytest.raises(Skip, match="after the program's start: 1"):
+        _judged([0.0] * 6 + [40.0] * 8, covers=0.9)
+
+
+def _judged(busy: list[float], covers: float) -> works.Work:
+    taken = machine.load("watched-one-long-reading")
+    value = json.loads(json.dumps(taken.replies[QUESTION].value))
+    value["timeline"]["columns"] = {"gpu0.graphics": busy, "gpu0.covers": [covers] * len(busy)}
+    return works.busy_works(Facts(replace(taken, replies={QUESTION: Reply("ok", value)})))[0]
+
+
+class Counted:
+    """A GPU on which this process runs, or none. at: when it was read."""
+
+    def __init__(self, index: int, clock: list[float]) -> None:
+        self.index, self._clock = index, clock
+        self.gpm = SimpleNamespace(works=True, at=clock[0], seconds=0.0)
+        self.on_it = {} if index else {os.getpid(): 900.0}
+        self.at: list[float] = []
+        self.temperature_at: list[float] = []
+        self.still: dict[str, Any] = {}
+        self.latest: dict[str, float] = {}
+        self.rates: dict[int, float] = {}
+
+    def metrics(self) -> dict[str, float]:
+        self.at.append(self._clock[0])
+        self.gpm.seconds, self.gpm.at = self._clock[0] - self.gpm.at, self._clock[0]
+        return {"graphics": 50.0}
+
+    def slow(self, at: float) -> dict[str, float]:
+        self.temperature_at.append(at)
+        return {}
+
+    def fast(self) -> dict[str, float]:
+        return {}
+
+    power = fast
+
+    def count_reasons(self) -> None:
+        pass
+
+    processes = count_reasons
+
+
+def test_what_verdicts_depend_on_is_read_each_second_however_much_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [time.monotonic()]
+    used, unused = all = [Counted(index, clock) for index in range(2)]
+    monkeypatch.setattr(gpus, "opened", lambda: (None, all, ""))
+    monkeypatch.setattr(sampler.Pace, "adapt", lambda self, now: None)
+    monkeypatch.setattr(sampler.Sampler, "keep", lambda self, ended: None)
+    sampling = sampler.Sampler(Target(PID, "this", (os.getpid(),)), 1, -1)
+    sampling._pace.factor = sampler.SLOWEST
+    began = clock[0]
+
+    def go_on(seconds: float) -> None:
+        end = clock[0] + seconds
+        while clock[0] < end:
+            clock[0] += sampling.pause
+            sampling.round(clock[0])
+
+    go_on(8)
+    with Process(["sleep", "60"]) as child:
+        go_on(2.4)
+        is_seen = child.pid in sampling._processes.now
+        child.kill()
+    go_on(10)
+    assert is_seen
+    assert child.pid not in sampling._processes.now
+    assert max(after - before for before, after in pairwise([began, *used.at])) <= 1.0
+    assert min(after - before for before, after in pairwise(unused.at)) >= 3
+    assert max(after - before for before, after in pairwise(used.temperature_at)) <= 6
+    assert sampling._timeline.as_value()["columns"]["gpu0.covers"][10] == pytest.approx(0.9, abs=0.1)
 
 
 def test_each_format_shows_what_was_watched() -> None:

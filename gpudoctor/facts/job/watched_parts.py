@@ -110,6 +110,10 @@ class Gpu(Guarded):
         row = self.raw["readings"].get(name)
         return None if row is None else float(row["mean"])
 
+    def number(self, name: str) -> int:
+        """How often it was read."""
+        return int(self.raw["readings"].get(name, {}).get("samples", 0))
+
     def highest(self, name: str) -> float | None:
         row = self.raw["readings"].get(name)
         return None if row is None else float(row["max"])

@@ -67,6 +67,11 @@ class Gpm:
             return {}
 
     @property
+    def at(self) -> float:
+        """When the last sample was taken."""
+        return self._at
+
+    @property
     def seconds(self) -> float:
         """Over which the last answer is the mean."""
         return self._at - self.began

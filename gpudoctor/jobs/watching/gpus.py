@@ -75,13 +75,15 @@ class Gpu:
         self._next_pcie = self._next_rare = 0.0
 
     def fast(self) -> dict[str, float]:
-        """Each round: NVML's utilisation and the power."""
+        """Each round: NVML's utilisation."""
         values: dict[str, float] = {}
         if (used := self._read("utilisation", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu))) is not None:
             values["busy"], values["memory_busy"] = used.gpu, used.memory
-        if (watts := self._read("watts", lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000)) is not None:
-            values["watts"] = watts
         return self.keep(values)
+
+    def power(self) -> dict[str, float]:
+        watts = self._read("watts", lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000)
+        return self.keep({} if watts is None else {"watts": watts})
 
     def count_reasons(self) -> None:
         """Why the clocks are not higher now."""

@@ -16,26 +16,30 @@ from gpudoctor.jobs.watching.cgroup import Cgroup
 from gpudoctor.jobs.watching.host import Host
 from gpudoctor.jobs.watching.processes import Processes, Seen
 from gpudoctor.jobs.watching.target import COMMAND, GPUS, Target
-from gpudoctor.jobs.watching.timeline import Timeline
+from gpudoctor.jobs.watching.timeline import COVERS, Timeline
 from gpudoctor.worker.child import Channel, die_with_parent
 
-ROUND_SECONDS = 0.1
-COUNTED_ROUND_SECONDS = 0.5
-COUNTED_SECONDS, UNUSED_SECONDS = 1.0, 2.0  # where GPM counts all the time, nothing is missed between two looks
-REASONS_SECONDS, SLOW_SECONDS, PROCESSES_SECONDS = 1.0, 2.0, 2.0
-LOOK_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 1.0, 3.0, 5.0, 30.0
+ROUND_SECONDS, LONGEST_ROUND_SECONDS = 0.1, 0.9
+COUNTED_ROUND_SECONDS = 0.45
+COUNTED_SECONDS, UNUSED_SECONDS = 0.9, 2.0  # where GPM counts all the time, nothing is missed between two looks
+POWER_SECONDS, REASONS_SECONDS, SLOW_SECONDS, PROCESSES_SECONDS = 1.0, 1.0, 2.0, 2.0
+LOOK_SECONDS, NEW_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 1.0, 1.8, 15.0, 5.0, 30.0
 EAGER_SECONDS = 5.0  # at the beginning, when a program starts its processes
 BIN_SECONDS = 0.5
 MOST_OF_A_CORE, AIM, ENOUGH_OF_A_CORE = 0.008, 0.006, 0.004
 FIRST_PACE_SECONDS, PACE_SECONDS, SLOWEST = 1.5, 4.0, 8.0
 MOST_STRETCHED = 2.0  # looks at processes are cheap, and few of them would show little
+AT_MOST_SECONDS = 5.0  # between two looks at what changes slowly, and at GPUs that the job does not use
 JITTER = 0.95
 CONTEXT_MIB = 100.0  # of a process that has a CUDA context, at least
 MOST_LIVE = 12  # processes that a live screen gets
 
 
 class Pace:
-    """Stretches all intervals while looking costs too much: on a machine with many GPUs or processes."""
+    """Stretches intervals while looking costs too much: on a machine with many GPUs or processes.
+
+    Not those of which a verdict depends: a mean over several seconds of a program that starts says nothing.
+    """
 
     def __init__(self) -> None:
         self.factor = 1.0
@@ -78,18 +82,20 @@ class Sampler:
         self._began, self._cpu = time.monotonic(), time.process_time()
         are_counted = bool(self._gpus) and all(gpu.gpm.works for gpu in self._gpus)
         self.every = COUNTED_ROUND_SECONDS if are_counted else ROUND_SECONDS
+        self._longest = COUNTED_ROUND_SECONDS if any(gpu.gpm.works for gpu in self._gpus) else LONGEST_ROUND_SECONDS
         self._rounds = 0
+        self._looked = 0.0
         self._on_gpus: dict[int, set[int]] = {}
         self._pids: list[int] = []
         self._all: dict[int, tree.Stat] = {}
-        self._are_hidden = False
+        self._are_hidden = self._were_seen = False
         self._stacks = stacks.Stacks(target.with_stacks)
         self.has_ended = False
 
     @property
     def pause(self) -> float:
         """Seconds from one look to the next."""
-        return self.every * self._pace.factor
+        return min(self.every * self._pace.factor, self._longest)
 
     def is_over(self, now: float) -> bool:
         """Whether it has watched for as long as it should."""
@@ -116,35 +122,52 @@ class Sampler:
     def _read(self, gpu: gpus.Gpu, now: float, at: float) -> dict[str, float]:
         """What is due of a GPU: little of one that the job does not use. Each question costs some tenths of a millisecond."""
 
-        def is_due(name: str, seconds: float) -> bool:
-            return self._pace.is_due(f"{name} {gpu.index}", now, seconds)
+        def is_due(name: str, seconds: float, longest: float = AT_MOST_SECONDS) -> bool:
+            return self._pace.is_due(f"{name} {gpu.index}", now, seconds, longest / seconds)
 
-        is_used = self._target.kind == GPUS or gpu.index in self._on_gpus
-        is_rare = not is_used or gpu.gpm.works
-        if is_rare and not is_due("reading", COUNTED_SECONDS if is_used else UNUSED_SECONDS):
+        if not self._is_used(gpu):
+            if not is_due("unused", UNUSED_SECONDS):
+                return {}
+        elif gpu.gpm.works and not is_due("used", COUNTED_SECONDS, COUNTED_SECONDS):
             return {}
         found = gpu.fast()
-        self._timeline.add(at, _named(gpu, gpu.metrics()), gpu.gpm.seconds)
+        if counted := gpu.metrics():
+            counted[COVERS] = gpu.gpm.seconds
+            self._timeline.add(gpu.gpm.at - self._began, _named(gpu, counted), gpu.gpm.seconds)
+        if is_due("power", POWER_SECONDS if gpu.gpm.works else ROUND_SECONDS):
+            found |= gpu.power()
         if is_due("reasons", REASONS_SECONDS):
             gpu.count_reasons()
+        if is_due("dcgm", COUNTED_SECONDS, COUNTED_SECONDS):
             found |= self._dcgm.read(gpu)
         if is_due("slow", SLOW_SECONDS):
             found |= gpu.slow(at)
         return _named(gpu, found)
 
-    def _look(self, now: float, at: float) -> None:
-        if self._pace.is_due("processes", now, PROCESSES_SECONDS):
+    def _is_used(self, gpu: gpus.Gpu) -> bool:
+        if self._target.kind == GPUS:
+            return bool(gpu.on_it or gpu.latest.get("busy") or gpu.latest.get("graphics"))
+        return gpu.index in self._on_gpus
+
+    def _look(self, now: float, at: float, is_last: bool = False) -> None:
+        self._looked = now
+        if self._pace.is_due("processes", now, PROCESSES_SECONDS, AT_MOST_SECONDS / PROCESSES_SECONDS if self._on_gpus else 1.0):
             for gpu in self._gpus:
                 gpu.processes()
         on_gpus = {pid for gpu in self._gpus for pid in gpu.on_it}
-        seconds = SCAN_SECONDS / (3 if at < EAGER_SECONDS else 1)
-        if self._pace.is_due("scan", now, seconds) or not self._all:
-            self._all = tree.every()
-            self._are_hidden = not any(pid in self._all for pid in on_gpus)
+        seconds = NEW_SECONDS / (2 if at < EAGER_SECONDS else 1)
+        if self._pace.is_due("new", now, seconds, most=1.0) or is_last:
+            known = {} if self._pace.is_due("scan", now, SCAN_SECONDS) else self._all
+            self._all = tree.every(known, self._pids)
+            self._were_seen |= any(pid in self._all for pid in on_gpus)
+            self._are_hidden = not self._were_seen
             self._pids = self._target.pids(self._all, self._starter, on_gpus)
         else:
-            fresh = ((pid, tree.stat_of(f"/proc/{pid}/stat")) for pid in self._pids)
-            self._all = {pid: stat for pid, stat in fresh if stat}
+            for pid in self._pids:
+                if stat := tree.stat_of(f"/proc/{pid}/stat"):
+                    self._all[pid] = stat
+                else:
+                    self._all.pop(pid, None)
         self._processes.look(self._pids, self._all, at, on_gpus, self._are_hidden)
         self._stacks.look(at, next((seen.pid for seen in self._busiest("gpu")), None))
         if self._cgroup is None and self._pids and self._target.kind != GPUS:
@@ -200,6 +223,12 @@ class Sampler:
             "host": {name: mean.last for name, mean in self._host.means.items()},
             "own_cores": round(self._own(), 4),
         }
+
+    def look_again(self) -> None:
+        """At the end: what was started since the last look, and what each process did until now."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS / 2:
+            self._look(now, now - self._began, is_last=True)
 
     def _own(self) -> float:
         return (time.process_time() - self._cpu) / max(time.monotonic() - self._began, 1e-9)
@@ -263,6 +292,7 @@ def life(channel: Channel, target: Target, starter: int, kept: int, is_live: boo
                 channel.send(live=sampler.live())
             if not stopped:
                 time.sleep(max(0.0, sampler.pause - (time.monotonic() - began)))
+        sampler.look_again()
         sampler.keep("gone" if sampler.has_ended else "stopped" if stopped else "over")
     except BrokenPipeError:
         sys.exit(1)

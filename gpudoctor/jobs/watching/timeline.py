@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_BINS = 240
+COVERS = "covers"  # the column of a GPU with the seconds over which what GPM counted is a mean
 
 
 class Mean:

@@ -12,9 +12,12 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.job.watched import Watched
 from gpudoctor.facts.job.watched_parts import Gpu, OnGpu, Process
 from gpudoctor.facts.known import known
+from gpudoctor.judging.jobs import readings
+from gpudoctor.judging.jobs.readings import Reading
 from gpudoctor.model import Confidence, Finding, Problem, Skip
 
 LEAST_SECONDS = 3.0
+LEAST_READINGS = 3  # of how busy a GPU was, and of these that agree that it waits
 RAN_PERCENT = {"graphics": 0.02, "busy": 0.5}  # from here on some kernel ran; NVML has whole percents
 GAP_SECONDS = 1.5  # without a kernel
 START_SECONDS = 10.0  # after the first kernel, in which libraries are still loaded and kernels chosen
@@ -35,16 +38,45 @@ class Work:
     @cached_property
     def window(self) -> tuple[float, float]:
         """A program that is started under watch first loads its libraries and ends at some time; both are no waiting GPU."""
-        active = [at for at, value in self.column(self._source) if value >= RAN_PERCENT[self._source]]
-        half = self.watched.timeline.every / 2
-        if not active or self.watched.kind != "command":
+        if self.watched.kind != "command" or not self._all_readings:
             return 0.0, self.watched.seconds
-        began, last = active[0] - half, active[-1] + half
-        gaps = [after for at, after in pairwise(active) if after - at >= GAP_SECONDS + 2 * half]
-        settled = max((after - half for after in gaps if after <= active[0] + START_SECONDS), default=began)
-        blur = self.gpu.blur  # a mean at an edge also covers time without a kernel
-        choices = ((settled + blur, last - blur), (settled, last), (began, last))
-        return next((window for window in choices if window[1] - window[0] >= LEAST_SECONDS), (began, last))
+        began, last = self._settled
+        kept = self.readings
+        return (kept[0].began, kept[-1].ended) if kept else (began, last)
+
+    @cached_property
+    def _settled(self) -> tuple[float, float]:
+        active = [reading for reading in self._all_readings if reading.value >= RAN_PERCENT[self._source]]
+        if self.watched.kind != "command" or not active:
+            return 0.0, self.watched.seconds
+        gaps = [after.began for reading, after in pairwise(active) if after.began - reading.ended >= GAP_SECONDS]
+        limit = active[0].began + START_SECONDS
+        return max((began for began in gaps if began <= limit), default=active[0].began), active[-1].ended
+
+    @cached_property
+    def _all_readings(self) -> tuple[Reading, ...]:
+        covers = dict(self.column("covers"))
+        default = self.gpu.blur if self._source == "graphics" else 0.0
+        return tuple(readings.of(self.column(self._source), covers, self.watched.timeline.every, default))
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """Of how busy it was, since it has settled. One that also covers time before that or after the end says nothing."""
+        if self.watched.kind != "command":
+            return self._all_readings
+        return tuple(reading for reading in self._all_readings if reading.is_within(*self._settled))
+
+    @property
+    def why_too_few(self) -> str:
+        """Why the readings prove neither a busy GPU nor one that waits; "" if they do."""
+        has_timeline = bool(self._all_readings)
+        number = readings.number(self.readings) if has_timeline else self.gpu.number(self._source)
+        if number < LEAST_READINGS:
+            return f"too few readings of GPU {self.gpu.index} after the program's start: {number}"
+        agree = readings.number(reading for reading in self.readings if reading.value <= 100 * (1 - IDLE))
+        if self.waits and has_timeline and agree < LEAST_READINGS:
+            return f"too few readings of GPU {self.gpu.index} agree that it waits: {agree} of {number}"
+        return ""
 
     @cached_property
     def _source(self) -> str:
@@ -54,6 +86,11 @@ class Work:
     @property
     def seconds(self) -> float:
         return self.window[1] - self.window[0]
+
+    @property
+    def ran_seconds(self) -> float:
+        """From when it has settled, with the readings at both edges."""
+        return self._settled[1] - self._settled[0]
 
     def column(self, name: str) -> list[tuple[float, float]]:
         return self.watched.timeline.column(f"gpu{self.gpu.index}.{name}")
@@ -147,16 +184,17 @@ def _works(watched: Watched) -> Iterator[Work]:
 def busy_works(facts: Facts) -> tuple[Work, ...]:
     """Those on which something ran for long enough to be judged. Skip if there is none."""
     all = works(facts)
-    found = tuple(work for work in all if work.works and work.seconds >= LEAST_SECONDS)
+    found = tuple(work for work in all if work.works)
     if not found:
-        short = [work for work in all if work.works]
-        raise Skip(
-            f"kernels ran only for {max(work.seconds for work in short):.1f} s: too short to judge"
-            if short
-            else "no kernel ran while it was watched",
-            Skip.NOT_MEASURED,
-        )
-    return found
+        raise Skip("no kernel ran while it was watched", Skip.NOT_MEASURED)
+    long = tuple(work for work in found if work.ran_seconds >= LEAST_SECONDS)
+    if not long:
+        seconds = max(work.ran_seconds for work in found)
+        raise Skip(f"kernels ran only for {seconds:.1f} s: too short to judge", Skip.NOT_MEASURED)
+    proven = tuple(work for work in long if not work.why_too_few)
+    if not proven:
+        raise Skip(long[0].why_too_few, Skip.NOT_MEASURED)
+    return proven
 
 
 def together(findings: Sequence[tuple[Work, Finding]]) -> Iterator[Finding]:
