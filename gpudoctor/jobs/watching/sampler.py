@@ -20,10 +20,10 @@ from gpudoctor.jobs.watching.timeline import COVERS, Timeline
 from gpudoctor.worker.child import Channel, die_with_parent
 
 ROUND_SECONDS, LONGEST_ROUND_SECONDS = 0.1, 0.9
-COUNTED_ROUND_SECONDS = 0.45
-COUNTED_SECONDS, UNUSED_SECONDS = 0.9, 2.0  # where GPM counts all the time, nothing is missed between two looks
-POWER_SECONDS, REASONS_SECONDS, SLOW_SECONDS, PROCESSES_SECONDS = 1.0, 1.0, 2.0, 2.0
-LOOK_SECONDS, NEW_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 1.0, 1.8, 15.0, 5.0, 30.0
+COUNTED_ROUND_SECONDS = 0.45  # the intervals below are multiples of it
+COUNTED_SECONDS, UNUSED_SECONDS = 0.9, 1.8  # where GPM counts all the time, nothing is missed between two looks
+POWER_SECONDS, REASONS_SECONDS, SLOW_SECONDS, PROCESSES_SECONDS = 0.9, 0.9, 1.8, 1.8
+LOOK_SECONDS, NEW_SECONDS, SCAN_SECONDS, RARE_SECONDS, KEEP_SECONDS = 0.9, 1.8, 15.0, 5.0, 30.0
 EAGER_SECONDS = 5.0  # at the beginning, when a program starts its processes
 BIN_SECONDS = 0.5
 MOST_OF_A_CORE, AIM, ENOUGH_OF_A_CORE = 0.008, 0.006, 0.004
@@ -157,7 +157,7 @@ class Sampler:
         on_gpus = {pid for gpu in self._gpus for pid in gpu.on_it}
         seconds = NEW_SECONDS / (2 if at < EAGER_SECONDS else 1)
         if self._pace.is_due("new", now, seconds, most=1.0) or is_last:
-            known = {} if self._pace.is_due("scan", now, SCAN_SECONDS) else self._all
+            known = {} if self._pace.is_due("scan", now, SCAN_SECONDS, MOST_STRETCHED) else self._all
             self._all = tree.every(known, self._pids)
             self._were_seen |= any(pid in self._all for pid in on_gpus)
             self._are_hidden = not self._were_seen
