@@ -128,7 +128,7 @@ _MEANINGS = {
     "port": "the port in the container",
     "profile": "the vGPU profile (mdevctl types)",
     "program": "your program",
-    "proxy": "the host and port of the proxy",
+    "proxy": "the proxy: http://, its host and port",
     "python": "the Python of the environment, such as .venv/bin/python",
     "python_digits": "the Python version without its point, such as 311",
     "python_version": "the Python version, such as 3.12",

@@ -66,7 +66,7 @@ def test_exit_code_is_the_verdict(stub: Doctor, report: m.Report, fail_on: str, 
         (["check", "--python", ""], "--python is empty"),
         (["check", "--replay", "/nowhere/at/all"], "Error: cannot read /nowhere/at/all: No such file or directory\n"),
         (["check", "--python", "/etc/passwd"], "Error: /etc/passwd cannot be run as a Python"),
-        (["explain", "battery-flt"], "Error: unknown check or problem 'battery-flt'; did you mean battery-flat"),
+        (["explain", "battery-flt"], "Error: unknown check, problem or practice 'battery-flt'; did you mean battery-flat"),
     ],
 )
 def test_wrong_usage(args: list[str], words: str) -> None:

@@ -406,7 +406,7 @@ def test_a_killed_fork_server_takes_only_its_own_workloads_along() -> None:
 
 
 def test_a_workload_that_has_lost_everybody_ends() -> None:
-    run = Running(patched(job("hangs"), "measuring/task.py", "now + self.workload.seconds", "now + 600"), "hangs:gpu0")
+    run = Running(patched(job("hangs"), "measuring/task.py", "now + self._longest()", "now + 600"), "hangs:gpu0")
     (server,) = [pid for pid in run.children(run.worker) if run.children(pid)]
     for pid, number in ((server, signal.SIGSTOP), (run.worker, signal.SIGKILL), (server, signal.SIGKILL)):
         os.kill(pid, number)

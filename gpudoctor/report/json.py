@@ -9,8 +9,8 @@ import msgspec
 
 from gpudoctor.model import Report
 
-INTERNAL = ("kind", "where", "reboot", "engines", "syntax")  # fields of a fix that are not published
-CHOICE = ("on", "recipe", "started_by")  # how a fix was chosen; a fix in a report is for this machine
+INTERNAL = ("kind", "where", "reboot", "engines", "syntax", "started_by")  # fields of a fix that are not published
+CHOICE = ("on", "recipe")  # how a fix was chosen; a fix in a report is for this machine
 
 
 def render(report: Report) -> str:

@@ -36,6 +36,8 @@ def _cpus(text: str) -> dict[str, Reply] | None:
     """The row of all CPUs. The columns are counted from the end, since the head begins with words."""
     head, *lines = _COMMA.sub(".", text).splitlines()
     names = head.split()
+    if "%iowait" not in names:
+        return None
     place = names.index("%iowait") - len(names)
     rows = [words for words in map(str.split, lines) if len(words) >= -place and ("CPU" not in names or "all" in words[:3])]
     shares = [_number(row[place]) for row in rows]

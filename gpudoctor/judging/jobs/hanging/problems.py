@@ -82,7 +82,7 @@ CONNECT = Problem(
         look("Show the open connection requests", "ss -tnp state syn-sent"),
         Fix(
             "If the node has no way out: set the proxy",
-            "export https_proxy=http://<proxy> no_proxy=localhost,127.0.0.1",
+            "export https_proxy=<proxy> no_proxy=localhost,127.0.0.1",
             where="shell",
         ),
         Fix(
