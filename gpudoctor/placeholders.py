@@ -103,6 +103,7 @@ _MEANINGS = {
     "namespace": "the namespace of the pod (kubectl get pods -A)",
     "newer_branch": "a newer driver branch, such as 580",
     "newest_version": "the newest version that the CUDA toolkit supports, as its message says",
+    "node_label": "a label of the NODE SELECTOR (kubectl get ds -A -o wide)",
     "node_name": "the name or number of the node",
     "numa_file": "/sys/bus/pci/devices/ADDRESS/numa_node of the GPU",
     "numa_node": "the NUMA node of the GPU (nvidia-smi topo -m)",

@@ -106,6 +106,18 @@ SLOWED = Problem(
     status=Status.WARN,
 )
 
+LOW_LIMIT = replace(
+    SOFTWARE_HOT,
+    title="The GPU's maximum operating temperature is set very low",
+    why="The driver lowers the clocks at this temperature, although the GPU stands far more. The firmware of the GPU or of the "
+    "computer sets it, sometimes for a quiet or cool mode.",
+    fixes=(
+        Fix("Update the firmware (BIOS) of the computer, and choose its mode for performance", verify=LOOK),
+        look("Show the limits; the maximum operating temperature is usually 80 °C or more", "nvidia-smi -q -d TEMPERATURE"),
+        Fix("On a laptop: disable programs that lower the limit, such as thermald or the vendor's power manager", verify=LOOK),
+    ),
+)
+LOWEST_USUAL, USUAL_GAP = 70, 25  # °C: an operating limit below the first, and this far below the slowdown temperature
 NEVER_ALONE = re.compile(r"GeForce|Laptop|Max-Q|Mobile|Orin|Thor|GB\d|SXM|HBM3|H200$|B[23]00")
 HOT = (HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT)
 
@@ -124,9 +136,18 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
         limit = gpu.temperature_limit_c("memory")
         yield found(MEMORY_HOT, gpu, f"memory at {gpu.memory_temperature_c} °C (limit {limit}), core at {gpu.temperature_c} °C")
     elif reasons & SOFTWARE_THERMAL:
-        yield found(SOFTWARE_HOT, gpu, f"software thermal slowdown at {gpu.temperature_c} °C")
+        limit = low_limit(gpu)
+        words = f"software thermal slowdown at {gpu.temperature_c} °C"
+        yield found(LOW_LIMIT if limit else SOFTWARE_HOT, gpu, f"{words}, the limit is {limit} °C" if limit else words)
     elif reasons & HARDWARE and not reasons & POWER_BRAKE:
         yield found(SLOWED, gpu, "hardware slowdown, with no more specific reason", Confidence.LIKELY)
+
+
+def low_limit(gpu: Gpu) -> int:
+    """The maximum operating temperature, if it is far below those of other GPUs and of its own hardware; else 0."""
+    highest = known(lambda: gpu.temperature_limit_c("max_operating"), 0)
+    slowdown = known(lambda: gpu.temperature_limit_c("slowdown"), 0)
+    return highest if 0 < highest < LOWEST_USUAL and slowdown - highest >= USUAL_GAP else 0
 
 
 def memory_is_the_cause(gpu: Gpu) -> bool:

@@ -222,7 +222,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
             if problem is NVLINK:
                 links.append(gpu)
             else:
-                yield found(external_gpus.of_cable(problem, facts, gpu), gpu, codes)
+                finding = found(external_gpus.of_cable(problem, facts, gpu), gpu, codes)
+                yield replace(finding, because=finding.because or facts.texts.alone * "blackwell-needs-open-module")
         if facts.texts.alone:
             yield from quiet_xids.need_no_action(gpu)
     yield from quiet_xids.injected(facts.kernel_log.injected_xids)

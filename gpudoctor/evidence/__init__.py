@@ -11,6 +11,7 @@ from gpudoctor.evidence import kernel
 from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
+from gpudoctor.evidence.listed import only_listed
 from gpudoctor.evidence.readers import READERS, driver_state, python_packages
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts import sessions
@@ -70,10 +71,12 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
+    listed = only_listed(excerpt.lines)
+    excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in listed})
     lines = sorted(excerpt.lines.items())
     past = sessions.mended(lines)
     for block in _outermost(excerpt.blocks):
-        if any(first <= block.first <= last for first, last in past):
+        if block.first in listed or any(first <= block.first <= last for first, last in past):
             continue
         proved = _read(block)
         if proved is not None:

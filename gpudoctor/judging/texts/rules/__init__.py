@@ -21,6 +21,8 @@ from gpudoctor.judging.texts.rules import (
     loads,
     networks,
     nodes,
+    numbering,
+    peers,
     places,
     pods,
     python,
@@ -33,6 +35,7 @@ RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
+    *(*numbering.RULES, *peers.RULES),
 )
 
 

@@ -11,6 +11,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.nodes import is_driver_in_use
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.knowledge.messages import messages
 from gpudoctor.model import Confidence, Finding, Fix
@@ -185,7 +186,7 @@ def another_resource(facts: Facts) -> Iterator[Finding]:
 def operator_waits(facts: Facts) -> Iterator[Finding]:
     """A pod of the GPU operator fails, and the others wait for it."""
     pods = facts.shown.pods
-    if not any(part in name for part in OF_OPERATOR for name in pods):
+    if is_driver_in_use(facts) or not any(part in name for part in OF_OPERATOR for name in pods):
         return
     failed = [name for part in ORDER for name, status in pods.items() if part in name and _FAILS.search(status)]
     if failed:

@@ -35,7 +35,11 @@ _DAMAGE = re.compile(
 )
 _OTHER_RENDERER = re.compile(r"OpenGL renderer string: (?:Mesa )?((?:Intel|AMD|Radeon)[^\n]*)")
 _OFFLOAD = re.compile(
-    r"__NV_PRIME_RENDER_OFFLOAD | prime-run | OpenGL\ renderer\ string:\ (?: NVIDIA | Quadro | GeForce | Tesla )", re.VERBOSE
+    r"""
+    (?<![${|]) (?<!grep\ ) (?<!printenv\ ) __NV_PRIME_RENDER_OFFLOAD | prime-run
+    | OpenGL\ renderer\ string:\ (?: NVIDIA | Quadro | GeForce | Tesla )
+    """,
+    re.VERBOSE,
 )
 _D3_OFF = re.compile(r"Runtime D3 status:\s+Disabled")
 _IDLE = re.compile(

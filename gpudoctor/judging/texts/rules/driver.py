@@ -134,9 +134,28 @@ def closed_nodes(facts: Facts) -> Iterator[Finding]:
     yield facts.problems["dev-nvidia-permission-denied"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def proprietary_module(facts: Facts) -> Iterator[Finding]:
+    """modinfo shows the proprietary module, the driver rejects the GPU, and the GPU's generation needs the open one."""
+    license = known(lambda: facts.driver.modinfo.get("license")) or next(filter(None, map(_license, passages(facts))), None)
+    gpus = [gpu for gpu in known(lambda: facts.pci.gpus, ()) if known(lambda gpu=gpu: gpu.generation) == "Blackwell"]  # type: ignore[misc]
+    fails = facts.shown.has_no_devices or said(facts, "No devices were found") or said(facts, "RmInitAdapter failed")
+    if gpus and license == "NVIDIA" and fails:
+        words = f"modinfo shows the proprietary module (license NVIDIA), and {gpus[0].address} is of the Blackwell generation"
+        evidence = {"address": gpus[0].address, "wanted_branch": str(known(lambda: facts.driver.branch) or 580)}
+        yield facts.problems["blackwell-needs-open-module"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _license(text: str) -> str | None:
+    match = _LICENSE.search(text)
+    return match[1] if match else None
+
+
+_LICENSE = re.compile(r"modinfo\b[^\n]*-F *license[^\n]*\n(NVIDIA|Dual MIT/GPL)\s*$", re.MULTILINE)
+
+
 def said(facts: Facts, words: str) -> bool:
     """Whether a text contains these words."""
     return any(words in passage.text for text in facts.texts.all for passage in text.passages)
 
 
-RULES = (unsigned, not_built, no_fabric_manager, linux_driver_in_wsl, no_uvm, closed_nodes)
+RULES = (unsigned, not_built, no_fabric_manager, linux_driver_in_wsl, no_uvm, closed_nodes, proprietary_module)

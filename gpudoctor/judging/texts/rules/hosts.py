@@ -177,13 +177,16 @@ def slow_nvidia_smi(facts: Facts) -> Iterator[Finding]:
     bash, zsh = _TIME.search(text), _TIME_OF_ZSH.search(text)
     seconds = int(bash[1]) * 60 + float(bash[2].replace(",", ".")) if bash else float(zsh[1]) if zsh else 0.0
     off = [gpu.index for gpu in known(lambda: facts.nvml.gpus, ()) if known(lambda gpu=gpu: not gpu.persistence_mode, False)]  # type: ignore[misc]
-    if off and seconds > SLOW:
-        words = f"nvidia-smi took {seconds:.0f} s, and persistence mode is off on GPU {', '.join(map(str, off))}"
+    counted = _COUNTED.search(text)
+    if (off or counted) and seconds > SLOW:
+        where = f"GPU {', '.join(map(str, off))}" if off else f"{counted[1]} GPUs" if counted else ""
+        words = f"nvidia-smi took {seconds:.0f} s, and persistence mode is off on {where}"
         evidence = {"seconds": round(seconds, 1), "gpus": off}
         yield facts.problems["persistence-mode-off-slow-init"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
 SLOW = 3.0  # seconds
+_COUNTED = re.compile(r"persistence_mode\b[^\n]*\| *uniq -c[^\n]*\n\s*(\d+) Disabled\s*$", re.MULTILINE)
 
 
 def hot_samples(facts: Facts) -> Iterator[Finding]:

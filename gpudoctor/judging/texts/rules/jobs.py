@@ -58,6 +58,33 @@ def held_by_another(facts: Facts) -> Iterator[Finding]:
                 return
 
 
+def held_by_named(facts: Facts) -> Iterator[Finding]:
+    """PyTorch's message names other processes, which hold more of the GPU than the program itself."""
+    for text in passages(facts):
+        for match in _WITH_OTHERS.finditer(text):
+            others = {pid: _gib(number, unit) for pid, number, unit in _OTHER.findall(match["holders"])}
+            total, own, held = float(match["total"]), _OWN.search(match["holders"]), sum(others.values())
+            if own is None:  # in a container its own process is one of those with another number
+                continue
+            used = _gib(own[1], own[2])
+            if held > max(_SHARE * total, used):
+                most = max(others, key=lambda pid: others[pid])
+                words = f"process {most} holds {others[most]:.1f} of {total:.1f} GiB, and the program itself {used:.1f} GiB"
+                evidence = {"pids": ",".join(others), "others_gib": round(held, 1), "own_gib": round(used, 1)}
+                yield facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+                return
+
+
+_WITH_OTHERS = re.compile(
+    r"""
+    total\ capacity\ of\ (?P<total>[\d.]+)\ GiB\ of\ which\ (?P<holders>[^\n]*\bProcess\ \d+\ has\ [^\n]*)
+    """,
+    re.VERBOSE,
+)
+_OTHER = re.compile(r"Process (\d+) has ([\d.]+) ([GM])iB")
+_OWN = re.compile(r"this process has ([\d.]+) ([GM])iB")
+
+
 def held_by_program(facts: Facts) -> float:
     """GiB that a program holds itself, as PyTorch's messages in the texts say; 0 if they do not."""
     found = [match for text in passages(facts) for form in (_OUT_OF_MEMORY, _NEW_FORM) for match in form.finditer(text)]
@@ -154,4 +181,4 @@ STRICT_WAYS = (
         kind="read",
     ),
 )
-RULES = (shared_memory_of_container, strict_overcommit, held_by_another, one_rank_works, nearly_full_shared_memory)
+RULES = (shared_memory_of_container, strict_overcommit, held_by_another, held_by_named, one_rank_works, nearly_full_shared_memory)

@@ -1,0 +1,71 @@
+"""Messages whose cause another line of the same text names: the same problem, in the words and with the fixes of that cause."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.fixes.common import shut_down_wsl
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Finding, Fix
+
+FIRST_BUILD = 19044  # Windows 10 21H2
+_WINDOWS = re.compile(r"(?i)\b(?:Microsoft Windows \[)?Version 10\.0\.(\d{5})\b")
+_BRIDGED = re.compile(r"(?i)\bconnect to (172\.(?:1[7-9]|2\d|3[01])\.\d+\.\d+)\b")
+_STARTS = re.compile(r"\b(?:docker|podman)\s+run\b[^\n]*")
+_OF_HOST = re.compile(r"--net(?:work)?[= ]host|network_mode:\s*[\"']?host|hostNetwork:\s*true")
+
+OLD_WINDOWS = "This Windows is too old to share its GPU with WSL"
+WHY_OLD_WINDOWS = (
+    "Windows shares GPUs with WSL 2 from Windows 10 21H2 (build 19044) and in Windows 11. An older one has no /dev/dxg in WSL, "
+    "whatever driver is installed."
+)
+WAYS_OF_WINDOWS = (
+    Fix("In Windows: update to Windows 10 21H2 (build 19044), Windows 11 or newer (winver shows the build)"),
+    shut_down_wsl("Update WSL and its kernel from Windows", verify="ls -l /dev/dxg", before="wsl.exe --update"),
+    shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then shut WSL down"),
+)
+BRIDGE = "The containers use Docker's bridge, which other hosts cannot reach"
+WHY_BRIDGE = (
+    "An address such as 172.17.0.2 is of a bridge inside one host. NCCL gives it to ranks on other hosts, which cannot connect "
+    "to it, and NCCL also needs more ports than those published with -p."
+)
+WAYS_OF_BRIDGE = (
+    Fix(
+        "Start the containers on all hosts with the host's network",
+        "<docker> run <all_gpus> --network host --ipc host <image>",
+        engines=("docker", "podman"),
+        verify="ip -br addr",
+        kind="manual",
+    ),
+    Fix(
+        "In them, name the interface that connects the hosts instead of the bridge's eth0",
+        "export NCCL_SOCKET_IFNAME=<interface>",
+        kind="set",
+        where="shell",
+    ),
+)
+
+
+def with_cause(finding: Finding, facts: Facts) -> Finding:
+    """Unchanged if no line names the cause."""
+    text = "\n".join(passages(facts)) if finding.problem.id in ("wsl-dxg-missing", "nccl-network-unreachable") else ""
+    build = _WINDOWS.search(text)
+    if finding.problem.id == "wsl-dxg-missing" and build and int(build[1]) < FIRST_BUILD:
+        problem = replace(finding.problem, title=OLD_WINDOWS, why=WHY_OLD_WINDOWS, fixes=WAYS_OF_WINDOWS)
+        evidence = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}
+        words = f"/dev/dxg is missing, and Windows is of build {build[1]}; GPUs are shared from {FIRST_BUILD}"
+        return replace(finding, problem=problem, message=words, evidence=evidence, causes=())
+    bridged = _BRIDGED.search(text)
+    if finding.problem.id == "nccl-network-unreachable" and bridged and _is_in_container(facts, text):
+        problem = replace(finding.problem, title=BRIDGE, why=WHY_BRIDGE, fixes=WAYS_OF_BRIDGE)
+        evidence = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}
+        words = f"a rank cannot connect to {bridged[1]}, an address of a bridge for containers"
+        return replace(finding, problem=problem, message=words, evidence=evidence, causes=())
+    return finding
+
+
+def _is_in_container(facts: Facts, text: str) -> bool:
+    """Not with the host's network, in which a bridge is wrong for another reason."""
+    return bool(facts.shown.is_in_container or _STARTS.search(text)) and not _OF_HOST.search(text)

@@ -1,0 +1,81 @@
+"""Which GPU a number means in a text: CUDA's order against that of nvidia-smi, and MIG instances, of which a process gets one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.starts import ORDER
+from gpudoctor.model import Confidence, Finding
+
+_OF_CUDA = re.compile(
+    r"""
+    ^(?: Device\ (?P<query>\d+):\ "(?P<queried>[^"\n]+)"                        # deviceQuery
+    | \s*Device\ (?P<ggml>\d+):\ (?P<of_ggml>[^,\n]+),\ compute\ capability     # llama.cpp, Ollama
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
+_OF_PYTHON = re.compile(
+    r"""
+    get_device_(?:name|properties)\(\w+\) [^\n]*\n (?: (?!\s*(?:cuda:)?\d+[:,]?\s)[^\n]*\n ){0,2}
+    (?P<rows> (?: \s*(?:cuda:)?\d+[:,]?\s+['"]?(?:NVIDIA|GeForce|Tesla|Quadro)\ [^\n]+(?:\n|\Z) ){2,} )
+    """,
+    re.VERBOSE,
+)
+_LISTED = re.compile(r"(?m)^GPU (\d+): ([^\n(]+) \(UUID")
+_ROW = re.compile(r"(?m)^\s*(?:cuda:)?(\d+)[:,]?\s+['\"]?([^\n'\"]+?)['\"]?\s*$")
+_CHOSEN = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
+_INSTANCES = re.compile(r"CUDA_VISIBLE_DEVICES[=:]\s*[\"']?(MIG-[\w/-]+,MIG-[\w/,-]+)")
+_SECOND = re.compile(
+    r"""
+    invalid\ device\ ordinal | \bcuda:[1-9]\b | \.cuda\([1-9]\) | device_count\(\) | device\ >=\ 0\ &&\ device\ <\ num_gpus
+    | \b(?:only\ )?(?:one|1)\ (?:GPU|device)
+    """,
+    re.VERBOSE,
+)
+
+
+def listed_in_other_order(facts: Facts) -> Iterator[Finding]:
+    """Both tools list the same GPUs, under different numbers."""
+    text = "\n".join(passages(facts))
+    listed = {int(index): _plain(name) for index, name in _LISTED.findall(text)}
+    listed = listed or {gpu.index: _plain(known(lambda gpu=gpu: gpu.name, "")) for gpu in known(lambda: facts.nvml.gpus, ())}  # type: ignore[misc]
+    rows = dict(_rows(text))
+    chosen = [match[1].split(",") for match in _CHOSEN.finditer(text)]
+    if "PCI_BUS_ID" in text or any(numbers != sorted(numbers, key=int) for numbers in chosen):
+        return
+    if len(rows) > 1 and rows.keys() == listed.keys() and sorted(rows.values()) == sorted(listed.values()) and rows != listed:
+        index = min(index for index in rows if rows[index] != listed[index])
+        words = f"GPU {index} is {listed[index]} in nvidia-smi, and {rows[index]} in CUDA"
+        evidence = {"index": index, "wanted": listed[index], "given": rows[index]}
+        yield ORDER.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _rows(text: str) -> Iterator[tuple[int, str]]:
+    for match in _OF_CUDA.finditer(text):
+        yield int(match["query"] or match["ggml"]), _plain(match["queried"] or match["of_ggml"])
+    for match in _OF_PYTHON.finditer(text):
+        for number, name in _ROW.findall(match["rows"]):
+            yield int(number), _plain(name)
+
+
+def _plain(name: str) -> str:
+    return name.strip().removeprefix("NVIDIA ")
+
+
+def several_instances(facts: Facts) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES names several MIG instances, and the program gets the first alone."""
+    for text in passages(facts):
+        named = _INSTANCES.search(text)
+        if named and _SECOND.search(text):
+            instances = named[1].rstrip(",").split(",")
+            words = f"CUDA_VISIBLE_DEVICES names {len(instances)} MIG instances, and CUDA gives a process only the first"
+            evidence = {"instance": instances[0], "instances": len(instances)}
+            yield facts.problems["mig-single-instance-per-process"].found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
+RULES = (listed_in_other_order, several_instances)
