@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import shut_down_wsl
+from gpudoctor.judging.containers.pod_runtime import OF_K3S
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Finding, Fix
 
@@ -46,6 +47,42 @@ WAYS_OF_BRIDGE = (
         where="shell",
     ),
 )
+
+
+_K3S = re.compile(r"/var/lib/rancher/k3s|/etc/rancher/k3s|\bk3s\b")
+_JETSON = re.compile(r"nv_tegra_release|\bR3[5-9] \(release\)|-tegra\b")
+_OF_CONDA = re.compile(r"^cudnn +\d[\w.]* +\S+ +(conda-forge|\S*/conda-forge|defaults|nvidia)\s*$", re.MULTILINE)
+PLUGIN_CLASS = Fix(
+    "Let the device plugin alone use it, with its RuntimeClass",
+    "kubectl -n kube-system patch ds nvidia-device-plugin-daemonset "
+    """-p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
+    verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
+    kind="manual",
+)
+WHY_CONDA = "conda installed an older cuDNN than the one that this jaxlib was built with. JAX needs that release or a newer one."
+CUDNN_OF_CONDA = Fix(
+    "Update conda's own cuDNN in this environment; pip would add a second one",
+    "conda install -c conda-forge 'cudnn>=<cudnn_version>'",
+    verify="conda list cudnn",
+    kind="install",
+    needs=("network",),
+)
+
+
+def with_ways_there(finding: Finding, facts: Facts) -> Finding:
+    """With the fixes for the kind of system that the text shows, without those that are impossible on it."""
+    id, text = finding.problem.id, "\n".join(passages(facts))
+    if id == "k8s-device-plugin-no-nvml" and _K3S.search(text):
+        on_host = replace(OF_K3S, title="Make NVIDIA's runtime the default for all pods (on an agent restart k3s-agent)")
+        return replace(finding, problem=replace(finding.problem, fixes=(on_host, PLUGIN_CLASS)))
+    if id == "torch-missing-gpu-architecture" and _JETSON.search(text):
+        jetson = facts.problems["jetson-generic-wheel"]
+        return replace(finding, problem=replace(finding.problem, fixes=jetson.fixes, references=jetson.references))
+    if id == "jax-cudnn-too-old" and _OF_CONDA.search(text):
+        evidence = {**finding.evidence, "cudnn_version": finding.evidence.get("built", "")}
+        problem = replace(finding.problem, why=WHY_CONDA, fixes=(CUDNN_OF_CONDA,))
+        return replace(finding, problem=problem, evidence={name: value for name, value in evidence.items() if value})
+    return finding
 
 
 def with_cause(finding: Finding, facts: Facts) -> Finding:
