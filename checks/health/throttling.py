@@ -144,7 +144,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def low_limit(gpu: Gpu) -> int:
-    """The maximum operating temperature, if it is far below those of other GPUs and of its own hardware; else 0."""
+    """The maximum operating temperature, if it is far below those of other GPUs and below what its hardware allows; else 0."""
     highest = known(lambda: gpu.temperature_limit_c("max_operating"), 0)
     slowdown = known(lambda: gpu.temperature_limit_c("slowdown"), 0)
     return highest if 0 < highest < LOWEST_USUAL and slowdown - highest >= USUAL_GAP else 0

@@ -112,6 +112,7 @@ _DOMAINS_TEXT = """
     mcr.microsoft.com ngc.nvidia.com jax.dev cupy.dev vllm.ai sglang.ai sglang.io onnxruntime.ai schedmd.com man7.org
     cmake.org astral.sh wikipedia.org oasis-open.org arxiv.org techpowerup.com paddlepaddle.org.cn mullet.se deepspeed.ai
     cnblogs.com baseten.co stackexchange.com stackoverflow.com askubuntu.com triton-lang.org swtch.com rootlesscontaine.rs
+    opengroup.org openxla.org
     python-poetry.org numpy.org readthedocs.io readthedocs.org no-color.org json-schema.org go.dev containers.dev fixstars.com
     phoronix.com open-mpi.org open-mmlab.com tsinghua.edu.cn aliyun.com wandb.ai openai.com ollama.com ollama.ai
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net

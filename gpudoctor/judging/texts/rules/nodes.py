@@ -123,7 +123,7 @@ def driver_in_use(facts: Facts) -> Iterator[Finding]:
     if not is_driver_in_use(facts):
         return
     count = re.search(r"already loaded with refcount (\d+)", text)
-    words = "the host has loaded a driver of its own, which is in use" + (f" ({count[1]} times)" if count else "")
+    words = "the host itself has loaded a driver, which is in use" + (f" ({count[1]} times)" if count else "")
     namespace = next((match[1] for match in _NAMESPACE.finditer(text)), None)
     problem = replace(facts.problems["gpu-operator-not-ready"], title=OF_HOST, why=WHY_OF_HOST, fixes=USE_OF_HOST)
     yield problem.found(words, {"namespace": namespace} if namespace else {}, confidence=Confidence.LIKELY)
