@@ -4,7 +4,7 @@
 
 Needs torch in the Python that runs it. Prints a JSON line a program: the problems of the job, the first first, whether the first
 is one that this program has, and the seconds. With --twins the mended programs follow, of which nothing should be said. The last
-line counts. The exit code is 1 if less than 85 % of the programs are told right, or anything is said of a twin.
+line counts. The exit code is 1 if fewer than 85 % of the programs get the right first problem, or a twin gets any.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def main() -> None:
     broken = [each for each in rows if not each["is_twin"]]
     right = sum(each["is_right"] for each in broken)
     alarms = [each["program"] for each in rows if each["is_twin"] and each["problems"]]
-    print(
-        f"{right} of {len(broken)} programs are told right; {len(alarms)} twins are told to have a problem: {', '.join(alarms)}"
-    )
+    print(f"{right} of {len(broken)} programs right; {len(alarms)} twins with a problem: {', '.join(alarms)}")
     if arguments.output:
         arguments.output.write_text("".join(json.dumps(each) + "\n" for each in rows))
     sys.exit(right < LEAST * len(broken) or bool(alarms))
