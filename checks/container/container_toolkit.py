@@ -10,8 +10,8 @@ In /etc/nvidia-container-runtime/config.toml, `root` must not point elsewhere if
 refuses --gpus. libnvidia-container before 1.8 does not support cgroup v2.
 
 Known exceptions
-If Docker has discovered the GPU through CDI, or runs the nvidia runtime of toolkit 1.18 or later, the engine writes the rules
-and no-cgroups does not matter. Docker 29.2 and later tries CDI first for --gpus, so the mode does not matter.
+If Docker has discovered the GPU through CDI, or the nvidia runtime of toolkit 1.18 or later is the default one, the engine
+writes the rules and no-cgroups does not matter. Docker 29.2 and later tries CDI first for --gpus, so the mode does not matter.
 
 References
 https://github.com/NVIDIA/nvidia-container-toolkit/issues/154

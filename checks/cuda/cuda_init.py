@@ -252,6 +252,7 @@ CHECK = Check(
         "cuda-compat",
         "cuda-visible-devices",
         "mig-instances",
+        "mig",
         "cuda-mps",
         "fabric-manager",
     ),

@@ -25,7 +25,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import MigDevice
+from gpudoctor.facts.known import known
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/620/deployment-considerations.html"
@@ -87,12 +89,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
     in_mig_mode = [gpu for gpu in gpus if gpu.is_in_mig_mode]
     if not in_mig_mode:
         raise Skip("no GPU is in MIG mode")
-    empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_uuids]
+    empty = [gpu.index for gpu in in_mig_mode if not gpu.mig_uuids and not is_leaving(gpu)]
     if empty:
         yield without_instances(facts, ",".join(map(str, empty)), all_lack=len(empty) == len(gpus))
     instances = [instance for gpu in in_mig_mode for instance in gpu.mig_devices]
     if len(instances) > 1 and not names_one(facts) and facts.cuda.count == 1:
         yield single(facts, instances)
+
+
+def is_leaving(gpu: Gpu) -> bool:
+    """Whether MIG ends with the next reset, so that the GPU lacks this reset and no instance."""
+    return known(lambda: not gpu.mig_mode.pending, False)
 
 
 def without_instances(facts: Facts, indices: str, all_lack: bool) -> Finding:

@@ -5,9 +5,9 @@ Without the module no program can use the GPU: nvidia-smi "couldn't communicate 
 
 How it is judged
 The module is loaded if /proc/driver/nvidia/version exists. If it does not, the causes are ruled out in this order: no driver is
-installed, nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, it was built for another kernel, its
-build failed for the running kernel, it was never built for that kernel. Another check reports a driver that does not support the
-GPU.
+installed, nouveau holds the GPU, the module is blacklisted, Secure Boot rejects the module, an upgrade removed the modules of the
+running kernel, the module was built for another kernel, its build failed for the running kernel, it was never built for that
+kernel. Another check reports a driver that does not support the GPU.
 
 Known exceptions
 Under WSL2 the module is in Windows. In a container, /proc shows the host's module; only the host can show why it is missing.
@@ -30,6 +30,7 @@ from gpudoctor.judging.driver.driver_packages import FINISH, has_builder, unfini
 from gpudoctor.judging.driver.failed_build import BUILD_FAILED, build_failed
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF
 from gpudoctor.judging.driver.refused_module import BLACKLISTED, OF_ANOTHER_KERNEL, blacklisted, of_another_kernel
+from gpudoctor.judging.driver.replaced_kernel import GONE, replaced
 from gpudoctor.model import Action, Cause, Check, Confidence, Finding, Fix, Problem, Skip, first_cause
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
@@ -245,6 +246,7 @@ CAUSES = (
     Cause(NOUVEAU, nouveau),
     Cause(BLACKLISTED, blacklisted),
     Cause(SECURE_BOOT, secure_boot),
+    Cause(GONE, replaced),
     Cause(OF_ANOTHER_KERNEL, of_another_kernel),
     Cause(BUILD_FAILED, build_failed),
     Cause(NOT_BUILT, not_built),

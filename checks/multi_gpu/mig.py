@@ -18,6 +18,7 @@ https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -43,7 +44,14 @@ PENDING = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    yield from for_each(facts.nvml.gpus, judge_gpu)
+    leaves_none = all(is_leaving(gpu) for gpu in facts.nvml.reachable.values())
+    for finding in for_each(facts.nvml.gpus, judge_gpu):
+        yield replace(finding, problem=replace(PENDING, status=Status.FAIL)) if leaves_none else finding
+
+
+def is_leaving(gpu: Gpu) -> bool:
+    """Whether MIG is on without an instance, and off after the next reset: until then no program can use the GPU."""
+    return known(lambda: gpu.mig_mode.current and not gpu.mig_mode.pending and not gpu.mig_uuids, False)
 
 
 def judge_gpu(gpu: Gpu) -> Iterator[Finding]:

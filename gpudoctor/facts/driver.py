@@ -194,6 +194,11 @@ class Driver(Guarded):
         modules = (m for m in self.installed_modules if m.kernel == self._system.kernel and m.name == "nvidia")
         return next(modules, None)
 
+    @property
+    def kernels_with_modules(self) -> tuple[str, ...]:
+        """The kernels that have a folder below /lib/modules."""
+        return tuple(self._replies.value("kernel-modules"))
+
     @cached_property
     def kernel_headers(self) -> bool:
         """Whether a module can be built for the running kernel: /lib/modules/<release>/build exists."""

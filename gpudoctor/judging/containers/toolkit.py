@@ -181,9 +181,9 @@ def hook_refused(facts: Facts) -> Finding | None:
 def device_rules(facts: Facts, daemon: Docker | None) -> Iterator[Finding]:
     if daemon is None or not daemon.reachable:
         raise Skip("the Docker daemon is not running")
-    if engine_makes_rules(facts, daemon):
-        return
     no_cgroups = writes_no_rules(facts)
+    if has_engine_rules(facts, daemon) if no_cgroups else engine_makes_rules(facts, daemon):
+        return
     evidence = {"no-cgroups": no_cgroups, "rootless": daemon.rootless}
     if daemon.rootless and not no_cgroups:
         yield ROOTLESS.found(f"Docker is rootless, but {CONFIG} does not set no-cgroups = true", evidence)
@@ -194,6 +194,13 @@ def device_rules(facts: Facts, daemon: Docker | None) -> Iterator[Finding]:
 
 def writes_no_rules(facts: Facts) -> bool:
     return bool(re.search(r"(?m)^\s*no-cgroups\s*=\s*true\b", facts.engines.toolkit_config or ""))
+
+
+def has_engine_rules(facts: Facts, daemon: Docker) -> bool:
+    """If --gpus leaves rules to the engine: before Docker 29.2 it uses the hook, unless the nvidia runtime is default."""
+    return engine_makes_rules(facts, daemon) and (
+        has_cdi_devices(daemon) or daemon.default_runtime == "nvidia" or daemon.numbers >= GPUS_BY_CDI
+    )
 
 
 def engine_makes_rules(facts: Facts, daemon: Docker) -> bool:

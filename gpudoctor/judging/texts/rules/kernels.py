@@ -7,21 +7,10 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.judging.driver.replaced_kernel import GONE
 from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module, said
 from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, Status
 
-GONE = Problem(
-    id="running-kernel-replaced",
-    title="An upgrade replaced the running kernel and removed its modules",
-    why="Some distributions remove the old kernel's modules when they install a new one. Until the reboot no further module can "
-    "be loaded, so the driver cannot start.",
-    action=Action.REBOOT,
-    fixes=(Fix("Reboot into the installed kernel", verify="uname -r; nvidia-smi", on=("host",), reboot=True),),
-    references=(
-        "https://github.com/saber-nyan/kernel-modules-hook/issues/9",
-        "https://wiki.archlinux.org/title/System_maintenance",
-    ),
-)
 FLATPAK = Problem(
     id="flatpak-driver-differs",
     title="Flatpak has no GL runtime for the loaded driver",
@@ -85,7 +74,7 @@ NO_SUCH_ID = Problem(
     ),
     references=("https://docs.kernel.org/driver-api/vfio.html", "https://wiki.archlinux.org/title/PCI_passthrough_via_OVMF"),
 )
-PROBLEMS = (GONE, FLATPAK, FIRST, NO_SUCH_ID)
+PROBLEMS = (FLATPAK, FIRST, NO_SUCH_ID)
 
 
 def replaced(facts: Facts) -> Iterator[Finding]:
