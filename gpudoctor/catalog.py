@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -34,13 +33,36 @@ def ids() -> list[str]:
 @functools.cache
 def checks() -> dict[str, Check]:
     """Check id -> check, in an order in which each check follows the checks that it needs."""
-    found = {check.id: check for check in map(load, files())}
+    found = {check.id: check for check in map(_loaded, files())}
     for where, check in _of_others():
         if check.id in found:
             raise UserError(f"{where}: there is already a check {check.id}")
         if unknown := {*check.needs, *check.explained_by, *check.after} - {*found}:
             raise UserError(f"{where}: it needs {', '.join(sorted(unknown))}, but there is no such check")
         found[check.id] = check
+    return _ordered(found)
+
+
+def with_needs(names: Iterable[str]) -> dict[str, Check]:
+    """The checks of gpudoctor with these ids, and all that they need, in the order of `checks`; loads no others."""
+    paths = {path.stem.replace("_", "-"): path for path in files()}
+    found: dict[str, Check] = {}
+    queue = list(names)
+    while queue:
+        id = queue.pop()
+        if id not in found:
+            found[id] = _loaded(paths[id])
+            queue += (*found[id].needs, *found[id].explained_by, *found[id].after)
+    return _ordered(found)
+
+
+def named(wanted: Collection[str]) -> dict[str, Check]:
+    """The checks with these ids, as far as there are such; loads all only if they are not gpudoctor's own."""
+    found = with_needs(wanted) if {*wanted} <= {*ids()} else checks()
+    return {id: check for id, check in found.items() if id in wanted}
+
+
+def _ordered(found: dict[str, Check]) -> dict[str, Check]:
     sorter = TopologicalSorter({id: (*check.needs, *check.explained_by, *check.after) for id, check in found.items()})
     try:
         sorter.prepare()
@@ -78,6 +100,8 @@ def _of_others() -> Iterator[tuple[str, Check]]:
             raise UserError(f"{path} is not a check: {type(failure).__name__}: {failure}") from None
         is_flat = path.parent.name not in AREAS
         yield str(path), _checked(str(path), replace(check, area=OWN_AREA) if is_flat else check)
+    import importlib.metadata  # a hundredth of a second
+
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         where = f"{point.dist.name if point.dist else 'a package'}: {point.value}"
         try:
@@ -96,6 +120,11 @@ def _checked(where: str, check: Check) -> Check:
 
 def _place(area: str) -> int:
     return AREAS.index(area) if area in AREAS else len(AREAS)
+
+
+@functools.cache
+def _loaded(path: Path) -> Check:
+    return load(path)
 
 
 def load(path: Path) -> Check:

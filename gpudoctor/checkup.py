@@ -60,7 +60,7 @@ class Checkup:
         assert self.snapshot
         if self._checks is None:
             return doctor.judge_at_its_level(self.snapshot)
-        return doctor.judge(self.snapshot, {id: check for id, check in catalog.checks().items() if id in self._checks})
+        return doctor.judge(self.snapshot, catalog.named(self._checks))
 
     @property
     def status(self) -> Status:

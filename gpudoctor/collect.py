@@ -11,8 +11,8 @@ from typing import Any
 
 from gpudoctor import protocol
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import MOST_WORDS, Target
-from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
+from gpudoctor.interpreter import MOST_WORDS, Interpreter, Target
+from gpudoctor.model import SNAPSHOT_SCHEMA, Check, Reply, Snapshot
 from gpudoctor.version import __version__
 from gpudoctor.worker.probes.table import DEEP
 
@@ -38,6 +38,42 @@ def collect(
 
     known: facts that are passed to the probes. probes: the only ones that ask; () is all.
     """
+    job: dict[str, Any] = {"seconds": seconds, "known": dict(known or {})}
+    replies, hear = _heard(progress)
+    where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
+    return _snapshot(where, replies, expected)
+
+
+def collect_needed(
+    where: Interpreter,
+    seconds: float,
+    expected: Mapping[str, int],
+    progress: Progress,
+    checks: Callable[[], Mapping[str, Check]],
+    as_judged: Callable[[Snapshot], Snapshot],
+) -> Snapshot:
+    """Asks only what these checks read. checks: called while the first probes ask. as_judged: adds what is not asked, such as a
+    baseline."""
+    from gpudoctor import needed
+
+    asked: set[str] = set(needed.FIRST)
+    replies, hear = _heard(progress)
+
+    def more() -> list[str]:
+        found = needed.further(asked, as_judged(_snapshot(where, replies, expected)), checks())
+        asked.update(found)
+        return found
+
+    def load() -> None:
+        with LOADING:
+            checks()
+
+    where.run({"seconds": seconds, "known": {}, "probes": sorted(asked)}, hear, meanwhile=load, more=more)
+    return _snapshot(where, {**replies, **needed.not_collected(asked)}, expected)
+
+
+def _heard(progress: Progress) -> tuple[dict[str, Reply], Callable[[dict[str, Any]], None]]:
+    """Replies, and what adds those of a message."""
     replies: dict[str, Reply] = {}
 
     def hear(message: dict[str, Any]) -> None:
@@ -46,8 +82,10 @@ def collect(
         if "asking" in message:
             progress(tuple(message["asking"]))
 
-    job: dict[str, Any] = {"seconds": seconds, "known": dict(known or {})}
-    where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
+    return replies, hear
+
+
+def _snapshot(where: Target, replies: dict[str, Reply], expected: Mapping[str, int]) -> Snapshot:
     if not replies:
         reason = where.said().rpartition("\n")[2][:MOST_WORDS]
         raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}{_limit(reason)}")
@@ -66,16 +104,9 @@ def _limit(reason: str) -> str:
 
 def deeper(where: Target, answers: Snapshot, progress: Progress) -> Snapshot:
     """With what is asked only at level full."""
-    replies = dict(answers.replies)
-
-    def hear(message: dict[str, Any]) -> None:
-        if "question" in message:
-            replies[message["question"]] = protocol.reply(message)
-        if "asking" in message:
-            progress(tuple(message["asking"]))
-
+    replies, hear = _heard(progress)
     where.run({"seconds": max(probe.seconds for probe in DEEP), "probes": [probe.name for probe in DEEP]}, hear)
-    return replace(answers, replies=replies)
+    return replace(answers, replies={**answers.replies, **replies})
 
 
 def _load_what_judges() -> None:

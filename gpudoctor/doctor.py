@@ -23,6 +23,7 @@ from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
     Check,
+    Diagnosis,
     Figure,
     Finding,
     Measurements,
@@ -124,19 +125,17 @@ def _has_come_up(taken: Snapshot) -> bool:
     return bool(start.value.get("started")) or "from_text" in start.value
 
 
+def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, Result]]:
+    """The questions that these checks read although they were never asked (`PREFIX*`: all with a prefix), and the results."""
+    unasked: set[str] = set()
+    facts = Facts(taken, _problems, unasked.add)
+    results, _ = _diagnosed(facts, checks)
+    return unasked, results
+
+
 def _judge(taken: Snapshot, checks: Checks) -> Report:
     facts = Facts(taken, _problems)
-    results: dict[str, Result] = {}
-    findings = facts.found
-    for id, check in checks.items():
-        blocker = None if id in OF_LOGS and facts.texts.all else _blocker(check, results, findings)
-        if blocker:
-            message = f"needs {blocker} to be healthy"
-            results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
-        else:
-            results[id], found = _run(check, facts)
-            findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
-    entries = roots.diagnosis(findings, results, facts, lambda: _finders(checks))
+    results, entries = _diagnosed(facts, checks)
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
@@ -151,6 +150,20 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
         evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
         knowledge=knowledge_version(),
     )
+
+
+def _diagnosed(facts: Facts, checks: Checks) -> tuple[dict[str, Result], tuple[Diagnosis, ...]]:
+    results: dict[str, Result] = {}
+    findings = facts.found
+    for id, check in checks.items():
+        blocker = None if id in OF_LOGS and facts.texts.all else _blocker(check, results, findings)
+        if blocker:
+            message = f"needs {blocker} to be healthy"
+            results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
+        else:
+            results[id], found = _run(check, facts)
+            findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
+    return results, roots.diagnosis(findings, results, facts, lambda: _finders(checks))
 
 
 def _problems() -> dict[str, Problem]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.wanted import Wanted
 
 Tell = Callable[[str], None]
+AsJudged = Callable[["Snapshot"], "Snapshot"]
 
 
 def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> tuple[Checkup, int]:
@@ -30,11 +31,15 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
     told: evidence from logs. tell: called with the current activity; "" for none.
     """
     baseline = _baseline(wanted.baseline, warn)
-    with _asked(wanted, tell) as (answers, where):
+
+    def as_judged(answers: Snapshot) -> Snapshot:
         from gpudoctor import doctor  # the judging code is loaded while the machine answers
 
+        return replace(answers, baseline=baseline, level=doctor.deepest_level(wanted.checks()), ignored=wanted.ignored)
+
+    with _asked(wanted, tell, None if wanted.whole or told else as_judged) as (answers, where):
         checks = wanted.checks()
-        answers = replace(answers, baseline=baseline, level=doctor.deepest_level(checks), ignored=wanted.ignored)
+        answers = as_judged(answers)
         if where and answers.level == "full" and "package-files" in checks:
             from gpudoctor.collect import deeper
 
@@ -52,16 +57,18 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
     return _checkup(replace(answers, expected={**answers.expected, **wanted.expected}, baseline=saved), told, wanted)
 
 
-def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
-    """The answers of a Python on this machine, and that Python: the named one, or the first candidate that can be run."""
+def of_interpreter(wanted: Wanted, tell: Tell, as_judged: AsJudged | None = None) -> tuple[Snapshot, Target]:
+    """The answers of a Python on this machine, and that Python: the named one, or the first candidate that can be run.
+
+    as_judged: asks only what the wanted checks read, if it is given."""
     if wanted.python:
-        return _answers(wanted.python, wanted, tell)
+        return _answers(wanted.python, wanted, tell, as_judged)
     from gpudoctor import pythons
 
     unusable: dict[str, str] = {}
     for candidate in pythons.candidates(os.environ):
         try:
-            answers, where = _answers(candidate.path, wanted, tell)
+            answers, where = _answers(candidate.path, wanted, tell, as_judged)
         except UserError as refusal:
             unusable.setdefault(candidate.found, str(refusal))
             continue
@@ -70,13 +77,16 @@ def of_interpreter(wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
     raise UserError(next(iter(unusable.values()), "no Python found: name one with --python"))
 
 
-def _answers(python: str, wanted: Wanted, tell: Tell) -> tuple[Snapshot, Target]:
+def _answers(python: str, wanted: Wanted, tell: Tell, as_judged: AsJudged | None) -> tuple[Snapshot, Target]:
     from gpudoctor import remembered
-    from gpudoctor.collect import collect
+    from gpudoctor.collect import collect, collect_needed
     from gpudoctor.interpreter import Interpreter
 
     where = Interpreter(python)
-    taken = collect(where, wanted.timeout, wanted.expected, _asking(tell))
+    if as_judged:
+        taken = collect_needed(where, wanted.timeout, wanted.expected, _asking(tell), wanted.checks, as_judged)
+    else:
+        taken = collect(where, wanted.timeout, wanted.expected, _asking(tell))
     remembered.remember(taken.taken, where.path)
     return taken, where
 
@@ -110,10 +120,10 @@ def _checkup(answers: Snapshot, told: Evidence | None, wanted: Wanted) -> Checku
 
 
 @contextlib.contextmanager
-def _asked(wanted: Wanted, tell: Tell) -> Iterator[tuple[Snapshot, Target | None]]:
+def _asked(wanted: Wanted, tell: Tell, as_judged: AsJudged | None) -> Iterator[tuple[Snapshot, Target | None]]:
     """The target's answers, and the target while it can be measured; None if it cannot."""
     if not wanted.inside:
-        yield of_interpreter(wanted, tell)
+        yield of_interpreter(wanted, tell, as_judged)
         return
     from gpudoctor import collect_container
 

@@ -52,17 +52,25 @@ class Interpreter:
         self.path = _inside(path) if os.path.isdir(path) else path  # noqa: PTH112 (a closed folder is no error)
         self._said: Callable[[], str] = str
 
-    def run(self, job: dict[str, Any], hear: Hear, meanwhile: Callable[[], None] = lambda: None, patience: float = 0) -> int:
+    def run(
+        self,
+        job: dict[str, Any],
+        hear: Hear,
+        meanwhile: Callable[[], None] = lambda: None,
+        patience: float = 0,
+        more: Callable[[], list[str]] | None = None,
+    ) -> int:
         """Sends the job ({"seconds", ...}) and passes each message from it to `hear`, until the job ends or its time is up.
 
-        meanwhile: called once while the first answers arrive. patience: seconds in which a job stopped by ^C or SIGTERM may still
-        return its results; 0: they are lost. Returns the signal that stopped the job, or 0. UserError if this is not a suitable
-        Python, WorkError if no temporary folder has room.
+        more: called when all has been answered; returns further probes to ask. meanwhile: called once while the first
+        answers arrive. patience: seconds in which a job stopped by ^C or SIGTERM may still return its results; 0: they are lost.
+        Returns the signal that stopped the job, or 0. UserError if this is not a suitable Python, WorkError if no temporary
+        folder has room.
         """
         marker = secrets.token_hex(8)
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
         with ending.on_signals():
-            process = self._start(marker, {"sources": travelling_sources(), **job, "marker": marker})
+            process = self._start(marker, {"sources": travelling_sources(), **job, "marker": marker, "more": more is not None})
             assert process.stderr
             words = pipes.Words(process.stderr)
             heard: dict[str, Any] = {}
@@ -72,9 +80,13 @@ class Interpreter:
                 for message in messages(process, marker, ending, "end"):
                     heard.update(message)
                     hear(message)
+                    if more and process.stdin and "more" in message:
+                        pipes.feed(process.stdin, json.dumps(more()).encode() + b"\n", is_all=False)
             finally:
                 ending.is_over = True
                 was_late = ending.is_late()
+                if more and process.stdin:
+                    pipes.feed(process.stdin, b"")
                 end(process)
                 remove(marker)
             ending.heed_late()
@@ -103,7 +115,7 @@ class Interpreter:
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
         assert process.stdin
-        pipes.feed(process.stdin, json.dumps(job).encode() + b"\n")
+        pipes.feed(process.stdin, json.dumps(job).encode() + b"\n", is_all=not job["more"])
         widen(process)
         return process
 

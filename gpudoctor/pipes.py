@@ -36,11 +36,15 @@ class Words(threading.Thread):
         return bytes(self._head + self._tail).decode("utf-8", "replace")
 
 
-def feed(sink: IO[bytes], data: bytes) -> None:
-    """Writes to a process, however slowly it reads; closes the pipe."""
+def feed(sink: IO[bytes], data: bytes, *, is_all: bool = True) -> None:
+    """Writes to a process, however slowly it reads; closes the pipe if that is all."""
 
     def write() -> None:
-        with contextlib.suppress(OSError, ValueError), sink:
+        with contextlib.suppress(OSError, ValueError):
             sink.write(data)
+            sink.flush()
+        if is_all:
+            with contextlib.suppress(OSError):
+                sink.close()
 
     threading.Thread(target=write, daemon=True).start()

@@ -56,6 +56,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "measured": lambda value: isinstance(value, str) and bool(_MEASURED.fullmatch(value)),
     "reply": lambda value: isinstance(value, dict),
     "end": lambda value: value is True,
+    "more": lambda value: value is True,
     "inherited": lambda value: isinstance(value, dict) and not unkept([value]),
     "refused": _is_text,
     "again": _is_text,

@@ -20,9 +20,10 @@ Finders = Callable[[], Mapping[str, list[str]]]
 def diagnosis(
     findings: Mapping[str, tuple[Finding, ...]], results: Mapping[str, Result], facts: Facts, finders: Finders
 ) -> tuple[Diagnosis, ...]:
-    here = fixes.context(facts)
     entries = []
-    for root in _roots(findings):
+    roots = _roots(findings)
+    here = fixes.context(facts) if roots else fixes.FixContext(())
+    for root in roots:
         blocked = [result.id for result in results.values() if result.blocked_by == root.check]
         explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
         finding = _narrowed(_with(root.finding, root.effects), results, finders, facts)

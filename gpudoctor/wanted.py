@@ -56,7 +56,8 @@ class Wanted:
     pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
     None means the limit of the level; experiment_timeout: for all experiments, which can be left out. burning: a long load
-    instead of the benchmarks. baseline: None means the one saved here. ignored: as in a snapshot.
+    instead of the benchmarks. baseline: None means the one saved here. ignored: as in a snapshot. whole: also ask
+    what the selected checks do not need.
     """
 
     level: str | None = None
@@ -74,6 +75,7 @@ class Wanted:
     burning: Burning | None = None
     baseline: Path | None = None
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
+    whole: bool = True
 
     @property
     def expected(self) -> dict[str, int]:
@@ -83,6 +85,20 @@ class Wanted:
         """The requested checks. level: the level of an existing snapshot. UserError for an unknown name."""
         from gpudoctor import catalog, doctor
 
+        if self.only and self._are_ids():
+            needed = catalog.with_needs(self.only)
+            return {id: check for id, check in needed.items() if id not in self.skip}
         if self.burning:
             return doctor.select(catalog.checks(), BURN, self.only, (*self.skip, *self.burning.not_needed()))
         return doctor.select(catalog.checks(), level or self.level or "standard", self.only, self.skip)
+
+    def must_name_checks(self) -> None:
+        """UserError for an unknown name."""
+        if (self.only or self.skip) and not self._are_ids():
+            self.checks()
+
+    def _are_ids(self) -> bool:
+        """Whether only ids of gpudoctor's own checks are named: then no others have to be loaded."""
+        from gpudoctor import catalog
+
+        return not self.burning and {*self.only, *self.skip} <= {*catalog.ids()}

@@ -23,7 +23,7 @@ FLOORS = (
     "judging fixes",
     "checks catalog planning coverage roots ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
-    "wanted collect collect_container measure experiment evidence files jobs",
+    "wanted needed collect collect_container measure experiment evidence files jobs",
     "comparing report codes repair start_failures",
     "examining explaining checkup results why hanging",
     "api cli",

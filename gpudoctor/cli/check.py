@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,9 @@ def command(
     how = sharing.chosen(given)
     forbid_contradictions(context.params)
     wanted = wanted_of(given) if replay else configured.applied(wanted_of(given))
-    if wanted.only or wanted.skip:  # reports a misspelt name before the machine is examined
-        wanted.checks()
+    wanted.must_name_checks()  # before the machine is examined
+    if wanted.only and not save:  # a saved snapshot can be judged by all checks
+        wanted = replace(wanted, whole=False)
     for path in filter(None, (destination, save)):
         output.must_be_writable(path)
     told = examining.evidence_of(logs, "--log takes texts; for a snapshot use --replay FILE")

@@ -81,6 +81,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "service-files": "files that exist",
     "command": "what gpudoctor why ran; a text shows the output itself",
     "chosen-python": "how gpudoctor found the Python to examine; the prompt and the paths show which one it is",
+    "not-collected": "what gpudoctor check --only had no need to ask",
     "job-watch": "what gpudoctor watch saw of a running program",
     "job-hang": "what gpudoctor hang saw of a running program",
     "job-profile": "what gpudoctor profile recorded in a program",

@@ -38,15 +38,20 @@ class Facts:
     """The facts of one machine. A topic or field whose probe failed raises Unavailable, which makes the check a SKIP.
 
     problems: every problem by its id, for checks whose evidence names a problem of another check. found: findings of the checks
-    judged so far; a check that reads them lists those checks in `after`.
+    judged so far; a check that reads them lists those checks in `after`. unasked: as in Replies.
     """
 
-    def __init__(self, snapshot: Snapshot, problems: Callable[[], Mapping[str, Problem]] = dict) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        problems: Callable[[], Mapping[str, Problem]] = dict,
+        unasked: Callable[[str], None] = lambda question: None,
+    ) -> None:
         self._problems = problems
         self.found: dict[str, tuple[Finding, ...]] = {}
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
-        self.replies = Replies(snapshot.replies)
+        self.replies = Replies(snapshot.replies, unasked)
         self.measured = Measured(snapshot.measured)
         self.experiments = snapshot.experiments
         self.baseline = snapshot.baseline

@@ -26,6 +26,7 @@ def target(facts: Facts) -> dict[str, Any]:
             "entrypoint_left_out": lambda: _start(facts)["replaced"],
             "host_not_asked": lambda: facts.replies.value("host-not-asked"),
             "reduced": lambda: facts.replies.value("reduced"),
+            "not_collected": lambda: facts.replies.value("not-collected"),
             "python": lambda: facts.python.executable,
             "python_found": lambda: facts.replies.value("chosen-python")["found"],
             "python_is_own": lambda: facts.replies.value("chosen-python")["own"],

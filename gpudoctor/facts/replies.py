@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpudoctor.facts.guarded import Guarded
@@ -14,8 +14,10 @@ _KINDS = {"missing": Skip.NOT_INSTALLED, "denied": Skip.NOT_PERMITTED}
 class Replies(Guarded):
     """The replies of one snapshot. A question that was not asked, denied or not answered raises Unavailable."""
 
-    def __init__(self, replies: Mapping[str, Reply]) -> None:
+    def __init__(self, replies: Mapping[str, Reply], unasked: Callable[[str], None] = lambda question: None) -> None:
+        """unasked: called with each question that is read but was never asked, and with `PREFIX*` for all with a prefix."""
         self._replies = replies
+        self._unasked = unasked
         self._starting_with: dict[str, dict[str, Reply]] = {}
 
     def get(self, question: str) -> Reply:
@@ -23,6 +25,7 @@ class Replies(Guarded):
         try:
             return self._replies[question]
         except KeyError:
+            self._unasked(question)
             if "reduced" in self._replies:
                 raise Unavailable("only a check by shell was possible") from None
             raise Unavailable(f"{question} was not asked") from None
@@ -43,7 +46,10 @@ class Replies(Guarded):
 
     def is_missing(self, question: str) -> bool:
         """Whether the machine answered that there is no such thing."""
-        return question in self._replies and self._replies[question].status == "missing"
+        if question not in self._replies:
+            self._unasked(question)
+            return False
+        return self._replies[question].status == "missing"
 
     def file(self, path: str) -> str | None:
         """The text of a file, or None if it does not exist."""
@@ -62,6 +68,7 @@ class Replies(Guarded):
 
     def starting_with(self, prefix: str) -> dict[str, Reply]:
         """Question -> reply, for all questions with this prefix."""
+        self._unasked(prefix + "*")
         if prefix not in self._starting_with:
             found = {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}
             self._starting_with[prefix] = found

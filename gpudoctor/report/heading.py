@@ -72,7 +72,9 @@ def gpus(report: Report) -> str:
 
 
 def gpus_and_cuda(report: Report) -> str:
-    """Also the newest CUDA version that the driver supports."""
+    """Also the newest CUDA version that the driver supports. "" if the selected checks did not need to know the GPUs."""
+    if {"nvml", "pci"} & {*report.target.get("not_collected", ())} and not {"gpus", "pci_gpus"} & report.facts.keys():
+        return ""
     cuda = report.facts.get("cuda_driver_version") if report.facts.get("driver_version") else None
     return gpus(report) + (f", CUDA {cuda}" if cuda else "")
 

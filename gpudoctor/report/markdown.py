@@ -26,7 +26,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"- {heading.container_label(report)}: {text(examined)}"
     if not heading.is_of_texts(report):
         yield f"- System: {text(heading.system(report))}"
-        yield f"- GPU: {text(heading.gpus_and_cuda(report))}"
+        yield from (f"- GPU: {text(gpus)}" for gpus in filter(None, [heading.gpus_and_cuda(report)]))
         yield f"- Python: {text(' '.join(filter(None, (heading.python(report), heading.own_python(report)))))}"
         if software := heading.software(report):
             yield f"- Software: {text(software)}"

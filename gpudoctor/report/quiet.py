@@ -10,7 +10,7 @@ from gpudoctor.report import findings, heading, words
 def render(report: Report) -> str:
     """The verdict, then the titles of the problems; for a healthy machine, what was examined."""
     titles = "; ".join(findings.title(group[0]) for group in findings.groups(report.diagnosis))
-    return "".join(f"{plain(line)}\n" for line in (verdict(report), titles or heading.gpus_and_cuda(report)))
+    return "".join(f"{plain(line)}\n" for line in (verdict(report), titles or heading.gpus_and_cuda(report)) if line)
 
 
 def summary(report: Report) -> str:

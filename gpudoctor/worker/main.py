@@ -6,6 +6,7 @@ output of libraries cannot corrupt them. A probe that crashes or hangs loses onl
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import selectors
@@ -150,10 +151,28 @@ def _chosen(names: List[str]) -> Tuple[Probe, ...]:
     return tuple(probe for probe in (*PROBES, *DEEP) if probe.name in names)
 
 
+def _ask(job: Dict[str, Any], channel: Channel) -> None:
+    asking = Round(channel, job.get("root", "/"), job["seconds"], _chosen(job["probes"]) if "probes" in job else PROBES)
+    asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
+    adopt_orphans()
+    try:
+        asking.run()
+        while job.get("more"):
+            channel.send(more=True)
+            names = json.loads(sys.stdin.readline() or "[]")
+            if not names:
+                break
+            asking.waiting += _chosen(names)
+            asking.run()
+    finally:
+        sweep()
+
+
 def main(job: Dict[str, Any]) -> None:
     """Runs a job {"marker", "seconds", "root", "known", "probes"}, or a job of measuring/schedule.py, which also has "workloads".
 
-    A job of measuring/again.py has a "change", too; one with "inherited" only reports what this process inherited.
+    A job of measuring/again.py has a "change", too; one with "inherited" only reports what this process inherited. If "more" is
+    true, each time that all probes have answered, a line with the names of further ones is read, until one is empty.
 
     Replies go to the original fd 1; from here on, prints go to fd 2.
     """
@@ -174,12 +193,6 @@ def main(job: Dict[str, Any]) -> None:
 
             schedule.main(job, channel.send)
         else:
-            asking = Round(channel, job.get("root", "/"), job["seconds"], _chosen(job["probes"]) if "probes" in job else PROBES)
-            asking.known.update({question: Reply("ok", value) for question, value in job.get("known", {}).items()})
-            adopt_orphans()
-            try:
-                asking.run()
-            finally:
-                sweep()
+            _ask(job, channel)
     finally:
         channel.send(end=True)
