@@ -31,7 +31,7 @@ def with_reply(taken: Snapshot, question: str, part: str, value: object) -> Snap
 
 
 def test_what_decides_comes_first_and_is_proven() -> None:
-    good = snapshot.load(str(MACHINES / "h100" / "snapshot.json"))
+    good = load("dual-4090")
     noisy = with_reply(with_reply(good, "environment", "EDITOR", "vi"), "nvml:gpu0", "Temperature", {"gpu": 60})
     bad = with_reply(noisy, "environment", "NCCL_P2P_DISABLE", "1")
     comparison = comparing.compare(opened(good), opened(bad))
@@ -94,7 +94,7 @@ def test_a_field_that_an_older_gpudoctor_did_not_ask_is_no_difference() -> None:
 
 
 def test_what_only_one_was_asked_is_told_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = load("h100")
+    good = load("dual-4090")
     bad = without(with_reply(good, "environment", "NCCL_P2P_DISABLE", "1"), "file:/proc/version")
     place = ("file:/proc/version", "")
     monkeypatch.setattr(deciding, "decided", lambda *given: {place: ("a-problem",)})

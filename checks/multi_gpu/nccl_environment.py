@@ -7,7 +7,9 @@ The job then runs at a fifth of its speed, without an error.
 How it is judged
 Looks for variables that disable or fix transports, algorithms or protocols, and for NCCL_DEBUG=TRACE: in this environment, in
 a log that NCCL wrote, in /etc/nccl.conf and in the user's file (NCCL_CONF_FILE, ~/.nccl.conf). At least one of the interfaces
-that NCCL_SOCKET_IFNAME allows must exist. Without one no job starts, which fails if there are several GPUs.
+that NCCL_SOCKET_IFNAME allows must exist. Without one no job starts, which fails if there are several GPUs. A variable warns
+only if it takes a path away that NCCL would use here: between GPUs if there are several and their all-reduce was not measured,
+between machines if there is InfiniBand. Otherwise it is a note, unless it explains a slow or failed measurement.
 
 Known exceptions
 NCCL_DEBUG=VERSION, WARN and INFO, the choice of interfaces and adapters, and topology files are normal settings. Some
@@ -21,10 +23,11 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -65,6 +68,9 @@ LEFTOVERS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "NCCL_LAUNCH_MODE": (is_any, "the launch mode is fixed"),
     "NCCL_DEBUG": (is_word("TRACE"), "every call is logged"),
 }
+
+BETWEEN_GPUS = frozenset({"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_DIRECT_DISABLE", "NCCL_SHM_DISABLE"})
+BETWEEN_MACHINES = frozenset({"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_GDR_LEVEL"})
 
 ENVIRONMENT = Problem(
     id="nccl-env-leftovers",
@@ -178,11 +184,21 @@ def has_several(facts: Facts) -> bool:
         return bool(facts.nccl_log.settings)
 
 
+def takes_path(facts: Facts, names: Collection[str]) -> bool:
+    """Whether these variables take a path away that NCCL would use here, and no measurement shows what that costs."""
+    if facts.nccl_log.settings:
+        return not {*BETWEEN_GPUS, *BETWEEN_MACHINES}.isdisjoint(names)
+    if not BETWEEN_GPUS.isdisjoint(names) and has_several(facts) and not known(lambda: facts.measured.runs("all-reduce"), ()):
+        return True
+    return not BETWEEN_MACHINES.isdisjoint(names) and bool(known(lambda: facts.system.infiniband_ports, ()))
+
+
 def leftovers(facts: Facts) -> Iterator[Finding]:
     logged = facts.nccl_log.settings
     variables = {name: value for name, value in {**logged, **asked(facts)}.items() if is_leftover(name, value)}
     if variables:
-        yield ENVIRONMENT.found(in_words(variables), {"names": sorted(variables)})
+        found = ENVIRONMENT.found(in_words(variables), {"names": sorted(variables)})
+        yield found if takes_path(facts, variables) else found.as_note
     files: dict[str, dict[str, str]] = {}
     for name, setting in facts.environment.nccl.items():
         if setting.source != "environment" and is_leftover(name, setting.value):
@@ -190,7 +206,8 @@ def leftovers(facts: Facts) -> Iterator[Finding]:
     for file, values in sorted(files.items()):
         # Relative to the home folder, where the command runs: a quoted ~ would not be expanded.
         evidence = {"names": sorted(values), "file": file.removeprefix("~/")}
-        yield FILE.found(f"{file}: {in_words(values)}", evidence)
+        found = FILE.found(f"{file}: {in_words(values)}", evidence)
+        yield found if takes_path(facts, values) else found.as_note
 
 
 def asked(facts: Facts) -> dict[str, str]:
