@@ -11,10 +11,11 @@ from typing import Any
 
 from gpudoctor import protocol
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import MOST_WORDS, Interpreter, Target
+from gpudoctor.interpreter import MOST_WORDS, Interpreter, NoProcess, Target
 from gpudoctor.model import SNAPSHOT_SCHEMA, Check, Reply, Snapshot
 from gpudoctor.version import __version__
-from gpudoctor.worker.probes.table import DEEP
+from gpudoctor.worker.child import Channel
+from gpudoctor.worker.probes.table import DEEP, PROBES
 
 Progress = Callable[[tuple[str, ...]], None]
 
@@ -24,6 +25,8 @@ LIMITS = (
 )
 # A container and its host are asked in two threads, and msgspec crashes if both decode the same type for the first time.
 LOADING = threading.Lock()
+OF_MACHINE = ("system", "pci", "devices", "container", "limits", "environment", "wsl", "kernel-log", "runtime")
+ALONE_SECONDS = 10.0
 
 
 def collect(
@@ -40,7 +43,10 @@ def collect(
     """
     job: dict[str, Any] = {"seconds": seconds, "known": dict(known or {})}
     replies, hear = _heard(progress)
-    where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
+    try:
+        where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
+    except NoProcess as refused:
+        replies.update(_without_processes(str(refused).rpartition(": ")[2]))
     return _snapshot(where, replies, expected)
 
 
@@ -70,6 +76,28 @@ def collect_needed(
 
     where.run({"seconds": seconds, "known": {}, "probes": sorted(asked)}, hear, meanwhile=load, more=more)
     return _snapshot(where, {**replies, **needed.not_collected(asked)}, expected)
+
+
+def _without_processes(why: str) -> dict[str, Reply]:
+    """The replies of the probes that need neither the examined Python nor a driver, asked in this process."""
+    from gpudoctor.worker import main
+
+    replies: dict[str, Reply] = {}
+    asking = main.Round(_Nowhere(), "/", ALONE_SECONDS, tuple(probe for probe in PROBES if probe.name in OF_MACHINE))
+    asking.run()
+    for question, reply in asking.known.items():
+        replies[question] = Reply(reply.status, reply.value, reply.detail, reply.seconds)
+    return {**replies, main.REFUSED: Reply("ok", why)}
+
+
+class _Nowhere(Channel):
+    """A channel without a reader."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+    def send(self, **message: Any) -> None:
+        pass
 
 
 def _heard(progress: Progress) -> tuple[dict[str, Reply], Callable[[dict[str, Any]], None]]:

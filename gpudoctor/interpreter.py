@@ -31,6 +31,10 @@ MOST_WORDS = 120  # most characters quoted from a program that is not a suitable
 CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class NoProcess(WorkError):
+    """The kernel starts no more processes of this user or cgroup."""
+
+
 class Target(Protocol):
     """Where jobs run. path: its name in messages."""
 
@@ -112,6 +116,8 @@ class Interpreter:
                 start_new_session=True,
                 env=environment(marker),
             )
+        except BlockingIOError as failure:
+            raise NoProcess(f"{self.path} cannot be started: {failure.strerror}") from None
         except OSError as failure:
             raise UserError(f"{self.path} cannot be run as a Python interpreter: {failure.strerror}") from None
         assert process.stdin

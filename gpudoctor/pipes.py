@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import threading
+import time
 from typing import IO
 
 HEAD_BYTES, TAIL_BYTES = 4 << 10, 64 << 10
 SETTLE_SECONDS = 0.5  # a process has ended: time until its last words are read
 CHUNK_BYTES = 1 << 16
+PATIENCE_SECONDS = 5.0  # for a process that does not read its input, if no thread can wait for it
 
 
 class Words(threading.Thread):
@@ -20,7 +23,7 @@ class Words(threading.Thread):
         self._source = source
         self._head = bytearray()
         self._tail = bytearray()
-        self.start()
+        self._runs = started(self)
 
     def run(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._source as source:
@@ -32,7 +35,11 @@ class Words(threading.Thread):
 
     def text(self) -> str:
         """What was printed so far, or everything if the process has ended."""
-        self.join(SETTLE_SECONDS)
+        if self._runs:
+            self.join(SETTLE_SECONDS)
+        elif not self._source.closed:  # at the limit on threads: what the pipe holds
+            os.set_blocking(self._source.fileno(), False)
+            self.run()
         return bytes(self._head + self._tail).decode("utf-8", "replace")
 
 
@@ -47,4 +54,25 @@ def feed(sink: IO[bytes], data: bytes, *, is_all: bool = True) -> None:
             with contextlib.suppress(OSError):
                 sink.close()
 
-    threading.Thread(target=write, daemon=True).start()
+    if not started(threading.Thread(target=write, daemon=True)):
+        _write_within(sink, data, PATIENCE_SECONDS, is_all=is_all)
+
+
+def started(thread: threading.Thread) -> bool:
+    """False at the limit on threads."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _write_within(sink: IO[bytes], data: bytes, seconds: float, *, is_all: bool) -> None:
+    end = time.monotonic() + seconds
+    with contextlib.suppress(OSError, ValueError):
+        os.set_blocking(sink.fileno(), False)
+        while data and (left := end - time.monotonic()) > 0:
+            if select.select((), (sink,), (), left)[1]:
+                data = data[os.write(sink.fileno(), data) :]
+        if is_all:
+            sink.close()

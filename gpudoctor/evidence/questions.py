@@ -82,6 +82,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "command": "what gpudoctor why ran; a text shows the output itself",
     "chosen-python": "how gpudoctor found the Python to examine; the prompt and the paths show which one it is",
     "not-collected": "what gpudoctor check --only had no need to ask",
+    "refused-processes": "what happened to gpudoctor itself",
     "job-watch": "what gpudoctor watch saw of a running program",
     "job-hang": "what gpudoctor hang saw of a running program",
     "job-profile": "what gpudoctor profile recorded in a program",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
-from gpudoctor.model import Unavailable
+from gpudoctor.model import Skip, Unavailable
 
 Limit = tuple[int | None, int | None]  # soft and hard; None is unlimited
 
@@ -122,6 +122,22 @@ class Limits(Guarded):
     def cgroup_cpus(self) -> float | None:
         """The tightest CPU quota in CPUs; None if unlimited."""
         return tightest_cpus(self._replies.value("cgroup-limits").get("cpu", ()))
+
+    @cached_property
+    def cgroup_tasks(self) -> tuple[int, int] | None:
+        """How many processes and threads the tightest of this process's cgroups allows, and how many run; None if unlimited."""
+        asked = self._replies.value("cgroup-limits")
+        if "pids" not in asked:
+            raise Skip("pids.max was not asked")
+        rows = [text.split() for text in asked["pids"]]
+        limits = [(int(most), int(now)) for most, now in rows if most != "max"]
+        return min(limits, key=lambda limit: limit[0] - limit[1], default=None)
+
+    @cached_property
+    def refused_processes(self) -> str:
+        """The words with which the kernel refused a process to gpudoctor itself; "" if it did not."""
+        refused = self._replies.starting_with("refused-processes").get("refused-processes")
+        return str(refused.value) if refused else ""
 
     @cached_property
     def nccl_segments(self) -> tuple[NcclSegment, ...]:

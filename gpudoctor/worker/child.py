@@ -136,8 +136,13 @@ def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[
                 os.close(number)
         life(Channel(outlet, marker))
 
-    child = Child(lives)
-    os.close(outlet)
+    try:
+        child = Child(lives)
+    except OSError:
+        os.close(descriptor)
+        raise
+    finally:
+        os.close(outlet)
     return child, Lines(descriptor, marker)
 
 

@@ -6,6 +6,8 @@ output of libraries cannot corrupt them. A probe that crashes or hangs loses onl
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import mmap
 import os
@@ -13,7 +15,7 @@ import selectors
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from gpudoctor.worker.changed import inherited
 from gpudoctor.worker.child import STUCK, Channel, adopt_orphans, sweep, talking
@@ -21,7 +23,25 @@ from gpudoctor.worker.probes.machine import Machine
 from gpudoctor.worker.probes.table import PROBES, Probe
 from gpudoctor.worker.reply import Reply
 
+REFUSED = "refused-processes"
+NOT_HERE = ("nvml", "cuda")
 RETRIES = 3  # how often a probe that died is restarted, without the step that killed it
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Interrupts what waits, again and again, since a probe goes on with its next question."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "no answer in %g s" % seconds)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Asking:
@@ -75,9 +95,9 @@ class Round:
     def run(self) -> None:
         try:
             self.start_ready()
-            while self.running:
-                nearest = min(asking.deadline for asking in self.running.values())
-                for key, _ in self.selector.select(max(0.0, nearest - time.monotonic())):
+            while self.running or self.waiting:
+                nearest = min([self.deadline, *(asking.deadline for asking in self.running.values())])
+                for key, _ in self.selector.select(max(0.0, nearest - time.monotonic())) if self.running else ():
                     self.listen(key.data)
                 for asking in [a for a in self.running.values() if a.deadline <= time.monotonic()]:
                     self.give_up(asking)
@@ -90,15 +110,39 @@ class Round:
         done = set(self.running) | {probe.name for probe in self.waiting}
         ready = [probe for probe in self.waiting if probe.after not in done]
         for probe in ready:
+            if not self.starts(probe):
+                if self.running:  # perhaps when one of them has ended
+                    break
+                self.ask_here(probe)
             self.waiting.remove(probe)
-            self.start(probe)
         if ready:
             self.tell()
 
-    def start(self, probe: Probe, skip: Tuple[str, ...] = ()) -> None:
-        asking = Asking(probe, self.root, self.known, self.deadline, skip)
+    def ask_here(self, probe: Probe) -> None:
+        """Asks in this process, but loads no driver here: it may crash or hang."""
+        started, status, detail = time.monotonic(), "ok", ""
+        machine = Machine(self.root, self.known)
+        try:
+            if probe.name in NOT_HERE:
+                raise OSError(errno.EAGAIN, "no process could be started for it")
+            with interrupted_after(probe.seconds):
+                for question, reply in probe.ask(machine):
+                    self.keep(question, reply)
+        except Exception as failure:
+            status, detail = "error", str(getattr(failure, "strerror", None) or failure)
+            self.keep(probe.name, Reply(status, None, detail))
+        self.keep("probe:" + probe.name, Reply(status, None, detail, round(time.monotonic() - started, 4)))
+
+    def starts(self, probe: Probe, skip: Tuple[str, ...] = ()) -> bool:
+        """False if the kernel refuses a process, as at the limit on them."""
+        try:
+            asking = Asking(probe, self.root, self.known, self.deadline, skip)
+        except OSError as failure:
+            self.keep(REFUSED, Reply("ok", failure.strerror))
+            return False
         self.running[probe.name] = asking
         self.selector.register(asking.lines, selectors.EVENT_READ, asking)
+        return True
 
     def listen(self, asking: Asking) -> None:
         for question, reply in asking.replies():
@@ -110,9 +154,10 @@ class Round:
         manner = asking.end()
         self.remove(asking)
         question, step = asking.at()
-        if manner and step and step not in asking.skip and len(asking.skip) < RETRIES:
-            self.start(asking.probe, (*asking.skip, step))
-        elif manner:
+        is_again = bool(manner and step and step not in asking.skip and len(asking.skip) < RETRIES)
+        if is_again and self.starts(asking.probe, (*asking.skip, step)):
+            return
+        if manner:
             self.record(asking, "died", "%s in %s" % (manner, step or question or "its first question"))
         else:
             self.record(asking, "ok", "")

@@ -17,8 +17,12 @@ RESOURCES = {
     "stack": resource.RLIMIT_STACK,
 }
 CGROUP = "/sys/fs/cgroup"
-CGROUP_FILES = {"memory": ("memory.max",), "cpu": ("cpu.max",)}
-CGROUP_V1_FILES = {"memory": ("memory.limit_in_bytes",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
+CGROUP_FILES = {"memory": ("memory.max",), "cpu": ("cpu.max",), "pids": ("pids.max", "pids.current")}
+CGROUP_V1_FILES = {
+    "memory": ("memory.limit_in_bytes",),
+    "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
+    "pids": CGROUP_FILES["pids"],
+}
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
