@@ -10,7 +10,7 @@ import pytest
 
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.judging.experiments import proof as proofs
-from gpudoctor.judging.experiments import telling
+from gpudoctor.judging.experiments import telling, verdict
 from gpudoctor.judging.experiments.change import Change, change
 from gpudoctor.judging.experiments.outcome import Outcome, improved
 from gpudoctor.judging.experiments.proof import Proof, Trial
@@ -109,6 +109,7 @@ def test_stopped_before_it_was_narrowed_down_it_names_all_that_are_left() -> Non
     many = proved(search("it", some(30), FAILS, most=1), lambda away: WORKS)
     assert telling.sentence(many).count("NCCL_") == 4
     assert "and 26 more; no more runs were made" in telling.sentence(many)
+    assert [fix.command for fix in verdict.problem_of(many, {"variable": "NCCL_0"}).fixes] == [""]
 
 
 def test_a_run_that_leaves_a_file_does_not_clear_what_the_error_names() -> None:

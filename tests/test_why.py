@@ -28,12 +28,14 @@ from gpudoctor.facts.command import QUESTION
 from gpudoctor.files import snapshot
 from gpudoctor.judging.experiments.outcome import Outcome
 from gpudoctor.judging.experiments.proof import Proof
+from gpudoctor.judging.experiments.suspect import HIDDEN, VARIABLE, Suspect
 from gpudoctor.model import Reply
 from gpudoctor.trying import command
 from gpudoctor.trying.start import Goal, Ran
 from gpudoctor.wanted import Wanted
 from gpudoctor.why.case import outcome
 from gpudoctor.why.search import is_alike
+from gpudoctor.why.variables import named_by, own_files
 
 NEEDS = """
     import os
@@ -475,6 +477,17 @@ def test_a_broken_cache_is_found_by_an_empty_one(why: Why, tmp_path: Path) -> No
     result = why("--yes", script=script, HOME=str(tmp_path), NCCL_PROTO="LL")
     assert "TRITON_CACHE_DIR is" in result.stderr
     assert "confirmed by experiment" in " ".join(result.stderr.split())
+
+
+def test_a_variable_that_the_program_reads_is_tried_before_others(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("world = int(os.environ.get('WORLD_SIZE', 2))  # of ranks")
+    (tmp_path / "large").write_bytes(b"MODE " * (1 << 20))
+    found = [
+        Suspect(VARIABLE, name, HIDDEN, "", weight) for name, weight in (("MODE", 1), ("NCCL_PROTO", 150), ("WORLD_SIZE", 1))
+    ]
+    sources = own_files(["python3", str(tmp_path / "train.py"), str(tmp_path / "large"), str(tmp_path), "no\0file"])
+    weights = {suspect.name: suspect.weight for suspect in named_by(sources, found)}
+    assert 1 == weights["MODE"] < weights["WORLD_SIZE"] < weights["NCCL_PROTO"]
 
 
 @pytest.mark.slow

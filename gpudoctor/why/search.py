@@ -19,7 +19,7 @@ from gpudoctor.model import Reply, Report, Snapshot
 from gpudoctor.trying import laboratory
 from gpudoctor.trying.start import LONGER
 from gpudoctor.why.case import Case, is_good, outcome
-from gpudoctor.why.variables import others, with_values
+from gpudoctor.why.variables import named_by, others, own_files, with_values
 
 ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 INTERRUPTED = "the repeats were interrupted"
@@ -36,7 +36,7 @@ def suspected(case: Case, surroundings: Surroundings, report: Report) -> tuple[S
     every = (*suspects(surroundings, replace(failure, is_slow=False)), *others(surroundings, failure))
     rest = (suspect for suspect in every if (suspect.kind, suspect.name, suspect.value) not in known)
     possible = (replace(suspect, weight=min(suspect.weight, POSSIBLE)) if failure.is_slow else suspect for suspect in rest)
-    found = with_values((*likely, *possible), case.place.variables, words)
+    found = with_values(named_by(own_files(case.place.argv), (*likely, *possible)), case.place.variables, words)
     return tuple(sorted(found, key=lambda suspect: -suspect.weight))
 
 

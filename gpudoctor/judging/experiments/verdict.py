@@ -56,6 +56,9 @@ def _problem(id: str, what: str, why: str, *fixes: Fix, reference: str = REFEREN
     return Problem(id, f"{what} makes programs fail", why, Action.FIX_CONFIG, fixes, (reference,))
 
 
+GO_ON = Fix(
+    "Run the search again with more repeats (why --attempts, check --experiment-timeout): it then names the one that decides"
+)
 UNSET = Fix("In this shell: unset it, then restart the program", "unset <variable>", where="shell")
 BY_VARIABLE = _problem(
     "variable-breaks-programs",
@@ -207,6 +210,8 @@ def problem_of(proof: Proof, evidence: Mapping[str, Any]) -> Problem:
     problem = PROBLEMS[proof.guilty[0].kind]
     if proof.failing.worked:
         problem = replace(problem, title=problem.title.removesuffix("fail") + "slow", status=Status.WARN)
+    if len(proof.guilty) > telling.MOST_GUILTY:
+        return replace(problem, fixes=(GO_ON,))
     if "limit" in evidence:
         limit = BY_NAME[str(evidence["limit"])]
         return replace(problem, fixes=(limit.in_shell, *limit.ways))
