@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import resource
+import threading
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def without_processes(channel: Any) -> None:
         problems=[entry.problem for entry in report.diagnosis],
         passed=[row.id for row in report.checks if row.status.value == "pass"],
         read=sorted(taken.replies),
-        thread=pipes.started(pipes.threading.Thread(target=print)),
+        thread=pipes.started(threading.Thread(target=print)),
     )
 
 

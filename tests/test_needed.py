@@ -55,11 +55,12 @@ def test_every_question_of_every_machine_belongs_to_a_probe_or_was_given() -> No
 
 def test_a_probe_answers_only_its_own_questions() -> None:
     """Asked one after the other, as `--only` asks them."""
-    rest, heard, at = list(NAMES), {}, [""]
+    rest, at = list(NAMES), [""]
+    heard: dict[str, str] = {}
 
     def hear(message: dict[str, object]) -> None:
         if "question" in message:
-            heard.setdefault(message["question"], at[0])
+            heard.setdefault(str(message["question"]), at[0])
 
     def more() -> list[str]:
         at[0] = rest.pop(0) if rest else ""
