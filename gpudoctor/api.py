@@ -35,6 +35,7 @@ def check(
     python: PathLike | None = None,
     logs: PathLike | Iterable[PathLike] = (),
     expect_gpus: int | None = None,
+    expect: PathLike | None = None,
     gpus: int | Iterable[int] = (),
     force: bool = False,
     timeout: float = 20,
@@ -50,7 +51,8 @@ def check(
     level: "quick" (no load on any GPU, about a second), "standard" (each GPU is benchmarked) or "full" (also memory, compilers
     and profilers). only: checks to run, from any level, together with the checks that they need. skip: checks to leave out.
     python: the interpreter or environment to examine; default: the running one. logs: files to analyse as well. expect_gpus: how
-    many GPUs there should be. gpus: the GPUs to measure, as numbered by nvidia-smi. force: also measure GPUs that are in use.
+    many GPUs there should be. expect: a file, or the name of a known type, with what the machine should have. gpus: the GPUs to
+    measure, as numbered by nvidia-smi. force: also measure GPUs that are in use.
     timeout, measure_timeout: seconds for all questions, and for all measurements (240, or 1200 at level "full"). experiments:
     repeat what failed without suspected settings, for at most experiment_timeout seconds. baseline: a file to compare with. save:
     where to write the redacted snapshot. progress: called with one line on the current activity.
@@ -67,6 +69,7 @@ def check(
         _each(skip),
         _interpreter(python),
         expect_gpus=expect_gpus,
+        expect=None if expect is None else os.fspath(expect),
         gpus=_numbers(gpus),
         force=force,
         timeout=timeout,

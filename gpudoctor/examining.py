@@ -30,12 +30,18 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
 
     told: evidence from logs. tell: called with the current activity; "" for none.
     """
-    baseline = _baseline(wanted.baseline, warn)
+    baseline, expectation = _baseline(wanted.baseline, warn), wanted.expectation()
 
     def as_judged(answers: Snapshot) -> Snapshot:
         from gpudoctor import doctor  # the judging code is loaded while the machine answers
 
-        return replace(answers, baseline=baseline, level=doctor.deepest_level(wanted.checks()), ignored=wanted.ignored)
+        return replace(
+            answers,
+            baseline=baseline,
+            expectation=expectation,
+            level=doctor.deepest_level(wanted.checks()),
+            ignored=wanted.ignored,
+        )
 
     with _asked(wanted, tell, None if wanted.whole or told else as_judged) as (answers, where):
         checks = wanted.checks()
@@ -52,9 +58,12 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
     """Judges a saved snapshot with today's expectations; no machine is asked."""
     from gpudoctor.files import baseline, opening
 
+    expectation = wanted.expectation()
     answers = opening.at(opening.taken_in(str(file)), wanted.level)
     saved = baseline.load(wanted.baseline) if wanted.baseline else answers.baseline
-    return _checkup(replace(answers, expected={**answers.expected, **wanted.expected}, baseline=saved), told, wanted)
+    expectation = expectation or answers.expectation
+    expected = {**answers.expected, **wanted.expected}
+    return _checkup(replace(answers, expected=expected, expectation=expectation, baseline=saved), told, wanted)
 
 
 def of_interpreter(wanted: Wanted, tell: Tell, as_judged: AsJudged | None = None) -> tuple[Snapshot, Target]:

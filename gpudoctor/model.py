@@ -359,6 +359,7 @@ class Snapshot:
     host: the answers of the host, if gpudoctor examined a container from outside. level: the level of the checks that judge it;
     "" in files of older versions of gpudoctor. ignored: problem -> why it is ignored ("reason"), and the last day ("until").
     experiments: what failed or was slow, such as "gemm:gpu0" -> the runs without suspected things (judging/experiments/proof.py).
+    expectation: what the user expects of the machine (knowledge/expectations.py), and `from`: a file, or a known type.
     """
 
     schema: str
@@ -372,6 +373,7 @@ class Snapshot:
     level: str = ""
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
     experiments: dict[str, Reply] = field(default_factory=dict)
+    expectation: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,9 @@ class Wanted:
     pythons.py). inside: a container instead of this machine. gpus: GPUs to measure; () is all. force: also measure GPUs that are
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
     None means the limit of the level; experiment_timeout: for all experiments, which can be left out. burning: a long load
-    instead of the benchmarks. baseline: None means the one saved here. ignored: as in a snapshot. whole: also ask
-    what the selected checks do not need.
+    instead of the benchmarks. baseline: None means the one saved here. expect: the file or the known type with what the machine
+    should have; expected_before: what an earlier run was given. ignored: as in a snapshot. whole: also ask what the selected
+    checks do not need.
     """
 
     level: str | None = None
@@ -66,6 +67,8 @@ class Wanted:
     python: str | None = None
     inside: Request | None = None
     expect_gpus: int | None = None
+    expect: str | None = None
+    expected_before: dict[str, Any] = field(default_factory=dict)
     gpus: tuple[int, ...] = ()
     force: bool = False
     timeout: float = 20
@@ -80,6 +83,12 @@ class Wanted:
     @property
     def expected(self) -> dict[str, int]:
         return {} if self.expect_gpus is None else {"gpus": self.expect_gpus}
+
+    def expectation(self) -> dict[str, Any]:
+        """As a snapshot keeps it; empty if none is given. UserError, in one line, for a file or name that is none."""
+        from gpudoctor.files import expectation
+
+        return expectation.named(self.expect) if self.expect else self.expected_before
 
     def checks(self, level: str | None = None) -> Checks:
         """The requested checks. level: the level of an existing snapshot. UserError for an unknown name."""

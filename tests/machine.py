@@ -2,7 +2,8 @@
 
 machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
 the base's first), `replies` (question -> what it answers here), `measured` (likewise for runs of workloads), `baseline`,
-`expect_gpus`, `host` (the machine around a container: base, rename, gpus, replies likewise), `problems` (what must be
+`expect_gpus`, `expectation` (`from`: type, or the name of a file), `host` (the machine around a container: base, rename, gpus,
+replies likewise), `problems` (what must be
 diagnosed, written by hand) and `notes` (what costs nothing, likewise). A reply that is a mapping is merged into the base's;
 `!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
 `!stopped`, `!cut` and `!guarded` are replies of that status, with a detail, or with {detail, value}; `!unasked` takes the
@@ -98,7 +99,14 @@ def _built(description: dict[str, Any], folder: Path) -> Snapshot:
     host = _built(description["host"], folder / "host").replies if "host" in description else taken.host
     experiments = {id: Reply("ok", _proof(id, told)) for id, told in description.get("experiments", {}).items()}
     return replace(
-        taken, replies=replies, measured=measured, expected=expected, baseline=baseline, host=host, experiments=experiments
+        taken,
+        replies=replies,
+        measured=measured,
+        expected=expected,
+        baseline=baseline,
+        host=host,
+        experiments=experiments,
+        expectation=description.get("expectation", taken.expectation),
     )
 
 

@@ -33,12 +33,13 @@ COMMANDS = {
     "images": "Look up, pull, build, pin and lint container images.",
     "burn": "Load the GPUs for minutes and verify every result.",
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
+    "expect": "List what machines should have, or write it from this one.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
     "list": "List or search the checks, or the problems that they find.",
     "completion": "Print the completion script for bash, zsh or fish.",
     "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
-    "schema": "Print the JSON Schema of a report, a diff or a bundle manifest.",
+    "schema": "Print the JSON Schema of a report, a diff or another format.",
 }
 _EPILOG = """\
 \b

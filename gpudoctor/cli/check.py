@@ -28,6 +28,7 @@ Examples:
   gpudoctor check --level quick                    no benchmarks, about a second
   gpudoctor check --python ~/train/.venv           another environment
   gpudoctor check --expect-gpus 8 --fail-on warn   before a job starts
+  gpudoctor check --expect p5.48xlarge             is all of it there?
   gpudoctor check --redact -o report.md            for a ticket
   gpudoctor check --save machine.json              save a snapshot, redacted
   gpudoctor check --replay machine.json            diagnose a saved snapshot
@@ -55,6 +56,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @options.gpus
 @click.option("--force", is_flag=True, help="Also measure GPUs in use; start an image even if the driver is too old for it.")
 @options.expect_gpus
+@options.expect
 @options.report_format("text")
 @options.output("Write the report to FILE.")
 @options.save("Write a snapshot to FILE, for --replay.")
@@ -141,10 +143,15 @@ def command(
     context.exit(128 + cut_off_by if cut_off_by else exit_code(shown.report, fail_on))
 
 
-def checked(words: Sequence[str]) -> tuple[Checkup, int]:
-    """The checkup of `gpudoctor check` with these arguments, and the signal that interrupted measuring (0: none)."""
+def checked(words: Sequence[str], expectation: dict[str, Any] | None = None) -> tuple[Checkup, int]:
+    """The checkup of `gpudoctor check` with these arguments, and the signal that interrupted measuring (0: none).
+
+    expectation: the one of an earlier run.
+    """
+    from dataclasses import replace
+
     with command.make_context("check", list(words), help_option_names=["-h", "--help"]) as context:
-        wanted = wanted_of(dict(context.params))
+        wanted = replace(wanted_of(dict(context.params)), expected_before=expectation or {})
     return examined(wanted)
 
 

@@ -93,6 +93,10 @@ gpus = click.option(
 )
 expect_gpus = click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="Fail unless this many GPUs are found.")
 
+expect = click.option(
+    "--expect", metavar="FILE|NAME", type=NAME, help="Compare with what this machine should have (gpudoctor expect list)."
+)
+
 
 def replay(help: str) -> Option:
     return click.option("--replay", metavar="FILE", type=PATH, help=help)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.cli.sharing import Sharing
     from gpudoctor.wanted import Wanted
 
-_EXAMINING = ("only", "skip", "python", "image", "container", "engine", "gpus", "expect_gpus", "logs", "timeout")
+_EXAMINING = ("only", "skip", "python", "image", "container", "engine", "gpus", "expect_gpus", "expect", "logs", "timeout")
 _EPILOG = """\
 \b
 Examples:
@@ -58,6 +58,7 @@ Exit code: 0 written, 2 wrong usage, 3 gpudoctor itself failed.
 @options.engine
 @options.gpus
 @options.expect_gpus
+@options.expect
 @options.logs("Also analyse this log or traceback (-: standard input).")
 @options.timeout
 @options.sharing
@@ -154,6 +155,7 @@ def _again(file: str | None, wanted: Wanted, logs: tuple[str, ...], how: Sharing
         "--engine": inside.engine,
         "--gpus": gpus,
         "--expect-gpus": wanted.expect_gpus,
+        "--expect": wanted.expect and Path(wanted.expect).name,
     }
     for name, value in named.items():
         yield from (name, str(value)) if value else ()

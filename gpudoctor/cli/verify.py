@@ -138,7 +138,10 @@ def _again(opened: Opened, typed: list[str]) -> tuple[Verified, Checkup]:
     asked = ["--level", "full", "--only", ",".join(sorted(known)), *_where(opened, typed)]
     expected = opened.report.target.get("expected_gpus")
     asked += ["--expect-gpus", str(expected)] if expected else []
-    found, cut_off_by = check.checked(asked)
+    expectation = opened.taken.expectation if opened.taken else {}
+    if "expectation" in known and not opened.taken:
+        raise UserError(f"{opened.name} is a report, which does not contain the expectation: verify a snapshot (--save FILE)")
+    found, cut_off_by = check.checked(asked, expectation)
     if cut_off_by:
         raise WorkError("interrupted before all checks had run again")
     now = found.report

@@ -13,6 +13,7 @@ from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.driver import Driver
 from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.environment import Environment
+from gpudoctor.facts.inventory import Inventory
 from gpudoctor.facts.job import Job
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.libraries import Libraries
@@ -51,6 +52,7 @@ class Facts:
         self.found: dict[str, tuple[Finding, ...]] = {}
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
+        self.expectation = snapshot.expectation
         self.replies = Replies(snapshot.replies, unasked)
         self.measured = Measured(snapshot.measured)
         self.experiments = snapshot.experiments
@@ -87,6 +89,10 @@ class Facts:
     @cached_property
     def system(self) -> System:
         return System(self.replies)
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        return Inventory(self.replies)
 
     @cached_property
     def driver(self) -> Driver:

@@ -27,9 +27,11 @@ _CODE = NUMBER | str | dict[str, Any]  # or {"error": code}
 
 _EXACT: dict[str, Any] = {
     "bitsandbytes": TEXTS,
+    "boot": TEXT,
     "broken-python": maps(TEXT),
     "cdi": lists(record(numbers="mtime", texts="path text")),
     "cgroup-limits": maps(TEXTS),
+    "cloud": record(texts="asset_tag instance_type"),
     "command": record(
         numbers="seconds",
         texts="failure kind line not_repeated",
@@ -45,18 +47,22 @@ _EXACT: dict[str, Any] = {
         arguments=TEXTS,
         asked=TEXTS,
     ),
+    "cpu-frequency": maps(maps(NUMBER)),
+    "cpu-topology": record(numbers="cores sockets", texts="offline online present"),
     "cpus": record(numbers="count", affinity=list[int] | None),
     "cuda": record(numbers="init_seconds", texts="library load_error", maps=TEXTS, names=maps(TEXTS), init=_CODE, count=_CODE),
     "cuda:devices": list[dict[str, Any]] | None,
     "devices": maps(
         record(numbers="gid major minor uid", texts="type", flags="access opened", mode=NUMBER | str, open_error=NUMBER | str)
     ),
+    "disks": maps(record(numbers="bytes", texts="model transport", flags="rotational")),
     "docker": record(texts="endpoint not_asked", info=maps(Any), version=maps(Any)),
     "docker-context": dict[str, Any] | None,
     "environment": maps(TEXT),
     "host-not-asked": TEXT,
     "job-watch": dict[str, Any] | None,
     "identity": record(numbers="gid uid", groups=maps(TEXT), owners=maps(TEXT)),
+    "infiniband-rates": maps(TEXT),
     "interpreter": record(
         texts="abi_flags base_prefix conda_prefix executable implementation include machine prefix user_site",
         flags="externally_managed free_threaded has_ctypes python_h user_site_enabled",
@@ -96,6 +102,7 @@ _EXACT: dict[str, Any] = {
         settings=maps(TEXT),
     ),
     "nccl-segments": lists(record(numbers="age_seconds bytes uid", texts="name")),
+    "network-interfaces": maps(record(numbers="mbit_per_s", texts="device driver state type")),
     "nvml": record(numbers="init_seconds", texts="library load_error", init=_CODE, count=_CODE, system=maps(Any)),
     "nvml:peers": maps(Any),
     "onnxruntime": record(texts="build_info", providers=TEXTS),

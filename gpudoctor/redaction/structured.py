@@ -105,6 +105,7 @@ class _Rules:
         self._interfaces: dict[str, str] = {}
         self._rules: dict[str, Callable[[Any], Any]] = {
             "glob:/sys/class/net/*": self._net,
+            "network-interfaces": self._adapters,
             "environment": self._environment,
             "identity": self._identity,
             "file:/proc/cmdline": self._command_line,
@@ -156,6 +157,9 @@ class _Rules:
 
     def _net(self, paths: list[str]) -> list[str]:
         return [_INTERFACE + self._interfaces.get(name, name) for name in (path.rpartition("/")[2] for path in paths)]
+
+    def _adapters(self, adapters: Any) -> Any:
+        return {self._interfaces.get(name, name): about for name, about in adapters.items()}
 
     def _environment(self, variables: Any) -> Any:
         if not isinstance(variables, dict):

@@ -68,13 +68,24 @@ def of_manifest() -> dict[str, Any]:
     return made
 
 
-SCHEMAS = {"report": schema, "diff": of_difference, "bundle": of_manifest}
+def of_expectation() -> dict[str, Any]:
+    """The schema of a file for `gpudoctor check --expect FILE`. Only `schema` has to be there."""
+    from gpudoctor.knowledge.expectations import SCHEMA, Expectation
+
+    return _named(SCHEMA, msgspec.json.schema(Expectation))
+
+
+SCHEMAS = {"report": schema, "diff": of_difference, "bundle": of_manifest, "expectation": of_expectation}
 
 
 def _published(name: str, made: dict[str, Any]) -> dict[str, Any]:
     for kind in made["$defs"].values():
         if kind.get("type") == "object":
             kind["required"] = list(kind["properties"])
+    return _named(name, made)
+
+
+def _named(name: str, made: dict[str, Any]) -> dict[str, Any]:
     return {"$schema": _DIALECT, "$id": f"urn:{name.replace('.', ':').replace('/', ':')}", "title": name, **made}
 
 
