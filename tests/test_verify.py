@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path | R
     (tmp_path / "before.json").write_text(formats.render("json", BEFORE))
     state: dict[str, Path | Report | list[str]] = {"file": tmp_path / "before.json", "now": HEALTHY}
 
-    def checked(words: list[str]) -> tuple[Checkup, int]:
+    def checked(words: list[str], expectation: object = None) -> tuple[Checkup, int]:
         state["words"] = words
         now = state["now"]
         assert isinstance(now, Report)
