@@ -108,7 +108,7 @@ def _judged(taken: Snapshot, checks: Checks) -> Report:
     report = _judge(taken, checks)
     if not taken.host:
         return report
-    of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={}, experiments={}, expectation={})
+    of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={}, experiments={}, expectation={}, counters={})
     return beside_host.joined(report, _judge(of_host, beside_host.checks(checks)), Facts(taken))
 
 

@@ -30,7 +30,8 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
 
     told: evidence from logs. tell: called with the current activity; "" for none.
     """
-    baseline, expectation = _baseline(wanted.baseline, warn), wanted.expectation()
+    baseline, counters = _baseline(wanted.baseline, warn)
+    expectation = wanted.expectation()
 
     def as_judged(answers: Snapshot) -> Snapshot:
         from gpudoctor import doctor  # the judging code is loaded while the machine answers
@@ -38,6 +39,7 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
         return replace(
             answers,
             baseline=baseline,
+            counters=counters,
             expectation=expectation,
             level=doctor.deepest_level(wanted.checks()),
             ignored=wanted.ignored,
@@ -61,9 +63,11 @@ def replayed(file: Path, wanted: Wanted, told: Evidence | None) -> Checkup:
     expectation = wanted.expectation()
     answers = opening.at(opening.taken_in(str(file)), wanted.level)
     saved = baseline.load(wanted.baseline) if wanted.baseline else answers.baseline
+    counters = baseline.counters(wanted.baseline) if wanted.baseline else answers.counters
     expectation = expectation or answers.expectation
     expected = {**answers.expected, **wanted.expected}
-    return _checkup(replace(answers, expected=expected, expectation=expectation, baseline=saved), told, wanted)
+    given = replace(answers, expected=expected, expectation=expectation, baseline=saved, counters=counters)
+    return _checkup(given, told, wanted)
 
 
 def of_interpreter(wanted: Wanted, tell: Tell, as_judged: AsJudged | None = None) -> tuple[Snapshot, Target]:
@@ -180,14 +184,14 @@ def _burning(left: float, seen: measure.Seen) -> str:
     return f"Burning, {left / 60:.1f} min left: {', '.join(gpus)}"
 
 
-def _baseline(path: Path | None, warn: Tell) -> dict[str, dict[str, float]]:
+def _baseline(path: Path | None, warn: Tell) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
     """If the default baseline cannot be read, warn and go on without it; only a baseline named by the user is an error."""
     from gpudoctor.files import baseline
 
     try:
-        return baseline.load(path)
+        return baseline.load(path), baseline.counters(path)
     except UserError as error:
         if path:
             raise
         warn(f"{error}. It is ignored; save a new one with gpudoctor baseline save.")
-        return {}
+        return {}, {}

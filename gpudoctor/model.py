@@ -359,6 +359,7 @@ class Snapshot:
     host: the answers of the host, if gpudoctor examined a container from outside. level: the level of the checks that judge it;
     "" in files of older versions of gpudoctor. ignored: problem -> why it is ignored ("reason"), and the last day ("until").
     experiments: what failed or was slow, such as "gemm:gpu0" -> the runs without suspected things (judging/experiments/proof.py).
+    counters: UUID of a GPU -> its error counters when its baseline was saved (facts/counters.py).
     expectation: what the user expects of the machine (knowledge/expectations.py), and `from`: a file, or a known type.
     """
 
@@ -374,6 +375,7 @@ class Snapshot:
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
     experiments: dict[str, Reply] = field(default_factory=dict)
     expectation: dict[str, Any] = field(default_factory=dict)
+    counters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

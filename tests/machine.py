@@ -2,7 +2,7 @@
 
 machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
 the base's first), `replies` (question -> what it answers here), `measured` (likewise for runs of workloads), `baseline`,
-`expect_gpus`, `expectation` (`from`: type, or the name of a file), `host` (the machine around a container: base, rename, gpus,
+`counters` (of the baseline), `expect_gpus`, `expectation` (`from`: type, or the name of a file), `host` (the machine around a container: base, rename, gpus,
 replies likewise), `problems` (what must be
 diagnosed, written by hand) and `notes` (what costs nothing, likewise). A reply that is a mapping is merged into the base's;
 `!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
@@ -107,6 +107,7 @@ def _built(description: dict[str, Any], folder: Path) -> Snapshot:
         host=host,
         experiments=experiments,
         expectation=description.get("expectation", taken.expectation),
+        counters=description.get("counters", taken.counters),
     )
 
 

@@ -4,12 +4,17 @@ verdict."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from gpudoctor.comparing import deciding, noise, parts, topics
 from gpudoctor.comparing.deciding import HOST, name_of
+from gpudoctor.facts import Facts, counters
+from gpudoctor.facts.counters import Counters
+from gpudoctor.judging import trends
+from gpudoctor.judging.trends import Rate
 from gpudoctor.model import Check, Diagnosis, Figure, Opened, Reply, Report, Snapshot, Status
 
 _WORST = (Status.PASS, Status.SKIP, Status.WARN, Status.FAIL)
@@ -44,7 +49,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """verdicts: skip if nothing could be examined. worse: 0 or 1, which of the two is worse; None if they are equal."""
+    """verdicts: skip if nothing could be examined. worse: 0 or 1, which of the two is worse; None if they are equal.
+
+    rates: of the error counters that rose from the earlier to the later, of GPUs that both have.
+    """
 
     verdicts: tuple[Status, Status]
     worse: int | None
@@ -52,11 +60,13 @@ class Comparison:
     both: tuple[Diagnosis, ...]
     changes: tuple[Change, ...]
     figures: tuple[Measured, ...]
+    rates: tuple[Rate, ...] = ()
 
     @property
     def is_same(self) -> bool:
         telling = [change for change in self.changes if not change.is_noise]
-        is_found = self.only[0] or self.only[1] or telling or self.figures
+        rising = [rate for rate in self.rates if rate.limit]
+        is_found = self.only[0] or self.only[1] or telling or self.figures or rising
         return not is_found and self.verdicts[0] is self.verdicts[1]
 
 
@@ -70,7 +80,21 @@ def compare(one: Opened, other: Opened) -> Comparison:
     else:
         found = list(_of_reports(one.report, other.report))
     verdicts = one.report.verdict, other.report.verdict
-    return Comparison(verdicts, worse, only, both, tuple(found), tuple(_figures(one.report, other.report)))
+    rates = tuple(_rates(one.taken, other.taken)) if one.taken and other.taken else ()
+    return Comparison(verdicts, worse, only, both, tuple(found), tuple(_figures(one.report, other.report)), rates)
+
+
+def _rates(one: Snapshot, other: Snapshot) -> list[Rate]:
+    """Of the counters that rose, from the earlier snapshot to the later one."""
+    try:
+        earlier, later = sorted((counters.of(Facts(taken)) for taken in (one, other)), key=_time)
+    except (ValueError, TypeError):  # one has no GPUs, or a time that cannot be read
+        return []
+    return [rate for rate in trends.rates(earlier, later) if rate.rose]
+
+
+def _time(found: Mapping[str, Counters]) -> datetime:
+    return min(each.time for each in found.values())
 
 
 def _missing(report: Report, other: Report) -> tuple[Diagnosis, ...]:

@@ -53,6 +53,7 @@ class Facts:
         self.taken = snapshot.taken  # UTC, ISO 8601
         self.expected = snapshot.expected
         self.expectation = snapshot.expectation
+        self.counters_before = snapshot.counters
         self.replies = Replies(snapshot.replies, unasked)
         self.measured = Measured(snapshot.measured)
         self.experiments = snapshot.experiments

@@ -11,6 +11,7 @@ import msgspec
 from gpudoctor import folders
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
+from gpudoctor.facts import counters as error_counters
 from gpudoctor.judging.measured import expect
 from gpudoctor.model import Figure, Report, Skip, Snapshot
 
@@ -31,6 +32,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     taken: str
     figures: dict[str, float]
     units: dict[str, str] = {}  # empty in files of older versions
+    counters: dict[str, Any] = {}  # likewise; facts/counters.py
 
 
 def default_path() -> Path:
@@ -40,6 +42,11 @@ def default_path() -> Path:
 def load(path: Path | None = None) -> Values:
     """UUID -> figure -> value; empty if none was saved. UserError if a given file cannot be read."""
     return {uuid: saved.figures for uuid, saved in read(path).gpus.items()}
+
+
+def counters(path: Path | None = None) -> dict[str, dict[str, Any]]:
+    """UUID -> its error counters at that time, of GPUs of which they were saved."""
+    return {uuid: saved.counters for uuid, saved in read(path).gpus.items() if saved.counters}
 
 
 def read(path: Path | None = None) -> Baseline:
@@ -73,6 +80,7 @@ def kept(path: Path) -> Baseline:
 def of(taken: Snapshot, report: Report) -> Baseline:
     """The figures of one report, by GPU. UserError if nothing was measured."""
     facts = Facts(taken)
+    counted = error_counters.of(facts)
     gpus = {}
     for index, figures in _by_gpu(report.measured.figures).items():
         gpu = expect.gpu(facts, index)
@@ -83,7 +91,8 @@ def of(taken: Snapshot, report: Report) -> Baseline:
         if uuid:
             values = {figure.what: round(figure.value, 4) for figure in figures}
             units = {figure.what: figure.unit for figure in figures}
-            gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values, units=units)
+            counts = counted[uuid].plain if uuid in counted else {}
+            gpus[uuid] = Saved(name=name, taken=taken.taken, figures=values, units=units, counters=counts)
     if not gpus:
         raise UserError(
             "the snapshot contains no measurements: take it with gpudoctor check --save FILE, at level standard or full"

@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.model import Reply, Snapshot
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
-PARTS = ("replies", "measured", "host", "baseline", "ignored", "experiments", "expectation")
+PARTS = ("replies", "measured", "host", "baseline", "ignored", "experiments", "expectation", "counters")
 
 
 def strings(snapshot: Snapshot) -> list[str]:

@@ -79,6 +79,7 @@ class _Lines:
         yield from self._problems()
         yield from self._changes()
         yield from self._figures()
+        yield from self._rates()
 
     def _overview(self) -> Lines:
         """What people compare first."""
@@ -152,6 +153,22 @@ class _Lines:
             gpu = "" if each.one.gpu is None else f"GPU {each.one.gpu} "
             values = f"{each.one.value:.4g} {each.one.unit} in A, {each.other.value:.4g} in B"
             yield Text(f"  {gpu}{each.one.what}: {values} ({each.ratio:.0%})")
+
+    def _rates(self) -> Lines:
+        """The error counters that rose, the unusual ones first."""
+        rates = sorted(self.comparison.rates, key=lambda rate: (not rate.limit, rate.gpu, rate.counter))
+        if not rates:
+            return
+        if self.comparison.figures:
+            yield Text()
+        yield Text("Error counters that rose from the earlier to the later snapshot", "bold")
+        for number, rate in enumerate(rates):
+            if number >= _FIGURES and not self.page.verbose:
+                yield Text(f"  and {len(rates) - number} more (-v)")
+                return
+            since = f", since the {rate.since}" if rate.since else ""
+            unusual = ", unusually fast" if rate.limit else ""
+            yield Text(f"  GPU {rate.gpu} {rate.counter}: {rate.before} to {rate.now}, {rate.words}{since}{unusual}")
 
 
 def _first(telling: list[Change]) -> list[tuple[Change, int]]:
