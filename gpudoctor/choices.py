@@ -9,9 +9,11 @@ Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "promethe
 Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
-# The depth of checks: those of `gpudoctor burn` work for minutes, and belong to no level that a user names.
+# The depth of checks: those of `gpudoctor burn` work for minutes, and belong to no level that a user names. For an
+# acceptance, the benchmarks of level standard come first.
 BURN = "burn"
-DEPTHS = (*LEVELS, BURN)
+ACCEPTANCE = "acceptance"
+DEPTHS = (*LEVELS, BURN, ACCEPTANCE)
 FORMATS: tuple[Format, ...] = get_args(Format)
 PROJECTS: tuple[Project, ...] = get_args(Project)
 GPU_MODES = ("auto", "cdi", "runtime", "gpus", "none")

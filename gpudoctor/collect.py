@@ -130,10 +130,10 @@ def _limit(reason: str) -> str:
     return ""
 
 
-def deeper(where: Target, answers: Snapshot, progress: Progress) -> Snapshot:
-    """With what is asked only at level full."""
+def deeper(where: Target, answers: Snapshot, progress: Progress, names: Collection[str]) -> Snapshot:
+    """With what is asked only by name."""
     replies, hear = _heard(progress)
-    where.run({"seconds": max(probe.seconds for probe in DEEP), "probes": [probe.name for probe in DEEP]}, hear)
+    where.run({"seconds": max(probe.seconds for probe in DEEP), "probes": list(names)}, hear)
     return replace(answers, replies={**answers.replies, **replies})
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gpudoctor import catalog, ignoring, roots
-from gpudoctor.choices import BURN, DEPTHS
+from gpudoctor.choices import ACCEPTANCE, BURN, DEPTHS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import overview, target
+from gpudoctor.judging import acceptance
 from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
@@ -63,6 +64,8 @@ def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[
     wanted = {id for id, check in checks.items() if DEPTHS.index(check.level) <= DEPTHS.index(level)}
     if level == BURN:  # one long load, and nothing else that is measured
         wanted = {id for id in wanted if checks[id].level == BURN or not checks[id].workloads}
+    if level == ACCEPTANCE:
+        wanted = {id for id in wanted if checks[id].level != "full"}
     if only:
         named = {id for id, check in checks.items() if id in only or (id in wanted and check.area in only)}
         if not named:
@@ -98,8 +101,16 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
 def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
     report = _judged(taken, checks)
+    if taken.level == ACCEPTANCE:
+        report = _with_acceptance(report, taken)
     of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
     return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
+
+
+def _with_acceptance(report: Report, taken: Snapshot) -> Report:
+    every = [figure for each in report.measured.figures.values() for figure in each]
+    made = acceptance.record(Facts(taken), report.checks, report.diagnosis, every)
+    return replace(report, facts={**report.facts, "acceptance": made})
 
 
 def _judged(taken: Snapshot, checks: Checks) -> Report:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.checkup import Checkup
+from gpudoctor.choices import BURN
 from gpudoctor.errors import UserError
 from gpudoctor.model import Reply
 
@@ -25,10 +26,13 @@ Tell = Callable[[str], None]
 AsJudged = Callable[["Snapshot"], "Snapshot"]
 
 
-def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> tuple[Checkup, int]:
+def examined(
+    wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell, show: measure.Progress | None = None
+) -> tuple[Checkup, int]:
     """Examines a machine; also returns the signal (0: none) that stopped the measurements.
 
-    told: evidence from logs. tell: called with the current activity; "" for none.
+    told: evidence from logs. tell: called with the current activity; "" for none. show: called with what runs, the seconds left
+    and the last readings of each GPU, instead of `tell`.
     """
     baseline, counters = _baseline(wanted.baseline, warn)
     expectation = wanted.expectation()
@@ -41,18 +45,18 @@ def examined(wanted: Wanted, told: Evidence | None, tell: Tell, warn: Tell) -> t
             baseline=baseline,
             counters=counters,
             expectation=expectation,
-            level=doctor.deepest_level(wanted.checks()),
+            level=wanted.depth or doctor.deepest_level(wanted.checks()),
             ignored=wanted.ignored,
         )
 
     with _asked(wanted, tell, None if wanted.whole or told else as_judged) as (answers, where):
         checks = wanted.checks()
         answers = as_judged(answers)
-        if where and answers.level == "full" and "package-files" in checks:
+        if where and (names := _deep(wanted, answers.level, checks)):
             from gpudoctor.collect import deeper
 
-            answers = deeper(where, answers, _asking(tell))
-        answers, cut_off_by = _measured(answers, checks, wanted, where, tell) if where else (answers, 0)
+            answers = deeper(where, answers, _asking(tell), names)
+        answers, cut_off_by = _in_phases(answers, wanted, where, tell, show) if where else (answers, 0)
     return _checkup(answers, told, wanted), cut_off_by
 
 
@@ -148,7 +152,43 @@ def _asking(tell: Tell) -> Callable[[tuple[str, ...]], None]:
     return lambda names: tell(f"Collecting {', '.join(names)}" if names else "")
 
 
-def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, tell: Tell) -> tuple[Snapshot, int]:
+def _deep(wanted: Wanted, level: str, checks: Checks) -> list[str]:
+    """What is asked only by name."""
+    return ["package-hashes"] * (level == "full" and "package-files" in checks) + ["serials"] * wanted.serials
+
+
+def _in_phases(
+    answers: Snapshot, wanted: Wanted, where: Target, tell: Tell, show: measure.Progress | None
+) -> tuple[Snapshot, int]:
+    """The benchmarks, then the load, as far as an earlier run has not done them; usually one of both."""
+    from gpudoctor import resuming
+
+    if wanted.earlier:
+        resuming.must_be_same(wanted.earlier, answers)
+    before = wanted.earlier.measured if wanted.earlier else {}
+    phases = [wanted]
+    if wanted.burning:
+        phases = [replace(wanted, burning=resuming.left(wanted.burning, before, _gpus(answers)) if before else wanted.burning)]
+        if wanted.burning.is_acceptance and not resuming.has_benchmarks(before):
+            phases.insert(0, replace(wanted, burning=None, level="standard", experiments=False))
+    answers, cut_off_by = replace(answers, measured=dict(before)), 0
+    for phase in phases:
+        if cut_off_by or (phase.burning and not phase.burning.loads):
+            break
+        checks = {id: check for id, check in phase.checks().items() if not phase.burning or check.level == BURN}
+        done, cut_off_by = _measured(replace(answers, measured={}), checks, phase, where, tell, show)
+        answers = replace(done, measured=resuming.merged(answers.measured, done.measured))
+    return answers, cut_off_by
+
+
+def _gpus(answers: Snapshot) -> int:
+    reply = answers.replies.get("cuda:devices")
+    return len(reply.value) if reply and isinstance(reply.value, list) else 1
+
+
+def _measured(
+    answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, tell: Tell, show: measure.Progress | None
+) -> tuple[Snapshot, int]:
     from gpudoctor import measure, planning
 
     planned = planning.plan(answers, checks, wanted.gpus, wanted.force)
@@ -156,6 +196,9 @@ def _measured(answers: Snapshot, checks: Checks, wanted: Wanted, where: Target, 
         return answers, 0
 
     def measuring(running: tuple[str, ...], left: float, seen: measure.Seen) -> None:
+        if show and seen:
+            show(running, left, seen)
+            return
         tell(_burning(left, seen) if seen else f"Measuring, about {left:.0f} s left: {', '.join(running)}")
 
     level = wanted.level or "standard"

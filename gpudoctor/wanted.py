@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.choices import BURN
+from gpudoctor.choices import ACCEPTANCE, BURN
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Checks
+    from gpudoctor.model import Snapshot
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Burning:
-    """A long load. loads: of "power", "memory", "pcie", "links"."""
+    """A long load. loads: of "power", "memory", "pcie", "links". is_acceptance: the benchmarks come first.
+
+    links_seconds: of the time, for the links; None for the usual share.
+    """
 
     seconds: float
     loads: tuple[str, ...]
+    is_acceptance: bool = False
+    links_seconds: float | None = None
 
     LINKS_SHARE = 0.2  # of the time, if there is other work
     OVERHEAD_SECONDS = 120.0  # imports and preparations
@@ -44,7 +50,8 @@ class Burning:
     def options(self, gpus: int) -> dict[str, dict[str, Any]]:
         """Workload -> what it is asked to do on this many GPUs."""
         each = [load for load in self.loads if load != "links"]
-        links = (self.LINKS_SHARE if each else 1.0) * self.seconds if "links" in self.loads and gpus > 1 else 0.0
+        links = (self.LINKS_SHARE if each else 1.0) * self.seconds if self.links_seconds is None else self.links_seconds
+        links = links if "links" in self.loads and gpus > 1 else 0.0
         return {"burn": {"seconds": self.seconds - links, "loads": each}, "burn-links": {"seconds": links}}
 
 
@@ -57,8 +64,8 @@ class Wanted:
     in use, and start an image that cannot run here. timeout: seconds for all questions; measure_timeout: for all measurements,
     None means the limit of the level; experiment_timeout: for all experiments, which can be left out. burning: a long load
     instead of the benchmarks. baseline: None means the one saved here. expect: the file or the known type with what the machine
-    should have; expected_before: what an earlier run was given. ignored: as in a snapshot. whole: also ask what the selected
-    checks do not need.
+    should have; expected_before: what an earlier run was given. serials: ask for serial numbers, too. earlier: the snapshot of a
+    load that is resumed. ignored: as in a snapshot. whole: also ask what the selected checks do not need.
     """
 
     level: str | None = None
@@ -69,6 +76,8 @@ class Wanted:
     expect_gpus: int | None = None
     expect: str | None = None
     expected_before: dict[str, Any] = field(default_factory=dict)
+    serials: bool = False
+    earlier: Snapshot | None = None
     gpus: tuple[int, ...] = ()
     force: bool = False
     timeout: float = 20
@@ -79,6 +88,11 @@ class Wanted:
     baseline: Path | None = None
     ignored: dict[str, dict[str, str]] = field(default_factory=dict)
     whole: bool = True
+
+    @property
+    def depth(self) -> str:
+        """The level of a snapshot of this; "" if its checks decide."""
+        return (ACCEPTANCE if self.burning.is_acceptance else BURN) if self.burning else ""
 
     @property
     def expected(self) -> dict[str, int]:
@@ -98,7 +112,8 @@ class Wanted:
             needed = catalog.with_needs(self.only)
             return {id: check for id, check in needed.items() if id not in self.skip}
         if self.burning:
-            return doctor.select(catalog.checks(), BURN, self.only, (*self.skip, *self.burning.not_needed()))
+            level = ACCEPTANCE if self.burning.is_acceptance else BURN
+            return doctor.select(catalog.checks(), level, self.only, (*self.skip, *self.burning.not_needed()))
         return doctor.select(catalog.checks(), level or self.level or "standard", self.only, self.skip)
 
     def must_name_checks(self) -> None:

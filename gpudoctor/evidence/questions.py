@@ -80,6 +80,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "cpu-frequency": "files of every processor",
     "cpu-topology": "files of every processor; lscpu is read for the processor's name",
     "disks": "files of every disk",
+    "serials": "numbers that name one machine, asked for only with --serials",
     "infiniband-rates": "ibstat is read for the state of the ports",
     "network-interfaces": "files of every interface; ip addr is read for their names",
     "container-marks": "files that exist; the prompt and the variables show a container",

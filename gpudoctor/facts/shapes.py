@@ -134,6 +134,7 @@ _EXACT: dict[str, Any] = {
     "runtime-processes": record(numbers="boot ticks_per_second", started=maps(NUMBER)),
     "runtime-programs": maps(record(numbers="changed mtime", texts="path real")),
     "secure-boot": NUMBER,
+    "serials": maps(TEXT),
     "service-files": maps(FLAG),
     "shm": _FOLDER,
     "tmp": _FOLDER,

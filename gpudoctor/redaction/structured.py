@@ -106,6 +106,7 @@ class _Rules:
         self._rules: dict[str, Callable[[Any], Any]] = {
             "glob:/sys/class/net/*": self._net,
             "network-interfaces": self._adapters,
+            "serials": self._serials,
             "environment": self._environment,
             "identity": self._identity,
             "file:/proc/cmdline": self._command_line,
@@ -157,6 +158,9 @@ class _Rules:
 
     def _net(self, paths: list[str]) -> list[str]:
         return [_INTERFACE + self._interfaces.get(name, name) for name in (path.rpartition("/")[2] for path in paths)]
+
+    def _serials(self, serials: Any) -> Any:
+        return {name: self._tokens("serial", serial) for name, serial in serials.items()}
 
     def _adapters(self, adapters: Any) -> Any:
         return {self._interfaces.get(name, name): about for name, about in adapters.items()}

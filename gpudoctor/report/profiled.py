@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpudoctor.facts.guarded import WRONG
@@ -11,6 +10,9 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
+from gpudoctor.report import acceptance
+from gpudoctor.report.section import Row as Row
+from gpudoctor.report.section import Section as Section
 
 SOME, ALL = 8, 40
 WIDEST_NAME, NARROWEST_NAME = 60, 24
@@ -25,15 +27,6 @@ GAPS = {
     "python": "idle: the host runs Python",
 }
 TENSOR = {True: "yes", False: "no", None: "-"}
-Row = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    head: Row
-    rows: tuple[Row, ...]
-    lines: tuple[str, ...] = ()
 
 
 def of(report: Report) -> Mapping[str, Any] | None:
@@ -46,7 +39,7 @@ def sections(report: Report, most: int = SOME, width: int = 120) -> tuple[Sectio
     """most: rows of each table. width: of the page. Nothing if the profile has a form that no version of gpudoctor writes."""
     found = of(report)
     try:
-        return tuple(_sections(found, most, width)) if found else ()
+        return (*acceptance.sections(report), *(_sections(found, most, width) if found else ()))
     except (Skip, *WRONG):
         return ()
 

@@ -82,7 +82,9 @@ def _summed(results: list[Result]) -> str:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """All facts about the machine, as path and value."""
     yield from _flat("", {name: "no" if name in _AROUND and not value else value for name, value in report.target.items()})
-    shown = ((name, value) for name, value in report.facts.items() if name != "profiled")  # that has tables of its own
+    shown = (
+        (name, value) for name, value in report.facts.items() if name not in ("profiled", "acceptance")
+    )  # they have tables of their own
     yield from _flat("", {name: value for name, value in shown if (name, value) != ("driver_is_open", None)})
 
 

@@ -50,5 +50,5 @@ PROBES: Tuple[Probe, ...] = (
     Probe("wsl", _in("wsl"), 3),
     Probe("cuda", _in("cuda"), 8, after="nvml"),
 )
-DEEP: Tuple[Probe, ...] = (Probe("package-hashes", _in("package_files", "ask_contents"), 90),)
-"""Asked only by name: they take long."""
+DEEP: Tuple[Probe, ...] = (Probe("package-hashes", _in("package_files", "ask_contents"), 90), Probe("serials", _in("serials"), 8))
+"""Asked only by name: they take long, or are private."""
