@@ -102,15 +102,9 @@ def judge(taken: Snapshot, checks: Checks) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
     report = _judged(taken, checks)
     if taken.level == ACCEPTANCE:
-        report = _with_acceptance(report, taken)
+        report = acceptance.added(report, Facts(taken))
     of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
     return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
-
-
-def _with_acceptance(report: Report, taken: Snapshot) -> Report:
-    every = [figure for each in report.measured.figures.values() for figure in each]
-    made = acceptance.record(Facts(taken), report.checks, report.diagnosis, every)
-    return replace(report, facts={**report.facts, "acceptance": made})
 
 
 def _judged(taken: Snapshot, checks: Checks) -> Report:

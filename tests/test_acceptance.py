@@ -96,7 +96,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpus:
     stubs = Gpus()
 
     @contextlib.contextmanager
-    def asked(wanted: Wanted, tell: Any) -> Iterator[tuple[Snapshot, Any]]:
+    def asked(wanted: Wanted, tell: Any, as_judged: Any = None) -> Iterator[tuple[Snapshot, Any]]:
         yield replace(machine.load("h200-x2"), measured={}), object()
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -123,7 +123,7 @@ def test_what_is_finished_is_not_run_again(gpus: Gpus) -> None:
     assert [bool(options) for _, options in gpus.asked] == [False, True, True, True]  # the benchmarks ran once
     last = json.loads(done.stdout)
     acceptance = last["facts"]["acceptance"]
-    assert (acceptance["verdict"], acceptance["minutes"]) == ("accepted with remarks", 8.0)
+    assert (acceptance["verdict"], acceptance["minutes"]) == ("accepted", 8.0)
     runs = last["measured"]["runs"]["burn:gpu1"]
     assert len([name for name in runs if name != "complete"]) == 24  # 480 s, none replaced another
     again = CliRunner().invoke(main, ["burn", "--resume"])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpudoctor.facts import Facts
@@ -13,10 +14,17 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging import expected
 from gpudoctor.judging.measured import burning, shortfalls
-from gpudoctor.model import Diagnosis, Figure, Result, Skip, Status
+from gpudoctor.model import Diagnosis, Figure, Report, Result, Skip, Status
 
 ACCEPTED, REMARKS, REFUSED, INCOMPLETE = "accepted", "accepted with remarks", "not accepted", "incomplete"
 LOADED = "burn"  # the check whose pass means that the load ran to its end, and that every result was right
+
+
+def added(report: Report, facts: Facts) -> Report:
+    """The report with the record among its facts."""
+    every = [figure for each in report.measured.figures.values() for figure in each]
+    made = record(facts, report.checks, report.diagnosis, every)
+    return replace(report, facts={**report.facts, "acceptance": made})
 
 
 def record(facts: Facts, results: Iterable[Result], diagnosis: Sequence[Diagnosis], figures: Sequence[Figure]) -> dict[str, Any]:
