@@ -28,7 +28,7 @@ from gpudoctor.wanted import Request, Wanted
 from gpudoctor.worker.probes.cuda import LEFT_ALONE
 
 START, NOT_ASKED = "container-start", "host-not-asked"
-OF_THE_PYTHON = ("interpreter", "packages", "torch", "bitsandbytes", "onnxruntime", "conda")
+OF_THE_PYTHON = ("interpreter", "packages", "torch", "bitsandbytes", "onnxruntime", "conda", "working-folder")
 PORTABLE = Reply("missing", None, "the image has no Python; gpudoctor used a portable one")
 
 Examined = tuple[Snapshot, "Target | None"]

@@ -15,7 +15,7 @@ FIRST = ("interpreter", "system")  # what every report names
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "nvml": ("nvml", "nvml:*"),
     "libraries": ("command:ldconfig -p", "file:/etc/ld.so*", "glob:/etc/ld.so.conf.d/*", "libraries", "library-owners"),
-    "packages": ("packages", "torch", "bitsandbytes", "onnxruntime", "conda"),
+    "packages": ("packages", "torch", "bitsandbytes", "onnxruntime", "conda", "working-folder"),
     "package-files": ("package-files",),
     "toolchain": ("toolchain",),
     "modules": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -39,6 +40,8 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_by_a_check() -> None:
     done = subprocess.run(CHECK, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
+    found = [entry for entry in json.loads(done.stdout)["diagnosis"] if entry["problem"] == "current-folder-shadows-module"]
+    assert {"random", "typing", "subprocess"} <= {*found[0]["evidence"]["modules"]}
 
 
 @pytest.mark.usefixtures("trap")

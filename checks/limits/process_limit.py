@@ -114,7 +114,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if refused := facts.limits.refused_processes:
         yield reached(facts, refused)
         return
-    yield from for_each((in_cgroup, of_user), lambda part: part(facts))
+    yield from for_each((of_user, in_cgroup), lambda part: part(facts))
 
 
 def reached(facts: Facts, refused: str) -> Finding:

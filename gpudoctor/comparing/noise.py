@@ -9,7 +9,7 @@ _QUESTIONS = re.compile(
     probe:.* | quoted:.* | text:.*
     | file:/proc/( uptime | self/.* | \d+/.* | stat | loadavg | meminfo )
     | processes | nvml:processes.* | runtime-(file-times|processes)
-    | chosen-python | identity | tmp | shm | container-marks | library-owners
+    | chosen-python | identity | working-folder | tmp | shm | container-marks | library-owners
     | cuda:context\d+
     """,
     re.VERBOSE,

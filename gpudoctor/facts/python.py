@@ -75,6 +75,11 @@ class Python(Guarded):
         """Packages come from conda; False in a venv made from a conda Python."""
         return self.conda_prefix is not None and not self.is_virtual
 
+    @cached_property
+    def working_folder(self) -> dict[str, Any]:
+        """folder, and hides: what is imported from it in place of others, each with module, file, hidden ("": Python's own)."""
+        return dict(self._replies.value("working-folder"))
+
     @property
     def is_externally_managed(self) -> bool:
         """pip refuses to install outside a venv: https://peps.python.org/pep-0668/"""

@@ -152,6 +152,7 @@ _EXACT: dict[str, Any] = {
     "udev-rules": maps(TEXT),
     "variable-sources": maps(TEXTS),
     "uname": record(texts="machine nodename release sysname system version"),
+    "working-folder": record(texts="folder", hides=lists(record(texts="file hidden module"))),
     "wsl": record(flags="is_wsl", marks=maps(FLAG)),
     "wsl-libraries": maps(record(numbers="bytes", texts="kind")),
 }

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from gpudoctor.worker.probes.interpreter import conda_prefix, import_path
 from gpudoctor.worker.probes.machine import Answer, Machine
+from gpudoctor.worker.probes.working_folder import hiding
 
 # "torch-2.8.0+cu128.dist-info", "apex-0.1-py3.10-linux-x86_64.egg", "project.egg-info"
 _METADATA_FOLDER = re.compile(r"(.+?)(?:-(v?\d[^-]*))?(?:-py\d.*)?\.(?:dist-info|egg-info|egg)")
@@ -36,13 +37,15 @@ _CHANNEL = re.compile(r'"channel"\s*:\s*"([^"]*)"')
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
-    """`packages`: a list in the order of sys.path, with duplicates; then build facts from files of some packages."""
+    """`packages`: a list in the order of sys.path, with duplicates; then build facts from files of some packages,
+    and what the current folder hides."""
     sites = import_path()
     yield "packages", machine.call(lambda: [package for site in sites for package in _packages(machine, site)])
     yield "torch", machine.call(lambda: _torch(machine, sites))
     yield "bitsandbytes", machine.call(lambda: _bitsandbytes(machine, sites))
     yield "onnxruntime", machine.call(lambda: _onnxruntime(machine, sites))
     yield "conda", machine.call(lambda: _conda(machine))
+    yield machine.ask("working-folder", lambda: hiding(machine))
 
 
 def _names(machine: Machine, folder: str) -> List[str]:
