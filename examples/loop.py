@@ -37,7 +37,7 @@ def device() -> torch.device:
 def run(step: Callable[[], object], each: int = 1, warm_up: int = WARM_UP, **figures: Callable[[], float]) -> None:
     """Call step until the time is over, and print the figures. each: units of work of a step."""
     until = seconds()
-    for _ in range(warm_up):
+    for _ in range(warm_up if torch.cuda.is_available() else 0):  # figures of a CPU are for nobody
         step()
     most = _agreed(step, until) if dist.is_initialized() else None
     synchronize()
