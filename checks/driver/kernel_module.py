@@ -141,6 +141,7 @@ NOT_BUILT = Problem(
     references=("https://github.com/GoogleCloudPlatform/compute-gpu-installation/issues/25",),
 )
 
+REPLACED = "running-kernel-replaced"  # found by the outputs of a text
 LOAD = "sudo modprobe nvidia; sudo dmesg | grep -iE 'nvidia|NVRM' | tail -n 20"
 NOT_LOADED = Problem(
     id="kernel-module-not-loaded",
@@ -265,7 +266,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield from in_container(facts)
     else:
         found = NOT_LOADED.found("the nvidia module is not in the running kernel")
-        yield from first_cause(CAUSES, facts, replace(found, causes=(SWITCHED_OFF.id, *(cause.problem.id for cause in CAUSES))))
+        ids = (SWITCHED_OFF.id, REPLACED, *(cause.problem.id for cause in CAUSES))
+        yield from first_cause(CAUSES, facts, replace(found, causes=ids))
 
 
 def in_container(facts: Facts) -> Iterator[Finding]:

@@ -117,6 +117,8 @@ LOW_LIMIT = replace(
         Fix("On a laptop: disable programs that lower the limit, such as thermald or the vendor's power manager", verify=LOOK),
     ),
 )
+STANDS_STILL = "The fan of a hot GPU stands still"
+WHY_STILL = "The GPU is so hot that its clocks are lowered, and its fan does not turn: it is set to 0 %, or is broken."
 LOWEST_USUAL, USUAL_GAP = 70, 25  # °C: an operating limit below the first, and this far below the slowdown temperature
 NEVER_ALONE = re.compile(r"GeForce|Laptop|Max-Q|Mobile|Orin|Thor|GB\d|SXM|HBM3|H200$|B[23]00")
 HOT = (HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT)
@@ -171,6 +173,7 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
         words += "; its fans stand still" if stands_still else ""
         others = tuple(fix for fix in problem.fixes if fix is not FANS)
         problem = replace(problem, fixes=(*STILL, *others) if stands_still else others)
+        problem = replace(problem, title=STANDS_STILL, why=WHY_STILL) if stands_still else problem
     elif problem in HOT and is_passive(gpu):
         words += "; the board has no fan"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
@@ -187,8 +190,9 @@ def is_passive(gpu: Gpu) -> bool:
 def own_fans(gpu: Gpu) -> int:
     """How many fans the board has; also 0 if NVML does not report their number or speed."""
     try:
-        fans = gpu.get("NumFans")
-        return int(fans) if gpu.get("FanSpeed") is not None else 0
+        if gpu.get("FanSpeed") is None:
+            return 0
+        return int(known(lambda: gpu.get("NumFans"), 1))  # a table of nvidia-smi shows the speed alone
     except Skip:
         return 0
 

@@ -74,7 +74,8 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     listed = only_listed(excerpt.lines)
     excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in listed})
     lines = sorted(excerpt.lines.items())
-    past = sessions.mended(lines)
+    of_others = sessions.hearsay(lines)
+    past = (*sessions.mended(lines), *of_others)
     for block in _outermost(excerpt.blocks):
         if block.first in listed or any(first <= block.first <= last for first, last in past):
             continue
@@ -82,7 +83,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
         if proved is not None:
             kinds += filter(None, (block.reader.kind,))
             replies = _together(replies, proved)
-    log = kernel.reply(excerpt)
+    log = kernel.reply(_without(excerpt, of_others))
     if log:
         kinds.append("kernel log")
         replies = _together(replies, {"kernel-log": log})
@@ -91,6 +92,13 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies |= python_packages.joined(replies)
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}
     return {**replies, TEXT + name: Reply("ok", text)}
+
+
+def _without(excerpt: Excerpt, spans: Sequence[tuple[int, int]]) -> Excerpt:
+    if not spans:
+        return excerpt
+    lines = {number: text for number, text in excerpt.lines.items() if not any(first <= number <= last for first, last in spans)}
+    return replace(excerpt, lines=lines)
 
 
 def _read(block: Block) -> dict[str, Reply] | None:

@@ -46,6 +46,22 @@ _RECURS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+_OF_OTHERS = re.compile(
+    r"""
+    \b(?: some\ (?:people|users|others) | other\ (?:people|users) | others\ (?:get|see|have|report) | someone\ else )\b
+    | \b(?:read|saw|seen|found|heard)\ (?:about\ |of\ )?(?:this\ |it\ |that\ )?(?:in|on)\ (?:a|an|the|this|that|another|some)
+      \ (?:\w+\ )?(?:forum|thread|post|blog|reddit|article|wiki|video|issue)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NOT_HERE = re.compile(
+    r"""
+    \b(?: never\ (?:seen|had|got|happened) | no\ such\ (?:error|line|message)s?\ (?:here|on\ mine) | worried | worry
+    | before\ i\ (?:buy|order|upgrade|update) | without\ (?:any\ )?(?:trouble|problem|issue)s? )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
 
 class Command(NamedTuple):
     """where: its environment and its host, as far as the prompt names them. said: the numbers and texts of its lines."""
@@ -94,3 +110,16 @@ def mended(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
     if not ended_well or any(_RECURS.search(text) for _, text in lines):
         return ()
     return tuple(run.span for found in ended_well for run in found if run.failed)
+
+
+def hearsay(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
+    """First and last line of what a text quotes of other people, before its own commands.
+
+    >>> hearsay(((1, "I read in a forum that some get"), (2, "Xid 79"), (3, "Never seen it here. Worried?"), (4, "$ uptime")))
+    ((1, 3),)
+    """
+    own = next((number for number, text in lines if _MARK.search(text) and _COMMAND.match(text)), None)
+    told = [line for line in lines if own is None or line[0] < own]
+    if own and any(_OF_OTHERS.search(text) for _, text in told) and any(_NOT_HERE.search(text) for _, text in told):
+        return ((told[0][0], told[-1][0]),)
+    return ()

@@ -50,6 +50,27 @@ class Shown(ShownClusters, ShownHosts, ShownJobs):
         return dict(self._value("shown-cpu-clocks", {}))
 
     @cached_property
+    def cpu_scaling(self) -> Mapping[str, str]:
+        """governor and driver of the CPU's clock, from files of cpufreq."""
+        return dict(self._value("shown-cpu-scaling", {}))
+
+    @cached_property
+    def every_cpu(self) -> int:
+        """The CPUs of the machine, from nproc --all and lscpu; 0 if the text does not show them."""
+        return int(self._value("shown-every-cpu", 0))
+
+    @cached_property
+    def allowed_cpus(self) -> int:
+        """The CPUs that a process may use, from nproc and taskset; 0 if the text does not show them."""
+        counts = [len(cpus) for cpus in self.pinned.values() if cpus]
+        return min([*counts, int(self._value("shown-cpus", 0) or 1 << 30)]) % (1 << 30)
+
+    @cached_property
+    def lacks_libcuda(self) -> bool:
+        """A search for libcuda in the loader's cache found nothing."""
+        return bool(self._value("shown-no-libcuda", False))
+
+    @cached_property
     def kernels(self) -> tuple[str, ...]:
         """The kernels that have a folder in /lib/modules, or that the installed package has."""
         return tuple(self._value("shown-kernels", ()))

@@ -23,6 +23,11 @@ class ShownClusters:
         return dict(self._value("shown-offered", {}))
 
     @cached_property
+    def allocated(self) -> Mapping[str, int]:
+        """Name of a resource -> how many of it the pods of a Kubernetes node have requested."""
+        return dict(self._value("shown-allocated", {}))
+
+    @cached_property
     def wanted(self) -> Mapping[str, int]:
         """Name of a resource -> how many of it a pod requests."""
         return dict(self._value("shown-wanted", {}))

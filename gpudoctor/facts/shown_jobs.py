@@ -25,6 +25,11 @@ class ShownJobs:
         return memory
 
     @cached_property
+    def ollama_share(self) -> Mapping[str, Any]:
+        """ollama ps: gb, the size of a model; cpu, the percentage of it outside of the GPU; name."""
+        return dict(self._value("shown-ollama-share", {}))
+
+    @cached_property
     def ollama_gpu(self) -> Mapping[str, float] | None:
         """GiB total and free when Ollama started."""
         memory: Mapping[str, float] | None = self._value("shown-ollama-gpu", None)

@@ -60,8 +60,9 @@ class Text(Guarded):
 
     @cached_property
     def past(self) -> tuple[tuple[int, int], ...]:
-        """First and last lines of what no longer counts: output of tests that passed, and commands that succeeded later."""
-        return (*self.of_passed_tests, *sessions.mended(self.lines))
+        """First and last lines of what does not count: output of tests that passed, commands that succeeded later, and what
+        others saw."""
+        return (*self.of_passed_tests, *sessions.mended(self.lines), *sessions.hearsay(self.lines))
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:

@@ -36,4 +36,5 @@ def spoken(fixes: Iterable[Fix], machine: Distribution) -> Iterator[Fix]:
 
 def _by_yum(line: str) -> str:
     line = _CONFIG.sub("sudo yum install yum-utils && ", line)
+    line = line.replace(" --refresh", "")  # an option of dnf
     return re.sub(r"\bdnf\b(?! config)", "yum", line.replace("dnf config-manager --add-repo", "yum-config-manager --add-repo"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.evidence import prompts
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
@@ -30,11 +31,25 @@ def _clocks(text: str) -> dict[str, Reply] | None:
     return {"shown-cpu-clocks": Reply("ok", clocks)}
 
 
+def _scaling(command: str, output: str) -> dict[str, Reply] | None:
+    """The first CPU stands for all; cat of several files prints a line for each."""
+    word = next((line.strip().rsplit(":")[-1].split()[-1] for line in output.splitlines() if line.strip()), "")
+    name = "governor" if "governor" in command else "driver"
+    return {"shown-cpu-scaling": Reply("ok", {name: word})} if re.fullmatch(r"[a-z][\w-]+", word) else None
+
+
 def _mhz(match: re.Match[str]) -> float:
     return float(match["most"]) * _MHZ[match["unit"]]
 
 
 READERS = (
     Reader("a device of Xorg", ('Section "Device"',), _DEVICE, _device, re.compile(r"^\s*EndSection"), 40),
+    prompts.reader(
+        "the CPU's frequency settings",
+        ("scaling_governor", "scaling_driver"),
+        r"(?:cat|grep\ (?:-\S+\ )*\S+)\ .*/scaling_(?:governor|driver)(?:\ *\|.*)?",
+        _scaling,
+        most_lines=8,
+    ),
     Reader("cpupower frequency-info", ("hardware limits:",), _LIMITS, _clocks, re.compile(r"^analyzing|^\S+[$#>]|^\s*$"), 12),
 )

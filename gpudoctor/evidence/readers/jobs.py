@@ -19,6 +19,7 @@ _STEP = re.compile(
 _MEMORY = re.compile(r"\|\s*(?P<used>\d+)\s?MiB\s*/\s*(?P<total>\d+)\s?MiB\s*\|")
 _OLLAMA = re.compile(r"^NAME\s+ID\s+SIZE\s+PROCESSOR\s+")
 _ON_CPU = re.compile(r"\s(?:100% CPU|\d+%/\d+% CPU/GPU)\s")
+_SHARE = re.compile(r"\s(?P<size>[\d.]+) (?P<unit>[GM])B\s+(?P<cpu>\d+)%/\d+% CPU/GPU\s")
 _COMPUTE = re.compile(
     r"""
     msg="inference\ compute".*\ library=cuda\b
@@ -56,7 +57,14 @@ def _memory(text: str) -> dict[str, Reply] | None:
 
 def _ollama(text: str) -> dict[str, Reply] | None:
     _, *rows = text.splitlines()
-    return {"shown-ollama": Reply("ok", bool(_ON_CPU.search(rows[0])))} if rows else None
+    if not rows:
+        return None
+    share = _SHARE.search(rows[0])
+    found = {"shown-ollama": Reply("ok", bool(_ON_CPU.search(rows[0])))}
+    if share:
+        gib = float(share["size"]) / (1 if share["unit"] == "G" else 1000)
+        found["shown-ollama-share"] = Reply("ok", {"gb": gib, "cpu": int(share["cpu"]), "name": rows[0].split()[0]})
+    return found
 
 
 def _compute(text: str) -> dict[str, Reply] | None:
@@ -91,7 +99,7 @@ READERS = (
     prompts.reader(
         "ls of toolkits",
         ("ls -d /usr/local/cuda", "ls /usr/local/cuda"),
-        r"ls\ (?:-\w+\ )*/usr/local/cuda\*/?",
+        r"ls\ (?:-\w+\ )*/usr/local/cuda[*-]\S*",
         _toolkits,
         most_lines=40,
     ),

@@ -83,7 +83,22 @@ def _filtered(text: str) -> dict[str, Reply] | None:
     return {"shown-offered": Reply("ok", named)} if named and len(rows) > len(named) else None
 
 
+def _allocated(text: str) -> dict[str, Reply] | None:
+    """What the pods of a node have requested already."""
+    found = {match[1]: int(match[2]) for match in _REQUESTED.finditer(text)}
+    return {"shown-allocated": Reply("ok", found)} if found else None
+
+
+_REQUESTED = re.compile(r"(?m)^\s+(nvidia\.com/(?:gpu|mig-\S+))\s+(\d+)\s+\d+\s*$")
 READERS = (
+    Reader(
+        kind="what the pods of a node request",
+        anchors=("Allocated resources:",),
+        begins=re.compile(r"^\s*Allocated resources:\s*$"),
+        ends=re.compile(r"^(?!\s)\S"),
+        read=_allocated,
+        most_lines=20,
+    ),
     Reader(
         kind="a node of Kubernetes",
         anchors=("Capacity:", "Allocatable:", "allocatable:", "capacity:"),

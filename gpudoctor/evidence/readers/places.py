@@ -34,6 +34,8 @@ _NOTEBOOK = re.compile(
     """,
     re.VERBOSE,
 )
+_CELL = re.compile(r"<ipython-input-\d|/tmp/ipython-input-\d|^\s*File .*ipykernel_\d+/")
+_OF_COLAB = re.compile(r"(?m)/usr/local/lib/python3\.\d+/dist-packages/")
 _DISTRIBUTION = re.compile(r"^\s*(?P<default>\*)?\s*(?P<name>[\w.-]+)\s+\S.*?\s+(?P<version>[12])\s*$")
 
 
@@ -47,6 +49,11 @@ def _linux(text: str) -> dict[str, Reply]:
 
 def _notebook(text: str) -> dict[str, Reply]:
     return {"shown-notebook": Reply("ok", True)}
+
+
+def _cell(text: str) -> dict[str, Reply] | None:
+    """A cell's traceback through the folder in which Colab and Kaggle install, as root, without an environment."""
+    return _notebook(text) if _OF_COLAB.search(text) else None
 
 
 def _distributions(command: str, output: str) -> dict[str, Reply] | None:
@@ -96,6 +103,7 @@ READERS = (
     ),
     Reader("", (":~", "]$ ", "]# ", "wsl "), _LINUX, _linux, _ONE_LINE, 1, once=True),
     Reader("", ("/content", "/kaggle/", "google.colab", "modules/colab"), _NOTEBOOK, _notebook, _ONE_LINE, 1, once=True),
+    Reader("", ("ipython-input-", "ipykernel_"), _CELL, _cell, re.compile(r"^\w*(?:Error|Exception)\b"), 40, once=True),
     prompts.reader(
         "wsl --list --verbose",
         ("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list"),

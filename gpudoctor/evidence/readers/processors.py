@@ -30,7 +30,14 @@ def _searched(command: str, output: str) -> dict[str, Reply] | None:
     return {"shown-cpu": Reply("ok", {"lacks": {asked[1]: True}})} if asked and lacks else None
 
 
+def _count(text: str) -> dict[str, Reply] | None:
+    match = _CPUS.match(text)
+    return {"shown-every-cpu": Reply("ok", int(match["count"]))} if match else None
+
+
+_CPUS = re.compile(r"^CPU\(s\):\s+(?P<count>\d+)\s*$")
 READERS = (
+    Reader("CPUs of the machine", ("CPU(s):",), _CPUS, _count, re.compile(""), 1, once=True),
     Reader("flags of the processor", ("fpu ",), _FLAGS, _flags, re.compile(""), 1),
     Reader("model of the processor", ("odel name",), _MODEL, _model, re.compile(""), 1),
     prompts.reader(

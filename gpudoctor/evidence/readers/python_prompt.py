@@ -80,12 +80,25 @@ def _values(line: str, expressions: list[str]) -> list[str]:
     """The name of a GPU is the only one that print() leaves with spaces in it."""
     if len(expressions) == 1:
         return [line.strip("'\"")]
+    if len(shown := _tuple(line)) == len(expressions):
+        return shown
     words = [word.strip("'\"") for word in _ROW.findall(line.strip("()") if line.startswith("(") else line)]
     named = [place for place, asked in enumerate(expressions) if asked.startswith("torch.cuda.get_device_name")]
     more = len(words) - len(expressions)
     if more > 0 and len(named) == 1:
         words[named[0] : named[0] + more + 1] = [" ".join(words[named[0] : named[0] + more + 1])]
     return words if len(words) == len(expressions) else []
+
+
+def _tuple(line: str) -> list[str]:
+    """The parts of a tuple, as a session shows it."""
+    if not line.startswith("("):
+        return []
+    try:
+        value = ast.literal_eval(line)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    return [str(each) for each in value] if isinstance(value, tuple) else []
 
 
 def replies(pairs: Pairs) -> dict[str, Reply] | None:
@@ -116,6 +129,8 @@ _ANSWER = re.compile(
     | torch\.__version__
     | jax\.(?:devices|default_backend|local_devices)\(
     | onnxruntime\.get_(?:available_providers|device)\(
+    | cuda\.(?:is_available|detect)\(\)          # of Numba
+    | cupy\.cuda\.(?:is_available\(\)|runtime\.getDeviceCount\(\))
     """,
     re.VERBOSE,
 )

@@ -68,6 +68,12 @@ def _libcuda(text: str) -> dict[str, Reply]:
     return {"shown-libcuda": Reply("ok", paths), **(system_texts.of_wsl("") if is_wsl else {})}
 
 
+def _searched(command: str, output: str) -> dict[str, Reply] | None:
+    """grep finds no libcuda in the loader's cache; the one of the driver only where the toolkit's runtime is asked too."""
+    is_empty = not re.search(r"\blibcuda\.so", output) and not re.search(r"(?i)not found|denied", output)
+    return {"shown-no-libcuda": Reply("ok", True)} if is_empty and re.search(r"libcuda(?:\.so\S*)?['\"]?\s*$", command) else None
+
+
 _LIBCUDA = re.compile(r"(?m)^\s*libcuda\.so\.1 \(libc6,(?:x86-64|AArch64)\) => (\S+)")
 
 
@@ -88,7 +94,9 @@ def _python(command: str, output: str) -> dict[str, Reply] | None:
 def _cpus(command: str, output: str) -> dict[str, Reply] | None:
     """nproc counts the CPUs that its process may use, not those of the machine."""
     word = (output.split() or [""])[0]
-    return {"shown-cpus": Reply("ok", int(word))} if word.isdigit() else None
+    if not word.isdigit():
+        return None
+    return {"shown-every-cpu" if "--all" in command else "shown-cpus": Reply("ok", int(word))}
 
 
 def _context(command: str, output: str) -> dict[str, Reply] | None:
@@ -103,9 +111,17 @@ READERS = (
     Reader("free", ("Mem:",), re.compile(r"^\s*Mem:\s+[\d.]"), _memory, re.compile(r"^(?!\s*(?:Mem|Swap|-/\+))"), 4),
     Reader("ldconfig -p | grep libcuda", ("libcuda.so.1 (libc6",), _LIBCUDA, _libcuda, re.compile(r"^(?!\s*libcuda)"), 20),
     prompts.reader(
+        "ldconfig -p, filtered",
+        ("ldconfig -p",),
+        r"\S*ldconfig\ -p\ *\|\ *e?grep\ .*libcuda.*",
+        _searched,
+        inside=True,
+        most_lines=8,
+    ),
+    prompts.reader(
         "which", ("which ", "command -v", "type "), r"(?:which|command\ -v|type)(?:\ [\w.+-]+)+", _which, most_lines=12
     ),
     prompts.reader("python -V", ("ython -V", "ython3 -V", "--version"), r"python[\d.]*\ (?:-V|--version)", _python, most_lines=3),
-    prompts.reader("nproc", ("nproc",), r"nproc", _cpus, bare=False, inside=True, most_lines=3),
+    prompts.reader("nproc", ("nproc",), r"nproc(?:\ --all)?", _cpus, bare=False, inside=True, most_lines=3),
     prompts.reader("docker context", ("docker context",), r"docker\ context\ (?:ls|show)", _context, most_lines=20),
 )

@@ -49,8 +49,17 @@ def _identity(command: str, output: str) -> dict[str, Reply] | None:
     return {"shown-identity": Reply("ok", {"uid": int(match[1]), "gid": int(match[2]), "groups": named})}
 
 
+def _groups(command: str, output: str) -> dict[str, Reply] | None:
+    """Names alone; they begin with the user's own unless `groups NAME` names the user first."""
+    names = _first(output).split(" : ")[-1].split()
+    if not names or not all(re.fullmatch(r"[a-z_][\w.-]*", name) for name in names):
+        return None
+    uid = 0 if "root" in names else _PERSONAL
+    return {"shown-identity": Reply("ok", {"uid": uid, "gid": uid, "groups": {str(at): name for at, name in enumerate(names)}})}
+
+
 def _secure_boot(command: str, output: str) -> dict[str, Reply] | None:
-    match = re.search(r"SecureBoot (enabled|disabled)", output)
+    match = re.search(r"Secure ?Boot:? (enabled|disabled)", output)
     return {"secure-boot": Reply("ok", int(match[1] == "enabled"))} if match else None
 
 
@@ -86,7 +95,15 @@ _CAPABILITIES = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+def _command_line(text: str) -> dict[str, Reply]:
+    return {"file:/proc/cmdline": Reply("ok", text[_COMMAND_LINE.search(text).end() :].strip() + "\n")}  # type: ignore[union-attr]
+
+
+_COMMAND_LINE = re.compile(r"(?:^\s*|\b[Kk]ernel command line: )(?=BOOT_IMAGE=\S)")
 READERS = (
+    Reader("the kernel's parameters", ("BOOT_IMAGE=",), _COMMAND_LINE, _command_line, re.compile(""), 1, once=True, alone=True),
     Reader("environment of a service", ("Environment=",), _UNIT, _of_unit, re.compile(""), 1),
     Reader(
         "capabilities of a container", ("NVIDIA_DRIVER_CAPABILITIES",), _CAPABILITIES, _capabilities, re.compile(""), 1, once=True
@@ -109,7 +126,9 @@ READERS = (
     ),
     prompts.reader("uname -r", ("uname -r",), r"uname\ -r", _release, most_lines=3),
     prompts.reader("id", (" id", ">id"), r"id", _identity, bare=False, most_lines=3),
+    prompts.reader("groups", ("groups",), r"groups(?:\ [\w$.-]+)?", _groups, bare=False, most_lines=3),
     prompts.reader("mokutil --sb-state", ("mokutil",), r"mokutil\ --sb-state", _secure_boot, most_lines=4),
+    prompts.reader("bootctl status", ("bootctl",), r"bootctl(?:\ status)?(?:\ *\|.*)?", _secure_boot, most_lines=30),
     prompts.reader("getenforce", ("getenforce",), r"getenforce", _selinux, most_lines=3),
     prompts.reader("date", ("date",), r"date(?:\ -u)?", _date, bare=False, most_lines=3),
 )

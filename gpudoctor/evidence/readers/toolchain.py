@@ -18,7 +18,13 @@ _GCC = re.compile(
     """,
     re.VERBOSE,
 )
-_INSIDE = re.compile(r"^\s*(?:\(\S+\)\s*)?root@(?P<id>[0-9a-f]{12}):\S*[#$]")
+_INSIDE = re.compile(
+    r"""
+    ^\s*(?:\(\S+\)\s*)?root@(?P<id>[0-9a-f]{12}):\S*[#$]
+    | ^(?=\d*[a-f])[0-9a-f]{12}:\d+:\d+\ \[\d+\]\ .*NCCL  # the host's name in NCCL's lines
+    """,
+    re.VERBOSE,
+)
 
 
 def _gcc(text: str) -> dict[str, Reply] | None:
@@ -52,5 +58,5 @@ def _inside(text: str) -> dict[str, Reply]:
 READERS = (
     Reader("gcc --version", ("gcc ", "g++ ", "gcc-", "g++-"), _GCC, _gcc, re.compile(""), 1),
     prompts.reader("lsmod, filtered", ("lsmod",), r"lsmod\ *\|\ *e?grep\b.*", _modules, most_lines=100),
-    Reader("the prompt of a container", ("root@",), _INSIDE, _inside, re.compile(""), 1, once=True),
+    Reader("the prompt of a container", ("root@", "] NCCL "), _INSIDE, _inside, re.compile(""), 1, once=True),
 )

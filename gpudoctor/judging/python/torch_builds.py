@@ -47,7 +47,9 @@ def _for_unknown_gpu(facts: Facts, release: str) -> tuple[str, str]:
             found = next((other.version for other in offered if name in other.variants), None)
             if found:
                 return found, name
-    return next((other.version for other in offered if SAFE_INDEX in other.variants), release), SAFE_INDEX
+    if safe := next((other.version for other in offered if SAFE_INDEX in other.variants), None):
+        return safe, SAFE_INDEX
+    return (offered[0].version, offered[0].default) if offered else (release, SAFE_INDEX)
 
 
 def _release(version: str) -> str:

@@ -108,6 +108,8 @@ def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
             at = range(passage.line_of(match.start()), passage.line_of(match.end()) + 1)
             if any(begin <= at[0] <= end for begin, end in text.past) or not explained.isdisjoint(at):
                 continue
+            if _is_supposed(passage.text, match.start()):
+                continue
             first = first or (passage, match)
             lines.append(at)
     if first is None or (message.unless and any(re.search(message.unless, passage.text) for passage in text.passages)):
@@ -115,6 +117,20 @@ def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
     passage, match = first
     groups = {name: value.strip() for name, value in match.groupdict().items() if value}
     return Match(message, text, passage.line_of(match.start()), _said(passage.text, match), groups, tuple(lines))
+
+
+def _is_supposed(text: str, start: int) -> bool:
+    """Whether a sentence of instructions quotes the message: if you see `…`, then …"""
+    return bool(_SUPPOSED.search(text, text.rfind("\n", 0, start) + 1, start))
+
+
+_SUPPOSED = re.compile(
+    r"""
+    \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg)(?:\ \w+){0,2}
+    \ (?:sees?|gets?|says?|shows?|reports?|prints?|returns?|contains?|fails?\ with)\ [^.`"'\n]{0,40}[`"'“][^`"'“”\n]{0,80}$
+    """,
+    re.VERBOSE,
+)
 
 
 def _after(text: Text, place: int, end: int) -> str:

@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
-from gpudoctor.judging.texts.rules.said import with_ways_of_wsl
+from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
 ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
@@ -22,6 +22,14 @@ SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "d
 """Problems that a message names for want of a cause: what contradicts in the same text explains them."""
 
 _QUOTED = re.compile(r">>(?:>{2,})? ?(?!>)")  # three are a prompt of Python
+_SOLVED = re.compile(
+    r"""
+    (?:^|\n)\W*(?:edit|update)?\W*\d*\W*(?:solved|resolved|fixed)\b
+    | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
+    | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
 REPLACED = "running-kernel-replaced"
@@ -30,8 +38,10 @@ EXPLAINED = {
     "nouveau-loaded": ("vfio-ids-match-no-gpu", "vfio-id-not-bound"),
     "cuda-library-not-found": ("container-no-gpus-flag",),
     "jetson-generic-wheel": ("container-no-gpus-flag",),
-    "kernel-module-not-loaded": ("driver-package-not-configured",),
+    "kernel-module-not-loaded": ("driver-package-not-configured", "nvidia-module-blacklisted", REPLACED),
     "cuda-init-failed": ("cuda-999-after-suspend",),
+    "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
+    "cuda-out-of-memory": ("other-process-using-gpu",),
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
 }
 """Problem of a message -> what two outputs can show as its cause."""
@@ -56,9 +66,11 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
 
 
 def is_over(finding: Finding, facts: Facts) -> bool:
-    """Whether the message is in the quoted words of an earlier answer, and the outputs below show the opposite."""
-    is_quoted = _QUOTED.match(finding.evidence.get("said", ""))
-    return bool(is_quoted and facts.texts.alone and veto(finding.problem.id, facts))
+    """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
+    if not facts.texts.alone:
+        return False
+    is_past = _QUOTED.match(finding.evidence.get("said", "")) or any(_SOLVED.search(text) for text in passages(facts))
+    return bool(is_past and veto(finding.problem.id, facts))
 
 
 def _in_wsl(finding: Finding, facts: Facts) -> Finding:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts.rules import (
+    chosen,
     cluster,
     containers,
     desktops,
@@ -16,6 +17,7 @@ from gpudoctor.judging.texts.rules import (
     gpus,
     hosts,
     inputs,
+    installed,
     jobs,
     kernels,
     loads,
@@ -35,7 +37,7 @@ RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
-    *(*numbering.RULES, *peers.RULES),
+    *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES),
 )
 
 

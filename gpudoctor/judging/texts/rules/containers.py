@@ -86,6 +86,10 @@ def daemon_without_its_file(facts: Facts) -> Iterator[Finding]:
     wrong = "nvidia" in default and bool(daemon.default_runtime) and daemon.default_runtime != default
     if not lacking and not wrong:
         return
+    if is_desktop_of_linux(facts):
+        words = "the docker command talks to Docker Desktop's virtual machine, and not to the engine of the host"
+        yield facts.problems["docker-desktop-linux-no-gpu"].found(words, confidence=Confidence.LIKELY)
+        return
     what = f"the runtime {lacking[0]}" if lacking else f"the default runtime {default}"
     words = f"/etc/docker/daemon.json configures {what}, but the running daemon does not have it"
     if _OF_SNAP.search(daemon.root_dir) or any(_OF_SNAP.search(text) for text in passages(facts)):
@@ -93,6 +97,12 @@ def daemon_without_its_file(facts: Facts) -> Iterator[Finding]:
     else:
         words += ": it was not restarted, or reads another file"
         yield facts.problems["docker-runtime-not-configured"].found(words, confidence=Confidence.LIKELY)
+
+
+def is_desktop_of_linux(facts: Facts) -> bool:
+    daemon = known(lambda: facts.engines.docker)
+    chosen = known(lambda: facts.engines.context, "") == "desktop-linux" or bool(daemon and daemon.is_desktop)
+    return chosen and not (facts.shown.is_windows or facts.shown.is_mac or known(lambda: facts.system.wsl, 0))
 
 
 def _daemon_json(facts: Facts) -> Mapping[str, Any]:

@@ -67,11 +67,27 @@ def is_kept_out(facts: Facts) -> bool:
 
 def not_built(facts: Facts) -> Iterator[Finding]:
     """The module is on disk for other kernels than the running one, and it is not loaded."""
-    kernel, kernels = facts.system.kernel, sorted(kernels_with_module(facts))
-    if kernels and kernel not in kernels and is_not_loaded(facts):
+    kernel, kernels = known(lambda: facts.system.kernel, ""), sorted(kernels_with_module(facts))
+    if kernel and kernels and kernel not in kernels and is_not_loaded(facts):
         words = f"the module is built for {', '.join(kernels)}, not for the running kernel {kernel}, and it is not loaded"
         evidence = {"running_kernel": kernel, "kernel": kernel, "built_for": kernels}
         yield facts.problems["module-not-built-after-kernel-update"].found(words, evidence, confidence=Confidence.LIKELY)
+    elif not kernels and is_not_loaded(facts) and any(_NO_FOLDER.search(text) for text in passages(facts)):
+        builder = next((one.name for one in known(lambda: facts.driver.packages, ()) if _BUILDER.match(one.name)), "")
+        if builder:
+            words = f"{builder} is installed, but the folder of the running kernel has no nvidia module"
+            evidence = {"running_kernel": kernel, "builder": builder}
+            yield facts.problems["module-not-built-after-kernel-update"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_NO_FOLDER = re.compile(
+    r"""
+    /lib/modules/[^/\s]+/ (?: extra | updates | weak-updates | kernel/drivers/video )
+    \S*nvidia\S*:\ No\ such\ file
+    """,
+    re.VERBOSE,
+)
+_BUILDER = re.compile(r"akmod-nvidia|nvidia\S*-dkms|dkms-nvidia|kmod-nvidia\S*-dkms")
 
 
 def no_fabric_manager(facts: Facts) -> Iterator[Finding]:

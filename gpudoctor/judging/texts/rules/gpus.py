@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -90,12 +91,21 @@ def _is_in_mig_mode(gpu: Gpu) -> bool:
 def held_by_others(facts: Facts) -> Iterator[Finding]:
     """Programs that hold much of a GPU's memory: nothing alone, but the cause where memory runs out."""
     sizes = list(filter(None, map(_memory, known(lambda: facts.nvml.gpus, ()))))
-    large = [one for one in facts.shown.programs if one["mib"] and sizes and one["mib"] > MEMORY_SHARE * min(sizes)]
+    programs = facts.shown.programs or tuple(_listed(known(lambda: facts.nvml.gpus, ())))
+    large = [one for one in programs if one["mib"] and sizes and one["mib"] > MEMORY_SHARE * min(sizes)]
     if large:
         words = ", ".join(f"{one['name'] or 'a process'} (pid {one['pid']}) with {one['mib']:,} MiB" for one in large)
         evidence = {"pids": ",".join(one["pid"] for one in large), "used_mib": [one["mib"] for one in large]}
         found = facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
         yield replace(found, is_clue=True)
+
+
+def _listed(gpus: Iterable[Gpu]) -> Iterator[dict[str, Any]]:
+    """The programs in the table of nvidia-smi."""
+    for gpu in gpus:
+        for one in known(lambda gpu=gpu: gpu.processes, ()):  # type: ignore[misc]
+            if one.used_mib and one.kind == "compute":
+                yield {"pid": str(one.pid), "name": one.name, "mib": one.used_mib}
 
 
 def _memory(gpu: Gpu) -> int | None:
@@ -169,7 +179,11 @@ def translating_iommu(facts: Facts) -> Iterator[Finding]:
     line = known(lambda: facts.system.command_line, "")
     on = next((word for word in line.split() if re.fullmatch(r"(?:(?:amd_|intel_)?iommu)=(?:on|force|1)", word)), None)
     is_fault = any(_PEERS.search(text) and _WRONG.search(text) for text in passages(facts))
-    if on and "iommu=pt" not in line and is_fault:
+    refused = next(filter(None, map(_IO_FAULT.search, passages(facts))), None)
+    if refused and is_fault and "iommu=pt" not in line:
+        words = f"the IOMMU refused an access of the GPU at {refused[1] or refused[2]}, and GPUs exchange data"
+        yield facts.problems["iommu-translates-peer-traffic"].found(words, {"log": refused[0]}, confidence=Confidence.LIKELY)
+    elif on and "iommu=pt" not in line and is_fault:
         words = f"the kernel was started with {on} and without iommu=pt, so the IOMMU translates transfers between GPUs"
         yield facts.problems["iommu-translates-peer-traffic"].found(words, {"command_line": on}, confidence=Confidence.LIKELY)
 
@@ -206,6 +220,13 @@ def _address(text: str) -> str:
     return text.lower().partition(":")[2]
 
 
+_IO_FAULT = re.compile(
+    r"""
+    nvidia\ (?:[\da-f]{4}:)?([\da-f]{2}:[\da-f]{2})\.\d:\ AMD-Vi:\ Event\ logged\ \[IO_PAGE_FAULT
+    | DMAR:\ \[DMA\ (?:Read|Write)[^\]\n]*\]\ Request\ device\ \[(?:[\da-f]{4}:)?([\da-f]{2}:[\da-f]{2})\.0\]\ fault
+    """,
+    re.VERBOSE,
+)
 _REDIRECTS = re.compile(r"ACSCtl:\s+SrcValid[+-] TransBlk[+-] (?:ReqRedir\+|ReqRedir- CmpltRedir\+)")
 _EMPTY = re.compile(
     r"""

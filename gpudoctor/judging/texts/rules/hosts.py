@@ -221,7 +221,13 @@ def after_sleep(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["cuda-999-after-suspend"].found(words, confidence=Confidence.LIKELY)
 
 
-_UNKNOWN = re.compile(r"CUDA unknown error|CUDA_ERROR_UNKNOWN|error 999|\b999: unknown error")
+_UNKNOWN = re.compile(
+    r"""
+    CUDA\ unknown\ error | CUDA_ERROR_UNKNOWN | cudaErrorUnknown | \b999:\ unknown\ error
+    | \b(?: err(?:or)? | failure | failed | code | status | returned | result )\b[:=\ (]*999\b
+    """,
+    re.VERBOSE,
+)
 _SLEPT = re.compile(
     r"""
     \b(?: after | when | once | following | since )\b [^.\n]{0,60}?

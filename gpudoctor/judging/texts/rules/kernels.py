@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.judging.driver.refused_module import shut_out
 from gpudoctor.judging.driver.replaced_kernel import GONE
 from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module, said
 from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, Status
@@ -88,6 +90,13 @@ def replaced(facts: Facts) -> Iterator[Finding]:
         yield GONE.found(words, {"running": kernel, "installed": list(same_kind)}, confidence=Confidence.LIKELY)
 
 
+def kept_out_by_parameters(facts: Facts) -> Iterator[Finding]:
+    """The kernel's parameters forbid the module, and it is not loaded."""
+    found = known(lambda: shut_out(facts))
+    if found and (is_not_loaded(facts) or said(facts, "couldn't communicate with the NVIDIA driver")):
+        yield replace(found, confidence=Confidence.LIKELY)
+
+
 def only_added(facts: Facts) -> Iterator[Finding]:
     """DKMS knows the driver's source and has built nothing for the running kernel."""
     entries = [one for one in facts.driver.dkms if one.module.startswith("nvidia")]
@@ -160,4 +169,4 @@ def other_ids(facts: Facts) -> Iterator[Finding]:
 OTHER_DRIVERS = ("nvidia", "nouveau", "nvidiafb")
 _IDS = re.compile(r"vfio[-_]pci(?:\.|\ +(?:\S+\ +)*)ids=([\w:,]+)")
 
-RULES = (not_first, other_ids, replaced, only_added, nouveau_loaded, other_flatpak, mixed_l4t)
+RULES = (not_first, other_ids, replaced, kept_out_by_parameters, only_added, nouveau_loaded, other_flatpak, mixed_l4t)

@@ -122,12 +122,14 @@ def full_memory(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def is_slow(facts: Facts) -> bool:
+    return any(_SLOW.search(passage.text) for text in facts.texts.all for passage in text.passages)
+
+
 def low_power_mode(facts: Facts) -> Iterator[Finding]:
     """A mode with fewer watts is a choice, and the cause if the board is busy or the text says that it is slow."""
     mode = facts.shown.power_mode
-    texts = (passage.text for text in facts.texts.all for passage in text.passages)
-    is_slow = facts.shown.load_of_jetson > BUSY or any(_SLOW.search(text) for text in texts)
-    if re.search(r"\d+W", mode) and "MAXN" not in mode and is_slow:
+    if re.search(r"\d+W", mode) and "MAXN" not in mode and (facts.shown.load_of_jetson > BUSY or is_slow(facts)):
         words = f"the power mode is {mode}, which limits the clocks and the number of CPUs, not MAXN"
         yield facts.problems["jetson-power-mode-low"].found(words, {"mode": mode}, confidence=Confidence.LIKELY)
 
