@@ -13,6 +13,7 @@ Read = Callable[[str, str], dict[str, Reply] | None]
 """(the command without its prompt, its output) -> the replies that they prove."""
 
 _COMMAND = "the_command"
+FILTER = r"(?:[ef]?grep|rg|findstr|[Ss]elect-[Ss]tring|sls)"
 _ROOT = r"(?:\([\w./ -]{1,40}\)\s*)*\#"  # also the start of a comment
 _SUDO = r"(?:sudo\ (?:-\w+\ )*)?"
 _INSIDE = r"""

@@ -79,7 +79,7 @@ def _filtered(command: str, output: str) -> dict[str, Reply] | None:
 
 
 FILTERED = prompts.reader(
-    "df, filtered", ("df ", "df|"), r"df(?:\ -(?!i)\w+)*(?:\ \S+)?\s*\|\s*e?grep\b.*", _filtered, most_lines=40
+    "df, filtered", ("df ", "df|"), rf"df(?:\ -(?!i)\w+)*(?:\ \S+)?\s*\|\s*{prompts.FILTER}\b.*", _filtered, most_lines=40
 )
 READER = Reader(
     kind="df",

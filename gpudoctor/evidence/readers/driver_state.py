@@ -126,7 +126,7 @@ READERS = (
               (?:-F|--field)[ =]?\w+\ nvidia
             | nvidia\ (?:-F|--field)[ =]?\w+
             | -[lnadp]\ nvidia
-            | nvidia(?:\ nvidia\w*)*\ *\|\ *(?:grep|head)\b.*
+            | nvidia(?:\ nvidia\w*)*\ *\|\ *(?:e?grep|head|rg)\b.*
             ) (?:\s+2>\S+)?""",
         _modinfo,
         most_lines=60,

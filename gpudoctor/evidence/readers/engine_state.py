@@ -78,7 +78,25 @@ def _is(command: str, output: str) -> dict[str, Reply] | None:
     return {_PREFIX: Reply("ok", {"code": 0, "out": out, "err": ""})} if out else None
 
 
+def _formatted(command: str, output: str) -> dict[str, Reply] | None:
+    """`docker info --format '{{json .Runtimes}}'` and '{{.DefaultRuntime}}' print one field each."""
+    field = re.search(r"\.(Runtimes|DefaultRuntime|OperatingSystem|CgroupDriver)\b", command)
+    line = next((line.strip() for line in output.splitlines() if line.strip()), "")
+    if not field or not line:
+        return None
+    names = re.findall(r"[\"'{\[ ]?([\w.-]+)[\"']?:\s*\{", line[1:] if line.startswith(("{", "map[")) else line)
+    value = dict.fromkeys(names or re.findall(r"(?:map\[|\s)([\w.-]+):", line), "") if field[1] == "Runtimes" else line.strip('"')
+    return {"docker": Reply("ok", {"endpoint": "unix:///var/run/docker.sock", "info": {field[1]: value}, "version": {}})}
+
+
 READERS = (
+    prompts.reader(
+        "docker info --format",
+        ("docker info",),
+        r"docker\ info\ (?:--format|-f)[ =].*\{\{.*\}\}.*",
+        _formatted,
+        most_lines=4,
+    ),
     Reader(
         "docker info",
         ("Server Version:", "Containers:", "Client: Docker", "Runtimes: "),

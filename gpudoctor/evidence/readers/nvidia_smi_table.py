@@ -166,8 +166,14 @@ def _is_empty(lines: Sequence[str]) -> bool:
 
 READER = Reader(
     kind="nvidia-smi",
-    anchors=("NVIDIA-SMI ", "Persistence-M"),
-    begins=re.compile(r"\|\s*NVIDIA-SMI\s+\d|\|\s*GPU\s+Name\s+Persistence-M"),
+    anchors=("NVIDIA-SMI ", "Persistence-M", "0.0 Off ", "0.0  On "),
+    begins=re.compile(
+        r"""
+        \|\s*NVIDIA-SMI\s+\d | \|\s*GPU\s+Name\s+Persistence-M
+        | ^\s*\|\s*\d+\s+\S[^|]*\|\s*0000(?:0000)?:[\dA-Fa-f]{2}:[\dA-Fa-f]{2}\.\d\s  # a row whose head was not copied
+        """,
+        re.VERBOSE,
+    ),
     ends=re.compile(r"^\s*[^|+\s]"),
     read=read,
     most_lines=4000,

@@ -10,7 +10,7 @@ from gpudoctor.evidence.readers import os_packages, python_packages
 from gpudoctor.evidence.readers.python_packages import Installed
 from gpudoctor.model import Reply
 
-_GREP = re.compile(r"\|\s*(?:grep|findstr|Select-String)\s+(.*)$", re.IGNORECASE)
+_GREP = re.compile(rf"\|\s*{prompts.FILTER}\s+(.*)$", re.IGNORECASE)
 _OPTION = re.compile(r"(?:^|\s)(?:--?|/)(?!e\b)[\w-]+|\s-e\s")
 _DONE = re.compile(r"Successfully installed ((?:\S+-\d\S*\s*)+)$", re.MULTILINE)
 _NAMED = re.compile(r"[A-Za-z][\w.-]*-\d[\w.+!]*")
@@ -85,14 +85,14 @@ READERS = (
     prompts.reader(
         "a filtered list of Python packages",
         ("pip list", "pip3 list", "pip freeze", "pip3 freeze", "conda list", "mamba list", "uv tree", "poetry show"),
-        rf"{_LISTS}(?:\ [^|\n]*)?(?:\|\ *(?:grep|findstr|Select-String)\b.*)?",
+        rf"{_LISTS}(?:\ [^|\n]*)?(?:\|\ *{prompts.FILTER}\b.*)?",
         _python,
         most_lines=1000,
     ),
     prompts.reader(
         "a filtered list of the system's packages",
-        ("dpkg -l", "rpm -qa", "apt list"),
-        r"(?:dpkg\ -l|rpm\ -qa|apt\ list\ --installed)\s*(?:2>\S+\s*)?\|\ *grep\b.*",
+        ("dpkg -l", "dpkg --list", "rpm -qa", "apt list", "dnf list", "yum list"),
+        rf"(?:dpkg\ (?:-l|--list)|rpm\ -qa|(?:apt|dnf|yum)\ list\ (?:--)?installed)\s*(?:2>\S+\s*)?\|\ *{prompts.FILTER}\b.*",
         _system,
         bare=False,
         most_lines=1000,

@@ -11,7 +11,7 @@ from gpudoctor.model import Reply
 _WINDOWS = re.compile(
     r"""
     ^\s*(?:\([\w./ -]{1,40}\)\s*)* (?: PS\ [A-Za-z]:\\ | [A-Za-z]:\\[^>\n]{0,80}> )
-    | \bMicrosoft\ Windows\b | \]\ on\ win32\b | \[MSC\ v\.\d | \bWindows-1[01]-1
+    | ^\s*(?:Out\[\d+\]:\s*)?'win32'\s*$ | \bMicrosoft\ Windows\b | \]\ on\ win32\b | \[MSC\ v\.\d | \bWindows-1[01]-1
     | \\site-packages\b | ^\W*Platform:\W*Windows\b
     | \b[A-Za-z]:\\(?:Users|ProgramData|Program\ Files)\\
     | \|\ GPU\ \ Name\b.*\b(?:TCC/WDDM|WDDM/TCC|Driver-Model)
@@ -87,6 +87,7 @@ READERS = (
             "Windows",
             "windows",
             "on win32",
+            "'win32'",
             "\\site-packages",
             "[MSC v.",
             "WDDM",

@@ -43,7 +43,7 @@ READERS = (
     prompts.reader(
         "grep in /proc/cpuinfo",
         ("cpuinfo", "lscpu"),
-        r"(?:e?grep\ .*/proc/cpuinfo|(?:cat\ /proc/cpuinfo|lscpu)\ *\|.*grep.*)",
+        r"(?:(?:e?grep|rg)\ .*/proc/cpuinfo|(?:cat\ /proc/cpuinfo|lscpu)\ *\|.*(?:grep|rg).*)",
         _searched,
         most_lines=40,
     ),

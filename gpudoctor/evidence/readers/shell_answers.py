@@ -113,7 +113,7 @@ READERS = (
     prompts.reader(
         "ldconfig -p, filtered",
         ("ldconfig -p",),
-        r"\S*ldconfig\ -p\ *\|\ *e?grep\ .*libcuda.*",
+        rf"\S*ldconfig\ -p\ *\|\ *{prompts.FILTER}\ .*libcuda.*",
         _searched,
         inside=True,
         most_lines=8,

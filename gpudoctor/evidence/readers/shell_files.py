@@ -14,7 +14,7 @@ _PATH = r"""
       | /var/(?:log|lib|snap|run)/[\w./-]+ | (?:~|\$HOME|/home/[\w.-]+)/\.[\w./-]+ )
 """
 _INFINIBAND = re.compile(r"/sys/class/infiniband/[\w-]+/ports/\d+/(?:state|phys_state|link_layer)")
-_WORDS = r"(?:cat|less|more|bat|tail|head|grep\ (?:-\S+\ )*(?:'[^']*'|\"[^\"]*\"|\S+))\ (?:-\S+\ )*"
+_WORDS = r"(?:cat|less|more|bat|tail|head|(?:e?grep|rg)\ (?:-\S+\ )*(?:'[^']*'|\"[^\"]*\"|\S+))\ (?:-\S+\ )*"
 _REFUSED = re.compile(r"^(?:cat|less|more|head|tail|grep): .*: (No such file|Permission denied)")
 
 

@@ -86,8 +86,18 @@ def _fabric(text: str) -> dict[str, Reply] | None:
 
 
 def _section(text: str) -> dict[str, Reply] | None:
-    found = nvidia_smi_q.of_gpu(text.splitlines())
+    found = nvidia_smi_q.of_gpu(_below_pci(text.splitlines()))
     return nvml_answers.replies({}, [found]) if found else None
+
+
+def _below_pci(lines: list[str]) -> list[str]:
+    """The link's part with the heading that it has in the whole output, indented below it."""
+    if lines[0].strip() != "GPU Link Info":
+        return lines
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    end = next((at for at, line in enumerate(lines[1:], 1) if len(line) - len(line.lstrip()) <= indent), len(lines))
+    heading = " " * indent + "PCI"
+    return [heading, *(f"    {line}" for line in lines[:end]), *lines[end:]]
 
 
 READERS = (

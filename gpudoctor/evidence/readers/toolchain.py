@@ -42,7 +42,7 @@ def _modules(command: str, output: str) -> dict[str, Reply] | None:
     """The modules whose names grep looks for; those of other names are unknown. grep -c prints only how many."""
     names = [line.split()[0] for line in output.splitlines() if re.match(r"^\w+\s+\d+\s+\d+", line)]
     asked = [word.replace("-", "_") for word in patterns(command)]
-    if re.search(r"grep\b.* -\w*[vc]", command) and output.strip() != "0":
+    if re.search(r"(?:grep|rg)\b.* -\w*[vc]", command) and output.strip() != "0":
         return None
     absent = {"file:/sys/module/nvidia/version": Reply("missing", detail="lsmod does not list nvidia")}
     is_absent = any(word in "nvidia" for word in asked) and "nvidia" not in names
@@ -57,6 +57,6 @@ def _inside(text: str) -> dict[str, Reply]:
 
 READERS = (
     Reader("gcc --version", ("gcc ", "g++ ", "gcc-", "g++-"), _GCC, _gcc, re.compile(""), 1),
-    prompts.reader("lsmod, filtered", ("lsmod",), r"lsmod\ *\|\ *e?grep\b.*", _modules, most_lines=100),
+    prompts.reader("lsmod, filtered", ("lsmod",), rf"lsmod\ *\|\ *{prompts.FILTER}\b.*", _modules, most_lines=100),
     Reader("the prompt of a container", ("root@", "] NCCL "), _INSIDE, _inside, re.compile(""), 1, once=True),
 )

@@ -42,7 +42,11 @@ RULES = (
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """A rule whose facts are not in the text finds nothing."""
+    """A rule whose facts are not in the text finds nothing. What two rules find is said once, in the words of the first."""
+    found: set[tuple[str, int | None]] = set()
     for rule in RULES:
         with suppress(Skip):
-            yield from rule(facts)
+            for finding in rule(facts):
+                if (key := (finding.problem.id, finding.gpu)) not in found:
+                    found.add(key)
+                    yield finding

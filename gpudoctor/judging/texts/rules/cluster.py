@@ -208,6 +208,16 @@ def job_without_gpu(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["batch-job-without-gpu"].found(words, {"allocated": lines[-1]}, confidence=Confidence.LIKELY)
 
 
+def plugin_crashes(facts: Facts) -> Iterator[Finding]:
+    """The device plugin's pod ends again and again; its log would show why."""
+    failed = [name for name, state in facts.shown.pods.items() if _FAILS.search(state)]
+    if failed and all("device-plugin" in name for name in failed):
+        words = f"the pod {failed[0]} is in the state {facts.shown.pods[failed[0]]}, so its node offers no GPUs"
+        evidence = {"pod": failed[0], "decide": f"kubectl logs -n kube-system {failed[0]}"}
+        found = facts.problems["k8s-device-plugin-no-nvml"].found(words, evidence, confidence=Confidence.UNKNOWN)
+        yield replace(found, causes=next(row.causes for row in messages() if row.id == WAITING))
+
+
 def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
     """The node offers no GPU, although nvidia-smi lists some and the device plugin runs."""
     node, listed = facts.shown.node, known(lambda: facts.nvml.count, 0)
@@ -230,5 +240,6 @@ RULES = (
     another_resource,
     operator_waits,
     job_without_gpu,
+    plugin_crashes,
     plugin_sees_no_gpu,
 )

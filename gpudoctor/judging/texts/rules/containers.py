@@ -119,7 +119,8 @@ def no_gpu_requested(facts: Facts) -> Iterator[Finding]:
     if facts.shown.compose_asks is False:
         source = "no service of the compose file requests a GPU"
     has_gpu = known(lambda: facts.nvml.count, 0) or any(_ON_HOST.search(text) for text in passages(facts))
-    if source and has_gpu and (_is_blind(facts) or any(_NO_LIBRARIES.search(text) for text in passages(facts))):
+    on_cpu = _is_blind(facts) or facts.shown.ollama_on_cpu is True
+    if source and has_gpu and (on_cpu or any(_NO_LIBRARIES.search(text) for text in passages(facts))):
         words = f"{source}, and the program in the container gets no GPU"
         yield for_engine("docker", facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)
 
@@ -164,6 +165,34 @@ def run_without_gpu(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["container-gpu-did-not-arrive"].found(words, confidence=Confidence.LIKELY)
 
 
+def started_without_gpu(facts: Facts) -> Iterator[Finding]:
+    """A container was started without a GPU, and the program in it finds no driver."""
+    text = "\n".join(passages(facts))
+    runs = list(_START.finditer(text))
+    after = text[runs[-1].end() :] if runs else ""
+    options = runs[-1]["options"] if runs else ""
+    if runs and _NO_DRIVER.search(after) and not _ASKS.search(options) and "--nv" not in options and not _IN_K8S.search(text):
+        words = f"{runs[-1]['engine']} run was given no GPU, and the program in the container finds no driver"
+        yield for_engine(runs[-1]["engine"], facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)
+
+
+_START = re.compile(
+    r"""
+    (?:^|[\s$\#>])(?P<engine>docker|podman)\s+run\s
+    (?P<options>(?:[^\n]*\\\n)*[^\n]*)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_NO_DRIVER = re.compile(
+    r"""
+    libcuda\.so\.1:\ cannot\ open | libnvidia-ml\.so\.1:\ cannot\ open | Found\ no\ NVIDIA\ driver
+    | no\ CUDA-capable\ device | No\ CUDA\ GPUs\ are\ available | CUDA_ERROR_NO_DEVICE | nvidia-smi:\ (?:command\ )?not\ found
+    """,
+    re.VERBOSE,
+)
+_IN_K8S = re.compile(r"\bkubectl\b|runtimeClassName")
+
+
 def other_major_numbers(facts: Facts) -> Iterator[Finding]:
     """The rules of an LXC container do not allow the numbers that the nodes have."""
     lxc, nodes = facts.shown.lxc, facts.shown.nodes
@@ -171,6 +200,9 @@ def other_major_numbers(facts: Facts) -> Iterator[Finding]:
     used = set(lxc.get("mounted", ())) - set(lxc.get("passed", ()))
     refused = {path: node["major"] for path, node in nodes.items() if path in used and _OF_CUDA.fullmatch(path) and node["major"]}
     refused = {path: major for path, major in refused.items() if str(major) not in allowed}
+    uvm = {match[1] for text in passages(facts) for match in _MAJOR.finditer(text)}
+    if "195" in allowed and len(allowed) > 1 and len(uvm) == 1 and not uvm & allowed:
+        refused["/dev/nvidia-uvm"] = int(min(uvm))
     if allowed and "*" not in allowed and refused:
         path, major = next(iter(refused.items()))
         words = f"{path} has the major number {major}, and the container's configuration allows {', '.join(sorted(allowed))}"
@@ -228,6 +260,7 @@ RULES = (
     no_such_gpu,
     started_without_nv,
     run_without_gpu,
+    started_without_gpu,
     other_major_numbers,
     lxd_without_gpu,
     stale_cdi,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
-from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.said import is_lxc, passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip, Status
 
 WHERE = "https://wiki.archlinux.org/title/PRIME"
@@ -274,6 +274,8 @@ _SLOWS = re.compile(r"(?i)\bslow\w*|\bfps\b|\bdrop\w*|\blag\w*|performance|throt
 
 def files_for_devices(facts: Facts) -> Iterator[Finding]:
     """A regular file where a device belongs: a mount of a node that did not exist creates one."""
+    if is_lxc(facts):  # its configuration makes the file, and its rules are judged apart
+        return
     found = next(filter(None, (_FILE_FOR_DEVICE.search(text) for text in passages(facts))), None)
     if found:
         id = "render-node-not-accessible" if "render" in found["path"] or "card" in found["path"] else "device-nodes-missing"

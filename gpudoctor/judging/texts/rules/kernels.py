@@ -11,6 +11,8 @@ from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.refused_module import shut_out
 from gpudoctor.judging.driver.replaced_kernel import GONE
 from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module, said
+from gpudoctor.judging.texts.rules.python import is_blind
+from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import NEW_INITRAMFS, Action, Confidence, Finding, Fix, Problem, Status
 
 FLATPAK = Problem(
@@ -115,9 +117,25 @@ def nouveau_loaded(facts: Facts) -> Iterator[Finding]:
         is_kept_out(facts) or bool(known(lambda: facts.system.secure_boot)) or bool(known(lambda: facts.driver.dkms, ()))
     )
     others = kernels_with_module(facts)
-    if facts.shown.is_loaded("nouveau") and is_not_loaded(facts) and not is_other_cause and not (others and kernel not in others):
+    by_listing = next(filter(None, (_NOUVEAU.search(text) for text in passages(facts))), None)
+    if by_listing and (is_blind(facts) or said(facts, "couldn't communicate with the NVIDIA driver")):
+        words = f"the GPU's driver is nouveau: {by_listing[0].strip()}"
+        yield facts.problems["nouveau-loaded"].found(words, {"loaded": "nouveau"}, confidence=Confidence.LIKELY)
+    elif (
+        facts.shown.is_loaded("nouveau") and is_not_loaded(facts) and not is_other_cause and not (others and kernel not in others)
+    ):
         words = "lsmod lists nouveau, and not nvidia"
         yield facts.problems["nouveau-loaded"].found(words, {"loaded": "nouveau"}, confidence=Confidence.LIKELY)
+
+
+_NOUVEAU = re.compile(
+    r"""
+    Device-\d+:\ NVIDIA\b[^\n]*?\bdriver:\ nouveau\b         # inxi
+    | configuration:[^\n]*\bdriver=nouveau\b                   # lshw
+    | OpenGL\ renderer\ string:\ (?:NV[\dA-F]{2,3}\b|[^\n]*nouveau)
+    """,
+    re.VERBOSE,
+)
 
 
 def other_flatpak(facts: Facts) -> Iterator[Finding]:

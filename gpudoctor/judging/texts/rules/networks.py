@@ -174,6 +174,18 @@ def slower_port(facts: Facts) -> Iterator[Finding]:
             yield facts.problems["ib-link-slow"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+def narrow_port(facts: Facts) -> Iterator[Finding]:
+    """A port of RDMA adapters has four lanes; one alone means a bad cable or port."""
+    found = next(filter(None, (_ONE_LANE.search(text) for text in passages(facts))), None)
+    if found:
+        words = f"a port of InfiniBand runs with 1 of 4 lanes: {found[0].strip()}"
+        evidence = {"rate": int(found[1])}
+        yield facts.problems["ib-link-slow"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_ONE_LANE = re.compile(r"(?i)\brate:\s+(\d+)(?:\.\d+)? Gb/sec \(1X \w+\)|active_width:\s+1X \(1\)")
+
+
 def shared_subnet(facts: Facts) -> Iterator[Finding]:
     """Two adapters for the same traffic are in one subnet: Linux answers for both on either."""
     rdma = set(facts.shown.rdma_netdevs.values())
@@ -223,6 +235,7 @@ RULES = (
     slow_provider,
     wrong_gid,
     slower_port,
+    narrow_port,
     shared_subnet,
     different_mtus,
     loopback_rendezvous,

@@ -54,6 +54,30 @@ def cordoned(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["k8s-node-cordoned"].found(words, {"nodes": closed}, confidence=Confidence.LIKELY)
 
 
+def closed_node(facts: Facts) -> Iterator[Finding]:
+    """`kubectl describe node` shows a node that takes no new pods, or not this one, and a pod is pending."""
+    text = "\n".join(passages(facts))
+    if not _PENDING.search(text):
+        return
+    taint = _TAINT.search(text)
+    if _UNSCHEDULABLE.search(text):
+        words = "the node is unschedulable (cordoned), and a pod is pending"
+        yield facts.problems["k8s-node-cordoned"].found(words, confidence=Confidence.LIKELY)
+    elif taint and "olerations" not in text:
+        words = f"the node has the taint {taint[1]}, and a pod is pending"
+        yield facts.problems["k8s-taint-not-tolerated"].found(words, {"taint": taint[1]}, confidence=Confidence.LIKELY)
+
+
+_UNSCHEDULABLE = re.compile(
+    r"""
+    ^\s*["']?unschedulable["']?:\s+true\b
+    | node\.kubernetes\.io/unschedulable[:=]\S*NoSchedule
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_TAINT = re.compile(r"(?m)^\s*Taints:\s+(\S+:NoSchedule)\s*$")
+
+
 def down_in_slurm(facts: Facts) -> Iterator[Finding]:
     """A job waits, and sinfo shows a node that the text names, or all nodes, as down or drained."""
     for text in passages(facts):
@@ -194,4 +218,4 @@ TYPES = (
     ),
     Fix("Leave the type out of the node's line: Gres=gpu:N"),
 )
-RULES = (cordoned, down_in_slurm, selected_nowhere, driver_in_use, another_type)
+RULES = (cordoned, closed_node, down_in_slurm, selected_nowhere, driver_in_use, another_type)

@@ -45,7 +45,8 @@ FAILED = re.compile(
     r"""
     (?i)
     no\ gpu | sees?\ no | without\ (?:a\ )?gpu | could\ not\ select\ device
-    | (?:do|does|did|can)(?:n't|\ not|not)\ (?:see|find|detect|work|use|access)
+    | (?: (?:do|does|did|could)(?:n['’]?t|\ not) | can(?:['’]?t|not|\ not) | unable\ to )
+      \ (?:\w+\ )?(?: see | find | detect | work | use | access )
     | not\ (?:see|seen|find|found|detect|detected|work|working)
     """,
     re.VERBOSE,
