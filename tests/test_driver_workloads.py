@@ -114,6 +114,7 @@ def test_peers(run: Run) -> None:
     assert pair["gb_per_s"] == pytest.approx(1, rel=0.01)
     assert pair["microseconds"] == pytest.approx(1 + 0.004)
     assert (pair["refused"], pair["wrong_words"], pair["wrong_words_by_kernels"]) == ("", 0, 0)
+    assert pair["read_nanoseconds"] == pytest.approx(500, rel=0.01)
     assert values["0<>1"]["gb_per_s"] == pytest.approx(2, rel=0.01)
     assert values["0<>1"]["wrong_words"] == 0
 
@@ -121,6 +122,11 @@ def test_peers(run: Run) -> None:
 def test_peers_that_damage_data(run: Run) -> None:
     values = run("peer_transfers", gpus=2, WORKING_FLIP="cuMemcpyPeerAsync").values
     assert [values[pair]["wrong_words"] for pair in ("0>1", "1>0", "0<>1")] == [1, 1, 2]
+
+
+def test_reads_that_lose_their_way(run: Run) -> None:
+    pair = run("peer_transfers", gpus=2, WORKING_LOST="1").values["0>1"]
+    assert (pair["wrong_words"], pair["wrong_words_by_kernels"]) == (0, 4)  # one of each SM
 
 
 @pytest.mark.parametrize(
@@ -220,6 +226,7 @@ AT_ONCE = {
     "pinned to GPU": {"gb_per_s": 110.0, "each": {"0": 55.0, "1": 55.0}, "wrong_words": {"0": 0, "1": 0}},
 }
 PAIR = {"refused": "", "gb_per_s": 380.0, "spread": 0.01, "microseconds": 9.0, "wrong_words": 0, "wrong_words_by_kernels": 0}
+PAIR["read_nanoseconds"] = 830.0
 PEERS = {
     "0>1": PAIR,
     "1>0": PAIR,

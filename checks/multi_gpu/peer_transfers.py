@@ -181,6 +181,9 @@ def figures(facts: Facts) -> Iterator[Figure]:
         yield Figure(name, pair.values["gb_per_s"], "GB/s", pair.one, wrong=pair.wrong)
     for pair in pairs(facts):
         yield Figure(f"{pair.name}, 4 B", pair.values["microseconds"], "µs", pair.one, less_is_better=True)
+        if "read_nanoseconds" in pair.values:
+            name = f"read by GPU {pair.one} from GPU {pair.other}"
+            yield Figure(name, pair.values["read_nanoseconds"], "ns", pair.one, less_is_better=True)
 
 
 def way(facts: Facts, pair: Pair) -> Expected:

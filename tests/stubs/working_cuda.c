@@ -5,6 +5,7 @@
  *   WORKING_FLIP     NAME,...: functions that damage the last word they copy
  *   WORKING_CODES    NAME=CODE,...: functions that fail
  *   WORKING_HANG     NAME,...: functions that never return
+ *   WORKING_LOST     set: a chain of reads ends at a wrong address
  *   WORKING_NO_PEERS set: no GPU reaches another one's memory
  *   CUDA_LAUNCH_BLOCKING as the real one
  */
@@ -17,7 +18,7 @@
 typedef uint64_t u64;
 enum { GPUS = 4, STREAMS = 4096 };
 enum { TO_GPU, FROM_GPU, PEER, COMPUTE, ENGINES };
-static const double BYTES_PER_SECOND = 1e9, LAUNCH_SECONDS = 2e-6, IN_A_GRAPH_SECONDS = 1e-6, CLOCK = 1e9;
+static const double BYTES_PER_SECOND = 1e9, LAUNCH_SECONDS = 2e-6, IN_A_GRAPH_SECONDS = 1e-6, CLOCK = 1e9, READ_SECONDS = 5e-7;
 static const double CALL_SECONDS = 1e-6, ALLOCATION_SECONDS = 1e-5, LOADING_SECONDS = 1e-3; /* of the host */
 static double host; /* seconds that the program has lived through */
 static double engine_busy[GPUS][ENGINES], busy[STREAMS], last;
@@ -198,6 +199,14 @@ int cuLaunchKernel(const char *function, unsigned grid, unsigned y, unsigned z, 
         u64 *from = (u64 *)ARGUMENT(u64, 0), *found = (u64 *)ARGUMENT(u64, 4);
         for (u64 i = ARGUMENT(u64, 1); i-- > 0;)
             if (from[i] != ((i * ARGUMENT(u64, 2)) ^ ARGUMENT(u64, 3))) found[0]++, found[1] = i;
+    } else if (!strcmp(function, "fill_chain")) {
+        u64 *to = (u64 *)ARGUMENT(u64, 0), nodes = ARGUMENT(u64, 1), stride = ARGUMENT(u64, 2);
+        for (u64 i = 0; i < nodes; i++) to[i * stride] = (u64)(to + (i + 1) % nodes * stride);
+    } else if (!strcmp(function, "follow_chain")) {
+        u64 *place = (u64 *)ARGUMENT(u64, 0);
+        for (u64 i = 0; i < ARGUMENT(u64, 1); i++) place = (u64 *)*place;
+        *(u64 *)ARGUMENT(u64, 3) = (u64)place ^ (getenv("WORKING_LOST") ? 128 : 0);
+        seconds = ARGUMENT(u64, 1) * READ_SECONDS;
     } else if (!strcmp(function, "spin")) {
         seconds = ARGUMENT(long long, 0) / CLOCK;
     } else if (strcmp(function, "nothing")) {

@@ -81,3 +81,18 @@ extern "C" __global__ void expect_pattern(const u64 *__restrict__ from, u64 word
             atomicMin(found + 1, i);
         }
 }
+
+// A chain through the buffer: each `stride` words are the address of the next such place, and the last one of the first.
+extern "C" __global__ void fill_chain(u64 *to, u64 nodes, u64 stride) {
+    const u64 step = (u64)gridDim.x * blockDim.x;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < nodes; i += step)
+        to[i * stride] = (u64)(to + (i + 1) % nodes * stride);
+}
+
+// One thread of one block follows the chain, so that each read waits for the one before; and leaves the address that it came to.
+extern "C" __global__ void follow_chain(u64 *from, u64 steps, u64 block, u64 *came_to) {
+    if (blockIdx.x != block) return;
+    u64 *place = from;
+    for (u64 i = 0; i < steps; i++) place = (u64 *)*place;
+    *came_to = (u64)place;
+}

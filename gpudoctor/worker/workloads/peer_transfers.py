@@ -6,6 +6,8 @@ GPUs are named by CUDA's numbers: "0>1" is from GPU 0 to GPU 1.
 from __future__ import annotations
 
 import ctypes
+import functools
+import statistics
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from gpudoctor.worker.measuring import clock
@@ -20,6 +22,8 @@ MILLISECONDS = 20  # for the copies of one pair
 SLOW_GB_PER_S, SLOW_SHARE = 60, 4  # a slow path gets a quarter of the bytes
 REACHED_BYTES = 8 << 20  # that kernels read and write directly
 SMALL_BYTES, SMALL_REPEATS = 4, 40
+# As nvbandwidth: one thread of an SM reads one cache line after the other, none of which is in a cache of that SM.
+CHAIN_BYTES, LINE_BYTES, STEPS, SMS = 2 << 20, 128, 1024, 8
 ALREADY_ENABLED = 704
 OLD = 1 << 40  # a seed that no GPU's pattern has
 
@@ -55,8 +59,9 @@ class Peer(NamedTuple):
 
 
 def run(bench: Bench) -> None:
-    """Each pair: {"refused": why there is no peer access, "gb_per_s", "spread", "microseconds", "wrong_words",
-    "wrong_words_by_kernels"}; "0<>1": {"gb_per_s" of both directions at once, "wrong_words"}."""
+    """Each pair: {"refused": why there is no peer access, "gb_per_s", "spread", "microseconds" of a small copy, "wrong_words",
+    "wrong_words_by_kernels", "read_nanoseconds" of one read by a kernel}; "0<>1": {"gb_per_s" of both directions at once,
+    "wrong_words"}. The last two of a pair are only there with peer access."""
     if len(bench.gpus) < 2:
         raise Skip("there is only one GPU, so it has no peer")
     peers = [prepared(bench, gpu) for gpu in bench.gpus]
@@ -116,7 +121,9 @@ def one_way(one: Peer, other: Peer, direct: bool) -> Dict[str, Any]:
     values = {"gb_per_s": found["median"], "spread": found["spread"], "microseconds": soon}
     values["wrong_words"] = other.wrong_words(one.seed, size)
     if direct:
-        values["wrong_words_by_kernels"] = by_kernels(one, other)
+        chased = chase(one, other)
+        values["read_nanoseconds"] = chased["nanoseconds"]
+        values["wrong_words_by_kernels"] = by_kernels(one, other) + chased["lost"]
     return values
 
 
@@ -141,6 +148,31 @@ def by_kernels(one: Peer, other: Peer) -> int:
     fill(one.module, other.other, size, one.seed)
     one.driver.synchronize()
     return read + other.wrong_words(one.seed, size)
+
+
+def chase(one: Peer, other: Peer) -> Dict[str, Any]:
+    """How long a kernel of `one` waits for a read from the memory of `other`: {"nanoseconds", "lost"}.
+
+    Each read gives the address of the next one. lost: how often the last address was not the right one.
+    """
+    size = min(CHAIN_BYTES, one.size, other.size)
+    nodes, stride = size // LINE_BYTES, LINE_BYTES // 8
+    other.driver.use()
+    other.module("fill_chain", other.other, ctypes.c_uint64(nodes), ctypes.c_uint64(stride))
+    other.driver.synchronize()
+    one.driver.use()
+    right = other.other.value + STEPS % nodes * LINE_BYTES
+    sms = one.driver.attribute("multiprocessors")
+    times: List[float] = []
+    lost = 0
+    with one.driver.buffer(8) as came_to:
+        for block in range(0, sms, max(1, sms // SMS)):
+            arguments = other.other, ctypes.c_uint64(STEPS), ctypes.c_uint64(block), came_to
+            one.driver.put(came_to, bytes(8))
+            launch = functools.partial(one.module, "follow_chain", *arguments, grid=sms, threads=1)
+            times += one.driver.milliseconds(launch, 1, 0 if times else 1)
+            lost += int.from_bytes(one.driver.bytes_from(came_to, 8), "little") != right
+    return {"nanoseconds": statistics.mean(times) * 1e6 / STEPS, "lost": lost}
 
 
 def both_ways(one: Peer, other: Peer) -> Dict[str, Any]:
