@@ -86,7 +86,7 @@ def flipped(device: str) -> None:
     healthy = one.sustained(0.01)
     assert (healthy["wrong_words"], healthy["verified"]) == (0, True)
     assert healthy["checksum"] == other.bursts(0.01, 1.0)["checksum"]
-    one.one.view(torch.int32)[5, 7] ^= 1 << 21
+    one.matrices[0].view(torch.int32)[5, 7] ^= 1 << 21
     broken = one.sustained(0.0001)
     assert broken["wrong_words"] >= one.size // 2
     assert broken["wrong"][0]["address"].startswith("row 5,")

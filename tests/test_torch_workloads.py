@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor import catalog, doctor
 from gpudoctor.model import Figure, Reply, Skip, Status
-from gpudoctor.worker.measuring import torch_gpu
+from gpudoctor.worker.measuring import low_precision, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, read
 from gpudoctor.worker.workloads import attention, caching_allocator, convolution, cuda_graphs, gemm, training_step
 
@@ -68,10 +68,12 @@ def test_gemm(run: Run) -> None:
     before = torch.get_float32_matmul_precision()
     values = run(gemm.measure)
     assert {"fp64", "fp32", "tf32", "fp16", "bf16"} <= set(values)
-    for name in set(values) & set(gemm.PRECISIONS):
+    assert "compute capability 9.0, and nvfp4 needs 10.0" in values["nvfp4"]["unavailable"]
+    for name in {name for name in set(values) & set(gemm.PRECISIONS) if "unavailable" not in values[name]}:
         result = values[name]
         assert not result["wrong"], name
-        assert 0 < result["relative_error"] < result["allowed_error"] < 0.2
+        assert (result["relative_error"], result["allowed_error"]) == (0, 0) if name == "int8" else True
+        assert name == "int8" or 0 < result["relative_error"] < result["allowed_error"] < 0.2
         assert result["tflops"] == pytest.approx(2 * result["size"] ** 3 / result["milliseconds"] / 1e9)
     assert values["fp64"]["allowed_error"] < 1e-12
     assert values["torch"]["version"] == torch.__version__
@@ -83,12 +85,12 @@ def test_gemm(run: Run) -> None:
 @pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
 def test_gemm_leaves_out_what_the_gpu_lacks(run: Run, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
     monkeypatch.setattr(torch_gpu, "capability", lambda: capability)
-    found = set(run(gemm.measure)) & set(gemm.PRECISIONS)
-    assert found == {"fp64", "fp32", "fp16"} | ({"tf32", "bf16"} if capability >= (8, 0) else set())
+    found = {name for name, value in run(gemm.measure).items() if name in gemm.PRECISIONS and "unavailable" not in value}
+    assert found == {"fp64", "fp32", "fp16", "int8"} | ({"tf32", "bf16"} if capability >= (8, 0) else set())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "bf16", "int8"])
 def test_gemm_notices_wrong_numbers(run: Run, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
     right = gemm.product
 
@@ -100,6 +102,26 @@ def test_gemm_notices_wrong_numbers(run: Run, monkeypatch: pytest.MonkeyPatch, p
     monkeypatch.setattr(gemm, "product", product)
     monkeypatch.setattr(gemm, "ROWS", 256)
     assert run(gemm.measure)[precision]["wrong"]
+
+
+def test_numbers_of_four_bits() -> None:
+    torch = pytest.importorskip("torch")
+    one, other, scale = low_precision.quarters(torch, "float8_e4m3fn", 256, torch.device("cpu"))
+    assert (one.shape, other.shape, scale.numel()) == ((256, 128), (128, 256), 256 * 16)
+    first = one.view(torch.uint8)[3, 5].item()
+    values = [*low_precision.FP4, *(-value for value in low_precision.FP4)]
+    assert low_precision.exactly(torch, one)[3, 10:12].tolist() == [values[first & 15], values[first >> 4]]
+    assert torch.equal(low_precision.exactly(torch, other), low_precision.exactly(torch, other.t()).t())
+
+
+@pytest.mark.parametrize("words", ["CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul", '"addmm" not implemented for Half'])
+def test_what_torch_refuses_is_unavailable(run: Run, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    refuse = lambda *_: (_ for _ in ()).throw(RuntimeError(words))  # noqa: E731
+    monkeypatch.setattr(low_precision, "whole", refuse)
+    assert run(gemm.measure)["int8"] == {"unavailable": words}
+    monkeypatch.setattr(low_precision, "whole", lambda *_: (_ for _ in ()).throw(RuntimeError("an illegal memory access")))
+    with pytest.raises(RuntimeError, match="illegal"):
+        run(gemm.measure)
 
 
 def test_a_result_that_is_no_number_is_wrong() -> None:

@@ -4,18 +4,19 @@ What it means
 Nearly all of the work of training and serving a model is matrix products (GEMM). Their speed is what a GPU is bought for.
 
 How it is judged
-Measures products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16 and fp8, as far
-as the GPU supports them. Timing follows triton's do_bench, after half a second of warm-up, because at their power limit GPUs
-are faster at first. Each result is compared with the datasheet's dense rate times the share that healthy GPUs reach, with the
-same GPUs in this machine, and with the saved baseline. A sample of each result is compared with a product in higher
-precision.
+Measures products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16, fp8 (e4m3),
+int8 and fp4 (nvfp4), as far as GPU and torch support them; at level full also e4m3 with e5m2, and mxfp4. Timing follows
+triton's do_bench, after half a second of warm-up, because at their power limit GPUs are faster at first. Each result is
+compared with the datasheet's dense rate times the share that healthy GPUs reach, with the same GPUs in this machine, and with
+the saved baseline. A sample of each result is compared with a product in higher precision. Products of whole numbers must be
+exact.
 
 Known exceptions
 TF32 and fp32 are set for the measurement, so the settings of the user's program do not matter. A GPU that is not in the
 tables, or a MIG slice, is judged by its own number of multiprocessors and its clock. The data matters: with zeros the power
 limit is reached later, and the figures are higher. If little memory is free, the matrices are smaller and only compared with
-others of their size, as no datasheet gives their speed. NVIDIA_TF32_OVERRIDE=1 rounds fp32 to TF32, so fp32 cannot be
-measured.
+others of their size, as no datasheet gives their speed. All scales of fp8 and fp4 are 1. What torch refuses is not measured.
+NVIDIA_TF32_OVERRIDE=1 rounds fp32 to TF32, so fp32 cannot be measured.
 
 References
 https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md
@@ -35,7 +36,9 @@ from gpudoctor.judging.measured.slowness import Slow
 from gpudoctor.model import Cause, Check, Figure, Finding, Skip
 
 WORKLOAD = "gemm"
-PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+# Each with its rate in the datasheet.
+PRECISIONS = {name: name for name in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")}
+PRECISIONS |= {"fp8 e5m2": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 TF32 = "GEMM tf32"
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 SIZE = 8192  # of the matrices, if memory and time allow
@@ -45,17 +48,17 @@ LEAST_MS = 3.0  # of a product that is smaller only because the next size would 
 def figures(facts: Facts) -> Iterator[Figure]:
     for run in facts.measured.runs(WORKLOAD):
         assert run.gpu is not None
-        for precision in PRECISIONS:
+        for precision, rate in PRECISIONS.items():
             result = run.values.get(precision, {})
             if "wrong" in result and not (precision == "fp32" and is_tf32(facts, run)):
                 small = is_small(result)
-                expected = expect.NOTHING if small else expect.tflops(facts, run.gpu, precision)
+                expected = expect.NOTHING if small else expect.tflops(facts, run.gpu, rate)
                 bad, during = rounding.wrong(result), result.get("during", {})
                 what = f"GEMM {precision}" + (f" of size {result['size']}" if small else "")
                 yield Figure(
                     what,
                     result["tflops"],
-                    "TFLOP/s",
+                    "TOP/s" if precision == "int8" else "TFLOP/s",
                     run.gpu,
                     expected.value,
                     expected.rule,
@@ -96,7 +99,7 @@ def tf32_is_off(slow: Slow) -> Finding | None:
 def summary(facts: Facts) -> str:
     best: dict[str, float] = {}
     for figure in facts.once(figures):
-        name = figure.what.removeprefix("GEMM ").partition(" ")[0]
+        name = figure.what.removeprefix("GEMM ").partition(" of size")[0]
         best[name] = min(best.get(name, figure.value), figure.value)
     words = ", ".join(f"{name} {value:.0f}" for name, value in best.items())
     return f"TFLOP/s: {words}; all results correct{other_cublas(facts)}"

@@ -12,7 +12,7 @@ from gpudoctor.worker.measuring.driver import Driver
 from gpudoctor.worker.workloads.burning.copies import Copies
 from gpudoctor.worker.workloads.burning.memory import Memory
 from gpudoctor.worker.workloads.burning.products import BURST_MS, MOST_MS, Products
-from gpudoctor.worker.workloads.gemm import PRECISIONS
+from gpudoctor.worker.workloads.gemm import PRECISIONS, lacking
 
 SECONDS = 60.0  # if the user did not choose
 STRETCHES = 24  # about as many in the whole time
@@ -52,11 +52,8 @@ class Loads:
         module = self.driver.module()
         self.memory = Memory(self.driver, module)
         self.copies = Copies(self.driver, module)
-        self.precisions = [
-            name
-            for name, precision in PRECISIONS.items()
-            if torch_gpu.capability() >= precision.least_capability and hasattr(torch, precision.dtype)
-        ]
+        usual = [name for name, precision in PRECISIONS.items() if not precision.is_extra]
+        self.precisions = [name for name in usual if not lacking(torch, name)]
         self.hottest = next(name for name in HOTTEST if name in self.precisions)
         self.products = [Products(torch, self.hottest, device)]
 

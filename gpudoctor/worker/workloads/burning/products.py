@@ -28,14 +28,14 @@ class Products:
         precision = gemm.PRECISIONS[name]
         torch.manual_seed(SEED)
         with gemm.tf32(torch, name == "tf32"):
-            self.one, self.other = gemm.operands(torch, precision, self.size, device)
-            self.first = gemm.product(torch, self.one, self.other)
+            self.matrices = gemm.operands(torch, name, self.size, device)
+            self.first = gemm.product(torch, *self.matrices)
             self.milliseconds = max(torch_gpu.elapsed(self._again), 1e-3)
-            self.check = gemm.checked(torch, precision, self.one, self.other, self.first)
+            self.check = gemm.checked(torch, precision, *self.matrices[:2], self.first)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
 
     def _again(self) -> Any:
-        return gemm.product(self.torch, self.one, self.other)
+        return gemm.product(self.torch, *self.matrices)
 
     def run(self, count: int) -> Any:
         """Queues products; returns the last one. The words that differ from the first result are counted on the GPU."""
@@ -94,9 +94,9 @@ def _size(torch: Any, name: str, device: Any, most_ms: float) -> int:
     fitting = [size for size in SIZES if gemm.BYTES_OF_SIZE * size * size <= room] or [SIZES[-1]]
     probe = min(fitting[0], gemm.PROBE)
     with gemm.tf32(torch, name == "tf32"):
-        one, other = gemm.operands(torch, gemm.PRECISIONS[name], probe, device)
-        gemm.product(torch, one, other)
-        milliseconds = min(torch_gpu.elapsed(lambda: gemm.product(torch, one, other)) for _ in range(3))
+        matrices = gemm.operands(torch, name, probe, device)
+        gemm.product(torch, *matrices)
+        milliseconds = min(torch_gpu.elapsed(lambda: gemm.product(torch, *matrices)) for _ in range(3))
     return next((size for size in fitting if milliseconds * (size / probe) ** 3 <= most_ms), fitting[-1])
 
 
