@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import machine
@@ -21,8 +22,10 @@ from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.judging.measured import collectives
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot, Status
-from gpudoctor.worker.measuring import bench, nccl_log
+from gpudoctor.worker.measuring import bench, nccl, nccl_log
+from gpudoctor.worker.measuring import collectives as exchanges
 from gpudoctor.worker.measuring.bench import Bench
+from gpudoctor.worker.measuring.rank import Rank
 from gpudoctor.worker.workloads import distributed
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]  # pytest-xdist has threads
@@ -166,7 +169,7 @@ import sys
 sys.path.insert(0, {root!r})
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.workloads import distributed
-distributed.session(Bench({file!r}, [0, 1]), {backend!r})
+distributed.session(Bench({file!r}, [0, 1], "full"), {backend!r})
 """
 
 
@@ -190,7 +193,12 @@ def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
     sums = heard.values["all-reduce 16 MiB"]
     assert sums["bus_gb_per_s"] == sums["algorithm_gb_per_s"] == pytest.approx(16.777e6 / sums["microseconds"] / 1e3, rel=1e-3)
     assert heard.values["training"]["last_loss"] < heard.values["training"]["first_loss"] < 2
-    assert set(heard.windows) >= {"latency", "all-reduce 16 MiB", "training"}
+    assert heard.values["rank 1"]["wrong_parts"] == {
+        f"{name} {size}": 0 for name in exchanges.OPERATIONS for size in ("8 B", "1 MiB")
+    }
+    gathered = heard.values["all-gather 1 MiB"]
+    assert gathered["bus_gb_per_s"] == pytest.approx(1.049e6 / 2 / gathered["microseconds"] / 1e3, rel=1e-3)
+    assert set(heard.windows) >= {"latency", "all-reduce 16 MiB", "training", "send/recv 8 B"}
 
 
 def test_an_error_of_a_rank_is_kept_for_the_message(tmp_path: Path) -> None:
@@ -384,3 +392,119 @@ def test_the_job_of_a_rank_is_json(tmp_path: Path) -> None:
     assert json.loads(words[-1])["gpus"] == [0, 3]
     assert Path(words[-2]).name == "ranks.py"
     assert words[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+
+
+class FakeTensor:
+    """Of bf16, at an address; a chunk of it lies further on."""
+
+    dtype = "torch.bfloat16"
+
+    def __init__(self, address: int, elements: int) -> None:
+        self.address, self.elements = address, elements
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def numel(self) -> int:
+        return self.elements
+
+    def chunk(self, count: int) -> list[FakeTensor]:
+        each = self.elements // count
+        return [FakeTensor(self.address + 2 * each * number, each) for number in range(count)]
+
+
+class FakeNccl:
+    """Notes what it is called with, and returns a code."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.code = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def function(*arguments: Any) -> int:
+            self.calls.append((name, *(getattr(argument, "value", argument) for argument in arguments)))
+            return self.code
+
+        function.__dict__["restype"] = None
+        setattr(self, name, function)
+        return function
+
+    @staticmethod
+    def ncclGetErrorString(code: int) -> bytes:  # noqa: N802
+        return b"unhandled system error"
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeNccl, nccl.Nccl]:
+    fake = FakeNccl()
+    monkeypatch.setattr(nccl.ctypes, "CDLL", lambda path: fake)
+    stream = SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=7))
+    rank = Rank(SimpleNamespace(cuda=stream), 1, 3, 1, SimpleNamespace(type="cuda"), None, None, {})
+    return fake, nccl.Nccl(rank, "libnccl.so.2", 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "received", "calls"),
+    [
+        ("all_reduce", 6, 6, [("ncclAllReduce", 100, 900, 6, 9, 0, 5, 7)]),
+        ("all_gather", 2, 6, [("ncclAllGather", 100, 900, 2, 9, 5, 7)]),
+        ("reduce_scatter", 6, 2, [("ncclReduceScatter", 100, 900, 2, 9, 0, 5, 7)]),
+        ("broadcast", 6, 6, [("ncclBroadcast", 100, 900, 6, 9, 0, 5, 7)]),
+        (
+            "send_recv",
+            6,
+            6,
+            [("ncclGroupStart",), ("ncclSend", 100, 6, 9, 2, 5, 7), ("ncclRecv", 900, 6, 9, 0, 5, 7), ("ncclGroupEnd",)],
+        ),
+        (
+            "all_to_all",
+            6,
+            6,
+            [
+                ("ncclGroupStart",),
+                ("ncclSend", 100, 2, 9, 0, 5, 7),
+                ("ncclRecv", 900, 2, 9, 0, 5, 7),
+                ("ncclSend", 104, 2, 9, 1, 5, 7),
+                ("ncclRecv", 904, 2, 9, 1, 5, 7),
+                ("ncclSend", 108, 2, 9, 2, 5, 7),
+                ("ncclRecv", 908, 2, 9, 2, 5, 7),
+                ("ncclGroupEnd",),
+            ],
+        ),
+    ],
+)
+def test_what_nccl_is_called_with(
+    library: tuple[FakeNccl, nccl.Nccl], name: str, sent: int, received: int, calls: list[tuple[Any, ...]]
+) -> None:
+    fake, own = library
+    getattr(own, name)(FakeTensor(100, sent), FakeTensor(900, received))()
+    assert fake.calls == calls
+
+
+def test_an_error_of_nccl_has_its_words(library: tuple[FakeNccl, nccl.Nccl]) -> None:
+    fake, own = library
+    work = own.send_recv(FakeTensor(100, 2), FakeTensor(900, 2))
+    fake.code = 2
+    with pytest.raises(nccl.NcclError, match=r"unhandled system error \(2\)"):
+        work()
+
+
+def test_parts_that_are_wrong_or_elsewhere_are_counted() -> None:
+    """Rank 1 of three, to which the test delivers what it wants."""
+    torch = pytest.importorskip("torch")
+
+    class Alone(Rank):
+        def barrier(self) -> None: ...
+
+    rank = Alone(torch, 1, 3, 1, torch.device("cpu"), None, None, {})
+    for name, operation in exchanges.OPERATIONS.items():
+        elements = 8192
+        sent = torch.zeros(elements * (3 if operation.sends_parts else 1))
+        received = torch.zeros(elements * (3 if operation.receives_parts else 1))
+        wanted = exchanges.expected(rank, name, exchanges.rows(rank, elements, sent.dtype))
+        right = torch.cat([row.repeat(elements // row.numel()) for row in wanted])
+        count = lambda data: exchanges.wrong_elements(rank, name, lambda: received.copy_(data), sent, received)  # noqa: B023, E731
+        assert count(right) == 0, name
+        assert count(right.roll(1)) > elements / 2, name
+        if len(wanted) > 1:
+            assert count(right.roll(elements)) > elements, name

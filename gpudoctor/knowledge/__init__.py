@@ -26,7 +26,7 @@ from gpudoctor.knowledge.gpus import (
     gpus_by_device_id,
 )
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
-from gpudoctor.knowledge.performance import nvlink_shares, operations_per_clock, pcie_share, reachable_share
+from gpudoctor.knowledge.performance import collective_share, nvlink_shares, operations_per_clock, pcie_share, reachable_share
 from gpudoctor.knowledge.rm import rm_failure, rm_status, rm_step
 from gpudoctor.knowledge.wheels import packages, runs_on, torch_architectures, torch_release, variant, variant_for_driver
 from gpudoctor.knowledge.xids import sxid, xid, xid_action
@@ -37,6 +37,7 @@ __all__ = [
     "architecture_of_device",
     "branch",
     "clock_reasons",
+    "collective_share",
     "cuda_error",
     "cuda_of_branch",
     "fabric_health",

@@ -31,6 +31,13 @@ class Nvlink(Row, frozen=True):
     all_reduce: float
 
 
+class Collective(Row, frozen=True):
+    """The share of an all-reduce's bus bandwidth that this collective reaches over the same links."""
+
+    operation: str
+    share: float
+
+
 class Rates(Row, frozen=True):
     """Dense floating point operations per clock and SM, by dtype."""
 
@@ -42,6 +49,7 @@ class PerformanceTable(Table, frozen=True):
     reachable: tuple[Reachable, ...]
     pcie: tuple[Pcie, ...]
     nvlink: tuple[Nvlink, ...]
+    collectives: tuple[Collective, ...]
     rates: tuple[Rates, ...]
 
 
@@ -64,6 +72,10 @@ def pcie_share(generation: int) -> float | None:
 def nvlink_shares(version: int) -> tuple[float, float] | None:
     """The shares for a copy between two GPUs and for an all-reduce."""
     return next(((row.reachable, row.all_reduce) for row in table().nvlink if row.version == version), None)
+
+
+def collective_share(operation: str) -> float | None:
+    return next((row.share for row in table().collectives if row.operation == operation), None)
 
 
 def operations_per_clock(compute_capability: tuple[int, int]) -> dict[str, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
+from gpudoctor.worker.measuring import nccl
 from gpudoctor.worker.measuring.bench import summary
 from gpudoctor.worker.measuring.rank import Rank
 
@@ -33,12 +34,12 @@ def rows(rank: Rank, elements: int, dtype: Any) -> List[Any]:
     return found
 
 
-def wrong_elements(rank: Rank, buffer: Any) -> int:
-    """All-reduces a pattern in `buffer` and counts the elements that are not the exact sum."""
+def wrong_elements(rank: Rank, buffer: Any, work: Optional[Callable[[], Any]] = None) -> int:
+    """All-reduces a pattern in `buffer`, by `work` if given, and counts the elements that are not the exact sum."""
     pattern = rows(rank, buffer.numel(), buffer.dtype)
     lines = buffer.view(-1, len(pattern[0]))
     lines.copy_(pattern[rank.number].expand_as(lines))
-    rank.torch.distributed.all_reduce(buffer)
+    work() if work else rank.torch.distributed.all_reduce(buffer)
     return int((lines != sum(pattern)).sum().item())
 
 
@@ -64,13 +65,22 @@ def timed(rank: Rank, work: Callable[[], Any]) -> Dict[str, Any]:
 
 
 def latency(rank: Rank) -> None:
-    """Stores "latency": consecutive all-reduces of 8 bytes; and the first result that every rank verifies."""
+    """Stores "latency": consecutive all-reduces of 8 bytes; "latency of NCCL": the same without torch, if its library is known;
+    and the first result that every rank verifies."""
     torch = rank.torch
     buffer = torch.zeros(SMALL_BYTES // 4, dtype=torch.float32, device=rank.device)
     with rank.bench.section("latency") as values:
         rank.keep(wrong_elements={name_of(SMALL_BYTES): wrong_elements(rank, buffer)})
         buffer.zero_()
         values.update(bytes=SMALL_BYTES, **timed(rank, lambda: torch.distributed.all_reduce(buffer)))
+    own = nccl.of(rank)
+    if own is None:
+        return
+    with rank.bench.section("latency of NCCL") as values:
+        work = own.all_reduce(buffer, buffer)
+        values.update(bytes=SMALL_BYTES, **timed(rank, work))
+    wrong = wrong_elements(rank, buffer, work)
+    rank.keep(wrong_elements={name_of(SMALL_BYTES): rank.own["wrong_elements"][name_of(SMALL_BYTES)] + wrong})
 
 
 def bandwidth(rank: Rank) -> None:

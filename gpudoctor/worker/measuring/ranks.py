@@ -1,4 +1,4 @@
-"""The work of each rank in a torchrun session: all-reduces, then training steps. workloads/distributed.py runs it as a script.
+"""The work of each rank in a torchrun session: all-reduces, training steps, collectives. workloads/distributed.py starts it.
 
 Rank 0 takes the times, every rank verifies. No rank uses a GPU before the workload has its turn.
 """
@@ -43,7 +43,7 @@ def work(job: Dict[str, Any], number: int) -> None:
     import torch
     import torch.distributed
 
-    from gpudoctor.worker.measuring import all_reduce, data_parallel
+    from gpudoctor.worker.measuring import all_reduce, collectives, data_parallel
 
     cuda = job["backend"] == "nccl"
     if cuda and not torch.distributed.is_nccl_available():
@@ -58,6 +58,8 @@ def work(job: Dict[str, Any], number: int) -> None:
     all_reduce.bandwidth(rank)
     keep_nccl(rank, job["file"])
     data_parallel.train(rank)
+    if job["level"] == "full":
+        collectives.measure(rank)
     torch.distributed.destroy_process_group()
 
 
