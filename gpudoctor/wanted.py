@@ -39,20 +39,23 @@ class Burning:
     is_acceptance: bool = False
     links_seconds: float | None = None
 
-    LINKS_SHARE = 0.2  # of the time, if there is other work
+    LINKS_SHARE = 0.2  # of the time, if there is other work: copies between the GPUs, then sums with matrix products
     OVERHEAD_SECONDS = 120.0  # imports and preparations
 
     def not_needed(self) -> tuple[str, ...]:
         """The checks that are not needed for these loads."""
         of_links = set(self.loads) == {"links"}
-        return (() if "links" in self.loads else ("burn-links",)) + (("burn", "burn-steadiness") if of_links else ())
+        return (() if "links" in self.loads else ("burn-links", "burn-collectives")) + (
+            ("burn", "burn-steadiness") if of_links else ()
+        )
 
     def options(self, gpus: int) -> dict[str, dict[str, Any]]:
         """Workload -> what it is asked to do on this many GPUs."""
         each = [load for load in self.loads if load != "links"]
         links = (self.LINKS_SHARE if each else 1.0) * self.seconds if self.links_seconds is None else self.links_seconds
         links = links if "links" in self.loads and gpus > 1 else 0.0
-        return {"burn": {"seconds": self.seconds - links, "loads": each}, "burn-links": {"seconds": links}}
+        together = {"burn-links": {"seconds": links / 2}, "burn-collectives": {"seconds": links / 2}}
+        return {"burn": {"seconds": self.seconds - links, "loads": each}, **together}
 
 
 @dataclass(frozen=True)

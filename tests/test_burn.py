@@ -217,10 +217,11 @@ def test_a_load_that_was_stopped_is_no_pass() -> None:
 def test_only_the_load_is_measured() -> None:
     checks = catalog.checks()
     chosen = Wanted(burning=Burning(60, ("power", "memory", "pcie", "links"))).checks()
-    assert {name for id in chosen for name in checks[id].workloads} == {"burn", "burn-links"}
-    assert not {"burn", "burn-links"} & {*Wanted(level="full").checks()}
+    assert {name for id in chosen for name in checks[id].workloads} == {"burn", "burn-links", "burn-collectives"}
+    assert not {"burn", "burn-links", "burn-collectives"} & {*Wanted(level="full").checks()}
     assert "burn-links" not in Wanted(burning=Burning(60, ("memory",))).checks()
     assert Burning(100, ("memory", "links")).options(2) == {
         "burn": {"seconds": 80.0, "loads": ["memory"]},
-        "burn-links": {"seconds": 20.0},
+        "burn-links": {"seconds": 10.0},
+        "burn-collectives": {"seconds": 10.0},
     }

@@ -26,7 +26,7 @@ from gpudoctor.worker.measuring import bench, nccl, nccl_log
 from gpudoctor.worker.measuring import collectives as exchanges
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.measuring.rank import Rank
-from gpudoctor.worker.workloads import distributed
+from gpudoctor.worker.workloads import burn_collectives, distributed
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]  # pytest-xdist has threads
 ROOT = Path(__file__).parent.parent
@@ -199,6 +199,29 @@ def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
     gathered = heard.values["all-gather 1 MiB"]
     assert gathered["bus_gb_per_s"] == pytest.approx(1.049e6 / 2 / gathered["microseconds"] / 1e3, rel=1e-3)
     assert set(heard.windows) >= {"latency", "all-reduce 16 MiB", "training", "send/recv 8 B"}
+
+
+def test_sums_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank on the CPU, which has no products; one of its sums is changed behind its back."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(burn_collectives, "BYTES", 1 << 16)
+    monkeypatch.setattr(burn_collectives, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(burn_collectives, "ROUND_SECONDS", 0.001)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    file = str(tmp_path / "burn")
+    try:
+        rank = Rank(torch, 0, 1, 3, torch.device("cpu"), Bench(file, [3]), Bench(file, [3]), {})
+        burn_collectives.burn(rank, 0.01)
+        healthy = bench.read(file).values
+        load = burn_collectives.Load(rank)
+        load.expected[7] += 1
+        wrong = load.sustained(0.01)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert healthy["sums 0"]["wrong_words"] == {"3": 0}
+    assert healthy["sums 0"]["sums"] >= 1
+    assert healthy["complete"] == {"seconds": 0.01}
+    assert wrong["wrong_words"] == {"3": wrong["sums"] * load.lines.shape[0]}
 
 
 def test_an_error_of_a_rank_is_kept_for_the_message(tmp_path: Path) -> None:

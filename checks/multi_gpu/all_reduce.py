@@ -8,8 +8,8 @@ How it is judged
 A torchrun session with one rank per GPU. Every rank compares every sum with the exact one. The bus bandwidth (as nccl-tests
 defines it) of the largest size, from 256 MiB on, is compared with the links between all GPUs: NVLink version and count, or
 PCIe generation and width. NCCL's own log shows which path it took. NVLinks that it does not use are a finding, with the
-variable or the refusal that causes it. 8 bytes may take at most 100 µs over NVLink, 200 µs over PCIe. How
-long they take without torch, by NCCL's own function, is shown beside it.
+variable or the refusal that causes it. 8 bytes may take at most 100 µs over NVLink, 200 µs over PCIe.
+The time of NCCL's own function, without torch, is shown too.
 
 Known exceptions
 If NVLink connects only some of the GPUs, the bandwidth is shown and not judged. Reduction in the switches (NVLS) can be
@@ -137,11 +137,9 @@ def figures(facts: Facts) -> Iterator[Figure]:
     for name, values in session.sizes:
         expected = collectives.bus_gb_per_s(facts, session.gpus) if (name, values) == session.judged else NOTHING
         yield Figure(f"{name}, bus bandwidth", values["bus_gb_per_s"], "GB/s", None, expected.value, expected.rule)
-    if "latency" in session.values:
-        yield Figure("all-reduce 8 B", session.values["latency"]["microseconds"], "µs", None, less_is_better=True)
-    if "latency of NCCL" in session.values:
-        value = session.values["latency of NCCL"]["microseconds"]
-        yield Figure("all-reduce 8 B, NCCL without torch", value, "µs", None, less_is_better=True)
+    for name, what in (("latency", "all-reduce 8 B"), ("latency of NCCL", "all-reduce 8 B, NCCL without torch")):
+        if name in session.values:
+            yield Figure(what, session.values[name]["microseconds"], "µs", None, less_is_better=True)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

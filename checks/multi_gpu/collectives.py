@@ -125,7 +125,7 @@ def judge_data(session: Session) -> Iterator[Finding]:
 
 
 def cause(session: Session) -> str:
-    """The problem of all-reduce that slows the others down, too; "" if it has none."""
+    """The problem of all-reduce that slows the others down, too; "" if there is no such problem."""
     if session.linked and any(not name.startswith("P2P") for name in session.connections):
         return "nccl-bypasses-nvlink"
     expected = collectives.bus_gb_per_s(session.facts, session.gpus).value

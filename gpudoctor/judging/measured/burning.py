@@ -14,7 +14,7 @@ from gpudoctor.facts.measured import Run
 from gpudoctor.judging.measured import expect
 from gpudoctor.model import Skip
 
-WORKLOAD, LINKS = "burn", "burn-links"
+WORKLOAD, LINKS, COLLECTIVES = "burn", "burn-links", "burn-collectives"
 LEAST_STRETCHES = 6  # of one load, to say that it gets slower: two for each third
 HEAT = 0x8 | 0x20 | 0x40  # hardware slowdown, thermal slowdown by software and by hardware
 POWER_BRAKE = 0x80

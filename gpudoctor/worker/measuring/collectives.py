@@ -1,4 +1,4 @@
-"""Collectives beside all-reduce across all ranks, by size, as nccl-tests measures them. Every rank verifies what it receives."""
+"""The collectives other than all-reduce, by size, as nccl-tests measures them. Every rank verifies what it receives."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import faulthandler
 import glob
+import importlib
 import json
 import os
 import sys
@@ -26,8 +27,8 @@ FAILURE_CHARACTERS = 500
 
 
 def main(job: Dict[str, Any]) -> None:
-    """job: {"file", "gpus", "level", "backend"}; "file" is the workload's; with ".failures" it holds the errors of failed
-    ranks."""
+    """job: {"file", "gpus", "level", "backend", "load": a module with a long load instead of measurements, and its "seconds"};
+    "file" is the workload's; with ".failures" it holds the errors of failed ranks."""
     faulthandler.enable()
     number = int(os.environ["RANK"])
     try:
@@ -43,8 +44,6 @@ def work(job: Dict[str, Any], number: int) -> None:
     import torch
     import torch.distributed
 
-    from gpudoctor.worker.measuring import all_reduce, collectives, data_parallel
-
     cuda = job["backend"] == "nccl"
     if cuda and not torch.distributed.is_nccl_available():
         with open(job["file"] + ".skip", "w", encoding="utf-8") as file:
@@ -53,6 +52,16 @@ def work(job: Dict[str, Any], number: int) -> None:
     torch.optim.Adam([torch.zeros(1)])  # imports modules that take seconds to load
     wait_for_turn(job["file"], number)
     rank = joined(torch, job, number, torch.device("cuda", job["gpus"][number]) if cuda else torch.device("cpu"))
+    if job["load"]:
+        importlib.import_module(job["load"]).burn(rank, job["seconds"])
+    else:
+        measure(rank, job)
+    torch.distributed.destroy_process_group()
+
+
+def measure(rank: Rank, job: Dict[str, Any]) -> None:
+    from gpudoctor.worker.measuring import all_reduce, collectives, data_parallel
+
     all_reduce.latency(rank)
     keep_nccl(rank, job["file"])
     all_reduce.bandwidth(rank)
@@ -60,7 +69,6 @@ def work(job: Dict[str, Any], number: int) -> None:
     data_parallel.train(rank)
     if job["level"] == "full":
         collectives.measure(rank)
-    torch.distributed.destroy_process_group()
 
 
 def wait_for_turn(file: str, number: int) -> None:

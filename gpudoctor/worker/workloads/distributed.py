@@ -33,8 +33,11 @@ def run(bench: Bench) -> None:
     session(bench, "nccl")
 
 
-def session(bench: Bench, backend: str) -> None:
-    """A torchrun session; on failure, an exception with the messages of NCCL and of the first failing rank."""
+def session(bench: Bench, backend: str, load: str = "") -> None:
+    """A torchrun session; on failure, an exception with the messages of NCCL and of the rank that failed first.
+
+    load: a module with the long load of each rank; "" to measure.
+    """
     if len(bench.gpus) < 2:
         raise Skip("there is only one GPU, so there is nothing to communicate with")
     if importlib.util.find_spec("torch") is None:
@@ -42,7 +45,7 @@ def session(bench: Bench, backend: str) -> None:
     file = bench._file
     with open(file + ".log", "wb") as log:
         process = subprocess.Popen(
-            command(bench, backend),
+            command(bench, backend, load),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -66,8 +69,9 @@ def session(bench: Bench, backend: str) -> None:
         raise Skip(text_of(file + ".skip"), Skip.UNSUPPORTED)
 
 
-def command(bench: Bench, backend: str) -> List[str]:
-    job = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend}
+def command(bench: Bench, backend: str, load: str = "") -> List[str]:
+    job = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend, "load": load}
+    job["seconds"] = bench.options.get("seconds")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=%d" % len(bench.gpus)]
     return [*torchrun, "--log_dir=" + bench._file + ".torchrun", ranks.__file__, json.dumps(job)]
 
