@@ -6,7 +6,7 @@ effect at the next reset. If a bank has no spare rows left, its next error canno
 
 How it is judged
 NVML reports one of these: a row, page, channel or TPC is waiting for a reset; a replacement failed; banks without spare rows;
-at least 60 retired pages, of at most 64.
+at least 60 retired pages, of at most 64; or, since driver R590, memory that cannot be repaired.
 
 Known exceptions
 Rows replaced in the past are not reported. If the kernel log has the error as an Xid (48, 63, 64, 94, 95, 140), memory-xids
@@ -57,6 +57,15 @@ FAILED = Problem(
     action=Action.REPLACE_HARDWARE,
     fixes=(REPORT, TEST, HOST),
     references=(GUIDE,),
+)
+UNREPAIRABLE = Problem(
+    id="gpu-memory-unrepairable",
+    title="The driver reports GPU memory that cannot be repaired",
+    why="The driver found memory errors for which neither spare rows nor spare channels are left. With this flag it asks for the "
+    "board to be replaced.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(REPORT, TEST, HOST),
+    references=("https://docs.nvidia.com/deploy/nvml-api/structnvmlUnrepairableMemoryStatus__v1__t.html", GUIDE),
 )
 EXHAUSTED = Problem(
     id="row-remap-spares-exhausted",
@@ -132,7 +141,13 @@ def judge_pages(gpu: Gpu) -> Iterator[Finding]:
         yield replace(found, because="xid-64-row-remap-failure")
 
 
-QUESTIONS = (judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge_pages)
+def judge_flag(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.memory_unrepairable:
+        found = UNREPAIRABLE.found(f"GPU {gpu.index}: the flag of unrepairable memory is set", address(gpu), gpu.index)
+        yield replace(found, because=FAILED.id)
+
+
+QUESTIONS = (judge_flag, judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge_pages)
 
 
 def address(gpu: Gpu) -> dict[str, str | int]:
@@ -148,6 +163,6 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     of_gpus=True,
-    problems=(PENDING, FAILED, EXHAUSTED, PAGES_FULL),
+    problems=(PENDING, FAILED, UNREPAIRABLE, EXHAUSTED, PAGES_FULL),
     needs=("nvml",),
 )

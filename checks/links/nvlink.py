@@ -7,14 +7,14 @@ stops them. Links correct errors by repeating transfers; a good link never has t
 How it is judged
 Reads NVML's state of every link. On boards with switches, and on A100 and newer boards without switches, all links of the GPU
 must be up. On older boards a GPU must have as many links up as its siblings. With a bridge, it is a fault if only some links
-are up; if both cards lack the same links, the bridge is at fault. The counters of replays, recoveries and uncorrectable
-errors must be 0. On a host with such a board, an option of the module that disables NVLink warns. If the kernel log shows what
-broke a link (Xid, SXid), the check for that error reports it.
+are up; if both cards lack the same links, the bridge is at fault. The counters of replays, recoveries and uncorrectable errors
+must be 0. NVLink 5 also counts recoveries that the link survived, of which 100 since the driver was loaded are too many, and
+bit error rates after correction, which must be below 1e-12. On a host with such a board, an option of the module that disables
+NVLink warns. If the kernel log shows what broke a link (Xid, SXid), the check for that error reports it.
 
 Known exceptions
-Cards without NVLink are skipped. A bridge card without a bridge has all links down. A virtual machine may get its GPUs
-without NVLink (the driver's parameter NvLinkDisable). Counters of corrected errors are not judged. A800 and H800 have eight
-links.
+Cards without NVLink are skipped. A bridge card without a bridge has all links down. A virtual machine may get its GPUs without
+NVLink (the driver's parameter NvLinkDisable). Counters of corrected errors are not judged. A800 and H800 have eight links.
 
 References
 https://github.com/Azure/azurehpc/blob/master/experimental/aks_npd_draino/npd/deployment/node-problem-detector-config.yaml
@@ -37,6 +37,8 @@ from gpudoctor.fixes.common import look, reset_by
 from gpudoctor.judging.driver.nvlink_bridges import has_bridge, numbers, of_bridge, twin_of
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
+MOST_RECOVERIES = 100  # a link of a GB200 with 505 was named days before its rack faulted: marin-community/marin#9086
+MOST_BIT_ERRORS = 1e-12  # of ibdiagnet, too; good links stay below 1e-15
 SERIOUS = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
 ALL_WIRED = 3  # since NVLink 3 every SXM board uses all links; older topologies leave some unused
 LOOK = "nvidia-smi nvlink -s"
@@ -83,6 +85,26 @@ ERRORS = Problem(
     references=("https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/dcgm_errors.h",),
 )
 
+UNSTABLE = Problem(
+    id="nvlink-unstable",
+    title="An NVLink keeps recovering, or has a high bit error rate",
+    why="The link still works: it corrects errors and recovers, and traffic waits meanwhile. Good links do neither. Such a link "
+    "often fails within days, and on a rack it can stop the jobs of all nodes.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(
+        look("Check whether the counters grow under load", "nvidia-smi nvlink -e; nvidia-smi nvlink -ec"),
+        Fix(
+            "If they grow: drain the node, then have the cable, the tray or the board replaced",
+            risk="disruptive",
+            verify="nvidia-smi nvlink -e",
+        ),
+    ),
+    references=(
+        "https://github.com/marin-community/marin/issues/9086",
+        "https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
+    ),
+)
 
 OFF = Problem(
     id="nvlink-disabled-by-option",
@@ -113,11 +135,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
     of_log = [gpu for gpu in facts.nvml.gpus if is_logged(facts, gpu)]
     twins = [twin for gpu in of_log if has_bridge(gpu) and (twin := twin_of(facts, gpu))]
     logged = sorted({gpu.index for gpu in (*of_log, *twins)})
-    parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors)]
+    parts = [(judge_part, gpu) for gpu in facts.nvml.gpus for judge_part in (judge_state, judge_errors, judge_stability)]
     bridges = list(judge_bridges(facts, logged))
     yield from bridges
     reported = {*logged, *(index for bridge in bridges for index in bridge.evidence["gpus"])}
-    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is judge_errors or gpu.index not in reported]
+    parts = [(judge_part, gpu) for judge_part, gpu in parts if judge_part is not judge_state or gpu.index not in reported]
     yield from for_each(parts, lambda part: part[0](facts, part[1]))
     if logged:
         raise Skip(f"links of GPU {', '.join(map(str, logged))} are down; the kernel log has the cause: see xids and sxids")
@@ -223,6 +245,18 @@ def judge_errors(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         )
 
 
+def judge_stability(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
+    words: dict[int, list[str]] = {}
+    for link in links(gpu):
+        if link.active and (link.recoveries or 0) >= MOST_RECOVERIES:
+            words.setdefault(link.link, []).append(f"{link.recoveries} recoveries")
+        if link.active and (link.bit_error_rate or 0) >= MOST_BIT_ERRORS:
+            words.setdefault(link.link, []).append(f"bit error rate {link.bit_error_rate:.0e}")
+    if words:
+        message = "; ".join(f"link {link}: {', '.join(each)}" for link, each in words.items())
+        yield UNSTABLE.found(f"GPU {gpu.index}, {message}", {"links": sorted(words)}, gpu=gpu.index)
+
+
 def summary(facts: Facts) -> str:
     counts = sorted({active(gpu) for gpu in facts.nvml.gpus})
     if counts == [0]:
@@ -233,6 +267,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(DOWN, ERRORS, OFF),
+    problems=(DOWN, ERRORS, UNSTABLE, OFF),
     needs=("nvml", "fabric-manager"),
 )

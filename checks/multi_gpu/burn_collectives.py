@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         counts = {index_of(facts, facts.cuda.devices[int(gpu)]): count for gpu, count in wrong.most_common()}
         gpus = ", ".join(f"GPU {gpu}: {count} wrong elements" for gpu, count in list(counts.items())[:8])
         evidence = {"wrong": {str(gpu): count for gpu, count in counts.items()}}
-        finding = WRONG.found(gpus, evidence, *(counts if len(counts) == 1 else ()), partial=True)
+        finding = WRONG.found(gpus, evidence, next(iter(counts)) if len(counts) == 1 else None, partial=True)
         yield replace(finding, causes=("burn-wrong-peer-copies", "burn-wrong-result"))
 
 

@@ -92,6 +92,10 @@ class Gpu(Guarded):
     vbios = Answer(str, "VbiosVersion")
     inforom = Answer(str, "InforomImageVersion")
     gsp_firmware = Answer(str, "GspFirmwareVersion")
+    gsp_mode: Answer[tuple[bool, bool]] = Answer(
+        lambda pair: (bool(pair[0]), bool(pair[1])), "GspFirmwareMode"
+    )  # now, by default
+    memory_unrepairable = Answer(bool, "UnrepairableMemoryFlag_v1")
     virtualization_mode = Answer(word(VIRTUALIZATION), "VirtualizationMode")
     display_active = Answer(bool, "DisplayActive")
 

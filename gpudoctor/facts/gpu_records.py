@@ -119,9 +119,16 @@ class MigDevice(Guarded):
         )
 
 
+BIT_ERROR_RATES = ("NVLINK_COUNT_EFFECTIVE_BER", "NVLINK_COUNT_SYMBOL_BER")
+
+
 @dataclass(frozen=True)
 class NvLink(Guarded):
-    """One link; errors is None if NVML has no counters for it, remote is "gpu", "switch", "npu" or None."""
+    """One link; errors is None if NVML has no counters for it, remote is "gpu", "switch", "npu" or None.
+
+    Since NVLink 5: recoveries, which the link survived; and the share of wrong bits after correction, the larger one of effective
+    and symbol. None if not known.
+    """
 
     link: int
     active: bool
@@ -130,6 +137,8 @@ class NvLink(Guarded):
     remote_bus_id: str | None
     mb_per_s: int | None
     errors: dict[str, int] | None
+    recoveries: int | None = None
+    bit_error_rate: float | None = None
 
     @classmethod
     def of(cls, link: str, answers: dict[str, Any]) -> NvLink:
@@ -143,7 +152,20 @@ class NvLink(Guarded):
             remote_bus_id=bus_id(pci["busId"]) if answered(pci) and pci.get("domain", -1) < 0xFFFFFFFF else None,
             mb_per_s=speed if isinstance(speed, int) else None,
             errors=_link_errors(fields, answers.get("ErrorCounter", {})) or None,
+            recoveries=_counted(fields, "NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS"),
+            bit_error_rate=max(
+                (_rate(fields[name]) for name in BIT_ERROR_RATES if isinstance(fields.get(name), int)), default=None
+            ),
         )
+
+
+def _counted(fields: dict[str, Any], name: str) -> int | None:
+    return fields[name] if isinstance(fields.get(name), int) else None
+
+
+def _rate(encoded: int) -> float:
+    """A bit error rate of NVML: a mantissa of 4 bits, then a negative power of ten in 8 bits. No errors are 15e-254."""
+    return (encoded >> 8 & 0xF) * 10.0 ** -(encoded & 0xFF)
 
 
 def _link_errors(fields: dict[str, Any], counters: dict[str, Any]) -> dict[str, int]:

@@ -94,14 +94,14 @@ def wrong_elements(rank: Rank, name: str, work: Callable[[], Any], sent: Any, re
     rank.synchronize()
     wanted = expected(rank, name, pattern)
     wrong = [(_lines(part, row) != row).sum() for part, row in zip(received.chunk(len(wanted)), wanted)]
-    return int(sum(wrong).item())  # type: ignore[union-attr]
+    return int(sum(wrong).item())
 
 
 def expected(rank: Rank, name: str, pattern: List[Any]) -> List[Any]:
     """What each part of the received buffer repeats. Each rank rotates its pattern by the number of the part's receiver."""
     found: Dict[str, Callable[[], List[Any]]] = {
         "all-gather": lambda: pattern,
-        "reduce-scatter": lambda: [sum(pattern).roll(rank.number)],  # type: ignore[attr-defined]
+        "reduce-scatter": lambda: [sum(pattern).roll(rank.number)],
         "all-to-all": lambda: [row.roll(rank.number) for row in pattern],
         "broadcast": lambda: [pattern[0]],
         "send/recv": lambda: [pattern[(rank.number - 1) % rank.ranks]],

@@ -17,6 +17,8 @@ from gpudoctor.worker.probes.nvml_getters import (
     GETTERS,
     LINK_ERRORS,
     LINK_FIELDS,
+    NEW_LINK_FIELDS,
+    NVLINK_5,
     PROCESSES,
     SYSTEM,
     VALUE_TYPES,
@@ -193,7 +195,8 @@ class Nvml:
     def link(self, handle: Any, link: int) -> Dict[str, Any]:
         names = ("Version", "RemoteDeviceType", "RemotePciInfo")
         answers = {name: self("nvmlDeviceGetNvLink" + name, handle, link) for name in names}
-        answers["FieldValues"] = self.fields(handle, LINK_FIELDS, link)
+        is_new = not failed(answers["Version"]) and answers["Version"] >= NVLINK_5
+        answers["FieldValues"] = self.fields(handle, LINK_FIELDS + NEW_LINK_FIELDS * is_new, link)
         if failed(answers["FieldValues"]["NVLINK_ERROR_DL_CRC"]):  # older drivers; on newer ones each of these takes 1 ms
             answers["ErrorCounter"] = {
                 name: self("nvmlDeviceGetNvLinkErrorCounter", handle, link, counter) for name, counter in LINK_ERRORS.items()

@@ -19,7 +19,7 @@ GETTERS = """
     TotalEnergyConsumption MarginTemperature NumFans FanSpeed RemappedRows RowRemapperHistogram
     RetiredPagesPendingStatus RepairStatus VirtualizationMode HostVgpuMode GridLicensableFeatures DisplayActive
     DriverModel GpuOperationMode GspFirmwareVersion GspFirmwareMode NumaNodeId AddressingMode C2cModeInfoV
-    LastBBXFlushTime
+    LastBBXFlushTime UnrepairableMemoryFlag_v1
 """.split()  # noqa: SIM905
 
 CLOCKS: Dict[str, Tuple[int, ...]] = {"graphics": (0,), "sm": (1,), "memory": (2,), "video": (3,)}
@@ -64,6 +64,13 @@ LINK_FIELDS = """
     NVLINK_COUNT_RCV_REMOTE_ERRORS NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS
     NVLINK_COUNT_EFFECTIVE_ERRORS
 """.split()  # noqa: SIM905
+
+# Of each NVLink since version 5.
+NEW_LINK_FIELDS = """
+    NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS NVLINK_COUNT_SYMBOL_ERRORS NVLINK_COUNT_EFFECTIVE_BER
+    NVLINK_COUNT_SYMBOL_BER
+""".split()  # noqa: SIM905
+NVLINK_5 = 7  # NVML_NVLINK_VERSION_5_0
 
 # Member of the union by value type. Not 0, double: no field here is one, and an unset field reports 0.
 VALUE_TYPES = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}

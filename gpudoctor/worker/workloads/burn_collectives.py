@@ -75,7 +75,7 @@ class Load:
 
     def round(self) -> int:
         """One round of both loads; returns how many products."""
-        if self.products is None:
+        if self.products is None or self.stream is None:
             self.sums(self.sums_each)
             return 0
         count = max(1, int(ROUND_SECONDS * 1000 / self.products.milliseconds))

@@ -70,8 +70,8 @@ def session(bench: Bench, backend: str, load: str = "") -> None:
 
 
 def command(bench: Bench, backend: str, load: str = "") -> List[str]:
-    job = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend, "load": load}
-    job["seconds"] = bench.options.get("seconds")
+    job = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend}
+    job.update(load=load, seconds=bench.options.get("seconds"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=%d" % len(bench.gpus)]
     return [*torchrun, "--log_dir=" + bench._file + ".torchrun", ranks.__file__, json.dumps(job)]
 

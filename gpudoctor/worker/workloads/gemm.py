@@ -105,7 +105,7 @@ def one_precision(bench: Bench, torch: Any, name: str, device: Any) -> None:
             timed = torch_gpu.timed(functools.partial(product, torch, *matrices), device, WARM_UP_MS, MOST_ROUNDS)
             values.update(timed.values(2.0 * size**3), size=size)
     bench.step("verifying " + name)
-    bench.keep(name, **values, **checked(torch, PRECISIONS[name], *matrices[:2], timed.result))
+    bench.keep(name, **values, **checked(torch, PRECISIONS[name], matrices[0], matrices[1], timed.result))
 
 
 def settings(torch: Any) -> Dict[str, Any]:

@@ -31,7 +31,7 @@ class Products:
             self.matrices = gemm.operands(torch, name, self.size, device)
             self.first = gemm.product(torch, *self.matrices)
             self.milliseconds = max(torch_gpu.elapsed(self._again), 1e-3)
-            self.check = gemm.checked(torch, precision, *self.matrices[:2], self.first)
+            self.check = gemm.checked(torch, precision, self.matrices[0], self.matrices[1], self.first)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
 
     def _again(self) -> Any:
