@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from gpudoctor import catalog, ignoring, roots
@@ -48,6 +48,8 @@ OF_COMMAND = "command"
 _LONGEST_REASON = 300
 
 Checks = dict[str, Check]
+Outcome = tuple[Result, tuple[Finding, ...]]
+Run = Callable[[Check, Facts], Outcome]
 _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
 
 
@@ -98,19 +100,22 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
     return wanted
 
 
-def judge(taken: Snapshot, checks: Checks) -> Report:
-    """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine."""
-    report = _judged(taken, checks)
+def judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
+    """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine.
+
+    run: instead of `run_check`, for a caller that knows the outcome of some checks.
+    """
+    report = _judged(taken, checks, run or run_check)
     if taken.level == ACCEPTANCE:
         report = acceptance.added(report, Facts(taken))
     of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
     return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
 
 
-def _judged(taken: Snapshot, checks: Checks) -> Report:
+def _judged(taken: Snapshot, checks: Checks, run: Run) -> Report:
     if not _has_come_up(taken):
         return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
-    report = _judge(taken, checks)
+    report = _judge(taken, checks, run)
     if not taken.host:
         return report
     of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={}, experiments={}, expectation={}, counters={})
@@ -134,13 +139,13 @@ def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, R
     """The questions that these checks read although they were never asked (`PREFIX*`: all with a prefix), and the results."""
     unasked: set[str] = set()
     facts = Facts(taken, _problems, unasked.add)
-    results, _ = _diagnosed(facts, checks)
+    results, _ = _diagnosed(facts, checks, run_check)
     return unasked, results
 
 
-def _judge(taken: Snapshot, checks: Checks) -> Report:
+def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
     facts = Facts(taken, _problems)
-    results, entries = _diagnosed(facts, checks)
+    results, entries = _diagnosed(facts, checks, run or run_check)
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,
@@ -157,7 +162,7 @@ def _judge(taken: Snapshot, checks: Checks) -> Report:
     )
 
 
-def _diagnosed(facts: Facts, checks: Checks) -> tuple[dict[str, Result], tuple[Diagnosis, ...]]:
+def _diagnosed(facts: Facts, checks: Checks, run: Run) -> tuple[dict[str, Result], tuple[Diagnosis, ...]]:
     results: dict[str, Result] = {}
     findings = facts.found
     for id, check in checks.items():
@@ -166,7 +171,7 @@ def _diagnosed(facts: Facts, checks: Checks) -> tuple[dict[str, Result], tuple[D
             message = f"needs {blocker} to be healthy"
             results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
         else:
-            results[id], found = _run(check, facts)
+            results[id], found = run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
     return results, roots.diagnosis(findings, results, facts, lambda: _finders(checks))
 
@@ -207,7 +212,8 @@ def _with_problems_of_checks(finding: Finding, checks: Checks) -> Finding:
     return replace(finding, causes=tuple(cause for id in finding.causes for cause in named.get(id, (id,))))
 
 
-def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
+def run_check(check: Check, facts: Facts) -> Outcome:
+    """The row of one check, and what it found."""
     found: list[Finding] = []
     message = ""
     try:
@@ -223,7 +229,8 @@ def _run(check: Check, facts: Facts) -> tuple[Result, tuple[Finding, ...]]:
         return Result(check.id, Status.ERROR, message, area=check.area), tuple(found)
     status = max((finding.problem.status for finding in _told(found)), key=list(Status).index, default=Status.PASS)
     message = message or "; ".join(finding.message for finding in _told(found))
-    return Result(check.id, status, message, facts.measured.seconds(check.workloads), area=check.area), tuple(found)
+    seconds = facts.measured.seconds(check.workloads) if check.workloads else 0.0
+    return Result(check.id, status, message, seconds, area=check.area), tuple(found)
 
 
 def _with_causes(finding: Finding, facts: Facts, check: str) -> Finding:

@@ -59,7 +59,7 @@ def mutated_snapshot(by: random.Random) -> bytes:
 
 def opened(data: bytes) -> Snapshot | None:
     try:
-        return opening._safely(opening._snapshot, data, "x.json")
+        return opening.safely(opening._snapshot, data, "x.json")
     except REFUSED:
         return None
 
@@ -98,7 +98,7 @@ def test_a_report(seed: int) -> None:
     by, value = random.Random(seed), json.loads(formats.render("json", REPORT))
     data = json.dumps(mutating.changed(value, mutating.places(value), by)).encode()
     try:
-        report = opening._safely(opening._report, data, "x.json")
+        report = opening.safely(opening._report, data, "x.json")
     except REFUSED:
         return
     assert isinstance(report, Report)
@@ -121,7 +121,7 @@ def test_a_bundle(seed: int) -> None:
     data = mutating.data(packed(), by)
     pieces = (data[at : at + size] for at in range(0, len(data), size))
     with contextlib.suppress(*REFUSED):
-        opening._safely(opening._snapshot, bundle.snapshot_in(pieces, "b"), "b")
+        opening.safely(opening._snapshot, bundle.snapshot_in(pieces, "b"), "b")
 
 
 @functools.cache

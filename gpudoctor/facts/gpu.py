@@ -59,16 +59,20 @@ def word(names: dict[int, str]) -> Callable[[int], str]:
 
 
 class Answer(Generic[T]):
-    """A fact parsed from the answer of one getter; given several getters, from the first that answers."""
+    """A fact parsed, once, from the answer of one getter; given several getters, from the first that answers."""
 
     def __init__(self, parse: Callable[[Any], T], *paths: str) -> None:
         self.parse = parse
         self.paths = paths
 
+    def __set_name__(self, owner: type[Gpu], name: str) -> None:
+        self.name = name
+
     def __get__(self, gpu: Gpu, owner: type[Gpu]) -> T:
         answer = gpu.get(*self.paths)
         try:
-            return self.parse(answer)
+            value = gpu.__dict__[self.name] = self.parse(answer)
+            return value
         except WRONG as failure:
             raise Unavailable(f"GPU {gpu.index}: {self.paths[-1]} has an unexpected form ({failure})"[:300]) from failure
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from gpudoctor.facts import Facts
 from gpudoctor.facts.cuda import CudaDevice
 from gpudoctor.facts.gpu import Gpu
@@ -15,10 +18,14 @@ def index_of(facts: Facts, device: CudaDevice) -> int:
 
 
 def gpu_of(facts: Facts, bus_id: str) -> Gpu | None:
-    try:
-        return next((gpu for gpu in facts.nvml.gpus if gpu.bus_id == bus_id), None)
-    except Skip:
-        return None
+    return next((gpu for known, gpu in facts.once(_by_bus_id) if known == bus_id), None)
+
+
+def _by_bus_id(facts: Facts) -> Iterator[tuple[str, Gpu]]:
+    """The GPUs up to the first that does not say where it is."""
+    with contextlib.suppress(Skip):
+        for gpu in facts.nvml.gpus:
+            yield gpu.bus_id, gpu
 
 
 def cores_near(facts: Facts, index: int) -> tuple[int, ...]:

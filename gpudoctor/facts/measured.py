@@ -78,7 +78,14 @@ class Measured(Guarded):
         return tuple(sorted(found, key=lambda run: -1 if run.gpu is None else run.gpu))
 
     def _of(self, workload: str) -> dict[str, Reply]:
-        return {id: reply for id, reply in self._measured.items() if id.rpartition(":")[0] == workload}
+        return self._by_workload.get(workload, {})
+
+    @cached_property
+    def _by_workload(self) -> dict[str, dict[str, Reply]]:
+        found: dict[str, dict[str, Reply]] = {}
+        for id, reply in self._measured.items():
+            found.setdefault(id.rpartition(":")[0], {})[id] = reply
+        return found
 
     def _why_not(self, workload: str, replies: Mapping[str, Reply]) -> Skip:
         for reply in replies.values():

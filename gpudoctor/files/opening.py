@@ -48,11 +48,24 @@ class _Facts(msgspec.Struct):
 
 def read(path: str) -> Report | Snapshot:
     """The content of the file ("-": standard input). UserError if it is none of these formats, or is broken."""
+    return parsed(content(path), path)
+
+
+def content(path: str, most: int = MOST_BYTES) -> bytes:
+    """The JSON or the page in the file, at most `most` bytes; for a bundle, the snapshot in it."""
     chunks = source.chunks(path)
-    data = _data(path, next(chunks, b""), chunks)
-    if data.lstrip()[:1] == b"{" and _safely(_schema, data, path).startswith("gpudoctor.report/"):
-        return _safely(_report, data, path)
-    return _safely(_snapshot, data, path)
+    return _data(path, next(chunks, b""), chunks, most)
+
+
+def parsed(data: bytes, path: str) -> Report | Snapshot:
+    """What `content` returned, read; UserError if it is not from gpudoctor."""
+    if data.lstrip()[:1] == b"{" and schema_of(data, path).startswith("gpudoctor.report/"):
+        return safely(_report, data, path)
+    return safely(_snapshot, data, path)
+
+
+def schema_of(data: bytes, path: str) -> str:
+    return safely(_schema, data, path)
 
 
 def taken_in(path: str) -> Snapshot:
@@ -63,7 +76,7 @@ def taken_in(path: str) -> Snapshot:
 
 def snapshot_from(path: str, beginning: bytes, rest: Iterator[bytes]) -> Snapshot:
     """Like `taken_in`, for a file whose beginning was already read."""
-    return _safely(_snapshot, _data(path, beginning, rest), path)
+    return safely(_snapshot, _data(path, beginning, rest), path)
 
 
 def is_ours(beginning: bytes) -> bool:
@@ -71,7 +84,7 @@ def is_ours(beginning: bytes) -> bool:
     return bool(_OURS.match(beginning))
 
 
-def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
+def safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
     """Whatever the file contains, the error is one short line without control characters."""
     try:
         return read(data, path)
@@ -84,7 +97,7 @@ def _safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
         raise UserError(f"{path} is nested more than {MOST_LEVELS} levels deep: not a file from gpudoctor") from None
 
 
-def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
+def _data(path: str, beginning: bytes, rest: Iterator[bytes], most: int = MOST_BYTES) -> bytes:
     """The JSON or the page in a file; for a bundle, the snapshot in it."""
     if bundle.is_bundle(beginning):
         return bundle.snapshot_in(chain((beginning,), rest), path)
@@ -92,8 +105,8 @@ def _data(path: str, beginning: bytes, rest: Iterator[bytes]) -> bytes:
     for piece in chain((beginning,), rest):
         pieces.append(piece)
         size += len(piece)
-        if size > MOST_BYTES:
-            raise UserError(f"{path} is larger than {MOST_BYTES >> 20} MiB: not a file from gpudoctor")
+        if size > most:
+            raise UserError(f"{path} is larger than {most >> 20} MiB: not a file from gpudoctor")
     data = b"".join(pieces)
     if not data.strip():
         raise UserError(f"{path} is empty{', or was already read' * (path == '-')}: {READABLE}")
@@ -109,21 +122,21 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
                 "pass what it was made of, a report as JSON, a snapshot or a bundle"
             )
         data = embedded
-    _must_be_of_few_values(data, path)
+    must_be_of_few_values(data, path)
     if data.lstrip()[:1] != b"{":
         raise UserError(f"{path} contains no gpudoctor snapshot: {READABLE}")
     if not _schema(data, path).startswith("gpudoctor."):
         raise UserError(f"{path} was not written by gpudoctor: {READABLE}")
     taken = snapshot.parse(data, path)
     answers = (taken.replies, taken.measured, taken.host, taken.experiments)
-    _must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
-    _must_be_a_time(taken.taken, path)
+    must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
+    must_be_a_time(taken.taken, path)
     replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
     measured, experiments = shapes.all_measured_fitting(taken.measured), shapes.all_experiments_fitting(taken.experiments)
     return replace(taken, replies=replies, host=host, measured=measured, experiments=experiments)
 
 
-def _must_be_of_few_values(data: bytes, path: str) -> None:
+def must_be_of_few_values(data: bytes, path: str) -> None:
     """UserError before values are made of a file: `[],` takes three bytes there, and seventy in memory."""
     if sum(map(data.count, (b",", b"[", b"{"))) <= MOST_VALUES:
         return
@@ -132,12 +145,12 @@ def _must_be_of_few_values(data: bytes, path: str) -> None:
         raise UserError(f"{path} has more than {MOST_VALUES:,} values: not a file from gpudoctor")
 
 
-def _must_be_kept(values: list[Any], path: str) -> None:
+def must_be_kept(values: list[Any], path: str) -> None:
     if why := unkept(values):
         raise UserError(f"{path} is not a file from gpudoctor: {why}")
 
 
-def _must_be_a_time(said: Any, path: str) -> None:
+def must_be_a_time(said: Any, path: str) -> None:
     try:
         datetime.fromisoformat(str(said).replace("Z", "+00:00"))
     except ValueError:
@@ -152,9 +165,9 @@ def _schema(data: bytes, path: str) -> str:
 
 
 def _report(data: bytes, path: str) -> Report:
-    _must_be_of_few_values(data, path)
+    must_be_of_few_values(data, path)
     plain = msgspec.json.decode(data)
-    _must_be_kept([plain], path)
+    must_be_kept([plain], path)
     schema = plain.get("schema")
     if schema != REPORT_SCHEMA:
         raise UserError(f"{path} is not a report that this version can read: its schema is {schema!r}, not {REPORT_SCHEMA!r}")
@@ -164,7 +177,7 @@ def _report(data: bytes, path: str) -> Report:
     except msgspec.ValidationError as failure:
         raise UserError(f"{path} is a broken gpudoctor report: {failure}") from None
     if "taken" in report.target:
-        _must_be_a_time(report.target["taken"], path)
+        must_be_a_time(report.target["taken"], path)
     _must_have_names(report, path)
     return report
 
