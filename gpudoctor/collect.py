@@ -117,6 +117,11 @@ def _snapshot(where: Target, replies: dict[str, Reply], expected: Mapping[str, i
     if not replies:
         reason = where.said().rpartition("\n")[2][:MOST_WORDS]
         raise WorkError(f"{where.path} started but did not answer{reason and f': {reason}'}{_limit(reason)}")
+    return snapshot(replies, expected)
+
+
+def snapshot(replies: dict[str, Reply], expected: Mapping[str, int]) -> Snapshot:
+    """Of answers that arrived now."""
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Snapshot(SNAPSHOT_SCHEMA, __version__, taken, replies, dict(expected))
 

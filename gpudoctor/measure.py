@@ -31,30 +31,49 @@ def measure(
 
     options: for a long load, workload -> what it is asked to do.
     """
-    measured: dict[str, Reply] = {"plan": Reply("ok", plan.as_value())}
-    if not plan.gpus or not plan.workloads:
-        return measured, 0
+    work = Measuring(plan, level, seconds, progress, options)
+    if not work.is_needed:
+        return work.measured, 0
+    signal_number = where.run(work.job, work.hear, patience=PATIENCE_SECONDS)
+    return work.ended(signal_number), signal_number
 
-    heard: dict[str, Any] = {}
 
-    def hear(message: dict[str, Any]) -> None:
-        heard.update(message)
+class Measuring:
+    """A plan while it runs. job: what is sent to the worker, whose messages `hear` takes."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        level: str,
+        seconds: float,
+        progress: Progress = lambda running, left, seen: None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.measured: dict[str, Reply] = {"plan": Reply("ok", plan.as_value())}
+        self.is_needed = bool(plan.gpus and plan.workloads)
+        self.job: dict[str, Any] = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}
+        if options:
+            self.job |= {"options": options, "is_long": True}
+        self._plan = plan
+        self._progress = progress
+        self._has_ended = False
+        self._start = time.monotonic()
+
+    def hear(self, message: dict[str, Any]) -> None:
+        self._has_ended |= "end" in message
         if "measured" in message:
-            measured[message["measured"]] = protocol.reply(message)
+            self.measured[message["measured"]] = protocol.reply(message)
         if "running" in message:
-            progress(tuple(message["running"]), message.get("left", 0.0), message.get("seen", {}))
+            self._progress(tuple(message["running"]), message.get("left", 0.0), message.get("seen", {}))
 
-    start = time.monotonic()
-    job: dict[str, Any] = {"workloads": tuple(plan.workloads), "gpus": plan.gpus, "level": level, "seconds": seconds}
-    if options:
-        job |= {"options": options, "is_long": True}
-    signal_number = where.run(job, hear, patience=PATIENCE_SECONDS)
-    measured["plan"] = Reply("ok", plan.as_value(), seconds=round(time.monotonic() - start, 2))
-    if not signal_number and "end" not in heard:  # on some GPUs a workload may be missing that others have
-        measured["all-measurements:all"] = Reply("died", None, "the process that runs them ended early")
-    for id in missing(plan, measured):
-        measured[id] = Reply("cut", None, "the run was interrupted")
-    return measured, signal_number
+    def ended(self, signal_number: int = 0) -> dict[str, Reply]:
+        """The results. signal_number: what stopped the run, or 0."""
+        self.measured["plan"] = Reply("ok", self._plan.as_value(), seconds=round(time.monotonic() - self._start, 2))
+        if not signal_number and not self._has_ended:  # on some GPUs a workload may be missing that others have
+            self.measured["all-measurements:all"] = Reply("died", None, "the process that runs them ended early")
+        for id in missing(self._plan, self.measured):
+            self.measured[id] = Reply("cut", None, "the run was interrupted")
+        return self.measured
 
 
 def missing(plan: Plan, measured: Iterable[str]) -> list[str]:

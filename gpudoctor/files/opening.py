@@ -51,8 +51,8 @@ def read(path: str) -> Report | Snapshot:
     return parsed(content(path), path)
 
 
-def content(path: str, most: int = MOST_BYTES) -> bytes:
-    """The JSON or the page in the file, at most `most` bytes; for a bundle, the snapshot in it."""
+def content(path: str, most: int = 0) -> bytes:
+    """The JSON or the page in the file; for a bundle, the snapshot in it. most: bytes that are read; 0: MOST_BYTES."""
     chunks = source.chunks(path)
     return _data(path, next(chunks, b""), chunks, most)
 
@@ -97,11 +97,11 @@ def safely(read: Callable[[bytes, str], Read], data: bytes, path: str) -> Read:
         raise UserError(f"{path} is nested more than {MOST_LEVELS} levels deep: not a file from gpudoctor") from None
 
 
-def _data(path: str, beginning: bytes, rest: Iterator[bytes], most: int = MOST_BYTES) -> bytes:
+def _data(path: str, beginning: bytes, rest: Iterator[bytes], most: int = 0) -> bytes:
     """The JSON or the page in a file; for a bundle, the snapshot in it."""
     if bundle.is_bundle(beginning):
         return bundle.snapshot_in(chain((beginning,), rest), path)
-    pieces, size = [], 0
+    pieces, size, most = [], 0, most or MOST_BYTES
     for piece in chain((beginning,), rest):
         pieces.append(piece)
         size += len(piece)

@@ -37,7 +37,12 @@ MODE = {"r": 4, "w": 2, "x": 1}
 
 def replies(inside: Inside) -> dict[str, Reply]:
     """The replies of a container in which only a shell can be used."""
-    shown = sections(inside.look(FILES), inside.marker)
+    return replies_of(inside.look(FILES), inside.marker)
+
+
+def replies_of(lines: Iterable[bytes], marker: str) -> dict[str, Reply]:
+    """The replies in what serve.sh printed."""
+    shown = sections(lines, marker)
     with tempfile.TemporaryDirectory(prefix="gpudoctor-") as root:
         for what, text in shown.items():
             kind, _, path = what.partition(" ")
