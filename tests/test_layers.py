@@ -24,7 +24,7 @@ FLOORS = (
     "checks catalog planning coverage roots ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
     "wanted needed collect collect_container measure experiment evidence files jobs",
-    "comparing report codes repair start_failures",
+    "comparing report codes repair start_failures fleet",
     "examining explaining checkup results why hanging resuming",
     "api cli",
     "__init__ __main__",

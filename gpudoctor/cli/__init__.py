@@ -27,6 +27,7 @@ COMMANDS = {
     "fix": "Print the fixes as a shell script, or run them step by step.",
     "report": "Write a report to share: HTML, a ticket, a bundle or a CI format.",
     "diff": "Compare two machines, or one at two times, to find the cause.",
+    "fleet": "Check many machines at once, and find those that differ.",
     "verify": "Re-run the checks that failed in a report and show what is fixed.",
     "run": "Run a container image with GPUs and suitable limits.",
     "plan": "Show which release of a GPU package runs on this machine.",
@@ -40,6 +41,7 @@ COMMANDS = {
     "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or another format.",
+    "schema": "Print the JSON Schema of a report, a diff, a fleet or a bundle manifest.",
 }
 _EPILOG = """\
 \b

@@ -75,7 +75,21 @@ def of_expectation() -> dict[str, Any]:
     return _named(SCHEMA, msgspec.json.schema(Expectation))
 
 
-SCHEMAS = {"report": schema, "diff": of_difference, "bundle": of_manifest, "expectation": of_expectation}
+def of_fleet() -> dict[str, Any]:
+    """The schema of `gpudoctor fleet check|merge --format json`."""
+    from gpudoctor.fleet.model import SCHEMA
+    from gpudoctor.report.fleet import json
+
+    return _published(SCHEMA, json.schema())
+
+
+SCHEMAS = {
+    "report": schema,
+    "diff": of_difference,
+    "bundle": of_manifest,
+    "expectation": of_expectation,
+    "fleet": of_fleet,
+}
 
 
 def _published(name: str, made: dict[str, Any]) -> dict[str, Any]:

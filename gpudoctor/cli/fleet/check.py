@@ -1,0 +1,156 @@
+"""`gpudoctor fleet check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor import screen
+from gpudoctor.cli import options, output, sharing
+from gpudoctor.cli.fleet import COMMANDS, delivering
+from gpudoctor.cli.paths import NAME, PATH
+
+if TYPE_CHECKING:
+    from gpudoctor.cli.sharing import Sharing
+    from gpudoctor.fleet.asking import Asking
+    from gpudoctor.fleet.conversation import Asked
+    from gpudoctor.model import Snapshot
+
+ENGINES = ("ssh", "slurm", "kubernetes", "local")
+_BEYOND = 40.0  # seconds beside questions and measurements: to connect, to start, to plan
+_EPILOG = """\
+\b
+Examples:
+  gpudoctor fleet check -w node[001-128]                 by ssh
+  gpudoctor fleet check -w node[001-128] --level standard --save day1
+  gpudoctor fleet check -g gpu --fanout 128 -o fleet.html
+  gpudoctor fleet check -w gpu[01-16] --engine slurm --engine-options --gres=gpu:8
+  gpudoctor fleet check --engine kubernetes -o fleet.html
+  gpudoctor fleet check -w node[001-128] --drain slurm   ask, then drain
+\b
+A node needs a Python 3.8+ and nothing else; nothing is installed or left there.
+\b
+Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
+3 no node answered, 130 interrupted.
+"""
+
+
+@click.command(help=COMMANDS["check"], epilog=_EPILOG)
+@click.option("-w", "--nodes", metavar="NODES", multiple=True, help="Nodes in ClusterShell's syntax: node[001-128],login1.")
+@click.option("-g", "--group", "groups", metavar="GROUP", multiple=True, help="A group of nodes that ClusterShell knows.")
+@click.option("-x", "--exclude", metavar="NODES", multiple=True, help="Leave these nodes out.")
+@click.option("--engine", type=click.Choice(ENGINES), default="ssh", show_default=True, help="How to reach the nodes.")
+@click.option("--engine-options", metavar="TEXT", default="", help="Options for ssh or srun, such as '-l root' or --gres=gpu:8.")
+@click.option(
+    "--fanout", metavar="N", type=click.IntRange(1, 4096), default=64, show_default=True, help="Nodes at the same time."
+)
+@options.level(
+    "quick: no load on any GPU. standard: benchmark each GPU. full: also test GPU memory and compilers.  [default: quick]"
+)
+@options.only
+@options.skip
+@options.own_checks
+@click.option("--python", metavar="PATH", type=NAME, help="The Python on each node.  [default: python3 on its PATH]")
+@options.expect_gpus
+@click.option("--force", is_flag=True, help="Also measure GPUs in use.")
+@options.timeout
+@click.option(
+    "--measure-timeout",
+    metavar="S",
+    type=click.FloatRange(1, 36000),
+    help="Time limit for all measurements of a node, in seconds.  [default: 240; with --level full 1200]",
+)
+@click.option("--save", "folder", metavar="DIR", type=PATH, help="Write the snapshot of each node to DIR when it has answered.")
+@delivering.shared
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    nodes: tuple[str, ...],
+    groups: tuple[str, ...],
+    exclude: tuple[str, ...],
+    engine: str,
+    engine_options: str,
+    fanout: int,
+    folder: Path | None,
+    **given: Any,
+) -> None:
+    from gpudoctor.fleet import nodesets
+    from gpudoctor.fleet.asking import Asking
+
+    delivery = delivering.Delivery.chosen(given)
+    asked = _asked(given)
+    names = () if engine == "kubernetes" and not (nodes or groups) else nodesets.parsed(nodes, groups)
+    if exclude:
+        left_out = set(nodesets.parsed(exclude))
+        names = nodesets.some(tuple(name for name in names if name not in left_out))
+    if folder:
+        make_folder(folder)
+    seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)
+    if engine == "kubernetes":
+        raise click.UsageError("--engine kubernetes is not available yet.")
+    asking = Asking(names, delivery.redactor, folder, lambda taken: leaving(taken, delivery.how))
+    is_interrupted = _ask(asking, names, asked, engine, engine_options, fanout, seconds)
+    code = delivering.deliver(asking.fleet(is_interrupted), delivery)
+    context.exit(130 if is_interrupted else code)
+
+
+def _ask(
+    asking: Asking, names: tuple[str, ...], asked: Asked, engine: str, engine_options: str, fanout: int, seconds: float
+) -> bool:
+    """Returns whether it was interrupted; what was answered until then is kept."""
+    from gpudoctor.fleet import engine as engines
+
+    how = engines.How(engine, fanout, seconds, engine_options)
+    with output.progress() as tell:
+        try:
+            engines.ask(names, asked, how, asking.done, tell)
+        except KeyboardInterrupt:
+            screen.note("Interrupted: the report contains what was answered until then.")
+            return True
+    return False
+
+
+def _asked(given: dict[str, Any]) -> Asked:
+    from gpudoctor import measure
+    from gpudoctor.cli import configured
+    from gpudoctor.fleet.conversation import Asked
+    from gpudoctor.wanted import Wanted
+
+    level = given.pop("level") or "quick"
+    seconds = given.pop("measure_timeout") or measure.SECONDS.get(level, measure.SECONDS["standard"])
+    wanted = configured.applied(Wanted(level=level, **options.taken_out(Wanted, given)))
+    return Asked(
+        wanted.checks(),
+        level,
+        wanted.timeout,
+        seconds,
+        wanted.python or "",
+        wanted.force,
+        wanted.expected,
+        wanted.ignored,
+    )
+
+
+def _measures(asked: Asked) -> bool:
+    return any(check.workloads for check in asked.checks.values())
+
+
+def make_folder(folder: Path) -> None:
+    from gpudoctor.errors import WorkError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise WorkError(f"cannot create the folder {folder}: {failure.strerror}") from None
+
+
+def leaving(taken: Snapshot, how: Sharing) -> Snapshot:
+    """A snapshot as it is saved: redacted unless that was refused, in a file with the name of its node for the owner."""
+    from gpudoctor.checkup import Checkup
+
+    snapshot = sharing.leaving(Checkup(snapshot=taken), how).snapshot
+    assert snapshot
+    return snapshot

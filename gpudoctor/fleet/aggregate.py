@@ -1,0 +1,146 @@
+"""The verdict on many nodes: what most of them have in common, and groups of those that differ in the same way."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpudoctor.fleet import kinds, majority
+from gpudoctor.fleet.collected import Seen
+from gpudoctor.fleet.draining import drains
+from gpudoctor.fleet.grouping import grouped
+from gpudoctor.fleet.model import Difference, Fleet, Kind, Measured, Node, Problem, State
+from gpudoctor.fleet.nodesets import folded
+from gpudoctor.fleet.traits import Alike
+from gpudoctor.model import Figure, Status
+from gpudoctor.version import __version__
+
+# Checks in these areas decide whether GPUs can be used at all.
+_PAIR = re.compile(r"GPU \d{1,3} (?:to|and) \d{1,3}")
+OF_ALL_GPUS = ("hardware", "driver", "cuda", "health", "multi-gpu", "links")
+
+
+def aggregated(seen: Sequence[Seen], alike: Alike) -> Fleet:
+    """Each node once. alike: of the collector that saw them."""
+    names = kinds.of(seen)
+    nodes: dict[str, Node] = {}
+    found: list[Kind] = []
+    for name in dict.fromkeys(names):
+        members = [node for node, kind in zip(seen, names, strict=True) if kind == name]
+        kind, compared = _of_kind(name, members, alike)
+        found.append(kind)
+        nodes |= {node.name: node for node in compared}
+    ordered = tuple(nodes[node.name] for node in seen)
+    groups, common = grouped(ordered, {kind.name: kind.nodes for kind in found})
+    bad = [node.name for node in ordered if node.is_bad]
+    differing = {name for group in groups for name in group.names}
+    taken = sorted(filter(None, (node.taken for node in ordered)))
+    return Fleet(
+        version=__version__,
+        status=max((group.status for group in (*groups, *common)), key=list(Status).index, default=Status.PASS),
+        total=len(ordered),
+        answered=sum(node.state.has_answered for node in ordered),
+        agree=sum(node.name not in differing for node in ordered),
+        gpus=sum(node.expected_gpus or node.gpus or 0 for node in ordered),
+        lost_gpus=sum(node.lost_gpus for node in ordered),
+        kinds=tuple(found),
+        groups=groups,
+        common=common,
+        nodes=ordered,
+        good=folded(node.name for node in ordered if not node.is_bad),
+        bad=folded(bad),
+        drains=drains(ordered, groups),
+        first_taken=taken[0] if taken else "",
+        last_taken=taken[-1] if taken else "",
+    )
+
+
+def _of_kind(name: str, members: Sequence[Seen], alike: Alike) -> tuple[Kind, list[Node]]:
+    answered = [node for node in members if node.state.has_answered]
+    common = _common([node.versions for node in answered])
+    differences: dict[str, list[Difference]] = {node.name: [] for node in members}
+    everything = (
+        majority.of_versions([node.versions for node in answered], common),
+        majority.of_settings([node.alike for node in answered], alike),
+        majority.of_figures([node.figures for node in answered]),
+    )
+    for place, difference in (each for found in everything for each in found):
+        differences[answered[place].name].append(difference)
+    expected = _gpus(members)
+    medians = majority.medians([node.figures for node in answered])
+    nodes = [_node(node, name, differences[node.name], expected, medians) for node in members]
+    return Kind(name, len(members), sum(node.gpus for node in members), common), nodes
+
+
+def _common(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    names = dict.fromkeys(name for each in versions for name in each)
+    counted = {name: Counter(each[name] for each in versions if name in each) for name in names}
+    found = {name: majority.usual(counts, sum(counts.values())) for name, counts in counted.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _gpus(members: Iterable[Seen]) -> int | None:
+    """How many GPUs a node of this kind has."""
+    counts = Counter(node.gpus for node in members if node.gpus)
+    return max(counts, key=lambda count: (counts[count], count)) if counts else None
+
+
+def _node(node: Seen, kind: str, differences: list[Difference], usual: int | None, medians: majority.Medians) -> Node:
+    expected = node.expected_gpus or usual
+    gpus = node.gpus if node.state.has_answered else None
+    lost = _lost(node, max(expected or 0, gpus or 0))
+    missing = max((expected or 0) - gpus, 0) if gpus is not None else 0
+    return Node(
+        node.name,
+        node.state,
+        node.detail,
+        kind,
+        node.status,
+        node.taken,
+        gpus,
+        expected,
+        lost,
+        max(len(lost), missing),
+        node.versions,
+        tuple(_placed(problem, node.dead) for problem in node.problems),
+        tuple(sorted(differences, key=majority.rank)),
+        tuple(_telling(node.figures, medians)),
+        node.ran,
+        node.applicable,
+    )
+
+
+def _placed(problem: Problem, dead: Sequence[int]) -> Problem:
+    """With the GPU that is dead, if the check could not say which one it is about."""
+    is_its = problem.gpu is None and problem.status is Status.FAIL and problem.area in OF_ALL_GPUS and len(dead) == 1
+    return replace(problem, gpu=dead[0]) if is_its else problem
+
+
+def _lost(node: Seen, gpus: int) -> tuple[int, ...]:
+    """The GPUs that cannot be used. Of a node that gave no answer nothing is known, so all of them."""
+    if not node.state.has_answered or node.state is State.NO_GPU:
+        return tuple(range(gpus))
+    failed = [problem for problem in node.problems if problem.status is Status.FAIL]
+    named = {problem.gpu for problem in failed if problem.gpu is not None}
+    if not node.dead and any(problem.gpu is None and problem.area in OF_ALL_GPUS for problem in failed):
+        return tuple(range(gpus))
+    return tuple(sorted(named | set(node.dead)))
+
+
+def _telling(figures: Iterable[Figure], medians: majority.Medians) -> Iterator[Measured]:
+    """The figures with an expected value; of all pairs of GPUs the worst pair of each GPU."""
+    worst: dict[tuple[str, int | None], Measured] = {}
+    for figure in figures:
+        if figure.expected is None:
+            continue
+        what = _PAIR.sub("GPU to GPU", figure.what)
+        median = medians.get((figure.what, figure.unit))
+        share = None if figure.share is None else round(figure.share, 3)
+        of_median = None if not median else (median / figure.value if figure.less_is_better else figure.value / median)
+        found = Measured(what, figure.unit, figure.gpu, figure.value, share, None if of_median is None else round(of_median, 3))
+        known = worst.get((what, figure.gpu))
+        if known is None or (share or 0) < (known.share or 0):
+            worst[what, figure.gpu] = found
+    yield from worst.values()

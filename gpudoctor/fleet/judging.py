@@ -1,0 +1,201 @@
+"""Judges many snapshots. A check that reads the same answers as on an earlier machine has the same outcome, and is not run again.
+
+This needs no knowledge of the checks, because judging is pure: while a check runs, the questions that it asks are recorded. Of
+the answers about a GPU, which are never the same twice, it is recorded which fields were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from gpudoctor import doctor
+from gpudoctor.facts import Facts
+from gpudoctor.facts.replies import Replies
+from gpudoctor.fleet.reading import Answers
+from gpudoctor.model import Check, Reply, Report, Snapshot
+
+OF_GPU = "nvml:gpu"
+FIELD = "\0"  # between a question and a field of its answer
+MOST_KNOWN = 24  # outcomes of one check
+WORTH = 4  # a check that met nothing known this often, and no more often did, reads what differs on each machine
+
+Numbers = dict[str, Any]
+
+
+@dataclass
+class _Known:
+    """outcomes: what was read -> the outcome; the latest first."""
+
+    outcomes: list[tuple[Numbers, doctor.Outcome]] = field(default_factory=list)
+    met: int = 0
+    missed: int = 0
+
+    @property
+    def is_worth(self) -> bool:
+        return self.missed < WORTH or self.met > self.missed
+
+
+class Judge:
+    """Judges snapshots one after the other."""
+
+    def __init__(self, checks: Mapping[str, doctor.Checks]) -> None:
+        """checks: level -> the checks that judge a snapshot of that level."""
+        self._checks = checks
+        self._known: dict[Any, dict[str, _Known]] = {}
+
+    def report(self, answers: Answers) -> Report:
+        taken = answers.snapshot
+        checks = self._checks[doctor.level_of(taken)]
+        if taken.host or taken.experiments or taken.baseline:
+            return doctor.judge(taken, checks)
+        known = self._known.setdefault(tuple(sorted(taken.expected.items())), {})
+        return doctor.judge(taken, checks, _Run(taken, _Differing(answers), known).check)
+
+
+class _Differing:
+    """What of a snapshot decides whether an outcome is known: numbers of answers, of all those that begin alike, and fields."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._numbers = answers.numbers
+        self._replies = answers.snapshot.replies
+        self._found: dict[str, Any] = {}
+
+    def of(self, asked: str) -> Any:
+        """asked: a question, `prefix*`, or a question and a field."""
+        if asked in self._numbers:
+            return self._numbers[asked]
+        if asked not in self._found:
+            self._found[asked] = self._field(asked) if FIELD in asked else self._beginning(asked)
+        return self._found[asked]
+
+    def _beginning(self, asked: str) -> Any:
+        if not asked.endswith("*"):
+            return None
+        return tuple(sorted((name, number) for name, number in self._numbers.items() if name.startswith(asked[:-1])))
+
+    def _field(self, asked: str) -> Any:
+        question, _, name = asked.partition(FIELD)
+        reply = self._replies.get(question)
+        if reply is None or reply.status != "ok" or not isinstance(reply.value, dict):
+            return self._numbers.get(question)
+        return msgspec.json.encode(reply.value[name]) if name in reply.value else ""
+
+
+class _Fields(dict[str, Any]):
+    """The answers about a GPU, which record what was read of them."""
+
+    def __init__(self, question: str, values: Mapping[str, Any], asked: set[str]) -> None:
+        super().__init__(values)
+        self._question = question
+        self._asked = asked
+
+    def __getitem__(self, name: str) -> Any:
+        self._asked.add(self._question + FIELD + name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._asked.add(f"{self._question}{FIELD}{name}")
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._asked.add(self._question + FIELD + name)
+        return super().get(name, default)
+
+    def _whole(self) -> None:
+        self._asked.add(self._question)
+
+    def items(self) -> Any:
+        self._whole()
+        return super().items()
+
+    def values(self) -> Any:
+        self._whole()
+        return super().values()
+
+    def keys(self) -> Any:
+        self._whole()
+        return super().keys()
+
+    def __iter__(self) -> Any:
+        self._whole()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._whole()
+        return super().__len__()
+
+
+class _Asked(Replies):
+    """Replies that record what was asked."""
+
+    def __init__(self, replies: Mapping[str, Reply]) -> None:
+        super().__init__(replies)
+        self.asked: set[str] = set()
+
+    def get(self, question: str) -> Reply:
+        self.asked.add("reduced")
+        reply = self._replies.get(question)
+        if reply and reply.status == "ok" and question.startswith(OF_GPU) and isinstance(reply.value, dict):
+            self.asked.add(question + FIELD)  # whether there is such an answer
+            return replace(reply, value=_Fields(question, reply.value, self.asked))
+        self.asked.add(question)
+        return super().get(question)
+
+    def is_missing(self, question: str) -> bool:
+        self.asked.add(question)
+        return super().is_missing(question)
+
+    def starting_with(self, prefix: str) -> dict[str, Reply]:
+        self.asked.add(f"{prefix}*")
+        return super().starting_with(prefix)
+
+
+class _Recording(Facts):
+    """Facts that record what a check reads. unsteady: it read what no number stands for, such as a measurement."""
+
+    def __init__(self, taken: Snapshot, of: Facts) -> None:
+        self.unsteady = False
+        super().__init__(taken, lambda: of.problems)
+        self.found = of.found
+        self.replies = _Asked(taken.replies)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("measured", "taken"):
+            object.__setattr__(self, "unsteady", True)
+        return super().__getattribute__(name)
+
+
+class _Run:
+    """Runs the checks on one snapshot."""
+
+    def __init__(self, taken: Snapshot, differing: _Differing, known: dict[str, _Known]) -> None:
+        self._taken = taken
+        self._differing = differing
+        self._known = known
+
+    def check(self, check: Check, facts: Facts) -> doctor.Outcome:
+        known = self._known.setdefault(check.id, _Known())
+        if check.after or check.workloads or not known.is_worth:
+            return doctor.run_check(check, facts)
+        for place, (asked, outcome) in enumerate(known.outcomes):
+            if all(self._differing.of(question) == number for question, number in asked.items()):
+                known.met += 1
+                if place:
+                    known.outcomes.insert(0, known.outcomes.pop(place))
+                return outcome
+        known.missed += 1
+        recording = _Recording(self._taken, facts)
+        replies = recording.replies
+        assert isinstance(replies, _Asked)
+        outcome = doctor.run_check(check, recording)
+        if recording.unsteady:
+            known.missed += WORTH
+        else:
+            asked = {question: self._differing.of(question) for question in replies.asked}
+            known.outcomes.insert(0, (asked, outcome))
+            del known.outcomes[MOST_KNOWN:]
+        return outcome

@@ -1,0 +1,91 @@
+"""A fleet from saved files alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gpudoctor import catalog, doctor
+from gpudoctor.choices import BURN, LEVELS
+from gpudoctor.errors import UserError
+from gpudoctor.fleet.aggregate import aggregated
+from gpudoctor.fleet.collected import Collector, Seen
+from gpudoctor.fleet.judging import Judge
+from gpudoctor.fleet.model import NODE_SCHEMA, Fleet, State
+from gpudoctor.fleet.nodesets import is_name
+from gpudoctor.fleet.reading import Read, Reader, Unanswered
+
+ENDINGS = (".json", ".json.gz", ".html", ".tar.gz", ".tgz")
+Change = Callable[[str, Read], "tuple[str, Read]"]
+Tell = Callable[[str], None]
+
+
+def collector() -> Collector:
+    levels = (*LEVELS, BURN)
+    return Collector(Judge({level: doctor.select(catalog.checks(), level) for level in levels}))
+
+
+def files(paths: Iterable[str]) -> dict[str, str]:
+    """Name of a node -> its file. A folder stands for the files in it. UserError if two files are of the same node."""
+    found: dict[str, str] = {}
+    for path in paths:
+        inside = sorted(_inside(Path(path))) if os.path.isdir(path) else [path]  # noqa: PTH112 (a closed folder is no error)
+        if not inside:
+            raise UserError(f"{path} contains no file of a node ({', '.join(ENDINGS)})")
+        for file in inside:
+            if not os.path.exists(file):  # noqa: PTH110 (likewise)
+                raise UserError(f"{file} does not exist")
+            name = name_of(file)
+            if name in found:
+                raise UserError(f"two files are of the node {name}: {found[name]} and {file}")
+            found[name] = file
+    if not found:
+        raise UserError("no files given")
+    return found
+
+
+def _inside(folder: Path) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.name.endswith(ENDINGS) and not entry.name.startswith(("fleet.", ".")):
+            yield str(entry)
+
+
+def name_of(path: str) -> str:
+    """`node017` of `day1/node017.json`."""
+    name = Path(path).name
+    ending = next((each for each in sorted(ENDINGS, key=len, reverse=True) if name.endswith(each)), "")
+    return name.removesuffix(ending) or name
+
+
+def merged(
+    paths: Iterable[str], expected: Sequence[str] = (), change: Change | None = None, tell: Tell = lambda doing: None
+) -> Fleet:
+    """expected: nodes that must have a file. change: what becomes of a node before it is judged, such as redaction."""
+    given = files(paths)
+    reader, collecting = Reader(), collector()
+    seen: list[Seen] = []
+    for number, (name, path) in enumerate(given.items(), 1):
+        if not number % 25:
+            tell(f"Reading {number} of {len(given)} nodes")
+        read = _read(reader, name, path)
+        shown, taken = change(name, read) if change else (name, read)
+        seen.append(collecting.seen(shown, taken))
+    for name in expected:
+        if name not in given:
+            absent = Unanswered(NODE_SCHEMA, name, State.MISSING)
+            shown, taken = change(name, absent) if change else (name, absent)
+            seen.append(collecting.seen(shown, taken))
+    tell("Comparing")
+    return aggregated(seen, collecting.alike)
+
+
+def _read(reader: Reader, name: str, path: str) -> Read:
+    """A file that cannot be used costs its own node only."""
+    try:
+        read = reader.file(path)
+    except UserError as failure:
+        return Unanswered(NODE_SCHEMA, name, State.INVALID, str(failure).removeprefix(f"{path} "))
+    if not is_name(name):
+        return Unanswered(NODE_SCHEMA, name, State.INVALID, "the name of the file is not that of a node")
+    return read

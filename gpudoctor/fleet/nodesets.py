@@ -1,0 +1,67 @@
+"""Sets of nodes, in the syntax of ClusterShell: node[001-128]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpudoctor.errors import UserError
+
+MOST_NODES = 100_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,252}")
+
+
+def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
+    """The nodes of these sets and groups, each once, in the order of ClusterShell. UserError for a typo and an empty set."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+
+    found = NodeSet()
+    given = [*words, *(group if group.startswith("@") else f"@{group}" for group in groups)]
+    for word in given:
+        try:
+            added = NodeSet(word)
+        except (NodeSetException, GroupResolverError, GroupSourceError, ValueError) as failure:
+            raise UserError(f"{word!r} is not a valid set of nodes: {_first_line(failure)}") from None
+        if not added:
+            raise UserError(f"{word!r} contains no node")
+        if len(found) + len(added) > MOST_NODES:
+            raise UserError(f"{word!r} contains more than {MOST_NODES:,} nodes")
+        found.update(added)
+    for name in found:
+        if not is_name(name):
+            raise UserError(f"{name!r} is not a valid name of a node")
+    return some(tuple(found))
+
+
+def some(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes; UserError if there is none."""
+    if not names:
+        raise UserError("no nodes given: name them with -w node[001-128] or -g GROUP")
+    return names
+
+
+def is_name(name: str) -> bool:
+    """Whether it can be a node: nothing that a program could take for an option or a path."""
+    return bool(_NAME.fullmatch(name))
+
+
+def folded(names: Iterable[str]) -> str:
+    """`node[001-004,7]`; names that ClusterShell cannot fold are listed with commas."""
+    names = list(names)
+    if not names:
+        return ""
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ImportError:
+        return ",".join(names)
+    try:
+        found: Any = NodeSet.fromlist(names)
+    except (NodeSetException, ValueError):
+        return ",".join(names)
+    return str(found)
+
+
+def _first_line(failure: Exception) -> str:
+    return next(iter(str(failure).splitlines()), type(failure).__name__)

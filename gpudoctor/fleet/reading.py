@@ -1,0 +1,169 @@
+"""Reads the snapshots of many machines. An answer that several machines gave alike is decoded and checked once."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gpudoctor.errors import UserError
+from gpudoctor.facts import shapes, shapes_measured
+from gpudoctor.files import opening
+from gpudoctor.fleet.model import NODE_SCHEMA, State
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Report, Snapshot
+from gpudoctor.protocol import MOST_LEVELS
+
+MOST_BYTES = 32 << 20  # of one node
+REMEMBERED_BYTES = 8 << 20  # of answers, as JSON
+
+_LARGE = re.compile(rb"(?<![.0-9])[0-9]{19}")
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+Raws = dict[str, msgspec.Raw]
+
+
+class _Raw(msgspec.Struct):
+    """A snapshot whose replies are not decoded yet."""
+
+    schema: str
+    version: str
+    taken: str
+    replies: Raws
+    expected: dict[str, int] = {}
+    measured: Raws = {}
+    baseline: dict[str, dict[str, float]] = {}
+    host: Raws = {}
+    level: str = ""
+    ignored: dict[str, dict[str, str]] = {}
+    experiments: Raws = {}
+
+
+class Unanswered(msgspec.Struct):
+    """What is kept of a node that gave no snapshot."""
+
+    schema: str
+    node: str
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A snapshot. numbers: question -> a number that is the same for equal answers of one reader."""
+
+    snapshot: Snapshot
+    numbers: Mapping[str, int]
+
+
+Read = Answers | Report | Unanswered
+
+
+class Reader:
+    """Reads nodes one after the other, and remembers the answers of the last ones."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, bytes], tuple[Reply, int]] = OrderedDict()
+        self._bytes = 0
+        self._last = 0
+
+    def file(self, path: str) -> Read:
+        """The content of a file; UserError if it is not from gpudoctor."""
+        data = opening.content(path, MOST_BYTES)
+        schema = opening.schema_of(data, path) if data.lstrip()[:1] == b"{" else ""
+        if schema == NODE_SCHEMA:
+            return _unanswered(data, path)
+        if schema != SNAPSHOT_SCHEMA:
+            found = opening.parsed(data, path)
+            return found if isinstance(found, Report) else self.snapshot(found)
+        return opening.safely(self._parsed, data, path)
+
+    def snapshot(self, taken: Snapshot) -> Answers:
+        """A snapshot that is in memory."""
+        numbers = {}
+        for question, reply in taken.replies.items():
+            numbers[question] = self._number(question, msgspec.json.encode(reply), reply)
+        return Answers(taken, numbers)
+
+    def _parsed(self, data: bytes, path: str) -> Answers:
+        opening.must_be_of_few_values(data, path)
+        try:
+            raw = msgspec.json.decode(data, type=_Raw)
+            opening.must_be_a_time(raw.taken, path)
+            replies, numbers = self._replies(raw.replies, path)
+            measured = {id: raw for id, raw in raw.measured.items() if shapes_measured.NAMES.fullmatch(id)}
+            taken = Snapshot(
+                raw.schema,
+                raw.version,
+                raw.taken,
+                replies,
+                raw.expected,
+                self._replies(measured, path, "measured ")[0],
+                raw.baseline,
+                self._replies(raw.host, path)[0],
+                raw.level,
+                raw.ignored,
+                shapes.all_experiments_fitting({id: _decoded(reply, path) for id, reply in raw.experiments.items()}),
+            )
+        except msgspec.ValidationError as failure:
+            raise UserError(f"{path} is a broken gpudoctor snapshot: {failure}") from None
+        return Answers(taken, numbers)
+
+    def _replies(self, raws: Raws, path: str, asked: str = "") -> tuple[dict[str, Reply], dict[str, int]]:
+        replies, numbers = {}, {}
+        for question, raw in raws.items():
+            key = asked + question, bytes(raw)
+            if key in self._known:
+                self._known.move_to_end(key)
+                replies[question], numbers[question] = self._known[key]
+            else:
+                reply = shapes.fitting(key[0], _decoded(raw, path))
+                replies[question], numbers[question] = reply, self._number(*key, reply)
+        return replies, numbers
+
+    def _number(self, question: str, raw: bytes, reply: Reply) -> int:
+        key = question, raw
+        if key not in self._known:
+            self._last += 1
+            self._known[key] = reply, self._last
+            self._bytes += len(raw)
+            while self._bytes > REMEMBERED_BYTES:
+                (_, oldest), _ = self._known.popitem(last=False)
+                self._bytes -= len(oldest)
+        return self._known[key][1] if key in self._known else self._last
+
+
+def _decoded(raw: msgspec.Raw, path: str) -> Reply:
+    reply = msgspec.json.decode(raw, type=Reply)
+    if not _is_surely_kept(bytes(raw)):
+        opening.must_be_kept([reply.value], path)
+    return reply
+
+
+def _is_surely_kept(raw: bytes) -> bool:
+    """Whether the bytes alone show that its values can be kept: no half characters, no large integers, few levels."""
+    if b"\\u" in raw or (b"0" * 19 in raw.translate(_DIGITS) and _LARGE.search(raw)):
+        return False
+    brackets = raw.translate(None, _NO_BRACKETS)
+    for _ in range(MOST_LEVELS // 2):
+        if not brackets:
+            return True
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return False
+
+
+def _unanswered(data: bytes, path: str) -> Unanswered:
+    try:
+        return msgspec.json.decode(data, type=Unanswered)
+    except msgspec.ValidationError as failure:
+        raise UserError(f"{path} is a broken file of a node: {failure}") from None
+
+
+def kept(node: str, state: State, detail: str) -> bytes:
+    """The file of a node that gave no snapshot."""
+    plain: dict[str, Any] = {"schema": NODE_SCHEMA, "node": node, "state": state.value, "detail": detail}
+    return msgspec.json.encode(plain) + b"\n"

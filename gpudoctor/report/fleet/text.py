@@ -1,0 +1,104 @@
+"""A fleet for a person at a terminal: what is usual, and who differs, what costs most GPUs first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from gpudoctor.fleet.model import Fleet, Group, Item, Kind
+from gpudoctor.model import Status
+from gpudoctor.report import words
+from gpudoctor.report.layout import Lines, Page, signed, to_paste
+
+_GROUPS, _ITEMS, _SETTINGS = 20, 4, 2  # -v shows all
+_INDENT = " " * 4
+_USUAL = ("driver", "CUDA", "kernel", "distribution", "torch", "NCCL")
+
+
+def render(fleet: Fleet, width: int = 80, colours: bool = False, verbose: bool = False, drain: bool = True) -> str:
+    page = Page.fitting(width, verbose)
+    return page.printed(_lines(page, fleet, drain), colours)
+
+
+def headline(fleet: Fleet) -> str:
+    """`118 of 128 nodes agree. 3 gave no answer. 26 of 1,024 GPUs are lost.`"""
+    nodes = f"{fleet.total:,} node{'s' * (fleet.total != 1)}"
+    silent = fleet.total - fleet.answered
+    parts = [f"{fleet.agree:,} of {nodes} agree." if fleet.total > 1 else f"{nodes}."]
+    parts += [f"{silent:,} gave no answer."] if silent else []
+    parts += [f"{fleet.lost_gpus:,} of {fleet.gpus:,} GPUs are lost."] if fleet.lost_gpus else []
+    return " ".join(parts)
+
+
+def _lines(page: Page, fleet: Fleet, drain: bool) -> Lines:
+    yield from signed(fleet.status, page.wrap(headline(fleet), f"{words.label(fleet.status)}: ", _INDENT))
+    for kind in fleet.kinds:
+        yield from page.paragraph(about_kind(kind), "  ", _INDENT)
+    for title, groups in (("Differences, what costs most GPUs first", fleet.groups), ("On most nodes", fleet.common)):
+        yield from _groups(page, title, groups)
+    if drain and fleet.drains:
+        yield from _drains(fleet)
+
+
+def about_kind(kind: Kind) -> str:
+    """`128 nodes, NVIDIA H200: 8 GPUs, driver 580.95.05, …`."""
+    usual = ", ".join(f"{name} {kind.usual[name]}" for name in _USUAL if name in kind.usual)
+    count = f"{kind.usual['GPUs']} GPUs each, " if "GPUs" in kind.usual else ""
+    return f"{kind.nodes:,} node{'s' * (kind.nodes != 1)}, {kind.name}: {count}{usual}".rstrip(", :")
+
+
+def _groups(page: Page, title: str, groups: tuple[Group, ...]) -> Lines:
+    if not groups:
+        return
+    yield Text()
+    yield Text(title, "bold")
+    most = len(groups) if page.verbose else _GROUPS
+    for group in groups[:most]:
+        yield from _group(page, group)
+    if len(groups) > most:
+        yield Text(f"  and {len(groups) - most} more (-v)")
+
+
+def _group(page: Page, group: Group) -> Lines:
+    lost = f", {group.lost_gpus} GPU{'s' * (group.lost_gpus != 1)} lost" if group.lost_gpus else ""
+    count = f" ({len(group.names)} nodes{lost})" if len(group.names) > 1 else f" ({lost[2:]})" * bool(lost)
+    if group.status is Status.PASS:
+        yield from map(Text, page.wrap(f"{group.nodes}{count}", "  · ", _INDENT))
+    else:
+        yield from signed(group.status, page.wrap(f"{group.nodes}{count}", f"  {words.SIGNS[group.status]} ", _INDENT))
+    for line in told(group, page.verbose):
+        yield from map(Text, page.short(line, _INDENT, _INDENT + "  "))
+
+
+def told(group: Group, all: bool = False) -> Iterator[str]:
+    """What the nodes have in common, and which commands explain it."""
+    leading = [item for item in group.items if item.kind != "setting"]
+    settings = [item for item in group.items if item.kind == "setting"]
+    shown = leading if all else leading[:_ITEMS]
+    shown += settings if all else settings[: 0 if len(leading) > 1 else _SETTINGS if not leading else 1]
+    yield from (_of_item(item, len(group.names)) for item in shown)
+    if more := len(group.items) - len(shown):
+        yield f"and {more} more difference{'s' * (more != 1)} (-v)"
+
+
+def _of_item(item: Item, nodes: int) -> str:
+    """With its GPUs of each node, if they are not the same."""
+    explained = f" ({item.id})" if item.kind == "problem" else ""
+    numbers = [(node, gpus) for node, gpus in item.gpus.items() if gpus]
+    if nodes > 1 and numbers and len({gpus for _, gpus in numbers}) > 1:
+        places = [f"{node} GPU {','.join(map(str, gpus))}" for node, gpus in numbers]
+        return f"{item.words}{explained}: {words.listed(places, 6)}"
+    return item.words + explained
+
+
+def _drains(fleet: Fleet) -> Lines:
+    yield Text()
+    yield Text("To take bad nodes out of service, with Slurm or Kubernetes", "bold")
+    for drain in fleet.drains:
+        yield from to_paste(drain.slurm)
+    yield from to_paste(f"kubectl cordon {' '.join(_names(fleet))}")
+
+
+def _names(fleet: Fleet) -> list[str]:
+    return [node.name for node in fleet.nodes if node.is_bad]

@@ -1,0 +1,192 @@
+"""`gpudoctor fleet merge`: planted faults are in the right group, and nothing healthy is accused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from machine import load
+from stand_in import run
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+import fleet as planting
+
+from gpudoctor import catalog, doctor
+from gpudoctor.files import snapshot
+from gpudoctor.fleet import kinds, majority, nodesets
+from gpudoctor.fleet.collected import Seen
+from gpudoctor.fleet.judging import Judge
+from gpudoctor.fleet.model import State
+from gpudoctor.fleet.reading import Reader
+from gpudoctor.model import Figure, Reply, Status
+from gpudoctor.report import schema
+
+QUICK, NODES = "hgx-h200-x8", 48
+OF_ANSWERS = [fault for fault in planting.FAULTS if fault.found[0] != "figure"]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]]]:
+    folder = tmp_path_factory.mktemp("fleet") / "day1"
+    folder.mkdir()
+    return folder, planting.fleet(folder, NODES, QUICK, faults=OF_ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def merged(planted: tuple[Path, dict[str, set[str]]]) -> dict[str, Any]:
+    done = run("fleet", "merge", str(planted[0]), "--format", "json")
+    assert done.exit_code == 1, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_each_fault_is_in_its_group_and_nothing_healthy_in_any(
+    planted: tuple[Path, dict[str, set[str]]], merged: dict[str, Any]
+) -> None:
+    assert planting.wrong(merged, planted[1]) == []
+    silent = planted[1]["unreachable"]
+    assert merged["answered"] == NODES - len(silent)
+    assert merged["agree"] == NODES - len(set().union(*planted[1].values()))
+
+
+def test_lost_gpus_are_counted_and_rank_the_groups(planted: tuple[Path, dict[str, set[str]]], merged: dict[str, Any]) -> None:
+    of_node = {node["name"]: node for node in merged["nodes"]}
+    assert [of_node[name]["lost"] for name in planted[1]["GPU 3 off the bus"]] == [[3]]
+    lost = [group["lost_gpus"] for group in merged["groups"]]
+    assert lost == sorted(lost, reverse=True)
+    assert merged["lost_gpus"] == sum(lost) == 8 * len(planted[1]["unreachable"]) + 1 + 1 + 2
+
+
+def test_every_node_is_good_or_bad(planted: tuple[Path, dict[str, set[str]]], merged: dict[str, Any]) -> None:
+    good, bad = (set(nodesets.parsed([merged[name]])) for name in ("good", "bad"))
+    assert not good & bad
+    assert len(good | bad) == NODES
+    assert planted[1]["unreachable"] | planted[1]["NVLink down"] <= bad
+    assert planted[1]["older driver"] <= good
+    drained = set().union(*(nodesets.parsed([drain["nodes"]]) for drain in merged["drains"]))
+    assert drained == bad
+
+
+def test_the_json_is_valid(merged: dict[str, Any]) -> None:
+    made = schema.of_fleet()
+    assert next(iter(merged)) == "schema"
+    Draft202012Validator.check_schema(made)
+    Draft202012Validator(made).validate(merged)
+
+
+def test_the_text_fits_and_names_what_counts(planted: tuple[Path, dict[str, set[str]]]) -> None:
+    text = run("fleet", "merge", str(planted[0])).stdout
+    head, _, rest = text.partition("To take bad nodes out of service")
+    assert max(map(len, head.splitlines())) <= 80
+    assert "driver 580.95.05 instead of 580.159.04" in head
+    assert "GPU 3: a GPU has fallen off the bus" in head
+    assert "state=drain" in rest
+
+
+def test_a_known_outcome_is_that_of_judging_again(planted: tuple[Path, dict[str, set[str]]]) -> None:
+    reader = Reader()
+    judge = Judge({"quick": doctor.select(catalog.checks(), "quick")})
+    for path in sorted(planted[0].iterdir())[:20]:
+        read = reader.file(str(path))
+        if hasattr(read, "snapshot"):
+            assert judge.report(read) == doctor.judge_at_its_level(read.snapshot), path.name
+
+
+def test_redaction_hides_the_nodes_too(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
+    few = tmp_path / "few"
+    few.mkdir()
+    for path in sorted(planted[0].iterdir())[:3]:
+        (few / path.name).write_bytes(path.read_bytes())
+    done = run("fleet", "merge", str(few), "--redact")
+    assert "node0001" not in done.stdout
+    assert "GPU-" not in done.stdout
+
+
+def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
+    taken = snapshot.dump(load(QUICK))
+    for name in ("a1", "a2", "a3"):
+        (tmp_path / f"{name}.json").write_bytes(taken)
+    (tmp_path / "a4.json").write_bytes(taken[: len(taken) // 2])
+    (tmp_path / "a5.json").write_bytes(b"[" * 100_000)
+    (tmp_path / "a6.json").write_bytes(b'{"schema": "gpudoctor.snapshot/1", "version": 3}')
+    done = run("fleet", "merge", str(tmp_path), "-w", "a[1-7]", "--format", "json")
+    told = {node["name"]: node["state"] for node in json.loads(done.stdout)["nodes"]}
+    assert told == {
+        **dict.fromkeys(("a1", "a2", "a3"), "answered"),
+        **dict.fromkeys(("a4", "a5", "a6"), "invalid"),
+        "a7": "missing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["merge", "nowhere.json"], "nowhere.json does not exist"),
+        (["merge", "empty"], "contains no file of a node"),
+        (["merge", "one/x.json", "two/x.json"], "two files are of the node x"),
+        (["merge", "one", "-w", "node[1-"], "not a valid set of nodes"),
+        (["merge", "one", "-o", "fleet.md"], "a fleet is written as"),
+        (["merge", "one", "--drain", "slurm"], "needs"),
+        (["check", "--engine", "local"], "no nodes given"),
+        (["check", "--engine", "local", "-w", "node[3-1]"], "not a valid set of nodes"),
+        (["check", "--engine", "local", "-w", "node1", "-x", "node1"], "no nodes given"),
+        (["check", "--engine", "local", "-g", "nosuchgroup"], "contains no node"),
+        (["check", "--engine", "local", "-w", "node[1-999999]"], "more than"),
+        (["check", "--engine", "local", "-w", "node1;reboot"], "not a valid"),
+    ],
+)
+def test_bad_input_is_one_line(args: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("empty", "one", "two"):
+        (tmp_path / folder).mkdir()
+    for folder in ("one", "two"):
+        (tmp_path / folder / "x.json").write_text("{}")
+    done = run("fleet", *args)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()[-1]) < 300
+
+
+def _seen(name: str, gpus: int, status: Status = Status.PASS, product: str = "") -> Seen:
+    return Seen(name, State.ANSWERED, status=status, gpu_names=("NVIDIA H100",) * gpus, gpus=gpus, product=product)
+
+
+def test_nodes_bought_with_fewer_gpus_are_a_kind_of_their_own() -> None:
+    whole, half = [_seen(f"n{n}", 8) for n in range(10)], [_seen(f"h{n}", 4) for n in range(5)]
+    broken, blind = _seen("n10", 7, Status.FAIL), replace(_seen("n11", 0, product="DGX"), product="")
+    found = kinds.of([*whole, *half, broken, blind])
+    assert found == ["NVIDIA H100"] * 10 + ["4 × NVIDIA H100"] * 5 + ["NVIDIA H100"] * 2
+
+
+def test_a_slow_gpu_is_an_outlier_and_noise_is_none() -> None:
+    def figures(value: float) -> list[Figure]:
+        return [Figure("gemm", value + gpu, "TFLOP/s", gpu, 700) for gpu in range(8)]
+
+    sound = [figures(650 + node % 5) for node in range(20)]
+    assert list(majority.of_figures(sound)) == []
+    slow = [*sound[:-1], [*figures(650)[:-1], Figure("gemm", 480, "TFLOP/s", 7, 700)]]
+    assert [(place, each.gpus, each.value) for place, each in majority.of_figures(slow)] == [(19, (7,), "480 TFLOP/s")]
+
+
+def test_without_a_majority_nobody_differs() -> None:
+    versions = [{"driver": name} for name in ("1", "2", "1", "2")]
+    assert list(majority.of_versions(versions, {})) == []
+    assert majority.usual(majority.Counter("aab"), 3) == "a"
+    assert majority.usual(majority.Counter("aabb"), 4) is None
+    assert majority.usual(majority.Counter("a"), 1) is None
+
+
+def test_answers_in_memory_and_in_files_have_the_same_numbers(tmp_path: Path) -> None:
+    taken = load(QUICK)
+    (tmp_path / "x.json").write_bytes(snapshot.dump(replace(taken, replies={**taken.replies, "new": Reply("ok", 1)})))
+    reader = Reader()
+    one, other = reader.file(str(tmp_path / "x.json")), reader.file(str(tmp_path / "x.json"))
+    assert hasattr(one, "numbers")
+    assert hasattr(other, "numbers")
+    assert one.numbers == other.numbers
