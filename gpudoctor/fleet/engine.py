@@ -135,11 +135,9 @@ class _Node(EventHandler):  # type: ignore[misc]
             return State.ANSWERED, ""
         if self._talk.has_flooded:
             return State.FLOODED, ""
+        doing = f"while {self._talk.doing}" if self._talk.doing else "its shell did not start"
         if timedout:
-            doing = f"stopped while {self._talk.doing}" if self._talk.doing else "it did not connect"
-            return (
-                (State.TIMED_OUT, doing) if answers is None else (State.PARTIAL, f"time limit reached while {self._talk.doing}")
-            )
+            return (State.TIMED_OUT, doing) if answers is None else (State.PARTIAL, f"time limit reached {doing}")
         if answers is not None:
             return State.PARTIAL, endings.of(self._code, said)[1] or "the connection ended early"
         if self._talk.has_greeted:

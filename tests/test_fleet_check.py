@@ -1,0 +1,197 @@
+"""`gpudoctor fleet check`: what becomes of each node, by local processes, a stand-in of srun, and a real sshd."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process import command_lines
+from stand_in import run
+from waiting import until
+
+from gpudoctor import catalog, doctor
+from gpudoctor.fleet import conversation, endings, engine
+from gpudoctor.fleet.model import State
+
+CHEAP = ("--only", "open-files", "--timeout", "20")
+
+
+def states(*args: str) -> dict[str, tuple[str, str]]:
+    done = run("fleet", "check", *args, *CHEAP, "--format", "json")
+    assert done.exit_code in (0, 1, 3), done.stderr
+    return {node["name"]: (node["state"], node["detail"]) for node in json.loads(done.stdout)["nodes"]}
+
+
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    shutil.copy(Path(__file__).with_name("srun.sh"), tmp_path / "bin" / "srun")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+
+def test_what_became_of_each_node_is_told_apart(srun: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LEAVE_SECONDS", 0.3)
+    monkeypatch.setattr(conversation, "MOST_BYTES", 3 << 20)
+    nodes = "ok1,busy1,down1,bare1,hangs1,line1,lines1,twice1,hostile1"
+    found = states("-w", nodes, "--engine", "slurm", "--fanout", "4")
+    assert {name: state for name, (state, _) in found.items()} == {
+        "ok1": "no-gpu",
+        "busy1": "busy",
+        "down1": "unreachable",
+        "bare1": "failed",
+        "hangs1": "no-gpu",
+        "line1": "flooded",
+        "lines1": "flooded",
+        "twice1": "no-gpu",
+        "hostile1": "answered",
+    }
+    assert "Requested nodes are busy" in found["busy1"][1]
+    until(lambda: not command_lines("sleep 600"))
+
+
+def test_a_node_that_is_silent_or_has_no_python(srun: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -19.0)
+    found = states("-w", "silent1,ok1", "--engine", "slurm", "--python", "/nowhere/python")
+    assert found["silent1"] == ("timed-out", "its shell did not start")
+    assert found["ok1"][0] == "no-python"
+
+
+def test_answers_are_kept_and_merge_to_the_same(tmp_path: Path) -> None:
+    day = tmp_path / "day1"
+    done = run("fleet", "check", "-w", "n[1-2]", "--engine", "local", "--save", str(day), *CHEAP, "-q")
+    assert done.exit_code == 1
+    assert sorted(path.name for path in day.iterdir()) == ["n1.json", "n2.json"]
+    again = run("fleet", "merge", str(day), "-q")
+    assert "0 of 2 nodes agree" in done.stdout
+    assert again.stdout.splitlines()[0] == done.stdout.splitlines()[0]
+
+
+def test_what_was_answered_before_the_end_is_kept() -> None:
+    ended: list[tuple[Any, ...]] = []
+    checks = doctor.select(catalog.checks(), "quick")
+    node = engine._Node("n1", conversation.Asked(checks, "quick"), lambda *told: ended.append(told), engine.Counts(1), str)
+    worker = Worker()
+    node.ev_start(worker)
+    talk = node._talk.marker
+    node.ev_read(worker, "n1", "stdout", f'{talk}{{"python": "/usr/bin/python3"}}'.encode())
+    assert worker.written.startswith(b"job\n")
+    for value in ("first", "second"):
+        reply = json.dumps({"status": "ok", "value": value, "detail": "", "seconds": 0})
+        node.ev_read(worker, "n1", "stdout", f'{talk}{{"question": "file:/proc/version", "reply": {reply}}}'.encode())
+    node.ev_close(worker, True)
+    ((name, answers, state, detail),) = ended
+    assert (name, state, detail) == ("n1", State.PARTIAL, "time limit reached while collecting")
+    assert answers.replies["file:/proc/version"].value == "first"
+
+
+class Worker:
+    """Stands in for ClusterShell's."""
+
+    SNAME_STDOUT = "stdout"
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+
+def test_progress_counts_to_a_thousand() -> None:
+    counts = engine.Counts(1000, running=64, done=312, silent=3)
+    assert counts.words() == "312 of 1,000 nodes done, 3 without an answer, 64 running"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "state", "detail"),
+    [
+        (255, "ssh: connect to host n1 port 22: No route to host", State.UNREACHABLE, "No route to host"),
+        (255, "ssh: connect to host n1 port 22: Connection refused", State.REFUSED, "Connection refused"),
+        (255, "@@@@\nHost key verification failed.", State.HOST_KEY, "Host key verification failed."),
+        (255, "me@n1: Permission denied (publickey).", State.REFUSED, "Permission denied (publickey)."),
+        (255, "ssh: Could not resolve hostname n1: Name or service not known", State.UNREACHABLE, ""),
+        (255, "", State.UNREACHABLE, ""),
+        (1, "srun: error: Unable to allocate resources: Requested nodes are busy", State.BUSY, ""),
+        (127, "bash: sh: command not found", State.FAILED, "bash: sh: command not found"),
+        (0, "", State.FAILED, "no output"),
+    ],
+)
+def test_errors_of_ssh_and_srun(code: int, said: str, state: State, detail: str) -> None:
+    found, words = endings.of(code, said)
+    assert found is state
+    assert detail in words
+    assert "n1" not in words or detail
+
+
+# A real sshd
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _key(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[str]:
+    """Options for ssh with which node1 to node8 are this machine, behind one sshd."""
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if not program or not shutil.which("ssh-keygen"):
+        pytest.skip("openssh-server is not installed")
+    if os.geteuid():
+        pytest.skip("a login of another process needs root")
+    folder, port = tmp_path / "ssh", _port()
+    folder.mkdir(mode=0o700)
+    for name in ("host", "other", "user", "stranger"):
+        _key(folder / name)
+    shutil.copy(folder / "user.pub", folder / "authorized_keys")
+    host, other = ((folder / f"{name}.pub").read_text().split()[1] for name in ("host", "other"))
+    names = [f"node{number}" for number in range(1, 9)]
+    keys = [f"{name} ssh-ed25519 {host}" for name in names] + [f"changed1 ssh-ed25519 {other}"]
+    (folder / "known_hosts").write_text("\n".join([*keys, f"stranger1 ssh-ed25519 {host}"]) + "\n")
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
+        "UsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nPidFile none\n"
+    )
+    (folder / "config").write_text(
+        "".join(f"Host {name}\n  HostKeyAlias {name}\n" for name in (*names, "changed1", "new1", "stranger1"))
+        + f"Host closed1\n  Port {_port()}\nHost stranger1\n  IdentityFile {folder}/stranger\n"
+        f"Host * !stranger1\n  IdentityFile {folder}/user\n"
+        f"Host *\n  HostName 127.0.0.1\n  Port {port}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {folder}/known_hosts\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL) as server:
+        until(lambda: _listens(port))
+        yield f"-F {folder}/config"
+        server.terminate()
+
+
+def test_nodes_behind_a_real_sshd(sshd: str) -> None:
+    found = states("-w", "node[1-2],changed1,new1,stranger1,closed1", "--engine-options", sshd)
+    told: dict[str, Any] = {name: state for name, (state, _) in found.items()}
+    assert told == {
+        "node1": "no-gpu",
+        "node2": "no-gpu",
+        "changed1": "host-key",
+        "new1": "host-key",
+        "stranger1": "refused",
+        "closed1": "refused",
+    }
+    assert not [line for line in command_lines("GPUDOCTOR_JOB").values() if "sh -c" in line]
