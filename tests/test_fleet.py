@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import html5lib
 import pytest
-from jsonschema import Draft202012Validator
+import xmlschema
+from jsonschema import Draft4Validator, Draft202012Validator
 from machine import load
 from stand_in import run
 
@@ -27,6 +29,7 @@ from gpudoctor.fleet.reading import Reader
 from gpudoctor.model import Figure, Reply, Status
 from gpudoctor.report import schema
 
+SCHEMAS = Path(__file__).parent / "schemas"
 QUICK, NODES = "hgx-h200-x8", 48
 OF_ANSWERS = [fault for fault in planting.FAULTS if fault.found[0] != "figure"]
 
@@ -190,3 +193,39 @@ def test_answers_in_memory_and_in_files_have_the_same_numbers(tmp_path: Path) ->
     assert hasattr(one, "numbers")
     assert hasattr(other, "numbers")
     assert one.numbers == other.numbers
+
+
+def test_every_format_is_valid(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
+    names = [tmp_path / f"fleet.{ending}" for ending in ("html", "xml", "sarif", "prom", "txt")]
+    done = run(
+        "fleet",
+        "merge",
+        str(planted[0]),
+        *(word for name in names for word in ("-o", str(name))),
+        "--good",
+        str(tmp_path / "good.txt"),
+        "--bad",
+        str(tmp_path / "bad.txt"),
+    )
+    assert done.exit_code == 1, done.stderr
+    html, xml, sarif, metrics, _ = (name.read_text() for name in names)
+    xmlschema.XMLSchema(str(SCHEMAS / "junit-10.xsd")).validate(xml)
+    Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text())).validate(json.loads(sarif))
+    assert f"gpudoctor_fleet_nodes {NODES}.0" in metrics
+    assert html5lib.HTMLParser(strict=True).parse(html) is not None
+    silent = min(planted[1]["unreachable"])
+    assert silent in nodesets.parsed([(tmp_path / "bad.txt").read_text().strip()])
+    assert silent not in (tmp_path / "good.txt").read_text()
+
+
+def test_the_page_escapes_what_nodes_say(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    for number in range(3):
+        taken = load(QUICK)
+        version = evil if number == 2 else "580.159.04"
+        nvml = {**taken.replies["nvml"].value, "system": {**taken.replies["nvml"].value["system"], "DriverVersion": version}}
+        replies = {**taken.replies, "nvml": Reply("ok", nvml), "environment": Reply("ok", {"CUDA_HOME": version})}
+        (tmp_path / f"n{number}.json").write_bytes(snapshot.dump(replace(taken, replies=replies)))
+    done = run("fleet", "merge", str(tmp_path), "--format", "html")
+    assert evil not in done.stdout
+    assert "&lt;script&gt;" in done.stdout

@@ -36,7 +36,7 @@ def _suite(root: Element, name: str, results: list[Result], report: Report, on_h
         suite.set("timestamp", str(report.target["taken"]).removesuffix("Z"))
     properties = SubElement(suite, "properties")
     for key, value in _about(report):
-        SubElement(properties, "property", name=key, value=_text(value))
+        SubElement(properties, "property", name=key, value=text(value))
     for result in results:
         _case(suite, name, result, [entry for entry in report.diagnosis if entry.on_host is on_host])
 
@@ -55,7 +55,7 @@ def _attributes(name: str, results: Iterable[Result], with_skipped: bool = True)
     seconds = sum(result.seconds for result in results)
     skipped = statuses.count(Status.SKIP) + statuses.count(Status.BLOCKED)
     return {
-        "name": _text(name),
+        "name": text(name),
         "tests": str(len(statuses)),
         "failures": str(statuses.count(Status.FAIL)),
         "errors": str(statuses.count(Status.ERROR)),
@@ -65,22 +65,20 @@ def _attributes(name: str, results: Iterable[Result], with_skipped: bool = True)
 
 
 def _case(suite: Element, name: str, result: Result, diagnosis: list[Diagnosis]) -> None:
-    case = SubElement(
-        suite, "testcase", classname=_text(f"gpudoctor.{name}"), name=_text(result.id), time=f"{result.seconds:.3f}"
-    )
-    message = _text(result.message)
+    case = SubElement(suite, "testcase", classname=text(f"gpudoctor.{name}"), name=text(result.id), time=f"{result.seconds:.3f}")
+    message = text(result.message)
     if result.status is Status.SKIP:
         SubElement(case, "skipped", message=message)
     elif result.status is Status.BLOCKED:
-        SubElement(case, "skipped", message=_text(f"blocked by {result.blocked_by}"))
+        SubElement(case, "skipped", message=text(f"blocked by {result.blocked_by}"))
     elif result.status is Status.ERROR:
         SubElement(case, "error", message=message, type="gpudoctor")
     elif result.status is Status.FAIL:
         found = _found(result, diagnosis)
-        failure = SubElement(case, "failure", message=message, type=_text(found[0].problem) if found else "effect")
-        failure.text = _text("\n\n".join(_said(group) for group in findings.groups(found)) or _cause(result, diagnosis))
+        failure = SubElement(case, "failure", message=message, type=text(found[0].problem) if found else "effect")
+        failure.text = text("\n\n".join(_said(group) for group in findings.groups(found)) or _cause(result, diagnosis))
     else:
-        SubElement(case, "system-out").text = _text("warning: " * (result.status is Status.WARN) + result.message)
+        SubElement(case, "system-out").text = text("warning: " * (result.status is Status.WARN) + result.message)
 
 
 def _found(result: Result, diagnosis: list[Diagnosis]) -> list[Diagnosis]:
@@ -102,6 +100,6 @@ def _said(group: findings.Group) -> str:
     return "\n".join([*lines, *(f"See: {reference}" for reference in first.references)])
 
 
-def _text(raw: str) -> str:
+def text(raw: str) -> str:
     """XML does not allow control characters."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", plain(raw))

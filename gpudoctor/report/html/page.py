@@ -28,6 +28,11 @@ def render(report: Report, taken: Snapshot | None = None) -> str:
     return _templates().get_template("page.html").render(_content(report, taken)) + "\n"
 
 
+def made(template: str, script: str, **content: Any) -> str:
+    """Another page of this look, with every text in it escaped. script: the file of its only script."""
+    return _templates().get_template(template).render(script_hash=_hash(_source(script)), **content) + "\n"
+
+
 def _content(report: Report, taken: Snapshot | None) -> dict[str, Any]:
     return {
         "report": report,
