@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +23,14 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import fleet as planting
 
 from gpudoctor import catalog, doctor
+from gpudoctor.cli.fleet import draining
 from gpudoctor.files import snapshot
+from gpudoctor.fleet import draining as draining_lines
 from gpudoctor.fleet import kinds, majority, nodesets
 from gpudoctor.fleet.collected import Seen
 from gpudoctor.fleet.judging import Judge
-from gpudoctor.fleet.model import State
-from gpudoctor.fleet.reading import Reader
+from gpudoctor.fleet.model import Fleet, State
+from gpudoctor.fleet.reading import Answers, Reader
 from gpudoctor.model import Figure, Reply, Status
 from gpudoctor.report import schema
 
@@ -97,7 +102,7 @@ def test_a_known_outcome_is_that_of_judging_again(planted: tuple[Path, dict[str,
     judge = Judge({"quick": doctor.select(catalog.checks(), "quick")})
     for path in sorted(planted[0].iterdir())[:20]:
         read = reader.file(str(path))
-        if hasattr(read, "snapshot"):
+        if isinstance(read, Answers):
             assert judge.report(read) == doctor.judge_at_its_level(read.snapshot), path.name
 
 
@@ -180,9 +185,9 @@ def test_a_slow_gpu_is_an_outlier_and_noise_is_none() -> None:
 def test_without_a_majority_nobody_differs() -> None:
     versions = [{"driver": name} for name in ("1", "2", "1", "2")]
     assert list(majority.of_versions(versions, {})) == []
-    assert majority.usual(majority.Counter("aab"), 3) == "a"
-    assert majority.usual(majority.Counter("aabb"), 4) is None
-    assert majority.usual(majority.Counter("a"), 1) is None
+    assert majority.usual(Counter("aab"), 3) == "a"
+    assert majority.usual(Counter("aabb"), 4) is None
+    assert majority.usual(Counter("a"), 1) is None
 
 
 def test_answers_in_memory_and_in_files_have_the_same_numbers(tmp_path: Path) -> None:
@@ -190,8 +195,8 @@ def test_answers_in_memory_and_in_files_have_the_same_numbers(tmp_path: Path) ->
     (tmp_path / "x.json").write_bytes(snapshot.dump(replace(taken, replies={**taken.replies, "new": Reply("ok", 1)})))
     reader = Reader()
     one, other = reader.file(str(tmp_path / "x.json")), reader.file(str(tmp_path / "x.json"))
-    assert hasattr(one, "numbers")
-    assert hasattr(other, "numbers")
+    assert isinstance(one, Answers)
+    assert isinstance(other, Answers)
     assert one.numbers == other.numbers
 
 
@@ -229,3 +234,55 @@ def test_the_page_escapes_what_nodes_say(tmp_path: Path) -> None:
     done = run("fleet", "merge", str(tmp_path), "--format", "html")
     assert evil not in done.stdout
     assert "&lt;script&gt;" in done.stdout
+
+
+def test_two_days_differ_in_what_was_planted(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
+    folder, faults = planted
+    names = sorted(faults["older driver"]) + sorted(faults["NVLink down"])
+    old, new = tmp_path / "old", tmp_path / "new"
+    for day, change in ((old, False), (new, True)):
+        day.mkdir()
+        for name in ("sound", *names):
+            (sick,) = (folder / f"{name if change and name != 'sound' else sorted(_sound(faults))[0]}.json",)
+            (day / f"{name}.json").write_bytes(sick.read_bytes())
+    (new / "later.json").write_bytes((new / "sound.json").read_bytes())
+    done = run("fleet", "diff", str(old), str(new), "--format", "json")
+    told = {(change["kind"], change["what"]): set(change["names"]) for change in json.loads(done.stdout)["changes"]}
+    assert done.exit_code == 1
+    assert told["worse", "GPU 5: An NVLink is down (nvlink-link-down)"] == faults["NVLink down"]
+    assert told["changed", "driver 580.159.04 → 580.95.05"] == faults["older driver"]
+    assert told["changed", "added"] == {"later"}
+    assert "sound" not in set().union(*told.values())
+    assert run("fleet", "merge", str(old), "-o", str(tmp_path / "old.json"), "-q").exit_code == 0
+    assert run("fleet", "diff", str(tmp_path / "old.json"), str(old)).exit_code == 0
+
+
+def _sound(faults: dict[str, set[str]]) -> set[str]:
+    return {f"node{number:04d}" for number in range(1, NODES + 1)} - set().union(*faults.values())
+
+
+def test_one_script_for_the_nodes_that_need_the_same(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
+    folder, faults = planted
+    few = tmp_path / "few"
+    few.mkdir()
+    for name in (*faults["power limit"], *faults["variable"], *faults["older driver"]):
+        (few / f"{name}.json").write_bytes((folder / f"{name}.json").read_bytes())
+    assert run("fleet", "fix", str(few), "-o", str(tmp_path / "fixes")).exit_code == 0
+    first = nodesets.parsed([(tmp_path / "fixes" / "1.nodes").read_text().strip()])
+    assert set(first) == faults["power limit"]
+    assert sorted(path.name for path in (tmp_path / "fixes").iterdir()) == ["1.nodes", "1.sh", "2.nodes", "2.sh"]
+    subprocess.run(["sh", "-n", str(tmp_path / "fixes" / "1.sh")], check=True)
+
+
+def test_draining_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >>{log}\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    drains = (draining_lines.drain(["n1", "n2"], "GPU 3: lost"), draining_lines.drain(["n7"], "unreachable; $(reboot)"))
+    fleet = Fleet("1", Status.FAIL, 3, 3, 0, 0, 0, (), (), (), (), "", "n[1-2,7]", drains)
+    answers = iter((True, False))
+    monkeypatch.setattr("click.confirm", lambda *words, **how: next(answers))
+    draining.drain(fleet, "slurm")
+    assert log.read_text() == "update nodename=n[1-2] state=drain reason=gpudoctor: GPU 3: lost\n"
+    assert drains[1].slurm.endswith("'reason=gpudoctor: unreachable; $(reboot)'")

@@ -76,7 +76,9 @@ def test_answers_are_kept_and_merge_to_the_same(tmp_path: Path) -> None:
 def test_what_was_answered_before_the_end_is_kept() -> None:
     ended: list[tuple[Any, ...]] = []
     checks = doctor.select(catalog.checks(), "quick")
-    node = engine._Node("n1", conversation.Asked(checks, "quick"), lambda *told: ended.append(told), engine.Counts(1), str)
+    node = engine._Node(
+        "n1", conversation.Asked(checks, "quick"), lambda *told: ended.append(told), engine.Counts(1), lambda doing: None
+    )
     worker = Worker()
     node.ev_start(worker)
     talk = node._talk.marker

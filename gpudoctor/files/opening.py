@@ -136,13 +136,14 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
     return replace(taken, replies=replies, host=host, measured=measured, experiments=experiments)
 
 
-def must_be_of_few_values(data: bytes, path: str) -> None:
+def must_be_of_few_values(data: bytes, path: str, most: int = 0) -> None:
     """UserError before values are made of a file: `[],` takes three bytes there, and seventy in memory."""
-    if sum(map(data.count, (b",", b"[", b"{"))) <= MOST_VALUES:
+    most = most or MOST_VALUES
+    if sum(map(data.count, (b",", b"[", b"{"))) <= most:
         return
-    found = sum(1 for _ in islice(filter(lambda part: part[0][:1] != b'"', _PARTS.finditer(data)), MOST_VALUES + 1))
-    if found > MOST_VALUES:
-        raise UserError(f"{path} has more than {MOST_VALUES:,} values: not a file from gpudoctor")
+    found = sum(1 for _ in islice(filter(lambda part: part[0][:1] != b'"', _PARTS.finditer(data)), most + 1))
+    if found > most:
+        raise UserError(f"{path} has more than {most:,} values: not a file from gpudoctor")
 
 
 def must_be_kept(values: list[Any], path: str) -> None:

@@ -6,24 +6,44 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from gpudoctor import catalog, doctor
 from gpudoctor.choices import BURN, LEVELS
 from gpudoctor.errors import UserError
+from gpudoctor.files import opening
 from gpudoctor.fleet.aggregate import aggregated
 from gpudoctor.fleet.collected import Collector, Seen
 from gpudoctor.fleet.judging import Judge
-from gpudoctor.fleet.model import NODE_SCHEMA, Fleet, State
+from gpudoctor.fleet.model import NODE_SCHEMA, SCHEMA, Fleet, State
 from gpudoctor.fleet.nodesets import is_name
 from gpudoctor.fleet.reading import Read, Reader, Unanswered
 
+MOST_VALUES = 20_000_000  # in the report of a fleet
 ENDINGS = (".json", ".json.gz", ".html", ".tar.gz", ".tgz")
 Change = Callable[[str, Read], "tuple[str, Read]"]
 Tell = Callable[[str], None]
 
 
+def judge() -> Judge:
+    return Judge({level: doctor.select(catalog.checks(), level) for level in (*LEVELS, BURN)})
+
+
 def collector() -> Collector:
-    levels = (*LEVELS, BURN)
-    return Collector(Judge({level: doctor.select(catalog.checks(), level) for level in levels}))
+    return Collector(judge())
+
+
+def opened(path: str, tell: Tell) -> Fleet:
+    """A fleet from its JSON report, or from a folder of its nodes."""
+    if os.path.isfile(path):  # noqa: PTH113 (a closed folder is no error)
+        data = opening.content(path)
+        if data.lstrip()[:1] == b"{" and opening.schema_of(data, path) == SCHEMA:
+            opening.must_be_of_few_values(data, path, MOST_VALUES)
+            try:
+                return msgspec.json.decode(data, type=Fleet)
+            except msgspec.ValidationError as failure:
+                raise UserError(f"{path} is a broken report of a fleet: {failure}") from None
+    return merged([path], (), None, tell)
 
 
 def files(paths: Iterable[str]) -> dict[str, str]:
@@ -68,8 +88,8 @@ def merged(
     for number, (name, path) in enumerate(given.items(), 1):
         if not number % 25:
             tell(f"Reading {number} of {len(given)} nodes")
-        read = _read(reader, name, path)
-        shown, taken = change(name, read) if change else (name, read)
+        found = read(reader, name, path)
+        shown, taken = change(name, found) if change else (name, found)
         seen.append(collecting.seen(shown, taken))
     for name in expected:
         if name not in given:
@@ -80,12 +100,12 @@ def merged(
     return aggregated(seen, collecting.alike)
 
 
-def _read(reader: Reader, name: str, path: str) -> Read:
+def read(reader: Reader, name: str, path: str) -> Read:
     """A file that cannot be used costs its own node only."""
     try:
-        read = reader.file(path)
+        found = reader.file(path)
     except UserError as failure:
         return Unanswered(NODE_SCHEMA, name, State.INVALID, str(failure).removeprefix(f"{path} "))
     if not is_name(name):
         return Unanswered(NODE_SCHEMA, name, State.INVALID, "the name of the file is not that of a node")
-    return read
+    return found

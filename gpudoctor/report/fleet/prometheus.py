@@ -25,9 +25,7 @@ class _Metrics(Collector):
         yield GaugeMetricFamily("gpudoctor_fleet_nodes_agreeing", "Nodes that answered and differ in nothing.", fleet.agree)
         yield GaugeMetricFamily("gpudoctor_fleet_gpus", "GPUs that the nodes should have.", fleet.gpus)
         yield GaugeMetricFamily("gpudoctor_fleet_gpus_lost", "GPUs that cannot be used.", fleet.lost_gpus)
-        node = GaugeMetricFamily(
-            "gpudoctor_fleet_node", "The verdict: 0 pass, 1 warn, 2 fail.", labels=("node", "state")
-        )
+        node = GaugeMetricFamily("gpudoctor_fleet_node", "The verdict: 0 pass, 1 warn, 2 fail.", labels=("node", "state"))
         lost = GaugeMetricFamily("gpudoctor_fleet_node_gpus_lost", "GPUs of a node that cannot be used.", labels=("node",))
         problem = GaugeMetricFamily(
             "gpudoctor_fleet_problem", "1 for each problem of a node.", labels=("node", "problem", "gpu", "status")
