@@ -1,57 +1,86 @@
-"""Asks many nodes, and judges each as soon as it has answered."""
+"""Asks many nodes, and judges each as soon as it has answered, while others still answer."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from typing import NamedTuple
 
+from gpudoctor import collect
+from gpudoctor.facts import shapes
 from gpudoctor.files import snapshot as snapshots
 from gpudoctor.files import writing
 from gpudoctor.fleet.aggregate import aggregated
 from gpudoctor.fleet.collected import Seen
 from gpudoctor.fleet.merging import Change, collector
 from gpudoctor.fleet.model import NODE_SCHEMA, Fleet, State
-from gpudoctor.fleet.reading import Answers, Read, Reader, Unanswered, kept
+from gpudoctor.fleet.reading import Read, Reader, Unanswered, kept
 from gpudoctor.model import Snapshot
 
-Ask = Callable[[Callable[[str, "Snapshot | None", State, str], None]], None]
-Leaving = Callable[[Snapshot], Snapshot]
+WAITING = 128  # nodes whose answers are not judged yet; then the others wait
+
+
+class _Ended(NamedTuple):
+    name: str
+    answers: Snapshot | None
+    state: State
+    detail: str
 
 
 class Asking:
     """Collects what the nodes answer. change: as for merging. folder: where each answer is kept, changed by `leaving`."""
 
-    def __init__(self, names: Sequence[str], change: Change | None, folder: Path | None, leaving: Leaving) -> None:
-        self._names = names
+    def __init__(
+        self, names: Sequence[str], change: Change | None, folder: Path | None, leaving: Callable[[Snapshot], Snapshot]
+    ) -> None:
+        self._names = list(names)
         self._change = change
         self._folder = folder
         self._leaving = leaving
         self._reader = Reader()
         self._collecting = collector()
         self._seen: dict[str, Seen] = {}
+        self._ended: Queue[_Ended | None] = Queue(WAITING)
+        self._failure: BaseException | None = None
+        shapes.prepare()
+        self._collecting.seen("", self._reader.snapshot(collect.snapshot({}, {})))  # loads what judges
+        # Beside the engine, which must not miss a node because it judges another one.
+        self._judging = threading.Thread(target=self._judge, daemon=True)
+        self._judging.start()
 
     def done(self, name: str, answers: Snapshot | None, state: State, detail: str) -> None:
         """One node has ended. Only its first end counts."""
-        if name in self._seen:
-            return
+        self._ended.put(_Ended(name, answers, state, detail))
+
+    def _judge(self) -> None:
+        while ended := self._ended.get():
+            if self._failure is None and ended.name not in self._seen:
+                try:
+                    self._take(ended)
+                except BaseException as failure:  # raised again by `fleet`
+                    self._failure = failure
+
+    def _take(self, ended: _Ended) -> None:
+        name, answers, state, detail = ended
         read: Read = Unanswered(NODE_SCHEMA, name, state, detail)
         if answers is not None:
             read = self._reader.snapshot(answers)
-        self._keep(name, read, state, detail)
+        if self._folder:
+            data = snapshots.dump(self._leaving(answers)) if answers else kept(name, state, detail)
+            writing.write(self._folder / f"{name}.json", data)
         shown, taken = self._change(name, read) if self._change else (name, read)
         self._seen[name] = self._collecting.seen(shown, taken, state, detail)
 
-    def _keep(self, name: str, read: Any, state: State, detail: str) -> None:
-        if not self._folder:
-            return
-        is_answer = isinstance(read, Answers)
-        data = snapshots.dump(self._leaving(read.snapshot)) if is_answer else kept(name, state, detail)
-        writing.write(self._folder / f"{name}.json", data)
-
-    def fleet(self, interrupted: bool = False) -> Fleet:
-        """The verdict; nodes that have not ended were interrupted."""
+    def fleet(self, is_interrupted: bool = False) -> Fleet:
+        """The verdict; nodes that have not ended were interrupted. WorkError if an answer could not be written."""
+        self._ended.put(None)
+        self._judging.join()
+        if self._failure:
+            raise self._failure
         for name in self._names:
             if name not in self._seen:
-                self.done(name, None, State.FAILED, "interrupted" if interrupted else "it was not asked")
-        return aggregated([self._seen[name] for name in self._names], self._collecting.alike)
+                self._take(_Ended(name, None, State.FAILED, "interrupted" if is_interrupted else "it was not asked"))
+        named = dict.fromkeys((*self._names, *self._seen))
+        return aggregated([self._seen[name] for name in named], self._collecting.alike)

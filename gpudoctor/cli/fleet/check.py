@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor import screen
-from gpudoctor.cli import options, output, sharing
+from gpudoctor.cli import options, output
 from gpudoctor.cli.fleet import COMMANDS, delivering
 from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.sharing import Sharing
     from gpudoctor.fleet.asking import Asking
     from gpudoctor.fleet.conversation import Asked
-    from gpudoctor.model import Snapshot
 
 ENGINES = ("ssh", "slurm", "kubernetes", "local")
 _BEYOND = 40.0  # seconds beside questions and measurements: to connect, to start, to plan
@@ -91,9 +89,13 @@ def command(
     seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)
     if engine == "kubernetes":
         raise click.UsageError("--engine kubernetes is not available yet.")
-    asking = Asking(names, delivery.redactor, folder, lambda taken: leaving(taken, delivery.how))
+    redactor, saving = delivery.redactor, None if delivery.how.no_redact or not folder else delivery.redacting()
+    asking = Asking(names, redactor.node if redactor else None, folder, saving.snapshot if saving else lambda taken: taken)
     is_interrupted = _ask(asking, names, asked, engine, engine_options, fanout, seconds)
-    code = delivering.deliver(asking.fleet(is_interrupted), delivery)
+    fleet = asking.fleet(is_interrupted)
+    for each in filter(None, (redactor, saving)):
+        each.remember()
+    code = delivering.deliver(fleet, delivery)
     context.exit(130 if is_interrupted else code)
 
 
@@ -145,12 +147,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
         raise WorkError(f"cannot create the folder {folder}: {failure.strerror}") from None
-
-
-def leaving(taken: Snapshot, how: Sharing) -> Snapshot:
-    """A snapshot as it is saved: redacted unless that was refused, in a file with the name of its node for the owner."""
-    from gpudoctor.checkup import Checkup
-
-    snapshot = sharing.leaving(Checkup(snapshot=taken), how).snapshot
-    assert snapshot
-    return snapshot

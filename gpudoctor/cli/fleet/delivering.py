@@ -83,8 +83,9 @@ class Delivery:
     @property
     def redactor(self) -> Redactor | None:
         """What redacts each node, if that was asked for."""
-        if not self.how.is_for_all():
-            return None
+        return self.redacting() if self.how.is_for_all() else None
+
+    def redacting(self) -> Redactor:
         from gpudoctor.fleet.redacting import Redactor
 
         return Redactor(self.how.keep, self.how.words, sharing.warn)
