@@ -42,6 +42,7 @@ COMMANDS = {
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or another format.",
     "schema": "Print the JSON Schema of a report, a diff, a fleet or a bundle manifest.",
+    "schema": "Print the JSON Schema of a report, diff, fleet or bundle manifest.",
 }
 _EPILOG = """\
 \b

@@ -38,7 +38,7 @@ def _rank(group: Group) -> tuple[int, int, int, int, str]:
 
 
 def _is_common(names: Sequence[str], nodes: Mapping[str, Node], sizes: Mapping[str, int]) -> bool:
-    """Whether most nodes of each kind concerned have it: then it is no difference."""
+    """Whether most nodes of each kind concerned have it, so that it does not set a node apart."""
     counts: dict[str, int] = {}
     for name in names:
         counts[nodes[name].kind] = counts.get(nodes[name].kind, 0) + 1
@@ -118,7 +118,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _fold_settings(apart: dict[tuple[str, ...], list[Item]]) -> None:
-    """What differs only on nodes that are in a group already is told there, not in a group of its own."""
+    """Moves what differs only on nodes of another group to that group."""
     leading = {names for names, items in apart.items() if any(item.kind != "setting" for item in items)}
     for names in list(apart):
         if names not in leading and (home := _home(names, leading)):

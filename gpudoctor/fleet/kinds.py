@@ -34,7 +34,7 @@ def _name(node: Seen) -> str:
 
 
 def _with_counts(nodes: Sequence[Seen], names: Sequence[str]) -> list[str]:
-    """Nodes that were bought with another number of GPUs are a kind of their own; a node that lost one is not."""
+    """Nodes that were bought with another number of GPUs are another kind; a node that lost one is not."""
     counts: dict[str, Counter[int]] = {}
     for node, name in zip(nodes, names, strict=True):
         if node.gpu_names and node.status is not Status.FAIL:

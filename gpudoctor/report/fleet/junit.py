@@ -44,7 +44,7 @@ def about(node: Node) -> str:
 
 
 def said(node: Node) -> list[str]:
-    """What there is to say of a node, a line each."""
+    """What was found on a node, a line each."""
     lines = [TITLES[node.state] + (f": {node.detail}" if node.detail else "")] if node.state is not State.ANSWERED else []
     lines += [f"{problem.title}: {problem.message}" for problem in node.problems]
     return lines + [f"{each.what}: {each.value}, usually {each.usual}" for each in node.differences if each.kind != "setting"]
