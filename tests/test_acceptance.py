@@ -78,7 +78,8 @@ class Gpus:
             ring = {
                 "load": "links",
                 "wrong_words": {"0>1": 0, "1>0": 0},
-                "copies": 90, "gb_per_s": 380.0,
+                "copies": 90,
+                "gb_per_s": 380.0,
                 "seconds": links,
             }
             measured["burn-links:all"] = Reply("ok", {"ring 0": ring, "complete": {"seconds": links}}, seconds=links)

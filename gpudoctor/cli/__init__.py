@@ -41,8 +41,6 @@ COMMANDS = {
     "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
     "schema": "Print the JSON Schema of a report, a diff or another format.",
-    "schema": "Print the JSON Schema of a report, a diff, a fleet or a bundle manifest.",
-    "schema": "Print the JSON Schema of a report, diff, fleet or bundle manifest.",
 }
 _EPILOG = """\
 \b

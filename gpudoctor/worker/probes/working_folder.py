@@ -1,4 +1,4 @@
-"""What Python would import from the current folder instead of installed packages and the standard library: names of files only."""
+"""What Python would import from the current folder instead of packages and the standard library: names of files only."""
 
 from __future__ import annotations
 
