@@ -1,16 +1,16 @@
-"""The firmware of the GPUs' own processor (GSP) runs where the driver uses it by default.
+"""The firmware of the GPUs' system processor (GSP) runs where the driver uses it by default.
 
 What it means
 Since Turing, GPUs have a processor (GSP) on which most of the driver's resource manager runs. It can be disabled by an option
 of the proprietary module, which was a workaround for timeouts of the firmware (Xid 119 and 120) with drivers of 2022 and 2023.
 
 How it is judged
-NVML reports for each GPU whether the firmware runs, and whether it would by default. A GPU on which it is disabled although it
-is the default warns. The version of the firmware is part of the summary.
+NVML reports for each GPU whether the firmware runs, and whether it would by default. If it does not run although it is the
+default, and the module was loaded with EnableGpuFirmware=0, this warns. The version of the firmware is part of the summary.
 
 Known exceptions
-Where the firmware is not the default, as on older GPUs, nothing is judged. The open module always uses it. A vGPU has none of
-its own.
+Where the firmware is not the default, as on older GPUs, nothing is judged. The open module always uses it. A vGPU does not
+answer.
 
 References
 https://download.nvidia.com/XFree86/Linux-x86_64/580.95.05/README/gsp.html
@@ -30,7 +30,7 @@ README = "https://download.nvidia.com/XFree86/Linux-x86_64/580.95.05/README/gsp.
 
 DISABLED = Problem(
     id="gsp-firmware-disabled",
-    title="The GPU's own processor (GSP) is disabled by an option",
+    title="The GPU's system processor (GSP) is disabled by an option",
     why="NVreg_EnableGpuFirmware=0 was a workaround for timeouts of early firmware, and stayed. The driver's resource manager "
     "then runs on the CPU, which is no longer the default on these GPUs, and the open module cannot work with this option.",
     action=Action.FIX_CONFIG,
@@ -57,6 +57,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     modes = {gpu.index: mode for gpu in facts.nvml.reachable.values() if (mode := known(lambda: gpu.gsp_mode))}  # noqa: B023
     if not modes:
         raise Skip("NVML does not report the GSP's mode", Skip.UNSUPPORTED)
+    if known(lambda: facts.driver.parameters.get("EnableGpuFirmware")) != "0":
+        return
     off = [index for index, (is_enabled, by_default) in modes.items() if by_default and not is_enabled]
     if off:
         words = f"GPU {', '.join(map(str, off))}: the GSP firmware is disabled, and enabled by default"

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import MEMORY_ERRORS, xid_codes
 from gpudoctor.fixes.common import ASK_OWNER_OF_GPU, look, reboot, report_to_vendor, reset, vendor_test
 from gpudoctor.model import Action, Check, Finding, Problem, Skip, Status, for_each
@@ -107,6 +108,11 @@ def judge_rows(gpu: Gpu) -> Iterator[Finding]:
     rows = gpu.remapped_rows
     evidence = {**address(gpu), "corrected": rows.corrected, "uncorrected": rows.uncorrected}
     count = f"rows replaced or marked so far: {rows.corrected + rows.uncorrected}"
+    if known(lambda: gpu.memory_unrepairable, False):  # drivers since R590
+        found = UNREPAIRABLE.found(
+            f"GPU {gpu.index}: the driver's flag of unrepairable memory is set; {count}", evidence, gpu.index
+        )
+        yield replace(found, because=FAILED.id)
     if rows.failure:
         yield FAILED.found(f"GPU {gpu.index}: the replacement of a row failed; {count}", evidence, gpu.index)
     elif rows.pending:
@@ -141,13 +147,7 @@ def judge_pages(gpu: Gpu) -> Iterator[Finding]:
         yield replace(found, because="xid-64-row-remap-failure")
 
 
-def judge_flag(gpu: Gpu) -> Iterator[Finding]:
-    if gpu.memory_unrepairable:
-        found = UNREPAIRABLE.found(f"GPU {gpu.index}: the flag of unrepairable memory is set", address(gpu), gpu.index)
-        yield replace(found, because=FAILED.id)
-
-
-QUESTIONS = (judge_flag, judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge_pages)
+QUESTIONS = (judge_rows, judge_pages_pending, judge_repairs, judge_spares, judge_pages)
 
 
 def address(gpu: Gpu) -> dict[str, str | int]:

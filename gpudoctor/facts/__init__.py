@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
+from gpudoctor.facts.adapters import Adapter, adapters
 from gpudoctor.facts.command import Command, command_of
 from gpudoctor.facts.container import Container
 from gpudoctor.facts.cuda import Cuda
@@ -106,6 +107,11 @@ class Facts:
     @cached_property
     def devices(self) -> Devices:
         return Devices(self.replies)
+
+    @cached_property
+    def adapters(self) -> tuple[Adapter, ...]:
+        """The network adapters for RDMA."""
+        return adapters(self.replies)
 
     @cached_property
     def kernel_log(self) -> KernelLog:

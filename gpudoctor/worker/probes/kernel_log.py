@@ -34,6 +34,8 @@ RELEVANT = re.compile(
     | avc:\ .*denied.*(?: nvidia | xserver_misc_device | cuda | infiniband | /dri )
     | oom-kill | Out\ of\ memory | out\ of\ memory | blocked\ for\ more\ than
     | (?: segfault | general\ protection | trap[ ] ).*\ in\ lib(?: nvidia | cuda | cu | nccl | nv | torch )
+    # network adapters
+    | (?: mlx[45]_core | bnxt_en | irdma )\ .*(?: health | timeout | fatal\ error | syndrome | compromised )
     # disks
     | Remounting\ filesystem\ read-only | EXT4-fs\ error | I/O\ error,\ dev | Aborting\ journal | forced\ readonly
     # memory

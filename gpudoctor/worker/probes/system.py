@@ -34,6 +34,20 @@ DRIVER_FILES = (
     "/sys/class/infiniband/*/ports/*/state",
     "/sys/class/infiniband/*/ports/*/phys_state",
     "/sys/class/infiniband/*/ports/*/link_layer",
+    "/sys/class/infiniband/*/device/uevent",
+    "/sys/class/infiniband/*/device/numa_node",
+    "/sys/class/infiniband/*/fw_ver",
+    "/sys/class/infiniband/*/board_id",
+    *(
+        "/sys/class/infiniband/*/ports/*/counters/" + counter
+        for counter in (
+            "symbol_error",
+            "link_downed",
+            "link_error_recovery",
+            "local_link_integrity_errors",
+            "excessive_buffer_overrun_errors",
+        )
+    ),
     "/proc/driver/nvidia/gpus/*/information",
 )
 PRIVATE_PARAMETERS = ("BOOTIF=", "ip=", "nfsroot=", "netconsole=", "hostname=", "systemd.hostname=")
