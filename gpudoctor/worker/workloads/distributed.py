@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List
+from typing import Any, Dict, List
 
 from gpudoctor.worker.captured import MOST_BYTES
 from gpudoctor.worker.child import die_with_parent
@@ -70,7 +70,7 @@ def session(bench: Bench, backend: str, load: str = "") -> None:
 
 
 def command(bench: Bench, backend: str, load: str = "") -> List[str]:
-    job = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend}
+    job: Dict[str, Any] = {"file": bench._file, "gpus": bench.gpus, "level": bench.level, "backend": backend}
     job.update(load=load, seconds=bench.options.get("seconds"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=%d" % len(bench.gpus)]
     return [*torchrun, "--log_dir=" + bench._file + ".torchrun", ranks.__file__, json.dumps(job)]
