@@ -58,7 +58,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @click.option("--power", is_flag=True, help="Matrix products at full power, in each precision, and bursts of 1 to 100 ms.")
 @click.option("--memory", is_flag=True, help="Patterns in nearly all free memory, written and read back.")
 @click.option("--pcie", is_flag=True, help="Copies between host and GPU, both ways at once.")
-@click.option("--links", is_flag=True, help="Copies between all GPUs at once.")
+@click.option("--links", is_flag=True, help="Copies between all GPUs at once, and sums over all of them.")
 @click.option("--all", "everything", is_flag=True, help="All of these.  [default]")
 @options.python()
 @options.image("Run in a new container of this image.")
