@@ -51,6 +51,10 @@ FAILED = Problem(
             "Compare with a machine where it works: save a snapshot there, then use it here",
             "gpudoctor why --yes --like <good> -- <command>",
         ),
+        Fix(
+            "Ask for help: write a ticket with its output and the facts of this machine, redacted",
+            "gpudoctor why --yes --redact -o issue.md -- <command>",
+        ),
     ),
 )
 KILLED = Problem(

@@ -139,7 +139,9 @@ def _say(case: Case, search: Search) -> None:
 
 
 def _listed(found: Sequence[Suspect]) -> str:
-    names = [str(suspect) for suspect in found]
+    from gpudoctor.judging.experiments import telling
+
+    names = telling.names_of(found)
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 

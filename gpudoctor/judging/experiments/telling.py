@@ -28,7 +28,7 @@ from gpudoctor.judging.experiments.suspect import (
 MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")  # of an exception
 MOST_WORDS = 200
 MOST_GUILTY = 4  # that are named as the cause; more are left only if the search was ended
-MOST_NAMES, MOST_NAMES_OF_RUN = 6, 2
+MOST_NAMES, MOST_NAMES_OF_RUN, MOST_OF_KIND = 6, 2, 2
 
 # The fact, and how the program runs without it.
 _FACTS = {
@@ -105,7 +105,7 @@ def error(outcome: Outcome) -> str:
 
 def tried(proof: Proof) -> str:
     """What the runs of a proof without a culprit show."""
-    names = _listed(map(str, proof.suspects))
+    names = _listed(names_of(proof.suspects))
     if proof.verdict == UNSTEADY:
         return "it worked when it was repeated with nothing changed: it fails only sometimes"
     if proof.verdict == ELSEWHERE:
@@ -114,6 +114,25 @@ def tried(proof: Proof) -> str:
         return proof.ended
     ended = f" ({proof.ended})" if proof.ended else ""
     return f"no single cause found among {names}{ended}"
+
+
+def names_of(suspects: Iterable[Suspect]) -> list[str]:
+    """The names of suspects, in their order; many of a kind are one: "9 entries of PATH", "9 folders such as TMPDIR and HOME"."""
+    groups: dict[tuple[str, str], list[Suspect]] = {}
+    for suspect in suspects:
+        own = "" if suspect.kind in (FOLDER, LIMIT) else suspect.name if suspect.kind == ENTRY else str(suspect)
+        groups.setdefault((suspect.kind, own), []).append(suspect)
+    return [name for group in groups.values() for name in _named(group)]
+
+
+def _named(group: Sequence[Suspect]) -> list[str]:
+    first, size = group[0], len(group)
+    if size <= MOST_OF_KIND or first.kind not in (ENTRY, FOLDER, LIMIT):
+        return [str(suspect) for suspect in group]
+    if first.kind == ENTRY:
+        return [f"{size} entries of {first.name}"]
+    names = " and ".join(LIMITS.get(one.name, one.name) for one in group[:MOST_OF_KIND])
+    return [f"{size} {'folders' if first.kind == FOLDER else 'limits'} such as {names}"]
 
 
 def runs(proof: Proof) -> list[str]:
