@@ -11,6 +11,7 @@ from gpudoctor.evidence.reader import Reader
 from gpudoctor.evidence.readers import nvml_answers, python_packages
 from gpudoctor.evidence.readers.python_packages import Installed
 from gpudoctor.model import Reply
+from gpudoctor.worker.probes import environment
 
 Pairs = Iterator[tuple[str, str]]
 """(expression, the text of its value)"""
@@ -113,11 +114,15 @@ def replies(pairs: Pairs) -> dict[str, Reply] | None:
         found |= nvml_answers.replies({}, [nvml_answers.tidy([("Name", name)])])
     if answers := {asked: value for asked, value in said.items() if _ANSWER.match(asked)}:
         found["python-answers"] = Reply("ok", answers)
+    read = {match[1]: value for asked, value in said.items() if (match := _ENVIRON.fullmatch(asked)) and value != "None"}
+    if variables := environment.variables(read):
+        found["environment"] = Reply("ok", variables)
     if path := said.get("sys.executable"):
         found["shown-executables"] = Reply("ok", {path: True})
     return found or None
 
 
+_ENVIRON = re.compile(r"""os\.(?:environ(?:\.get)?[(\[]|getenv\()['"](\w+)['"][^)\]]*[)\]]""")
 _ANSWER = re.compile(
     r"""
     torch\.cuda\.(?:is_available|device_count|get_arch_list|get_device_capability)\(

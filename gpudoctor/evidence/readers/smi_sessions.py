@@ -22,6 +22,9 @@ _SECTIONS = (
 )
 
 
+_HEADING = re.compile(rf"^\s{{2,}}(?:{_SECTIONS})\s*$")
+
+
 def _query(command: str, output: str) -> dict[str, Reply] | None:
     """The columns are those that the command names."""
     match = re.search(r"--query-gpu=(\S+)", command)
@@ -56,7 +59,11 @@ def _mib(row: dict[str, str]) -> int | None:
 
 
 def _filtered(command: str, output: str) -> dict[str, Reply] | None:
-    """Each GPU prints the line once. A name that several sections have is left out."""
+    """Each GPU prints the line once. A name that several sections have is left out, unless the section's heading is there."""
+    lines = output.splitlines()
+    heads = [at for at, line in enumerate(lines) if _HEADING.match(line)]
+    if heads and len({lines[at].strip() for at in heads}) == len(heads):
+        return _section("\n".join(lines[heads[0] :]))
     seen: Counter[str] = Counter()
     gpus: dict[int, dict[str, str]] = {}
     for match in filter(None, map(_LINE.match, output.splitlines())):

@@ -39,7 +39,13 @@ def _snaps(text: str) -> dict[str, Reply]:
     return {"shown-snaps": Reply("ok", dict.fromkeys(names, True))}
 
 
+def _filtered(command: str, output: str) -> dict[str, Reply] | None:
+    names = [match[1] for line in output.splitlines() if (match := re.match(r"\s*([a-z][\w-]*)\s+\S+\s+\d+\s", line))]
+    return {"shown-snaps": Reply("ok", dict.fromkeys(names, True))} if names else None
+
+
 READERS = (
     prompts.reader("apt policy", ("policy ",), r"apt(?:-cache)?\ policy(?:\ \S+)+", _policy, most_lines=200),
+    prompts.reader("snap list, filtered", ("snap list",), rf"snap\ list\ *\|\ *{prompts.FILTER}\b.*", _filtered, most_lines=20),
     Reader("snap list", ("Tracking",), _SNAPS, _snaps, re.compile(r"^\s*$|^\S*[$#>] |^```"), 200),
 )

@@ -39,6 +39,7 @@ EXPLAINED = {
     "cuda-library-not-found": ("container-no-gpus-flag",),
     "jetson-generic-wheel": ("container-no-gpus-flag",),
     "kernel-module-not-loaded": ("driver-package-not-configured", "nvidia-module-blacklisted", REPLACED),
+    "no-driver-found": ("wsl-libcuda-not-symlink",),
     "cuda-init-failed": ("cuda-999-after-suspend",),
     "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
     "cuda-out-of-memory": ("other-process-using-gpu",),

@@ -12,6 +12,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.nodes import is_driver_in_use
+from gpudoctor.judging.texts.rules.python import is_blind
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.knowledge.messages import messages
 from gpudoctor.model import Confidence, Finding, Fix
@@ -202,10 +203,18 @@ def operator_waits(facts: Facts) -> Iterator[Finding]:
 def job_without_gpu(facts: Facts) -> Iterator[Finding]:
     """Slurm allocated no GPU to a job whose program wants one."""
     lines = [match[1] for text in passages(facts) for match in _ALLOCATED.finditer(text)]
-    wants = "False" in facts.shown.answers.values() or any(_WANTS_GPU.search(text) for text in passages(facts))
+    wants = is_blind(facts) or any(_WANTS_GPU.search(text) for text in passages(facts))
+    text = "\n".join(passages(facts))
+    if not lines and is_blind(facts) and len(_SBATCH.findall(text)) > 1 and not _ASKS_SLURM.search(text):
+        words = "the job's script requests no GPU: it has neither --gres=gpu nor --gpus"
+        yield facts.problems["batch-job-without-gpu"].found(words, confidence=Confidence.LIKELY)
     if lines and not any("gpu" in line for line in lines) and wants:
         words = f"Slurm allocated no GPU to the job: {lines[-1]}"
         yield facts.problems["batch-job-without-gpu"].found(words, {"allocated": lines[-1]}, confidence=Confidence.LIKELY)
+
+
+_SBATCH = re.compile(r"(?m)^\s*#SBATCH\s+-")
+_ASKS_SLURM = re.compile(r"--gres\b|--gpus\b|--gpus-per|--gpu-bind|-G\s?\d|gres/gpu")
 
 
 def plugin_crashes(facts: Facts) -> Iterator[Finding]:

@@ -93,13 +93,23 @@ _BUILDER = re.compile(r"akmod-nvidia|nvidia\S*-dkms|dkms-nvidia|kmod-nvidia\S*-d
 def no_fabric_manager(facts: Facts) -> Iterator[Finding]:
     """The service does not run, and CUDA does not start."""
     unit = facts.services.unit("nvidia-fabricmanager")
-    blind = "False" in facts.shown.answers.values() or said(facts, "error 802") or said(facts, "system not yet initialized")
+    blind = "False" in facts.shown.answers.values() or any(_NOT_READY.search(text) for text in passages(facts))
     waits = facts.shown.fabric in ("in progress", "not started")
     if unit and unit.active in ("inactive", "failed") and (blind or waits or known(lambda: facts.pci.nvswitches, ())):
         effect = f"the fabric's state is {facts.shown.fabric!r}" if waits else "CUDA does not start"
         words = f"nvidia-fabricmanager is {unit.active}, and {effect}"
         found = facts.problems["fabricmanager-not-running-802"].found(words, {"state": unit.active}, confidence=Confidence.LIKELY)
         yield replace(found, because="fabricmanager-version-mismatch")
+
+
+_NOT_READY = re.compile(
+    r"""
+    error\ 802 | system\ not\ yet\ initialized
+    | is_available\(\)[^\n]{0,60}\b(?:False|hangs?)\b
+    | \b(?:cuda|gpus?)\b[^\n.]{0,30}\b(?:not\ (?:available|work\w*|usable)|unavailable|fails?)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def linux_driver_in_wsl(facts: Facts) -> Iterator[Finding]:
@@ -111,6 +121,18 @@ def linux_driver_in_wsl(facts: Facts) -> Iterator[Finding]:
     elif facts.system.wsl == 2 and (taken := _before_wsl(facts)):
         words = f"the loader finds {taken} before the library of the Windows driver in /usr/lib/wsl/lib"
         yield facts.problems["wsl-linux-driver-installed"].found(words, {"libraries": [taken]}, confidence=Confidence.LIKELY)
+
+
+def outside_of_wsl_folder(facts: Facts) -> Iterator[Finding]:
+    """The driver's library is in WSL's folder, and a program or the linker does not look there."""
+    text = "\n".join(passages(facts))
+    if _NO_LIBCUDA.search(text) and _LISTED_IN_WSL.search(text):
+        words = "the driver's libcuda is in /usr/lib/wsl/lib, and the program does not look there"
+        yield facts.problems["wsl-libcuda-not-symlink"].found(words, confidence=Confidence.LIKELY)
+
+
+_NO_LIBCUDA = re.compile(r"libcuda\.so(?:\.1)?: cannot open shared object|cannot find -lcuda")
+_LISTED_IN_WSL = re.compile(r"/usr/lib/wsl/lib/?[^\n]*(?:\n[^$\n]*){0,12}\blibcuda\.so\b")
 
 
 def _before_wsl(facts: Facts) -> str | None:
@@ -174,4 +196,13 @@ def said(facts: Facts, words: str) -> bool:
     return any(words in passage.text for text in facts.texts.all for passage in text.passages)
 
 
-RULES = (unsigned, not_built, no_fabric_manager, linux_driver_in_wsl, no_uvm, closed_nodes, proprietary_module)
+RULES = (
+    unsigned,
+    not_built,
+    no_fabric_manager,
+    linux_driver_in_wsl,
+    outside_of_wsl_folder,
+    no_uvm,
+    closed_nodes,
+    proprietary_module,
+)

@@ -117,7 +117,12 @@ def no_device_plugin(facts: Facts) -> Iterator[Finding]:
     pods = "coredns" in text or "kube-proxy" in text
     if node is None or any(node.values()) or any(facts.shown.offered.values()):
         return
-    if known(lambda: facts.nvml.count, 0) and pods and _LISTS_PODS.search(text) and not re.search(r"nvidia-|device-plugin", text):
+    if (
+        known(lambda: facts.nvml.count, 0)
+        and pods
+        and _LISTS_PODS.search(text)
+        and not re.search(r"nvidia-(?!smi)|device-plugin", text)
+    ):
         words = "the node has a GPU and offers no nvidia.com/gpu, and no pod of the cluster is NVIDIA's device plugin"
         yield NO_PLUGIN.found(words, confidence=Confidence.LIKELY)
 

@@ -166,7 +166,7 @@ def shared_gpu(facts: Facts) -> Iterator[Finding]:
         if str(one.get("load", "")).isdigit() and int(one["load"]) >= LOADED:
             loads.setdefault(one["index"], []).append(one)
     for index, programs in loads.items():
-        if len({one["name"] for one in programs}) > 1 and any(_LESS.search(text) for text in passages(facts)):
+        if len(programs) > 1 and any(_LESS.search(text) for text in passages(facts)):
             shown = " and ".join(f"{one['name']} (pid {one['pid']}, {one['load']} %)" for one in programs)
             words = f"{shown} compute on GPU {index} at the same time"
             evidence = {"pids": ",".join(one["pid"] for one in programs)}
@@ -174,7 +174,9 @@ def shared_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 LOADED = 20  # percent
-_LESS = re.compile(r"(?i)\bslow\w*|half as fast|\bdrop\w*|less than|\bonly \d")
+_LESS = re.compile(
+    r"(?i)\bslow\w*|half as fast|(?:twice|\d+ ?x|times) as long|takes? (?:much )?longer|\bdrop\w*|less than|\bonly \d"
+)
 _NO_COMPILER = (
     "Looking for a CUDA compiler - NOTFOUND",
     "CMAKE_CUDA_COMPILER-NOTFOUND",

@@ -43,6 +43,19 @@ def pod_without_request(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, confidence=Confidence.LIKELY)
 
 
+def no_runtime_class(facts: Facts) -> Iterator[Finding]:
+    """The pod names a RuntimeClass, and the cluster has none."""
+    text = "\n".join(passages(facts))
+    wanted = _CLASS.search(text)
+    if wanted and _NO_CLASSES.search(text):
+        words = f"the pod's runtimeClassName is {wanted[1]}, and kubectl get runtimeclass lists none"
+        yield facts.problems["k8s-runtimeclass-missing"].found(words, {"name": wanted[1]}, confidence=Confidence.LIKELY)
+
+
+_CLASS = re.compile(r"(?m)^\s*runtimeClassName:\s*[\"']?(nvidia[\w-]*)")
+_NO_CLASSES = re.compile(r"\bget runtimeclass\S*[^\n]*\n\s*No resources found")
+
+
 def plugin_without_runtime(facts: Facts) -> Iterator[Finding]:
     """The device plugin names no RuntimeClass, and the node's default runtime does not add the driver's libraries."""
     text = "\n".join(passages(facts))
@@ -59,4 +72,4 @@ def plugin_without_runtime(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"default_runtime": default[1]}, confidence=Confidence.LIKELY)
 
 
-RULES = (pod_without_request, plugin_without_runtime)
+RULES = (pod_without_request, no_runtime_class, plugin_without_runtime)

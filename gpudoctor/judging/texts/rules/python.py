@@ -15,6 +15,14 @@ from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
 BLIND = {"torch.cuda.is_available()": "False", "torch.cuda.device_count()": "0"}
+_FALSE = re.compile(
+    r"""
+    torch\.cuda\.is_available\(\)\)?["';]*
+    (?: [^\n]{0,30}\b(?:returns?|is|gives|shows|says|prints?)\ (?:always\ )?[`'"]?False\b
+      | \s{0,3}\n{1,2}\s*(?:output:?|->|=>)\s*False\b )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 FAILS = re.compile(r"(?i)crash|fail|error|segfault|core dumped|undefined symbol")
 _TOOLKIT = re.compile(r"/cuda-(\d+)\.\d+(?:/|$)")
 FIRST_BITSANDBYTES_FOR_CUDA_12_4 = Version(
@@ -28,7 +36,7 @@ CPU_WORDS = ("FP16 is not supported on CPU", "Torch reports CUDA not available")
 def is_blind(facts: Facts) -> bool:
     """PyTorch sees no GPU: Python says it, or a program's words for it."""
     answered = any(facts.shown.answers.get(asked) == value for asked, value in BLIND.items())
-    return answered or any(said(facts, words) for words in CPU_WORDS)
+    return answered or any(said(facts, words) for words in CPU_WORDS) or any(_FALSE.search(text) for text in passages(facts))
 
 
 def answer(facts: Facts, *expressions: str) -> str:
