@@ -22,6 +22,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from process import command_lines
 from waiting import HOPELESS_SECONDS, until
 
@@ -459,7 +460,7 @@ def test_badges_are_readable_in_light_and_dark() -> None:
         assert 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05) >= 4.5, colour
 
 
-@pytest.mark.parametrize(
+@each(
     ("what", "words"),
     [
         ("driver-version", "driver-version: a check in the area driver"),
@@ -487,7 +488,7 @@ def test_an_explanation_of_a_file(tmp_path: Path) -> None:
     assert gpudoctor.explain(str(log)).text == told.text
 
 
-@pytest.mark.parametrize("what", ["", " \n", "-", Path("missing.log"), "missing.log", "no-such-problem"])
+@each("what", ["", " \n", "-", Path("missing.log"), "missing.log", "no-such-problem"])
 def test_what_cannot_be_explained(what: str | Path) -> None:
     with pytest.raises(gpudoctor.UserError):
         gpudoctor.explain(what)

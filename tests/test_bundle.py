@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from each import each
 from stand_in import run
 from test_report import REPORT
 
@@ -197,7 +198,7 @@ def with_size(size: bytes, kind: bytes = b"0") -> bytes:
     return bytes(header)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         with_size(b"\x80" + bytes(2) + b"\x7f" * 9),  # base 256

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
+from each import each
 
 from gpudoctor import catalog, codes
 from gpudoctor.cli import main
@@ -13,7 +14,7 @@ from gpudoctor.errors import UserError
 from gpudoctor.knowledge import errors, rm, xids
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind", "number"),
     [
         ("Xid 79", "xid", 79),
@@ -49,7 +50,7 @@ def test_a_code_by_number(text: str, kind: str, number: int) -> None:
     assert list(codes.lines(code))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind"),
     [
         ("cudaErrorSystemNotReady", "cuda"),
@@ -69,7 +70,7 @@ def test_a_code_by_name(text: str, kind: str) -> None:
     assert text.lower() in " ".join(codes.lines(code)).lower()
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -90,7 +91,7 @@ def test_what_is_no_code(text: str) -> None:
     assert codes.parse(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("Xid 999", "not in the tables (they cover 1 to 176; nearest: 175 and 176"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from each import each
 from machine import load
 from stand_in import run
 from test_report import HEALTHY, REPORT
@@ -212,7 +213,7 @@ def test_a_file_that_is_called_as_one_of_the_machines_does_not_tell_its_name(hos
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "part", "other", "wanted"),
     [
         ({"a": 1, "b": 2}, "a", {"a": 3}, {"a": 3, "b": 2}),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 from waiting import HOPELESS_SECONDS
 
 from gpudoctor.containers.target import shell
@@ -174,7 +175,7 @@ def test_every_shell_can_serve(name: str) -> None:
     assert done.stdout.rstrip().endswith(MARKER + '{"ended": 0}')
 
 
-@pytest.mark.parametrize(
+@each(
     ("host_config", "variables", "wanted"),
     [
         ({"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}, [], ("gpus", "all")),

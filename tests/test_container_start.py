@@ -126,7 +126,7 @@ def test_the_chain_gives_one_broken_link(case: str) -> None:
     assert "said: ." not in text
 
 
-@pytest.mark.parametrize(
+@each(
     ("case", "fine", "broken"),
     [
         ("start-no-gpu", "", "driver"),

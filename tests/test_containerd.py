@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import machine
 import pytest
+from each import each
 
 from checks.container import kubernetes_node
 from gpudoctor.facts import Facts
@@ -15,7 +16,7 @@ from gpudoctor.model import Reply
 CASE = "containerd-config-regenerated-without-imports"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "patterns"),
     [
         ("imports = []\n", ()),

@@ -12,6 +12,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from waiting import HOPELESS_SECONDS
 
 from gpudoctor import catalog
@@ -244,7 +245,7 @@ def test_a_healthy_framework(workload: str, words: str) -> None:
     assert CHECKS[workload].summary(Facts(taken(workload, {}))) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("workload", "changes", "problem", "words"),
     [
         ("cupy-kernels", {"dot": {"wrong_rows": 2}}, "gpu-computes-wrong", "GPU 0: CuPy matrix product: 2 wrong rows"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from process import command_lines
 from waiting import HOPELESS_SECONDS, until
 
@@ -386,7 +387,7 @@ def test_what_is_missing_is_no_pass() -> None:
             list(TRAINING.judge(Facts(replace(snapshot, measured=measured))))
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "problem", "words"),
     [
         ({"rank 1": {"gradient_checksum": 8}}, "distributed-gradients-wrong", "checksums differ: GPU 0 7, GPU 1 8"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import machine
 import pages
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.cli import COMMANDS
@@ -97,9 +98,7 @@ def test_every_command_is_in_the_readme() -> None:
         assert f"gpudoctor {command}" in README
 
 
-@pytest.mark.parametrize(
-    "line", re.findall(r"^gpudoctor (?:check|fix|report|diff|verify|run|baseline|list|explain|schema).*$", README, re.M)
-)
+@each("line", re.findall(r"^gpudoctor (?:check|fix|report|diff|verify|run|baseline|list|explain|schema).*$", README, re.M))
 def test_every_command_line_parses(line: str) -> None:
     command, *arguments = shlex.split(line, comments=True)[1:]
     known = gpudoctor(command, "--help")
@@ -107,11 +106,11 @@ def test_every_command_line_parses(line: str) -> None:
         assert option in known
 
 
-@pytest.mark.parametrize("target", re.findall(r"make ([a-z-]+)", README))
+@each("target", re.findall(r"make ([a-z-]+)", README))
 def test_every_make_target_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
+@each("path", re.findall(r"\]\(([^)#:]+)\)", README))
 def test_every_link_leads_somewhere(path: str) -> None:
     assert (ROOT / path).exists()

@@ -9,6 +9,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.errors import UserError
@@ -160,7 +161,7 @@ def test_the_first_cause_whose_evidence_is_there_is_confirmed() -> None:
     assert unsure[0].evidence == {"ruled_out": ["odd"], "could_not_check": {"broken": "the log is closed"}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("kinds", "outcome"),
     [
         ([], Skip.NOT_APPLICABLE),

@@ -12,6 +12,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from stubs import ROOT, compile_working
 from waiting import HOPELESS_SECONDS
 
@@ -298,21 +299,21 @@ CHECKS = ("host-transfers", "peer-transfers", "stream-overlap", "kernel-launch",
 BLOCKING = {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@each("check", CHECKS)
 def test_healthy_machine(check: str) -> None:
     assert findings(check) == []
     assert catalog.checks()[check].summary(facts())
     assert all(figure.value > 0 and not figure.wrong for figure in catalog.checks()[check].figures(facts()))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@each("check", CHECKS)
 def test_nothing_measured_is_no_pass(check: str) -> None:
     empty = Facts(machine.load("h200-x2"))
     with pytest.raises(Skip):
         list(catalog.checks()[check].judge(empty))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@each("check", CHECKS)
 def test_replay_keeps_what_was_measured(check: str) -> None:
     again = Facts(snapshot.parse(snapshot.dump(measured_machine()), check))
     assert list(catalog.checks()[check].figures(again)) == list(catalog.checks()[check].figures(facts()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 
 from gpudoctor.fixes import engines
 from gpudoctor.model import Fix
@@ -19,7 +20,7 @@ RESTART = engines.restarted("On the host: start the container again", "nvidia-sm
 OF_DOCKER = Fix("Switch it on", "sudo true", engines=("docker",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("fixes", "there"),
     [
         (RESTART, "kubectl delete pod <pod> --namespace <namespace>"),

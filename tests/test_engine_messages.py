@@ -52,7 +52,7 @@ def test_podman_gets_no_advice_for_dockers_daemon(sample: str, row: Message) -> 
         assert not re.search(r"\bdocker (run|info|image|ps)\b", fix.command + fix.verify), fix
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "problem"),
     [
         # Words of GPU faults in places where they mean nothing.

@@ -51,7 +51,7 @@ def test_words_of_nvidia_smi_in_a_container(message: str, problem: str) -> None:
     assert entry.problem == problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "engine", "mode", "image", "arguments"),
     [
         ("docker run --rm --gpus all cuda:12 nvidia-smi", "docker", "gpus", "cuda:12", ("--gpus", "all")),

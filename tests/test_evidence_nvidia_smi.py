@@ -231,7 +231,7 @@ def test_findings_of_older_layout() -> None:
     assert notes(OLD) == ["sw-power-cap-low-limit"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "problem"),
     [
         (
@@ -252,7 +252,7 @@ def test_one_changed_line_is_one_finding(old: str, new: str, problem: str) -> No
     assert problems(H100.replace(old, new, 1)) == [problem]
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ("                Current                                : 5\n", "                Current : 1\n"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
+from each import each
 
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.judging.experiments import proof as proofs
@@ -35,7 +36,7 @@ def counted(every: tuple[Suspect, ...], run: Run) -> Proof:
     return proved(search("it", every, FAILS), run)
 
 
-@pytest.mark.parametrize("guilty", range(10))
+@each("guilty", range(10))
 def test_one_guilty_of_ten_takes_at_most_seven_runs(guilty: int) -> None:
     every = some(10)
     found = counted(every, works_without([every[guilty]]))
@@ -51,7 +52,7 @@ def test_a_likely_one_takes_two_runs() -> None:
     assert found.is_confirmed
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_random_sets_that_matter_together_are_found(seed: int) -> None:
     chance = random.Random(seed)
     every = tuple(Suspect(VARIABLE, f"A{n}", "", weight=chance.choice((1, 10, 90, 1000))) for n in range(chance.randint(2, 14)))
@@ -60,7 +61,7 @@ def test_random_sets_that_matter_together_are_found(seed: int) -> None:
     assert (found.verdict, {*found.guilty}) == (proofs.CONFIRMED, {*guilty})
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each("seed", range(30))
 def test_of_two_that_suffice_one_smallest_set_is_found(seed: int) -> None:
     chance = random.Random(seed)
     every = some(9)
@@ -167,7 +168,7 @@ def test_a_proof_is_the_same_after_json() -> None:
     assert (again, again.verdict, again.guilty) == (found, found.verdict, found.guilty)
 
 
-@pytest.mark.parametrize(
+@each(
     "broken",
     [
         {},

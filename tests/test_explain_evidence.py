@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import machine
 import pytest
+from each import each
 from stand_in import run
 
 from gpudoctor import doctor, source
@@ -93,7 +94,7 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
     assert run("explain", "what a nice day it is").exit_code == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "words"),
     [
         (["explain", "no/such/file"], "no/such/file does not exist"),
@@ -123,7 +124,7 @@ def test_an_empty_file_and_a_broken_snapshot_are_said(tmp_path: Path) -> None:
         assert words in result.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "first"),
     [
         (["error 802"], "CUDA error 802: CUDA_ERROR_SYSTEM_NOT_READY"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.builds import conflict, homes
@@ -71,7 +72,7 @@ def test_ways_that_disagree(case: str, name: str, root: str) -> None:
     assert (found.name, found.root) == (name, root)
 
 
-@pytest.mark.parametrize("case", ["toolkits-side-by-side", "cuda-home-by-link", "cuda-home-removed", "workstation", "pascal"])
+@each("case", ["toolkits-side-by-side", "cuda-home-by-link", "cuda-home-removed", "workstation", "pascal"])
 def test_ways_that_agree(case: str) -> None:
     assert conflict(Facts(machine.load(case))) is None
 
@@ -80,7 +81,7 @@ def test_homes_are_those_that_are_set() -> None:
     assert homes(Facts(machine.load("cuda-home-is-usr"))) == {"CUDA_PATH": "/home/user"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "release", "compat"),
     [
         ("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04", "580.159.04", False),

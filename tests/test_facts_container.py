@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.container import Container, capability_names
 from gpudoctor.facts.replies import Replies
@@ -46,7 +47,7 @@ def container(*changes: dict[str, Any]) -> Container:
     return Container(Replies({q: a if isinstance(a, Reply) else Reply("ok", a) for q, a in answers.items()}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("engine", "changes"),
     [
         (None, {}),
@@ -83,7 +84,7 @@ def test_what_was_denied_is_no_host(question: str) -> None:
     assert refusal.value.kind == Skip.NOT_PERMITTED
 
 
-@pytest.mark.parametrize(
+@each(
     ("mask", "some", "count"),
     [
         (0x00000000A80425FB, {"CAP_CHOWN", "CAP_MKNOD", "CAP_AUDIT_WRITE", "CAP_SETFCAP"}, 14),  # Docker's default

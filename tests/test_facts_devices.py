@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.replies import Replies
@@ -53,7 +54,7 @@ def test_what_a_device_cgroup_refuses() -> None:
     assert (node.readable_writable, node.open_error) == (True, "EPERM")
 
 
-@pytest.mark.parametrize(
+@each(
     "said",
     [
         "EPERM",

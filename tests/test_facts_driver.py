@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.driver import DkmsEntry, Driver, InstalledModule, OsPackage, dkms_entries, nvrm_version
 from gpudoctor.facts.replies import Replies
@@ -28,7 +29,7 @@ def driver(changes: dict[str, Any]) -> Driver:
     return Driver(Replies({q: value if isinstance(value, Reply) else Reply("ok", value) for q, value in values.items()}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (OPEN, "580.159.04"),
@@ -97,7 +98,7 @@ def library(path: str, real_path: str, size: int | None = 1) -> dict[str, Any]:
 LIB = "/usr/lib/x86_64-linux-gnu/"
 
 
-@pytest.mark.parametrize(
+@each(
     ("libraries", "version", "versions"),
     [
         ([], None, ()),
@@ -133,7 +134,7 @@ def test_library_version(libraries: list[Any], version: str | None, versions: tu
     assert (found.library_version, found.library_versions) == (version, versions)
 
 
-@pytest.mark.parametrize(
+@each(
     ("file", "name"),
     [
         ("nvidia.ko", "nvidia"),

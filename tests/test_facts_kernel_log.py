@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 from process import processor_seconds
 
 from gpudoctor.facts.kernel_log import KernelLog, Sxid, Xid, boots_of, log_line
@@ -24,7 +25,7 @@ def log(*lines: str, **changes: Any) -> KernelLog:
 MESSAGE = "NVRM: Xid (PCI:0000:38:00): 43, pid=2924364, name=pt_main_thread, Ch 00000008"
 
 
-@pytest.mark.parametrize(
+@each(
     ("prefix", "seconds"),
     [
         ("", None),
@@ -46,7 +47,7 @@ def test_what_loggers_put_before_a_message(prefix: str, seconds: float | None) -
     assert (line.seconds, line.text) == (seconds, MESSAGE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (
@@ -204,7 +205,7 @@ def test_a_wrapped_log_is_not_complete(tmp_path: Path) -> None:
     assert ask(tmp_path).value["complete"] is False
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "pci 0000:02:00.0: 16.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x8 link at 0000:00:01.1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.libraries import Libraries, parse_cache, parse_owners
 from gpudoctor.facts.replies import Replies
@@ -82,7 +83,7 @@ COMPAT = record(f"{CUDA}/compat/libcuda.so.1", f"{CUDA}/compat/libcuda.so.550.54
 COMPAT_CACHED = f"\tlibcuda.so.1 (libc6,x86-64) => {CUDA}/compat/libcuda.so.1\n" + CACHE
 
 
-@pytest.mark.parametrize(
+@each(
     ("records", "cache", "expected"),
     [
         ([STUB, DRIVER, COMPAT], COMPAT_CACHED, STUB),
@@ -108,7 +109,7 @@ def test_stubs_and_compat_are_recognised_wherever_they_are_found() -> None:
     assert [stub.is_compat, compat.is_compat, linked.is_compat, driver.is_compat] == [False, True, False, False]
 
 
-@pytest.mark.parametrize(
+@each(
     ("library", "owner"),
     [
         (DRIVER, "dpkg:libnvidia-compute-580"),

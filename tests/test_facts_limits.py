@@ -52,7 +52,7 @@ def test_a_line_that_is_not_there_is_not_unlimited() -> None:
         _ = facts.memlock
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "tightest"),
     [
         (["max", "max"], None),
@@ -67,7 +67,7 @@ def test_tightest_bytes(texts: list[str], tightest: int | None) -> None:
     assert limits(cgroup_limits={"memory": texts}).cgroup_memory_bytes == tightest
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "tightest"),
     [(["max 100000"], None), (["-1 100000"], None), (["max 100000", "150000 100000"], 1.5), (["200000 50000"], 4.0), ([], None)],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.pci import Pci, bars, framebuffer_bar, lanes, speed_gts
 from gpudoctor.facts.replies import Replies
@@ -101,7 +102,7 @@ def test_a_bus_that_was_not_read_is_not_empty() -> None:
         _ = Pci(Replies({"pci": Reply("timeout")})).gpus
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "speed"),
     [("32.0 GT/s PCIe", 32.0), ("8 GT/s", 8.0), ("Unknown", None), ("Unknown speed", None), (None, None)],
 )
@@ -109,7 +110,7 @@ def test_speed(text: str | None, speed: float | None) -> None:
     assert speed_gts(text) == speed
 
 
-@pytest.mark.parametrize(("text", "width"), [("16", 16), ("0", None), ("255", None), ("63", None), (None, None)])
+@each(("text", "width"), [("16", 16), ("0", None), ("255", None), ("63", None), (None, None)])
 def test_lanes(text: str | None, width: int | None) -> None:
     assert lanes(text) == width
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.docker import Docker, daemon_json_of, version_of
 from gpudoctor.facts.engines import Engines
@@ -131,7 +132,7 @@ def programs(**real: str) -> dict[str, Any]:
     return {name.replace("_", "-"): {"path": path, "real": path, "changed": 2000.0} for name, path in real.items()}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "info", "snap"),
     [
         ("/usr/bin/snap", None, True),
@@ -145,7 +146,7 @@ def test_snap(path: str, info: Any, snap: bool) -> None:
     assert runtime(info, **{"runtime-programs": programs(docker=path)}).is_snap is snap
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "path"),
     [
         (None, "/etc/docker/daemon.json"),
@@ -163,7 +164,7 @@ def test_each_daemon_reads_its_own_file(info: Any, path: str) -> None:
     assert facts.daemon_json == {"default-runtime": "nvidia"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "settings", "error"),
     [
         ('{"features": {"cdi": true}}', {"features": {"cdi": True}}, None),
@@ -204,7 +205,7 @@ def test_toolkit_version() -> None:
         _ = runtime(**{"command:nvidia-ctk --version": {"code": 127, "out": "", "err": "x"}}).toolkit_version
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "settings", "context"),
     [
         ({}, MISSING, None),
@@ -267,7 +268,7 @@ def test_configuration_files() -> None:
     assert facts.toolkit_config is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "endpoint", "elsewhere"),
     [
         ("ssh://jane@gpubox", "ssh://", True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.system import InfinibandPort, System, hypervisor_of, memory_mib, number_list, wsl_of
@@ -40,7 +41,7 @@ def system(changes: dict[str, Any] | None = None) -> System:
     return System(Replies({q: value if isinstance(value, Reply) else Reply("ok", value) for q, value in values.items()}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "family"),
     [
         (UBUNTU, "debian"),
@@ -71,7 +72,7 @@ def test_kernel_from_proc_version_where_uname_was_not_asked() -> None:
         _ = this.architecture
 
 
-@pytest.mark.parametrize(
+@each(
     ("release", "expected"),
     [
         ("4.4.0-19041-Microsoft", 1),
@@ -85,7 +86,7 @@ def test_wsl(release: str, expected: int) -> None:
     assert wsl_of(release, "Linux version " + release) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "expected"),
     [
         ({}, ("debian", "host")),
@@ -103,7 +104,7 @@ def test_platform(changes: dict[str, Any], expected: tuple[str, ...]) -> None:
 FLAGS = "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("product", "processor", "expected"),
     [
         ("Microsoft Corporation Virtual Machine", FLAGS, "hyper-v"),

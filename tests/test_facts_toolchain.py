@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.toolchain import Toolchain, program_version, toolkit_version
@@ -29,7 +30,7 @@ Version 2025.3.1.0 (build 36398880) (public-release)
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (NVCC_11_5, (11, 5, 119)),
@@ -49,7 +50,7 @@ def test_program_version(text: str, expected: tuple[int, ...] | None) -> None:
     assert program_version(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("record", "expected"),
     [
         ({"version_json": json.dumps({"cuda": {"name": "CUDA SDK", "version": "12.4.1"}})}, (12, 4, 1)),

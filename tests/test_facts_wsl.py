@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.wsl import DRIVER_PACKAGE, Wsl
@@ -38,9 +39,7 @@ def test_what_windows_lends() -> None:
     assert facts.configuration == "[boot]\nsystemd=true\n"
 
 
-@pytest.mark.parametrize(
-    "field", ["has_dxg", "library_directory", "driver_store", "configuration", "kernel_config_dxgkrnl", "linux_libraries"]
-)
+@each("field", ["has_dxg", "library_directory", "driver_store", "configuration", "kernel_config_dxgkrnl", "linux_libraries"])
 def test_elsewhere_nothing_applies(field: str) -> None:
     elsewhere = Wsl(Replies({"wsl": Reply("ok", {"is_wsl": False})}))
     assert not elsewhere.is_wsl
@@ -53,7 +52,7 @@ def test_no_library_folder_is_an_answer() -> None:
     assert wsl(**{"wsl-libraries": Reply("missing")}).library_directory == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "built"),
     [
         ("CONFIG_DXGKRNL=y\n", True),
@@ -67,7 +66,7 @@ def test_kernel_configuration(reply: Any, built: bool | None) -> None:
     assert wsl(**{"kernel-config": reply}).kernel_config_dxgkrnl is built
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "brings_a_driver"),
     [
         ("nvidia-driver-550", True),

@@ -7,6 +7,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.facts import Facts
@@ -70,13 +71,13 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "words"), REFUSED)
+@each(("name", "value", "words"), REFUSED)
 def test_a_variable_that_the_words_name_is_found(name: str, value: str, words: str) -> None:
     decoys = {"NCCL_DEBUG": "WARN", "CUDA_HOME": "/usr/local/cuda", "TORCH_HOME": "/home/user/torch"}
     assert [found.variable for found in settings.named({**decoys, name: value}, f"Traceback:\n{words}\nmore")] == [name]
 
 
-@pytest.mark.parametrize(("name", "value", "words"), HARMLESS)
+@each(("name", "value", "words"), HARMLESS)
 def test_a_variable_in_advice_or_in_a_path_is_not_blamed(name: str, value: str, words: str) -> None:
     assert list(settings.named({name: value}, words)) == []
 
@@ -113,7 +114,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "replies", "cause"), [row[1:] for row in KINDS], ids=[row[0] for row in KINDS])
+@each(("reply", "replies", "cause"), [row[1:] for row in KINDS], ids=[row[0] for row in KINDS])
 def test_a_cause_on_the_machine_stands_first_and_alone(reply: Reply, replies: dict[str, Any], cause: str) -> None:
     report = judged({"convolution:gpu0": reply, "cuda-graphs:gpu0": reply}, **replies)
     first = report.diagnosis[0]
@@ -123,7 +124,7 @@ def test_a_cause_on_the_machine_stands_first_and_alone(reply: Reply, replies: di
     assert not [entry.problem for entry in report.diagnosis if entry.problem.startswith("measurement-")]
 
 
-@pytest.mark.parametrize("replies", [{"limits": FEW}, {"tmp": FULL}, {"tmp": NOEXEC}, limits(cpu="3"), limits(space="700000000")])
+@each("replies", [{"limits": FEW}, {"tmp": FULL}, {"tmp": NOEXEC}, limits(cpu="3"), limits(space="700000000")])
 def test_a_failure_of_another_kind_is_not_explained_by_it(replies: dict[str, Any]) -> None:
     report = judged({"convolution:gpu0": failed("RuntimeError: the registry was sealed twice in fp16")}, **replies)
     assert report.diagnosis[0].problem == "measurement-failed"

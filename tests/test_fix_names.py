@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each import each
 
 from gpudoctor.fixes import FixContext, fitting
 from gpudoctor.fixes.distribution import Distribution
@@ -97,7 +98,7 @@ def hosts(release: str) -> Iterator[Distribution]:
             )
 
 
-@pytest.mark.parametrize("release", [*UBUNTU, *DEBIAN])
+@each("release", [*UBUNTU, *DEBIAN])
 def test_what_is_named_is_there(release: str) -> None:
     lines = 0
     for host in hosts(release):

@@ -169,7 +169,7 @@ def test_a_new_driver_counts_from_the_next_boot_on(machine: Distribution, recipe
     assert (first.risk, "reboot" in first.needs) == ("disruptive", True)
 
 
-@pytest.mark.parametrize("machine", [NOBLE, OF_UBUNTU, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE])
+@each("machine", [NOBLE, OF_UBUNTU, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE])
 def test_what_a_driver_took_can_be_taken_back(machine: Distribution) -> None:
     assert made(machine, "driver 580")[0].undo
 
@@ -232,7 +232,7 @@ def test_no_way_back_takes_the_kernel_away() -> None:
             assert not any(re.search(r"remove [^&]*linux-image", fix.undo) for fix in made(one, recipe))
 
 
-@pytest.mark.parametrize("machine", [NOBLE, SERVER, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE, Distribution()])
+@each("machine", [NOBLE, SERVER, BOOKWORM, ROCKY, FEDORA, SLES, ARCH, RUNFILE, Distribution()])
 def test_every_problem_has_its_general_fixes_everywhere(machine: Distribution) -> None:
     for _, problem in catalog.problems().values():
         fitting(problem.fixes, FixContext(("debian", "host"), machine), {})
@@ -272,7 +272,7 @@ SOURCES = [
 ]
 
 
-@pytest.mark.parametrize(("packages", "distribution", "expected"), SOURCES)
+@each(("packages", "distribution", "expected"), SOURCES)
 def test_the_source_of_the_driver(packages: dict[str, str], distribution: str, expected: str) -> None:
     assert source(packages, distribution) == expected
 
@@ -290,7 +290,7 @@ FLAVOURS = [
 ]
 
 
-@pytest.mark.parametrize(("packages", "devices", "expected"), FLAVOURS)
+@each(("packages", "devices", "expected"), FLAVOURS)
 def test_who_has_a_driver_keeps_its_flavour(packages: dict[str, str], devices: set[int], expected: bool) -> None:
     assert is_server(packages, devices) is expected
 
@@ -366,7 +366,7 @@ def said(command: str, kind: str, prefix: str, **installed: str) -> Fix:
     return made
 
 
-@pytest.mark.parametrize(("kind", "prefix", "expected"), ENVIRONMENTS)
+@each(("kind", "prefix", "expected"), ENVIRONMENTS)
 def test_packages_come_by_the_tool_of_the_environment(kind: str, prefix: str, expected: str) -> None:
     assert said(INSTALL, kind, prefix).command == expected
 
@@ -501,7 +501,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("answers", "packages", "expected"), KINDS)
+@each(("answers", "packages", "expected"), KINDS)
 def test_the_kind_of_environment(answers: dict[str, Any], packages: list[dict[str, str]], expected: str) -> None:
     assert environment.of(facts(interpreter=interpreter(**answers), packages=packages)).kind == expected
 

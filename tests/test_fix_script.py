@@ -11,6 +11,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from each import each
 from waiting import HOPELESS_SECONDS
 
 from gpudoctor.files import snapshot
@@ -44,7 +45,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("fix", "expected"), KINDS)
+@each(("fix", "expected"), KINDS)
 def test_what_gpudoctor_may_do_with_a_fix(fix: Fix, expected: Kind) -> None:
     [step] = planned(fix)
     assert step.kind == expected
@@ -154,7 +155,7 @@ def test_nothing_wrong_is_said_in_a_way_that_no_shell_runs(tmp_path: Path) -> No
     assert re.fullmatch(r"# .*There is nothing to fix\.\n", done.stdout)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "words"),
     [
         (["--run"], "needs a terminal"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 from process import command_lines
 from stand_in import run
 from waiting import until
@@ -110,7 +111,7 @@ def test_progress_counts_to_a_thousand() -> None:
     assert counts.words() == "312 of 1,000 nodes done, 3 without an answer, 64 running"
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "said", "state", "detail"),
     [
         (255, "ssh: connect to host n1 port 22: No route to host", State.UNREACHABLE, "No route to host"),

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import xmlschema
+from each import each
 from prometheus_client.parser import text_string_to_metric_families
 from stand_in import run
 from test_report import HEALTHY, REPORT, VERSIONS
@@ -96,7 +97,7 @@ def test_prometheus_has_the_figures() -> None:
     assert "\ngpudoctor_status 2.0\n" in rendered
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "form"),
     [("a.html", "html"), ("A.MD", "markdown"), ("a.xml", "junit"), ("a.sarif", "sarif"), ("a.prom", "prometheus"), ("a", None)],
 )
@@ -116,7 +117,7 @@ def test_an_ending_of_something_else_is_refused_before_the_work(
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["report", "job.log", "a.TEXT", "slurm.out", ".hidden", "/dev/null", "/dev/stdout"])
+@each("name", ["report", "job.log", "a.TEXT", "slurm.out", ".hidden", "/dev/null", "/dev/stdout"])
 def test_a_name_that_asks_for_no_format_is_of_any(name: str) -> None:
     assert formats.named(Path(name)) is None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hostile_lint
 import pytest
+from each import each
 from limited import limited
 
 from gpudoctor.errors import UserError
@@ -40,7 +41,7 @@ def test_a_file_takes_time_and_memory_by_its_size(tmp_path: Path, kind: str, nam
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         (hostile_lint.dockerfiles(50_000)["doubling"], "stand for more than 32 MB"),

@@ -15,6 +15,7 @@ import html5lib
 import html_machine
 import machine
 import pytest
+from each import each
 from test_report import HEALTHY, REPORT
 
 from gpudoctor.errors import UserError
@@ -74,7 +75,7 @@ def test_a_page_is_valid_and_reaches_nothing(name: str) -> None:
     assert not re.search(r"\b(None|Undefined|nan)\b", re.sub(r"(?s)<(script|style).*?</\1>", "", text))
 
 
-@pytest.mark.parametrize("case", ["h100-measured", "h200-x2-full", "no-gpu", "all-reduce-crawls", "image-on-h200-x2-one-hidden"])
+@each("case", ["h100-measured", "h200-x2-full", "no-gpu", "all-reduce-crawls", "image-on-h200-x2-one-hidden"])
 def test_pages_of_real_machines_are_valid(case: str) -> None:
     taken = machine.load(case)
     report = html_machine.judged(taken)
@@ -420,7 +421,7 @@ BROKEN: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", BROKEN, ids=repr)
+@each("value", BROKEN, ids=repr)
 def test_runs_of_another_shape_cost_only_their_chart(value: Any) -> None:
     runs = dict.fromkeys(BUSY.measured.runs, value)
     text = html.render(replace(BUSY, measured=replace(BUSY.measured, runs=runs)))

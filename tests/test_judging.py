@@ -65,7 +65,7 @@ def test_nothing_measured_is_no_pass() -> None:
     assert row.status is Status.SKIP
 
 
-@pytest.mark.parametrize(
+@each(
     ("during", "problem"),
     [
         ({"others": [{"pid": 77, "name": "python", "mib": 900}]}, "gpu-shared-while-measured"),

@@ -44,7 +44,7 @@ def unique(values: Iterable[Any]) -> bool:
     return len(set(listed)) == len(listed)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_every_row_has_a_known_source(name: str) -> None:
     table: Table = TABLES[name]()
     used = {key for rows in table.rows().values() for row in rows for key in row.source}
@@ -54,7 +54,7 @@ def test_every_row_has_a_known_source(name: str) -> None:
         assert all(row.source and len(table.references(row)) == len(row.source) for row in rows)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_every_source_says_where_and_when(name: str) -> None:
     for key, source in TABLES[name]().sources.items():
         assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", key), key
@@ -65,7 +65,7 @@ def test_every_source_says_where_and_when(name: str) -> None:
         assert all(TABLES[name]().read(row) for row in rows)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_every_problem_that_is_named_exists(name: str) -> None:
     rows = [row for rows in TABLES[name]().rows().values() for row in rows]
     named = {getattr(row, "problem", None) for row in rows} | {cause for row in rows for cause in getattr(row, "causes", ())}
@@ -76,7 +76,7 @@ def test_every_problem_that_is_named_exists(name: str) -> None:
         assert getattr(row, "problem", None) not in causes
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_what_is_from_memory_is_not_called_verified(name: str) -> None:
     rows = [row for rows in TABLES[name]().rows().values() for row in rows]
     assert not [row for row in rows if "memory" in row.source and row.verified]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 from packaging.version import Version
 
 from gpudoctor import knowledge
 
 
-@pytest.mark.parametrize(
+@each(
     ("release", "minimum", "shipped"),
     [
         ((13, 0), "580.65.06", "580.65.06"),
@@ -25,7 +26,7 @@ def test_drivers_of_a_cuda_release(release: tuple[int, int], minimum: str | None
     assert knowledge.shipped_driver(release) == shipped
 
 
-@pytest.mark.parametrize(("branch", "release"), [(580, (13, 0)), (535, (12, 2)), (470, (11, 4)), (390, (9, 1)), (999, None)])
+@each(("branch", "release"), [(580, (13, 0)), (535, (12, 2)), (470, (11, 4)), (390, (9, 1)), (999, None)])
 def test_cuda_of_branch(branch: int, release: tuple[int, int] | None) -> None:
     assert knowledge.cuda_of_branch(branch) == release
 
@@ -36,7 +37,7 @@ def test_end_of_life_of_branches() -> None:
     assert knowledge.branch(999) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("compat", "branch", "answer"),
     [
         ((13, 0), 570, "compatible"),
@@ -93,7 +94,7 @@ def test_known_xids() -> None:
     assert knowledge.sxid(1) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "found"),
     [
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
@@ -116,7 +117,7 @@ def test_gpu_by_device_id() -> None:
     assert {gpu.name for gpu in knowledge.gpus_by_device_id(0x25B6)} == {"NVIDIA A2", "NVIDIA A16"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("device_id", "generation"),
     [
         (0x102D, "Kepler"),  # Tesla K80
@@ -144,7 +145,7 @@ def test_architecture_of_device(device_id: int, generation: str | None) -> None:
     assert knowledge.architecture_of_device(device_id) == generation
 
 
-@pytest.mark.parametrize(
+@each(
     ("version", "found"),
     [
         ("2.9.1+cu128", "2.9.1"),
@@ -168,7 +169,7 @@ def test_torch_architectures() -> None:
     assert knowledge.torch_architectures("999.88.77", "cu128") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("architectures", "compute_capability", "runs"),
     [
         (["sm_80", "sm_86"], (8, 9), True),  # an older minor version of the same major version
@@ -191,7 +192,7 @@ def test_runs_on(architectures: list[str], compute_capability: tuple[int, int], 
     assert knowledge.runs_on(architectures, compute_capability) is runs
 
 
-@pytest.mark.parametrize(
+@each(
     ("torch", "driver", "compute_capability", "best"),
     [
         ("2.9.1", "580.95.05", (9, 0), "cu128"),  # what plain pip installs

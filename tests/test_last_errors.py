@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 
@@ -20,7 +21,7 @@ def test_error_at_the_end_is_told(text: str) -> None:
     assert found(text) == ["program-raised-error"]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         TRACEBACK + "skipping this sample\n",

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from each import each
 
 from gpudoctor.cli import main
 from gpudoctor.lint import files
@@ -240,7 +241,7 @@ def test_a_report_format_is_refused(tmp_path: Path) -> None:
     assert (result.exit_code, "means html" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         *("Dockerfile", "a/Dockerfile.gpu", "x.dockerfile", "Containerfile", "compose.yaml", "docker-compose.gpu.yml"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from each import each
 
 from gpudoctor.lint import dockerfile, installs, instructions, shell
 from gpudoctor.lint.bases import base
@@ -109,7 +110,7 @@ def test_an_environment_variable_outranks_an_argument() -> None:
     assert parsed("FROM a\nENV V=1\nARG V=2\nRUN echo $V\n").last.steps[2].commands[0].texts == ("echo", "1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("$A-${A}", "12.4-12.4"),
@@ -210,7 +211,7 @@ def test_packages_of_the_system() -> None:
     assert [word.text for word in install.packages] == ["cuda-12-4", "libc6"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("reference", "family", "cuda", "flavour"),
     [
         ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "cuda", (12, 4), "devel"),
@@ -234,7 +235,7 @@ def test_what_a_base_image_is(reference: str, family: str, cuda: tuple[int, int]
     assert (found.family, found.cuda, found.flavour) == (family, cuda, flavour)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line", "why"),
     [
         ("RUN true\n", 0, "it has no FROM"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 from process import Process, command_lines
 from stand_in import run
 from stubs import compile_working
@@ -85,7 +86,7 @@ def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path
     assert any("--measure-timeout" in detail for detail in cut)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "words"),
     [
         (["--gpus", "a"], "is not a list of GPU numbers"),

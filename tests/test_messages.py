@@ -154,7 +154,7 @@ def test_a_fix_may_have_a_command_for_each_platform() -> None:
     assert (conda.on, conda.recipe, conda.needs) == (("conda",), "", ("network",))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each("file", FILES, ids=lambda file: file.stem)
 def test_a_long_pattern_has_a_line_for_each_alternative(file: Path) -> None:
     """Where they stand at its top, and not within a group."""
     patterns = {row["id"]: row["pattern"] for row in read(file)["messages"]}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import safe_script
-from each import try_each
+from each import each, try_each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.knowledge import messages
@@ -48,7 +48,7 @@ def _gives_lines_to_paste(sample: str) -> None:
             assert safe_script.complaint("bash", line) == "", line
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@each("topic", TOPICS)
 def test_a_row_says_what_its_own_ways_out_risk(topic: str) -> None:
     for row in messages.tables()[topic].messages:
         for way in row.fixes:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from each import each
 from stand_in import environment, run
 from test_report import REPORT
 
@@ -211,7 +212,7 @@ def test_the_name_of_the_file_says_the_format(tmp_path: Path, name: str) -> None
     assert file.read_text() == formats.render(form, opened.report, opened.snapshot)
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "words"),
     [
         (["--for", "pytorch", "--format", "html"], "--format cannot be used with it"),

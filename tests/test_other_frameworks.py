@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import machine
-import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.model import Reply, Snapshot, Status
@@ -27,7 +27,7 @@ def status(taken: Snapshot, check: str, problem: str) -> Status | None:
     return next((entry.status for entry in report.diagnosis if entry.problem == problem), None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("versions", "told"),
     [
         ({}, Status.FAIL),
@@ -52,7 +52,7 @@ def test_a_torch_for_the_cpu_fails_unless_another_framework_has_the_gpu(versions
 LINKED = {"toolchain": {"default": "/usr/local/cuda-11.8"}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("versions", "replies", "told"),
     [
         ({}, {}, None),

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from each import each
 
 from gpudoctor.worker.measuring import bench, programs, recorded, settings, square
 from gpudoctor.worker.workloads.rung_load_inline import architectures
@@ -90,7 +91,7 @@ def test_a_rung_that_fails_is_tried_with_clean_settings(
     assert broken["unset"] == ({"CC": "broken"} if variable == "CC" else {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("listed", "taken"),
     [
         ("", "9.0"),

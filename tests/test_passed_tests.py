@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.facts.passed_tests import spans
@@ -17,7 +18,7 @@ def problems_of(*lines: str) -> list[str]:
     return [entry.problem for entry in doctor.judge(told, {"messages": catalog.checks()["messages"]}).diagnosis]
 
 
-@pytest.mark.parametrize(
+@each(
     ("summary", "found"),
     [
         ("18 passed, 1 skipped, 1 xfailed in 41.87s", []),

@@ -105,7 +105,7 @@ def test_known_truths(name: str, driver: str, gpu: Card, runs: str) -> None:
     assert len(found.brief) <= 18
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "driver", "gpu", "words", "brief"),
     [
         ("pytorch-24.08", "470.57.02", RTX_3090, "Install driver 525.60.13 or newer", "no: driver < 525"),
@@ -134,7 +134,7 @@ def test_no_driver_is_not_known_and_not_refused() -> None:
     assert "it has a GPU: NVIDIA H100" in judged("pytorch-24.08", None, H100).why
 
 
-@pytest.mark.parametrize(
+@each(
     ("driver", "runs"),
     [("561.17", "yes"), ("551.78", "minor"), ("528.33", "minor"), ("527.41", "minor"), ("522.06", "no"), (None, "unknown")],
 )
@@ -222,7 +222,7 @@ def test_a_requirement_that_the_runtime_cannot_read() -> None:
     assert "invalid expression: cuda=>12.6" in found.why
 
 
-@pytest.mark.parametrize(
+@each(
     ("driver", "cuda"),
     [
         ("580.95.05", (13, 0)),
@@ -281,9 +281,7 @@ def test_requirements(expression: str, known: dict[str, str], answer: bool | Non
     assert requirement.holds(expression, known) is answer
 
 
-@pytest.mark.parametrize(
-    "expression", ["cuda", "cuda=>12", "cuda==12", "gpu>=1", ">=12", "cuda>=", "brand>tesla", "cuda>=twelve"]
-)
+@each("expression", ["cuda", "cuda=>12", "cuda==12", "gpu>=1", ">=12", "cuda>=", "brand>tesla", "cuda>=twelve"])
 def test_invalid_requirements(expression: str) -> None:
     with pytest.raises(ValueError, match="invalid expression"):
         requirement.holds(expression, {"cuda": "12.6", "brand": "tesla"})
@@ -328,7 +326,7 @@ def test_what_the_table_knows_fills_what_the_configuration_does_not_say() -> Non
     assert needs_of({"Config": {"Env": None}}, known) == replace(known, require=())
 
 
-@pytest.mark.parametrize(
+@each(
     ("env", "require", "compat"),
     [
         (
@@ -349,7 +347,7 @@ def test_requirements_of_a_configuration(env: list[str], require: tuple[str, ...
     assert needs.compat_chosen_by == "runtime"
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpu", "brands", "forward"),
     [
         (H100, ("tesla", "nvidia"), True),

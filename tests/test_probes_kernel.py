@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 
 from gpudoctor.model import Reply
 from gpudoctor.worker.probes import devices, kernel_log, modules, pci, system
@@ -234,7 +235,7 @@ def test_make_log_is_the_end_of_a_long_one(tmp_path: Path) -> None:
     assert text.endswith("Error 1\n")
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: str(probe.__name__))
+@each("probe", PROBES, ids=lambda probe: str(probe.__name__))
 def test_this_machine_answers_without_an_error(probe: Any) -> None:
     replies = ask(probe)
     assert replies

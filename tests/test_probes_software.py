@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 from folder_machine import SITE, Folder, python_lives_in
 
 from gpudoctor.worker.probes import environment, interpreter, libraries, packages, toolchain
@@ -208,7 +209,7 @@ def test_toolchain(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.parametrize("probe", [environment, interpreter, packages, libraries, toolchain])
+@each("probe", [environment, interpreter, packages, libraries, toolchain])
 def test_probe_answers_on_this_machine(probe: Any) -> None:
     replies = dict(probe.ask(Machine()))
     assert replies

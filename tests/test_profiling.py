@@ -14,6 +14,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 from waiting import with_enough_time
 
 from gpudoctor import catalog
@@ -239,7 +240,7 @@ def test_profilers_that_see_the_kernel() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "code", "problem"),
     [
         (DENIED, 1, "profiler-denied"),
@@ -270,7 +271,7 @@ def test_an_unknown_end_is_not_sure_of_its_cause() -> None:
     assert finding.message == "ncu: No kernels were profiled."
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "problem"),
     [
         (

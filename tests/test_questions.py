@@ -9,6 +9,7 @@ from pathlib import Path
 import machine
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import evidence
 from gpudoctor.evidence.questions import AS_SHOWN, BY_NO_COMMAND, COMMANDS, commands, reason
@@ -53,7 +54,7 @@ def test_no_question_has_both() -> None:
     assert COMMANDS.keys() & BY_NO_COMMAND.keys() == set()
 
 
-@pytest.mark.parametrize(("question", "text"), samples(), ids=lambda value: value.splitlines()[0][:40])
+@each(("question", "text"), samples(), ids=lambda row: row[1].splitlines()[0][:40])
 def test_the_output_of_the_command_answers_the_question(question: str, text: str) -> None:
     assert AS_SHOWN.get(question, question) in replies(text)
 

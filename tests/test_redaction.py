@@ -7,6 +7,7 @@ import string
 import canaries
 import machine
 import pytest
+from each import each
 from process import processor_seconds
 
 from gpudoctor import catalog, doctor
@@ -32,7 +33,7 @@ def lines(*given: str, **settings: object) -> list[str]:
     return [line for _, line in value["lines"]]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "CUDA 12.4.1.0, kernel 5.15.0.1, cuDNN 9.10.2.21, libcurand.so.10.3.9.90",
@@ -84,7 +85,7 @@ def test_what_tells_nothing_stays(text: str) -> None:
     assert lines(text) == [text]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "redacted_text"),
     [
         ("Connecting to 10.3.9.90:29500", "Connecting to ip-private-1.1:29500"),
@@ -250,7 +251,7 @@ def test_parts_of_uuids_choose_the_same_gpus() -> None:
     assert neither == "GPU-00000003"
 
 
-@pytest.mark.parametrize("name", ["a", "cuda", "root", "max", "driver", "torch", "gpu0", "ubuntu", "12", "node1", "will"])
+@each("name", ["a", "cuda", "root", "max", "driver", "torch", "gpu0", "ubuntu", "12", "node1", "will"])
 def test_a_name_that_is_a_word_goes_where_it_is_a_name_and_nowhere_else(name: str) -> None:
     prose = f"{name} is a word: cuda driver error 12 on gpu0 of node1, a max of 12 will do for torch on ubuntu"
     found = lines(f'File "/home/{name}/train.py", line 1', prose)
@@ -258,7 +259,7 @@ def test_a_name_that_is_a_word_goes_where_it_is_a_name_and_nowhere_else(name: st
     assert found[1] == prose
 
 
-@pytest.mark.parametrize("kind", KEPT_ON_REQUEST)
+@each("kind", KEPT_ON_REQUEST)
 def test_what_is_kept_is_kept_and_the_rest_is_not(kind: str) -> None:
     given = [value for value, of in canaries.VALUES.items() if of == kind]
     text = "\n".join(lines(*canaries.TEXT.split("\n"), keep=(kind,), words=(canaries.WORD,)))
@@ -315,9 +316,7 @@ def test_odd_texts_do_no_harm(text: str) -> None:
     assert len(lines(*text.split("\n"), words=("zorv(", "zorv*", "zo rv"))) == len(text.split("\n"))
 
 
-@pytest.mark.parametrize(
-    "odd", [3, True, "bob@n-a-1", [], [3], ["bob@n-a-1"], {"lines": 3}, {"lines": [3, None]}, {"lines": ["bob@n-a-1"]}]
-)
+@each("odd", [3, True, "bob@n-a-1", [], [3], ["bob@n-a-1"], {"lines": 3}, {"lines": [3, None]}, {"lines": ["bob@n-a-1"]}])
 def test_an_answer_of_another_form_is_gone_through_all_the_same(odd: object) -> None:
     questions = (
         "environment",
@@ -413,7 +412,7 @@ def test_summary_counts_values_by_kind() -> None:
     assert all(kind.words for kind in KINDS.values())
 
 
-@pytest.mark.parametrize("word", ["current_link_speed", "Fatal", "gpudoctor", "testsuite", "Link"])
+@each("word", ["current_link_speed", "Fatal", "gpudoctor", "testsuite", "Link"])
 def test_words_of_gpudoctor_itself_are_refused(word: str) -> None:
     with pytest.raises(UserError, match="gpudoctor uses this word in its reports"):
         own_words.refuse([word])
@@ -434,9 +433,7 @@ def test_the_time_grows_with_the_length_and_not_with_its_square(part: str) -> No
     assert seconds(256_000) < 0.1 + 12 * seconds(64_000)  # 16 times as long as a square would be
 
 
-@pytest.mark.parametrize(
-    "text", ["export TOKEN=\\", "DB_PASSWORD=\\", "  --password \\", "api_key: \\", '"token": "', "Cookie: \\", "HF_TOKEN='"]
-)
+@each("text", ["export TOKEN=\\", "DB_PASSWORD=\\", "  --password \\", "api_key: \\", '"token": "', "Cookie: \\", "HF_TOKEN='"])
 def test_a_secret_cut_off_at_the_end_of_its_line_is_no_crash(text: str) -> None:
     assert len(lines(text, "RuntimeError: CUDA error: out of memory")) == 2
 

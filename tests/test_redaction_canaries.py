@@ -10,6 +10,7 @@ import canaries
 import machine
 import msgspec
 import pytest
+from each import each
 from process import processor_seconds
 
 from gpudoctor import catalog, doctor
@@ -48,7 +49,7 @@ def test_none_is_left_in_the_snapshot() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
+@each("form", FORMATS)
 def test_none_is_left_in_any_format(form: str) -> None:
     text = formats.render(form, report_of("redacted"), done().snapshot)
     assert left(text) == []

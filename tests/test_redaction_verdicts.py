@@ -15,6 +15,7 @@ from typing import Any
 import machine
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.files import snapshot
@@ -84,7 +85,7 @@ def test_of_texts(part: int) -> None:
             compare(evidence.snapshot_of(told))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "text"),
     [
         ("#3 0x00007f12ab34cd56 in cudaMalloc@plt () from ./llama", "llama-oom"),

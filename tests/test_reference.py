@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from each import each
 
 from gpudoctor.containers.images.reference import Reference, parse
 from gpudoctor.errors import UserError
@@ -60,12 +61,12 @@ BAD = {
 NEWER = {"[::1]:5000/image", "Host/image"}  # than Docker 20.10
 
 
-@pytest.mark.parametrize("text", GOOD)
+@each("text", GOOD)
 def test_parts(text: str) -> None:
     assert parse(text) == Reference(*GOOD[text])
 
 
-@pytest.mark.parametrize("text", BAD)
+@each("text", BAD)
 def test_what_is_none_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UserError) as refused:
         parse(text)
@@ -75,7 +76,7 @@ def test_what_is_none_is_refused_in_one_line(text: str) -> None:
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("text", GOOD)
+@each("text", GOOD)
 def test_what_is_written_is_what_was_read(text: str) -> None:
     assert parse(str(parse(text))) == parse(text)
     assert parse(parse(text).short) == parse(text)

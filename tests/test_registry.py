@@ -16,6 +16,7 @@ import lab_registry
 import own_registry
 import pytest
 import requests
+from each import each
 from lab import give_up, need
 from lab_registry import Registry
 from waiting import HOPELESS_SECONDS
@@ -325,7 +326,7 @@ def test_an_answer_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch)
     assert "the response does not end" in str(failed.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("registry_name", "insecure"),
     [
         ("localhost", True),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from each import each
 
 from gpudoctor import comparing
 from gpudoctor.model import (
@@ -199,7 +200,7 @@ GOLDENS = {
 }
 
 
-@pytest.mark.parametrize("name", GOLDENS)
+@each("name", GOLDENS)
 def test_golden(name: str) -> None:
     rendered = GOLDENS[name]()
     if os.environ.get("UPDATE_GOLDENS") == "1":
@@ -240,7 +241,7 @@ def test_schema_refuses_another_shape() -> None:
 NOTE = "Note: The power limit is below its default (GPUs 0, 1 and 2: 320 W instead of 450 W). More: gpudoctor explain power-limit"
 
 
-@pytest.mark.parametrize("format", ["text", "html", "markdown", "json", "junit", "sarif", "prometheus"])
+@each("format", ["text", "html", "markdown", "json", "junit", "sarif", "prometheus"])
 def test_a_note_is_not_counted(format: str) -> None:
     healthy = replace(HEALTHY, checks=(*HEALTHY.checks, Result("power", Status.PASS, limited(0).message, area="health")))
     assert words.headline(healthy) == words.headline(replace(healthy, notes=()))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from each import each
 from stand_in import Doctor, few_checks, run
 from test_report import REPORT
 
@@ -36,7 +37,7 @@ def test_versions_are_on_top_of_every_report_for_people() -> None:
     assert f"- Software: {software}" in markdown.render(report)
 
 
-@pytest.mark.parametrize(
+@each(
     ("versions", "said"),
     [
         ({}, ""),

@@ -9,6 +9,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import doctor
 from gpudoctor.facts import Facts, shapes
@@ -31,7 +32,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("question", "value", "why"), WRONG)
+@each(("question", "value", "why"), WRONG)
 def test_another_type_is_an_error_of_that_answer(question: str, value: object, why: str) -> None:
     found = shapes.fitting(question, Reply("ok", value, seconds=1.5))
     assert (found.status, found.value, found.seconds) == ("error", None, 1.5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Status
@@ -32,6 +33,6 @@ def test_the_fault_is_found_and_nothing_without_it(pair: dict[str, Any]) -> None
     assert problems(text) == pair.get("left", [])
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@each("name", HARMLESS)
 def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
     assert problems(HARMLESS[name]) == []

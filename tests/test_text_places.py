@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.fixes import windows
@@ -75,7 +76,7 @@ GPU 0: Unknown board (UUID: GPU-1)
 """
 
 
-@pytest.mark.parametrize("version", ["1.12.1+cpu", "2.0.0+cpu", "2.3.1+cpu", "2.7.1+cpu", "2.9.0+cpu"])
+@each("version", ["1.12.1+cpu", "2.0.0+cpu", "2.3.1+cpu", "2.7.1+cpu", "2.9.0+cpu"])
 def test_the_release_that_is_offered_is_on_the_index_that_is_named(version: str) -> None:
     found = next(entry for entry in judged(OLD.format(version)).diagnosis if entry.problem == "torch-cpu-only-wheel")
     row = wheels.torch_release(str(found.evidence["version"]))
@@ -87,7 +88,7 @@ def test_the_release_that_is_offered_is_on_the_index_that_is_named(version: str)
 UNDO = "python -m pip uninstall -y torch torchvision && python -m pip install "
 
 
-@pytest.mark.parametrize(
+@each(
     ("torch", "torchvision", "undo"),
     [
         (

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.evidence.readers.package_sessions import patterns
@@ -123,7 +124,7 @@ def test_fixes_are_for_the_distribution_that_a_text_shows(shown: str, tool: str,
     assert other not in commands
 
 
-@pytest.mark.parametrize("prompt", ["~ ❯ ", "~/src main ❯ ", "➜  ~ ", "➜  app git:(main) ✗ ", "me@box ~/x> ", "$ ", ""])
+@each("prompt", ["~ ❯ ", "~/src main ❯ ", "➜  ~ ", "➜  app git:(main) ✗ ", "me@box ~/x> ", "$ ", ""])
 def test_a_command_is_read_after_any_prompt(prompt: str) -> None:
     outputs = (("uname -r", "6.9.1-arch1-1"), ("pacman -Q linux", "linux 6.9.3.arch1-1"), ("lsmod | grep nvidia", ""))
     text = "".join(f"{prompt}{command}\n{output}\n" for command, output in outputs)

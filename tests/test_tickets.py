@@ -10,6 +10,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from each import each
 from markdown_it import MarkdownIt
 from stand_in import run
 from test_formats import HOSTILE
@@ -80,7 +81,7 @@ BOXES = {
 }
 
 
-@pytest.mark.parametrize("project", BOXES)
+@each("project", BOXES)
 def test_every_heading_has_a_box_in_the_projects_form_or_is_told_where_to_go(project: Project) -> None:
     first, _, rest = tickets.render(project, REPORT, TAKEN).partition("\n")
     where, goes_to = re.findall('"([^"]+)"', first)

@@ -11,6 +11,7 @@ from typing import Any
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.model import Figure, Reply, Skip, Status
@@ -53,7 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return measured
 
 
-@pytest.mark.parametrize(
+@each(
     ("rounds", "steady"),
     [([], False), ([[1.0]], False), ([[1.0, 9.0, 1.0], [1.004]], True), ([[1.0], [1.01]], False), ([[1.0], [2.0], [2.0]], True)],
 )
@@ -238,7 +239,7 @@ def test_skipped_steps(scale: float, steps: int) -> None:
     assert training_step.skipped(65536.0, Scaler()) == steps
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "expandable", "caching"),
     [
         ({}, False, True),
@@ -290,7 +291,7 @@ def judged(check: str, replies: Mapping[str, Any] | None = None, **changes: Any)
     return {entry.problem for entry in report.diagnosis}, tuple(report.measured.figures.get(check, ()))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@each("check", CHECKS)
 def test_a_healthy_gpu_is_healthy(check: str) -> None:
     problems, figures = judged(check)
     assert problems == set()
@@ -298,7 +299,7 @@ def test_a_healthy_gpu_is_healthy(check: str) -> None:
     assert not any(figure.wrong for figure in figures)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@each("check", CHECKS)
 def test_without_torch_nothing_is_judged(check: str) -> None:
     base = machine.load("h100-measured")
     measured = {**base.measured, f"{check}:gpu0": Reply("missing", None, "torch is not installed")}
@@ -308,7 +309,7 @@ def test_without_torch_nothing_is_judged(check: str) -> None:
     assert row.message == "torch is not installed"
 
 
-@pytest.mark.parametrize(
+@each(
     ("check", "changes", "problem"),
     [
         ("gemm", {"bf16": {"wrong": True, "relative_error": 0.9}}, "gpu-computes-wrong"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import machine
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.model import Reply, Result, Skip, Snapshot, Status
@@ -31,7 +32,7 @@ def with_docker_host(host: str, reply: Reply) -> Result:
     return judged(taken, environment=Reply("ok", variables), docker=reply)["docker-context"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "reply", "reason"),
     [
         ("unix:///nope.sock", Reply("missing"), Skip.NO_ANSWER),

@@ -310,7 +310,7 @@ def test_a_report_of_a_machine_without_a_command_is_unchanged() -> None:
     assert (row.status.value, row.reason) == ("skip", "not applicable")
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "rest", "variables"),
     [
         (("env", "A=1", "-u", "B", "x"), ("x",), {"A": "1"}),
@@ -402,7 +402,7 @@ def test_the_python_behind_a_wrapper(line: str) -> None:
         assert command.python_of(line.format(python=sys.executable).split(), {"PATH": folder}) == sys.executable
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "folder"),
     [
         (("python", "/srv/train.py", "-c"), "/srv"),
@@ -419,7 +419,7 @@ def test_the_folder_that_python_searches_first(words: tuple[str, ...], folder: s
     assert command.folder_of(words) == (str(Path.cwd()) if folder == "." else folder)
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "error"),
     [
         ("Traceback\nValueError: bad 1\n==========\nroot cause\n==========\n", "ValueError: bad 1"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from each import each
 from sources import examined, nodes, text_of
 
 from gpudoctor import catalog
@@ -106,7 +107,7 @@ def prose_of(page: Path) -> str:
     return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "glossary.md"], ids=lambda page: page.name)
+@each("page", [page for page in PAGES if page.name != "glossary.md"], ids=lambda page: page.name)
 def test_a_page_is_in_plain_words(page: Path) -> None:
     """The glossary names words that are not used."""
     assert phrases(prose_of(page)) == []

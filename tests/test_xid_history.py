@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 
 from gpudoctor import catalog, doctor
 from gpudoctor.facts.kernel_log import boots_of, log_line
@@ -31,7 +32,7 @@ def one(*lines: str) -> Diagnosis:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "sizes"),
     [
         ([xid(5, "79"), xid(6, "45")], [2]),
@@ -115,7 +116,7 @@ def test_a_program_that_fails_in_two_boots_is_still_the_program() -> None:
     assert (found.problem, found.action) == ("xid-application-error", Action.RESTART_APP)
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "problem"),
     [
         ((45, 43, 154, 31), "xid-application-error"),
