@@ -206,6 +206,7 @@ class Problem:
     references: tuple[str, ...] = ()
     status: Status = Status.FAIL  # WARN: works, but slowly or at risk
     latent: bool = False  # harmless until something else changes; listed after the problems that do harm now
+    unfit: bool | None = None  # whether `gpudoctor gate` keeps jobs away; None: only if it hides GPUs that are expected
 
     def found(
         self,

@@ -25,7 +25,7 @@ FLOORS = (
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
     "wanted needed collect collect_container measure experiment evidence files jobs",
     "comparing report codes repair start_failures fleet",
-    "examining explaining checkup results why hanging resuming",
+    "examining explaining checkup results why hanging resuming gating",
     "api cli",
     "__init__ __main__",
 )

@@ -86,6 +86,7 @@ MEMORY_ERROR = Problem(
     title="A GPU refuses work because of an uncorrectable memory error",
     why="The driver refuses new contexts until the faulty memory is taken out of use. A reset of the GPU does that.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(RESET, REBOOT, ASK_HOST),
 )
 

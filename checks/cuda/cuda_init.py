@@ -79,6 +79,7 @@ NOT_READY = Problem(
     why="The driver waits for something that must set up the GPUs first: Fabric Manager on machines with NVSwitches (in a "
     "virtual machine: the host's Fabric Manager), or confidential computing. Which one cannot be seen from here.",
     action=Action.FIX_CONFIG,
+    unfit=True,
     fixes=(
         look("Show the state of the fabric", "nvidia-smi -q | grep -A 3 Fabric"),
         look(
@@ -155,6 +156,7 @@ FAILED = Problem(
     why="No CUDA program can run. The usual causes of this error are in the evidence; which one applies here could not be "
     "determined.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         READ_LOG,
         Fix("Restart the container; if that does not help, reboot the host", on=("container",)),

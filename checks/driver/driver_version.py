@@ -88,6 +88,7 @@ INCOMPLETE = Problem(
     title="The driver's libraries were upgraded, but its kernel module was not",
     why="The module on disk still has the old release, so a reboot does not help: the new module was not built or not installed.",
     action=Action.INSTALL,
+    unfit=True,
     fixes=install_on(
         "Build and install the module of the libraries' release, then reboot",
         recipe="module-at-boot",
@@ -119,6 +120,7 @@ MISMATCH = Problem(
     why="An upgrade (often an automatic one) replaced the libraries on disk. The old module stays in memory until it is "
     "reloaded. Until then no program can use the GPU.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         Fix(
             "Reboot to load the new module",

@@ -40,6 +40,7 @@ MISSING = Problem(
     why="The module did not bind to the device or released it: this release does not support the GPU, another driver holds it, "
     "or it could not be initialised.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         kernel_log("Read the driver's messages about it", "-iE 'nvrm|nvidia|<slot>' | tail -n 40", on=("host",)),
         Fix(
@@ -61,6 +62,7 @@ LOST = Problem(
     why="It fell off the bus while the machine was running. Possible causes: power, heat, the slot, a riser or cable, or a "
     "failing board.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         COLD_START,
         look(
@@ -79,6 +81,7 @@ RESET = Problem(
     title="A GPU must be reset before it can be used",
     why="After an uncorrectable error the driver refuses work until the GPU is reset.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(
         reset(gpu="<gpu>", verify=LIST),
         Fix("If the reset is refused: reboot", verify=LIST, on=("host",), reboot=True),
@@ -105,6 +108,7 @@ FEWER = Problem(
     title="There are fewer GPUs than expected",
     why="Programs can use fewer GPUs here than --expect-gpus requires.",
     action=Action.FIX_CONFIG,
+    unfit=True,
     fixes=(
         look("On a host: check that every GPU is on the bus", "lspci -d 10de: -nn", on=("host",)),
         look("Check whether the environment limits the GPUs", "env | grep -E 'VISIBLE_DEVICES|SLURM_.*GPU'", verify=LIST),

@@ -77,6 +77,7 @@ LOST = Problem(
     title="NVML cannot start: a GPU is lost",
     why="It fell off the bus or is no longer reachable. Possible causes: power, link, heat, or a failing board.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         Fix(
             "Power the machine off and on; check cables, power supply and slot", risk="disruptive", needs=("reboot",), verify=SMI
@@ -90,6 +91,7 @@ RESET = Problem(
     title="NVML cannot start: a GPU must be reset",
     why="After an uncorrectable error or a failed recovery, the GPU must be reset before it can be used.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(
         reset("Stop all programs that use GPUs, then reset the GPUs", gpu="", verify=SMI),
         *RESTART,
@@ -102,6 +104,7 @@ UNKNOWN_ERROR = Problem(
     why="In a container, the device rules were lost, usually because of 'systemctl daemon-reload' on the host. On a host, the "
     "driver is in a broken state.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         *restarted("Restart the container", SMI, on=("container",)),
         *by_cdi("To fix it permanently: use CDI for the GPUs", SMI, on=("container",)),
@@ -117,6 +120,7 @@ OTHER_ERROR = Problem(
     title="NVML does not start",
     why="The message contains its return code. The evidence contains NVIDIA's explanation of the code and known solutions.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(READ_LOG, *RESTART),
 )
 
@@ -126,6 +130,7 @@ DIED = Problem(
     why="The library crashed its process: it is damaged, it belongs to another driver, or it reads invalid data from the GPU. "
     "Every program that uses it will crash as well.",
     action=Action.INSTALL,
+    unfit=True,
     fixes=(
         look(
             "Find where it crashes, then reinstall the driver's libraries",
@@ -152,6 +157,7 @@ HANGS = Problem(
     why="A call into the driver did not return. A GPU's firmware stopped (Xid 119), a process is stuck in the kernel, or many "
     "GPUs are being initialised without the persistence daemon.",
     action=Action.REBOOT,
+    unfit=False,  # only a time limit of ours shows it
     fixes=(
         look(
             "Find what hangs",

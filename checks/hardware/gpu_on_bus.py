@@ -53,6 +53,7 @@ FALLEN_OFF = Problem(
     title="A GPU does not answer on the PCI bus",
     why="The device is listed, but does not answer reads: its link or its power is lost, or the board is failing.",
     action=Action.REPLACE_HARDWARE,
+    unfit=True,
     fixes=(
         Fix(
             "Power the machine off, wait, then power it on (a warm reboot may not be enough)",
@@ -84,6 +85,7 @@ NO_ADDRESS = Problem(
     why="The GPU's memory window does not fit below 4 GB. 'Above 4G Decoding' (and 'Resizable BAR' for new cards) is disabled "
     "in the firmware, or the virtual machine's window is too small.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(
         Fix(
             "On a physical machine, in the firmware setup: enable 'Above 4G Decoding' and 'Resizable BAR', disable CSM",

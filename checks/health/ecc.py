@@ -52,6 +52,7 @@ UNCORRECTED = Problem(
     title="GPU memory lost data since the driver was loaded",
     why="ECC found errors that it could not correct; programs that used that memory failed. A reset activates spare rows.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(RESET, TEST, HOST),
     references=(DEBUG, DCGM),
 )
@@ -60,6 +61,7 @@ SRAM = Problem(
     title="The GPU's caches have errors: the board is due for replacement",
     why="SRAM has no spare rows. NVIDIA's partners replace a board with this many uncorrectable errors.",
     action=Action.REPLACE_HARDWARE,
+    unfit=True,
     fixes=(REPORT, TEST, HOST),
     references=(DEBUG,),
 )

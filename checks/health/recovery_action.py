@@ -39,6 +39,7 @@ RESET = Problem(
     title="The driver asks for a GPU reset",
     why="The driver marked the GPU after an error. Until it is reset, new work may fail or compute wrong results.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(
         reset(verify=LOOK),
         reboot("If the reset is refused: reboot", LOOK),
@@ -51,6 +52,7 @@ RESTART = Problem(
     title="The driver asks for a reboot because of a GPU",
     why="The driver marked the GPU after an error. A reset is not enough to recover it.",
     action=Action.REBOOT,
+    unfit=True,
     fixes=(REBOOT, HOST),
     references=REFERENCES,
 )
@@ -59,6 +61,7 @@ DRAIN = Problem(
     title="The driver asks to stop programs that use several GPUs",
     why="After a link error the driver asks to stop the programs that use several GPUs. Other programs may continue.",
     action=Action.RESTART_APP,
+    unfit=True,
     fixes=(
         look("List the programs on the GPUs and stop those that use several", "nvidia-smi pmon -c 1", verify=LOOK),
         Fix("If the driver still asks for it: reboot", verify=LOOK, on=("host",), reboot=True),

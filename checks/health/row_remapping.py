@@ -56,6 +56,7 @@ FAILED = Problem(
     title="A bad row of GPU memory could not be replaced",
     why="No spare row was left for it, or the row was itself a replacement. This is NVIDIA's criterion for replacing the board.",
     action=Action.REPLACE_HARDWARE,
+    unfit=True,
     fixes=(REPORT, TEST, HOST),
     references=(GUIDE,),
 )

@@ -71,6 +71,7 @@ NOT_RUNNING = Problem(
     why="On a board with NVSwitches, CUDA fails with 'system not yet initialized' (802) until Fabric Manager has programmed "
     "the switches. nvidia-smi works without it.",
     action=Action.INSTALL,
+    unfit=True,
     fixes=(
         *install_on(
             "Install Fabric Manager in the driver's version and start it",
@@ -99,6 +100,7 @@ MISMATCH = Problem(
     title="Fabric Manager and the driver have different versions",
     why="Fabric Manager starts only if its version is exactly the driver's. One of them was upgraded without the other.",
     action=Action.INSTALL,
+    unfit=True,
     fixes=(
         *install_on(
             "Install Fabric Manager in the driver's version and restart it",
@@ -122,6 +124,7 @@ UNHEALTHY = Problem(
     why="The GPU is not registered in the fabric, or the fabric reports wrong routes or a wrong configuration. CUDA on several "
     "GPUs fails or hangs.",
     action=Action.RESET_GPU,
+    unfit=True,
     fixes=(
         RESET,
         look(
