@@ -122,7 +122,7 @@ def _verdict(report: Report, rules: Rules, is_counted: bool) -> Gate:
 
 
 def _in_the_way(report: Report, failures: Iterable[Diagnosis]) -> Iterator[Diagnosis | str]:
-    """Why the GPUs could not be counted. A machine without a GPU has none to count."""
+    """Why the GPUs could not be counted. On a machine without a GPU nothing is to be counted."""
     count = next((row for row in report.checks if row.id == COUNT), None)
     if count is None or count.status in (Status.PASS, Status.WARN, Status.FAIL):
         return
@@ -180,7 +180,7 @@ def here(rules: Rules) -> Look:
 
     def look(seconds: float) -> Snapshot:
         expected = {} if rules.expect_gpus is None else {"gpus": rules.expect_gpus}
-        taken = collect(this_interpreter(), seconds, expected, lambda names: None, probes=rules.probes)
+        taken = collect(this_interpreter(), seconds, expected, lambda names: None, None, rules.probes)
         return replace(taken, level="quick")
 
     return look

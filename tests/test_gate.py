@@ -125,9 +125,8 @@ def test_only_failures_that_quick_checks_find_are_marked() -> None:
 
 def test_the_page_lists_what_is_marked() -> None:
     page = (Path(__file__).parent.parent / "docs/gate.md").read_text(encoding="utf-8")
-    listed = set(
-        re.findall(r"\(problems/([a-z0-9-]+)\.md\)", page.partition("## What makes a node unfit")[2].partition("\n## ")[0])
-    )
+    table = page.partition("| found by | problem | what it is |")[2].partition("\n\n")[0]
+    listed = {id for row in table.splitlines() for id in re.findall(r"`([a-z0-9]+-[a-z0-9-]+)`", row)}
     assert listed == {id for id, (_, problem) in catalog.problems().items() if problem.unfit}
 
 

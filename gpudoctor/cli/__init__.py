@@ -33,7 +33,7 @@ COMMANDS = {
     "plan": "Show which release of a GPU package runs on this machine.",
     "images": "Look up, pull, build, pin and lint container images.",
     "burn": "Load the GPUs for minutes and verify every result.",
-    "gate": "Decide whether this node may get jobs, for Slurm, Kubernetes or systemd.",
+    "gate": "Check whether this node may get jobs (Slurm, Kubernetes, systemd).",
     "baseline": "Save benchmark results of healthy GPUs to compare with later.",
     "expect": "List what machines should have, or write it from this one.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",

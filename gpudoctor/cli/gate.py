@@ -19,7 +19,7 @@ Examples:
   gpudoctor gate                          this node, quiet if it is fit
   gpudoctor gate --expect-gpus 8          also fail if GPUs are missing
   gpudoctor gate --also nvlink-link-down  also fail if an NVLink is down
-  gpudoctor gate --replay node017.json    what it would say of a snapshot
+  gpudoctor gate --replay node017.json    judge a snapshot
 \b
 Only faults that are certain, and that a second look finds again, make a node
 unfit: see docs/gate.md for the list. Warnings, time limits and checks that
