@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import catalog_pages
+import llms
 import practice_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -16,6 +18,8 @@ _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)]+)\)")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in (catalog_pages.pages() | practice_pages.pages()).items():
         files.append(File.generated(config, path, content=text))
+    listed = llms.text(config.nav or (), Path(config.docs_dir), config.site_url or "")
+    files.append(File.generated(config, "llms.txt", content=listed))
     return files
 
 

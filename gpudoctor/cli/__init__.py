@@ -38,6 +38,7 @@ COMMANDS = {
     "expect": "List what machines should have, or write it from this one.",
     "explain": "Explain a log, an error message, a code, a check or a problem.",
     "list": "List or search the checks, or the problems that they find.",
+    "mcp": "Serve the read-only commands to an MCP client, over stdio.",
     "completion": "Print the completion script for bash, zsh or fish.",
     "config": "Show the settings that apply and where they come from.",
     "knowledge": "Show the version and age of the built-in tables.",
