@@ -3,7 +3,8 @@
 machine.yaml: `about`, `source`, `base` (another case), `rename` (text -> text, all through the base), `gpus` (how many like
 the base's first), `replies` (question -> what it answers here), `measured` (likewise for runs of workloads), `baseline`,
 `counters` (of the baseline), `expect_gpus`, `expectation` (`from`: type, or the name of a file), `host` (the machine around a
-container: base, rename, gpus, replies likewise), `problems` (what must be diagnosed, written by hand) and `notes` (what costs nothing, likewise). A reply that is a mapping is merged into the base's;
+container: base, rename, gpus, replies likewise), `problems` (what must be diagnosed, written by hand) and `notes` (what costs
+nothing, likewise). A reply that is a mapping is merged into the base's;
 `!only` replaces it, `!append` adds to a list or a text, `!missing`, `!denied`, `!timeout`, `!died`, `!error`, `!skipped`,
 `!stopped`, `!cut` and `!guarded` are replies of that status, with a detail, or with {detail, value}; `!unasked` takes the
 question away. A folder may hold the runs of workloads in a file of its own, measured.json. `experiments`: subject ->
