@@ -40,6 +40,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
         *(form + pattern for form in ("glob:", "file:") for pattern in system.DRIVER_FILES),
     ),
     "pci": ("pci",),
+    "inventory": ("cloud", "cpu-topology", "cpu-frequency", "disks", "network-interfaces", "infiniband-rates", "boot"),
     "devices": ("devices", "identity"),
     "environment": ("environment", "glob:/sys/class/net/*", "file:/etc/nccl.conf", "file:~/.nccl.conf"),
     "interpreter": ("interpreter",),

@@ -19,7 +19,8 @@ from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.wanted import Burning
 
-LOADS = ("burn", "burn-links")
+LOADS = ("burn", "burn-links", "burn-collectives")
+OF_LINKS = LOADS[1:]
 LEAST_SECONDS = 5.0  # less than that is not worth the preparations
 SCHEMA = "gpudoctor.resume/1"
 _STRETCH = re.compile(r"(\w+) (\d+)")
@@ -119,12 +120,18 @@ def has_benchmarks(measured: Mapping[str, Reply]) -> bool:
 def left(burning: Burning, measured: Mapping[str, Reply], gpus: int) -> Burning:
     """What of a load is still to be done."""
     each = burning.options(gpus)
-    ran = {load: _ran(load, measured) for load in LOADS}
-    rest = {load: max(0.0, each[load]["seconds"] - ran[load]) for load in LOADS}
-    loads = tuple(load for load in burning.loads if rest["burn-links" if load == "links" else "burn"] >= LEAST_SECONDS)
-    seconds = sum(part for part in rest.values() if part >= LEAST_SECONDS)
-    links = rest["burn-links"] if "links" in loads else 0.0
-    return replace(burning, seconds=seconds, loads=loads, links_seconds=links)
+    rest = {load: max(0.0, each[load]["seconds"] - _ran(load, measured)) for load in LOADS if _is_possible(load, measured)}
+    rest = {load: seconds for load, seconds in rest.items() if seconds >= LEAST_SECONDS}
+    links = sum(rest.get(load, 0.0) for load in OF_LINKS)
+    loads = tuple(load for load in burning.loads if (links if load == "links" else "burn" in rest))
+    return replace(burning, seconds=rest.get("burn", 0.0) + links, loads=loads, links_seconds=links)
+
+
+def _is_possible(load: str, measured: Mapping[str, Reply]) -> bool:
+    """Whether it was to run, if the load has begun: what needs packages or GPUs that are not there is not waited for."""
+    plan = measured.get("plan")
+    wanted = {*LOADS}.intersection((plan.value or {}).get("workloads", ())) if plan else set()
+    return not wanted or load in wanted
 
 
 def _ran(load: str, measured: Mapping[str, Reply]) -> float:

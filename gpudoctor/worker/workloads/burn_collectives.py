@@ -25,8 +25,8 @@ def run(bench: Bench) -> None:
 
 
 def burn(rank: Rank, seconds: Optional[float]) -> None:
-    """Stores stretches "sums 0" …: {"load", "sums", "bus_gb_per_s", "products" and "tflops" of rank 0, "wrong_words": GPU -> how
-    many elements of sums and words of products were wrong}; complete: {"seconds"} at the very end."""
+    """Stores stretches "sums 0" …: {"load", "sums", "bus_gb_per_s", "seconds", "products" and "tflops" of rank 0, "wrong_words":
+    GPU -> how many elements of sums and words of products were wrong}; complete: {"seconds"} at the very end."""
     total = SECONDS if seconds is None else float(seconds)
     load = Load(rank)
     end = time.monotonic() + total
@@ -94,7 +94,8 @@ class Load:
         spent = time.monotonic() - began
         sums, ranks = rounds * self.sums_each, self.rank.ranks
         algorithm = sums * self.lines.numel() * self.lines.element_size() / spent / 1e9
-        values: Dict[str, Any] = {"load": "sums", "sums": sums, "bus_gb_per_s": algorithm * 2 * (ranks - 1) / ranks}
+        bus = algorithm * 2 * (ranks - 1) / ranks
+        values: Dict[str, Any] = {"load": "sums", "sums": sums, "bus_gb_per_s": bus, "seconds": spent}
         wrong = int(self.wrong.item())
         self.wrong.zero_()
         if self.products is not None:
