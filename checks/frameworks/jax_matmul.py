@@ -23,12 +23,11 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
-from gpudoctor.judging.measured import expect, faults, slowness
+from gpudoctor.judging.measured import faults, products, slowness
 from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Action, Check, Figure, Finding, Fix, Problem, Skip
 
 WORKLOAD = "jax-matmul"
-MUCH_FASTER = 1.5
 REASON = re.compile(
     r"^(?:\w*Error: .+|.*Unable to initialize backend 'cuda'.+)$", re.M
 )  # in the log, before JAX falls back to the CPU
@@ -60,29 +59,8 @@ NO_GPU = Problem(
 )
 
 
-def reachable(facts: Facts, gpu: int, tflops: float) -> expect.Expected:
-    """JAX rounds float32 to TF32 by default: a result much faster than float32 allows is TF32."""
-    expected = expect.tflops(facts, gpu, "fp32")
-    return expect.tflops(facts, gpu, "tf32") if expected.value and tflops > MUCH_FASTER * expected.value else expected
-
-
 def figures(facts: Facts) -> Iterator[Figure]:
-    for run in facts.measured.runs(WORKLOAD):
-        if "matmul" in run.values:
-            assert run.gpu is not None
-            values = run.values["matmul"]
-            expected = reachable(facts, run.gpu, values["tflops"])
-            yield Figure(
-                "JAX matrix product",
-                values["tflops"],
-                "TFLOP/s",
-                run.gpu,
-                expected.value,
-                expected.rule,
-                wrong=f"{values['wrong_rows']} wrong rows" if values["wrong_rows"] else "",
-                during=values.get("during", {}),
-                unlisted=expected.unlisted,
-            )
+    yield from products.figures(facts, WORKLOAD, "JAX matrix product")
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

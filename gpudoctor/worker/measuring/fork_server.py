@@ -52,6 +52,8 @@ RUNTIMES = {
     "cupy": Runtime(("cupy",), 60, 1),
     "numba": Runtime(("numba", "numba.cuda", OF_REAL_GPUS), 60, 1),
     "jax": Runtime(("jax",), 60, 2),
+    "onnxruntime": Runtime(("onnxruntime",), 60, 1),
+    "tensorflow": Runtime(("tensorflow",), 120, 8),
 }
 
 
