@@ -28,7 +28,7 @@ from gpudoctor.facts.command import QUESTION
 from gpudoctor.files import snapshot
 from gpudoctor.judging.experiments.outcome import Outcome
 from gpudoctor.judging.experiments.proof import Proof
-from gpudoctor.judging.experiments.suspect import HIDDEN, VARIABLE, Suspect
+from gpudoctor.judging.experiments.suspect import ENTRY, FOLDER, HIDDEN, VARIABLE, Suspect
 from gpudoctor.model import Reply
 from gpudoctor.trying import command
 from gpudoctor.trying.start import Goal, Ran
@@ -446,7 +446,12 @@ def test_a_repeat_without_a_terminal_is_alike() -> None:
 
 def test_many_suspects_are_listed_in_short() -> None:
     found: Callable[..., str] = solving._listed
-    assert found(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"
+    variables = [Suspect(VARIABLE, name, "1") for name in "ABCDEF"]
+    assert found(variables) == "A=1, B=1, C=1, D=1 and 2 more"
+    of_path = [Suspect(ENTRY, "PATH", f"/{number}") for number in range(3)]
+    folders = [Suspect(FOLDER, name, "/tmp") for name in ("TMPDIR", "HOME", "TRITON_CACHE_DIR")]
+    assert found([*of_path, *folders, variables[0]]) == "3 entries of PATH, 3 folders such as TMPDIR and HOME, A=1"
+    assert found(of_path[:2]) == "/0 in PATH, /1 in PATH"
 
 
 COMPILES = """
