@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from each import each
+from waiting import HOPELESS_SECONDS
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -94,7 +95,11 @@ def better(pair: Any, row: dict[str, Any]) -> bool:
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "benchmarks/examples.py", "--only", "nothing"], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "benchmarks/examples.py", "--only", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=HOPELESS_SECONDS,
     )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "examples.py: error: no such pair: nothing"
@@ -114,7 +119,7 @@ def test_the_table_of_results(tmp_path: Path) -> None:
     again = [rows[0], {"pair": "tf32_off", "broken": 10.0, "mended": 30.0}, {"pair": "straggler", "not_run": "needs 2 GPUs"}]
     newer.write_text("".join(json.dumps(row) + "\n" for row in again))
     command = [sys.executable, "benchmarks/examples.py", "--markdown", str(file), str(newer), "-o", str(tmp_path / "all.jsonl")]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HOPELESS_SECONDS)
     assert json.loads((tmp_path / "all.jsonl").read_text().splitlines()[1]) == again[1]
     assert shown.stdout.splitlines()[0].startswith("Measured on 1 × NVIDIA H200 with 16 CPU cores, torch 2.11.0")
     assert [line.split(" | ", 2)[2] for line in shown.stdout.splitlines()[4:]] == [
@@ -128,6 +133,6 @@ def test_the_table_of_results(tmp_path: Path) -> None:
 def test_the_docs_show_the_saved_results() -> None:
     results = "benchmarks/results/examples.jsonl"
     command = [sys.executable, "benchmarks/examples.py", "--markdown", results]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HOPELESS_SECONDS).stdout
     assert [json.loads(line)["pair"] for line in (ROOT / results).read_text().splitlines()[1:]] == NAMES
     assert shown in (ROOT / "docs" / "examples.md").read_text()

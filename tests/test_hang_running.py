@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hanging_programs import PROGRAMS
+from waiting import HOPELESS_SECONDS
 
 from gpudoctor import catalog, doctor
 from gpudoctor.jobs.hanging import looking, stacks
@@ -25,7 +26,6 @@ from gpudoctor.model import SNAPSHOT_SCHEMA, Diagnosis, Report, Snapshot
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 WITH_STACKS = pytest.mark.skipif(not stacks.tool(), reason="py-spy is not installed")
 SECONDS = 0.3
-WAIT_SECONDS = 20.0
 # Program -> what /proc alone shows. The stacks add the line.
 BY_PROC = {
     "fifo": "hang-nobody-writes",
@@ -89,7 +89,7 @@ def judged(pid: int, seconds: float = SECONDS) -> Report:
 
 def until(pid: int, is_right: Callable[[tuple[Diagnosis, ...]], bool]) -> tuple[Diagnosis, ...]:
     """The diagnosis as soon as the program has got where it waits: it says so just before."""
-    end = time.monotonic() + WAIT_SECONDS
+    end = time.monotonic() + HOPELESS_SECONDS
     while not is_right(found := judged(pid).diagnosis) and time.monotonic() < end:
         pass
     return found

@@ -427,10 +427,11 @@ def test_words_of_remarks_and_examples_are_free(word: str) -> None:
 @pytest.mark.parametrize("part", ["_TOKEN", "a.coma.com", "A.", "GPU-", "1 -> ", "x.com ", "-----BEGIN PRIVATE KEY-----"])
 def test_the_time_grows_with_the_length_and_not_with_its_square(part: str) -> None:
     def seconds(length: int) -> float:
-        return min(processor_seconds(lambda: lines(part * (length // len(part)))) for _ in range(2))
+        return processor_seconds(lambda: lines(part * (length // len(part))))
 
     seconds(100)
-    assert seconds(256_000) < 0.1 + 12 * seconds(64_000)  # 16 times as long as a square would be
+    # 16 times as long as a square would be, each time; what else the machine does slows one of the two.
+    assert any(seconds(256_000) < 0.1 + 12 * seconds(64_000) for _ in range(4))
 
 
 @each("text", ["export TOKEN=\\", "DB_PASSWORD=\\", "  --password \\", "api_key: \\", '"token": "', "Cookie: \\", "HF_TOKEN='"])

@@ -109,5 +109,5 @@ def test_64_gpus_take_little_more_time_than_one() -> None:
         replies[f"nvml:gpu{index}"] = Reply("ok", {**value, "UUID": value["UUID"].replace("4000", "4abc")})
     big = replace(taken, replies=replies)
     assert redacted(big).tokens.counts()["gpu-uuids"] == 64
-    one, many = (min(processor_seconds(lambda: redacted(each)) for _ in range(3)) for each in (taken, big))  # noqa: B023
-    assert many < 3 * one
+    # 64 times as much would be so each time; what else the machine does slows one of the two.
+    assert any(processor_seconds(lambda: redacted(big)) < 3 * processor_seconds(lambda: redacted(taken)) for _ in range(4))
