@@ -24,11 +24,11 @@ SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "d
 _QUOTED = re.compile(r">>(?:>{2,})? ?(?!>)")  # three are a prompt of Python
 _SOLVED = re.compile(
     r"""
-    (?:^|\n)\W*(?:edit|update)?\W*\d*\W*(?:solved|resolved|fixed)\b
+    ^[ \t\#*>\[(]{0,8}(?:(?:edit|update)[ \t]{0,2}\d{0,2}[ \t:!.*-]{0,6})?(?:solved|resolved|fixed)\b
     | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
     | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
@@ -68,10 +68,9 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
 
 def is_over(finding: Finding, facts: Facts) -> bool:
     """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
-    if not facts.texts.alone:
+    if not facts.texts.alone or not veto(finding.problem.id, facts):
         return False
-    is_past = _QUOTED.match(finding.evidence.get("said", "")) or any(_SOLVED.search(text) for text in passages(facts))
-    return bool(is_past and veto(finding.problem.id, facts))
+    return bool(_QUOTED.match(finding.evidence.get("said", ""))) or any(_SOLVED.search(text) for text in passages(facts))
 
 
 def _in_wsl(finding: Finding, facts: Facts) -> Finding:

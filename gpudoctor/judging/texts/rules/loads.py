@@ -175,7 +175,11 @@ def shared_gpu(facts: Facts) -> Iterator[Finding]:
 
 LOADED = 20  # percent
 _LESS = re.compile(
-    r"(?i)\bslow\w*|half as fast|(?:twice|\d+ ?x|times) as long|takes? (?:much )?longer|\bdrop\w*|less than|\bonly \d"
+    r"""
+    \b(?: slow\w* | drop\w* ) | half\ as\ fast | less\ than | \bonly\ \d
+    | (?: twice | \d+\ ?x | times )\ as\ long | takes?\ (?:much\ )?longer
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _NO_COMPILER = (
     "Looking for a CUDA compiler - NOTFOUND",
