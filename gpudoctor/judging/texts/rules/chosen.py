@@ -29,7 +29,7 @@ OTHER_NVCC = Problem(
             where="shell",
         ),
         Fix(
-            "Or remove the distribution's toolkit if nothing needs it",
+            "If nothing needs the distribution's toolkit: remove it",
             "sudo apt remove nvidia-cuda-toolkit",
             verify="command -v nvcc",
             kind="manual",

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.common import install_on
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.python import BLIND, answer
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
+LOOK_32 = "ldconfig -p | grep libGLX_nvidia.so.0"
 LIBRARIES_32 = Problem(
     id="graphics-libraries-32-bit-missing",
     title="The driver's 32-bit libraries are not installed",
     why="Steam, Wine and old games are 32-bit programs. They need the driver's graphics libraries as 32-bit packages of the same "
     "release; without them Mesa renders on the CPU, or the program does not start.",
     action=Action.INSTALL,
-    fixes=install_on(
-        "Install the driver's 32-bit libraries of the same release",
-        verify="ldconfig -p | grep 'libGLX_nvidia.so.0 (libc6)'",
-        needs=("network",),
-        debian="sudo dpkg --add-architecture i386 && sudo apt update && sudo apt install nvidia-driver-libs:i386",
-        rhel="sudo dnf install xorg-x11-drv-nvidia-libs.i686",
-        arch="sudo pacman -S lib32-nvidia-utils",
+    fixes=(
+        Fix(
+            "Install the driver's 32-bit libraries of the same release: xorg-x11-drv-nvidia-libs.i686 (RPM Fusion), "
+            "nvidia-driver-libs:i386 (Debian), libnvidia-gl-580:i386 or that of your branch (Ubuntu), lib32-nvidia-utils (Arch)",
+            verify=LOOK_32,
+        ),
+        Fix("Show the driver's OpenGL libraries; one for 32 bit has (libc6) alone", LOOK_32, kind="read"),
     ),
     references=("https://rpmfusion.org/Howto/NVIDIA", "https://wiki.debian.org/NvidiaGraphicsDrivers"),
     status=Status.WARN,
@@ -50,7 +49,7 @@ NO_PLUGIN = Problem(
             needs=("network",),
         ),
         Fix(
-            "Or install the GPU operator, which also installs driver, runtime and monitoring",
+            "Install the GPU operator instead, which also installs driver, runtime and monitoring",
             "helm repo add nvidia https://helm.ngc.nvidia.com/nvidia && "
             "helm install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace --wait",
             verify="kubectl get pods -n gpu-operator",
@@ -85,7 +84,8 @@ def newer_than_driver(facts: Facts) -> Iterator[Finding]:
     driver = known(lambda: facts.cuda.driver_version)
     names = known(lambda: tuple(facts.python.packages), ())
     found = {int(match[1]): name for name in names if (match := _OF_MAJOR.match(name))}
-    if not (driver and found and _is_blind(facts)) or known(lambda: facts.python.torch_cuda):
+    of_torch = known(lambda: facts.python.torch_cuda)
+    if not (driver and found and _is_blind(facts)) or of_torch:
         return
     major = max(found)
     least = knowledge.minimum_driver((major, 0))
@@ -112,7 +112,7 @@ def _is_blind(facts: Facts) -> bool:
 
 
 def no_device_plugin(facts: Facts) -> Iterator[Finding]:
-    """The node offers no GPU, it has one, and the list of all pods has none of NVIDIA's."""
+    """The node offers no GPU, it has one, and the list of all pods shows none of NVIDIA's."""
     node, text = facts.shown.node, "\n".join(passages(facts))
     pods = "coredns" in text or "kube-proxy" in text
     if node is None or any(node.values()) or any(facts.shown.offered.values()):
@@ -145,7 +145,7 @@ def only_64_bit(facts: Facts) -> Iterator[Finding]:
     is_64 = ("libc6,x86-64" in forms and "libc6" not in forms) or (_PACKAGE_64.search(text) and not _PACKAGE_32.search(text))
     if is_64 and _IS_32.search(text) and not _PACKAGE_32.search(text):
         words = "a 32-bit program is used, and the driver's libraries are installed for 64 bit only"
-        yield replace(LIBRARIES_32.found(words, confidence=Confidence.LIKELY))
+        yield LIBRARIES_32.found(words, confidence=Confidence.LIKELY)
 
 
 RULES = (newer_than_driver, no_libcuda, no_device_plugin, all_taken, only_64_bit)

@@ -44,7 +44,7 @@ def pod_without_request(facts: Facts) -> Iterator[Finding]:
 
 
 def no_runtime_class(facts: Facts) -> Iterator[Finding]:
-    """The pod names a RuntimeClass, and the cluster has none."""
+    """The pod names a RuntimeClass that the cluster does not have."""
     text = "\n".join(passages(facts))
     wanted = _CLASS.search(text)
     if wanted and _NO_CLASSES.search(text):
