@@ -30,7 +30,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
 from gpudoctor.fixes.common import ASK_OWNER, look, power_off, report_to_vendor, reset
-from gpudoctor.judging.driver import external_gpus, history, nvlink_bridges, quiet_xids
+from gpudoctor.judging.driver import external_gpus, history, nvlink5, nvlink_bridges, quiet_xids
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -273,7 +273,7 @@ def nvlink(facts: Facts, gpus: list[GpuXids]) -> Finding:
     first, *others = gpus
     if ends := nvlink_bridges.broken_at_both_ends(facts, gpus):
         return bridge(first, *ends)
-    finding = found(NVLINK, first, list(problems_of(first)[NVLINK]))
+    finding = nvlink5.told(found(NVLINK, first, list(problems_of(first)[NVLINK])), first)
     if not others:
         return finding
     names = ", ".join(gpu.name for gpu in others)

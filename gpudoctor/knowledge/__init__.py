@@ -26,6 +26,7 @@ from gpudoctor.knowledge.gpus import (
     gpus_by_device_id,
 )
 from gpudoctor.knowledge.health import clock_reasons, fabric_health, mode, nvlink_gb_per_s, pcie_gb_per_s
+from gpudoctor.knowledge.nvlink5 import nvlink5_error
 from gpudoctor.knowledge.performance import collective_share, nvlink_shares, operations_per_clock, pcie_share, reachable_share
 from gpudoctor.knowledge.rm import rm_failure, rm_status, rm_step
 from gpudoctor.knowledge.wheels import packages, runs_on, torch_architectures, torch_release, variant, variant_for_driver
@@ -50,6 +51,7 @@ __all__ = [
     "maximum_gcc",
     "minimum_driver",
     "mode",
+    "nvlink5_error",
     "nvlink_gb_per_s",
     "nvlink_shares",
     "nvml_error",
