@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import overview, target
-from gpudoctor.judging import acceptance
+from gpudoctor.judging import acceptance, loaded
 from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
@@ -156,7 +156,7 @@ def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
         notes=tuple(entry for entry in entries if entry.status is Status.PASS),
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
-        facts=overview(facts),
+        facts=overview(facts) | ({"loaded_libraries": found} if (found := loaded.plain(facts)) else {}),
         evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
         knowledge=knowledge_version(),
     )

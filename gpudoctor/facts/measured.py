@@ -177,6 +177,12 @@ class Measured(Guarded):
         return {id[len(prefix) :]: reply for id, reply in self._measured.items() if id.startswith(prefix)}
 
     @cached_property
+    def loaded(self) -> dict[str, list[str]]:
+        """Framework -> the GPU libraries that its import loaded; without those of older versions of gpudoctor."""
+        found = {name: (reply.value or {}).get("libraries") for name, reply in self.imports.items() if reply.status == "ok"}
+        return {name: [path for path in paths if path] for name, paths in found.items() if paths}
+
+    @cached_property
     def counters(self) -> dict[int, dict[str, dict[str, int]]]:
         """GPU -> "before" and "after" -> error counter -> value."""
         prefix = "counters:gpu"

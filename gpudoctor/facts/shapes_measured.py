@@ -52,7 +52,7 @@ _RESULT = record(
 )
 _EXACT: dict[str, Any] = {
     "plan": record(texts="kind", gpus=list[int] | None, left_alone=maps(TEXT), workloads=maps(TEXT)),
-    "import": record(numbers="seconds", texts="file prints recorded version"),
+    "import": record(numbers="seconds", texts="file prints recorded version", libraries=TEXTS),
     "counters": maps(maps(NUMBER)),
     "history": record(
         numbers="every_seconds",

@@ -10,7 +10,7 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
-from gpudoctor.report import acceptance
+from gpudoctor.report import acceptance, loaded
 from gpudoctor.report.section import Row as Row
 from gpudoctor.report.section import Section as Section
 
@@ -39,7 +39,8 @@ def sections(report: Report, most: int = SOME, width: int = 120) -> tuple[Sectio
     """most: rows of each table. width: of the page. Nothing if the profile has a form that no version of gpudoctor writes."""
     found = of(report)
     try:
-        return (*acceptance.sections(report), *(_sections(found, most, width) if found else ()))
+        first = (*acceptance.sections(report), *(_sections(found, most, width) if found else ()))
+        return (*first, *(loaded.sections(report) if most == ALL else ()))
     except (Skip, *WRONG):
         return ()
 

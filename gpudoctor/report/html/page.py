@@ -19,6 +19,7 @@ from gpudoctor.report.html.charts import charts
 
 _FOUND = (Status.FAIL, Status.ERROR, Status.WARN)
 _UNHEALTHY = (*_FOUND, Status.BLOCKED)
+_WITH_TABLES = ("profiled", "acceptance", "loaded_libraries")
 _AROUND = ("wsl", "hypervisor", "container")  # what a machine may be in
 _LONG = 240  # characters of an area's line; the page cuts what does not fit
 
@@ -87,9 +88,7 @@ def _summed(results: list[Result]) -> str:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """All facts about the machine, as path and value."""
     yield from _flat("", {name: "no" if name in _AROUND and not value else value for name, value in report.target.items()})
-    shown = (
-        (name, value) for name, value in report.facts.items() if name not in ("profiled", "acceptance")
-    )  # they have tables of their own
+    shown = ((name, value) for name, value in report.facts.items() if name not in _WITH_TABLES)
     yield from _flat("", {name: value for name, value in shown if (name, value) != ("driver_is_open", None)})
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from gpudoctor.worker import FOLDER
 from gpudoctor.worker.child import Channel, Child, Lines, adopt_orphans, die_with_parent, sweep, talking
-from gpudoctor.worker.measuring import cgroup_events
+from gpudoctor.worker.measuring import cgroup_events, mapped
 from gpudoctor.worker.measuring.bench import Bench, workload
 from gpudoctor.worker.reply import Skip
 
@@ -135,7 +135,8 @@ def _imported(runtime: str) -> Dict[str, Any]:
             importlib.import_module(name)
     module = sys.modules.get(package)
     version, origin = str(getattr(module, "__version__", "")), getattr(module, "__file__", None) or ""
-    return {"ready": round(time.monotonic() - start, 3), "version": version, "file": origin}
+    seconds = round(time.monotonic() - start, 3)
+    return {"ready": seconds, "version": version, "file": origin, "libraries": mapped.gpu_libraries() if package else []}
 
 
 def _simulates(package: str) -> bool:

@@ -197,7 +197,7 @@ class Schedule:
         host.ready = True
         self.imports.discard(host.runtime)
         if host.runtime == RUNTIMES[host.runtime].package:
-            facts = {"seconds": notice["ready"], "version": notice["version"], "file": notice["file"]}
+            facts = {"seconds": notice["ready"], **{name: notice[name] for name in ("version", "file", "libraries")}}
             self.send(measured="import:" + host.runtime, reply=vars(Reply("ok", facts)))
 
     def _import_failed(self, host: ForkServer, status: str, detail: str) -> None:
