@@ -1,4 +1,4 @@
-"""The GPU libraries that a framework has loaded, beside the installed ones of the same name."""
+"""The GPU libraries that a framework has loaded, next to the installed ones of the same name."""
 
 from __future__ import annotations
 

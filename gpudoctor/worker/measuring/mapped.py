@@ -6,8 +6,14 @@ import re
 from typing import List
 
 GPU_LIBRARY = re.compile(
-    r"/lib(cud|cublas|cufft|cufile|cupti|curand|cusolver|cusparse|cutensor|nccl|nvJitLink|nvrtc|nvshmem|nvToolsExt|nvidia-ml|nvinfer)"
-    r"[^/]*\.so[.\d]*$"
+    r"""
+    /lib(
+        cud | cublas | cufft | cufile | cupti | curand | cusolver | cusparse | cutensor
+        | nccl | nvJitLink | nvrtc | nvshmem | nvToolsExt | nvidia-ml | nvinfer
+    )
+    [^/]* \.so [.\d]* $
+    """,
+    re.VERBOSE,
 )
 
 
