@@ -44,7 +44,6 @@ OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
 # What explains why a user's command failed comes before all else that is wrong with the machine.
 OF_COMMAND = "command"
-
 _LONGEST_REASON = 300
 
 Checks = dict[str, Check]
@@ -105,9 +104,7 @@ def judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
 
     run: instead of `run_check`, for a caller that knows the outcome of some checks.
     """
-    report = _judged(taken, checks, run or run_check)
-    if taken.level == ACCEPTANCE:
-        report = acceptance.added(report, Facts(taken))
+    report = acceptance.added(_judged(taken, checks, run or run_check), taken)
     of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
     return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
 
@@ -156,7 +153,7 @@ def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
         notes=tuple(entry for entry in entries if entry.status is Status.PASS),
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
-        facts=overview(facts) | ({"loaded_libraries": found} if (found := loaded.plain(facts)) else {}),
+        facts={**overview(facts), **loaded.fact(facts)},
         evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
         knowledge=knowledge_version(),
     )

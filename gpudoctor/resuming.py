@@ -19,8 +19,7 @@ from gpudoctor.files import snapshot
 from gpudoctor.model import Reply, Snapshot
 from gpudoctor.wanted import Burning
 
-LOADS = ("burn", "burn-links", "burn-collectives")
-OF_LINKS = LOADS[1:]
+LOADS = ("burn", *Burning.TOGETHER)
 LEAST_SECONDS = 5.0  # less than that is not worth the preparations
 SCHEMA = "gpudoctor.resume/1"
 _STRETCH = re.compile(r"(\w+) (\d+)")
@@ -120,11 +119,12 @@ def has_benchmarks(measured: Mapping[str, Reply]) -> bool:
 def left(burning: Burning, measured: Mapping[str, Reply], gpus: int) -> Burning:
     """What of a load is still to be done."""
     each = burning.options(gpus)
-    rest = {load: max(0.0, each[load]["seconds"] - _ran(load, measured)) for load in LOADS if _is_possible(load, measured)}
-    rest = {load: seconds for load, seconds in rest.items() if seconds >= LEAST_SECONDS}
-    links = sum(rest.get(load, 0.0) for load in OF_LINKS)
-    loads = tuple(load for load in burning.loads if (links if load == "links" else "burn" in rest))
-    return replace(burning, seconds=rest.get("burn", 0.0) + links, loads=loads, links_seconds=links)
+    possible = [load for load in LOADS if _is_possible(load, measured)]
+    rest = {load: max(0.0, each[load]["seconds"] - _ran(load, measured)) if load in possible else 0.0 for load in LOADS}
+    rest = {load: seconds if seconds >= LEAST_SECONDS else 0.0 for load, seconds in rest.items()}
+    together = {load: rest[load] for load in Burning.TOGETHER}
+    loads = tuple(load for load in burning.loads if (sum(together.values()) if load == "links" else rest["burn"]))
+    return replace(burning, seconds=sum(rest.values()), loads=loads, together=together)
 
 
 def _is_possible(load: str, measured: Mapping[str, Reply]) -> bool:

@@ -31,16 +31,17 @@ class Request:
 class Burning:
     """A long load. loads: of "power", "memory", "pcie", "links". is_acceptance: the benchmarks come first.
 
-    links_seconds: of the time, for the links; None for the usual share.
+    together: seconds of each workload on all GPUs at once; None for the usual share of the time.
     """
 
     seconds: float
     loads: tuple[str, ...]
     is_acceptance: bool = False
-    links_seconds: float | None = None
+    together: dict[str, float] | None = None
 
     LINKS_SHARE = 0.2  # of the time, if there is other work: copies between the GPUs, then sums with matrix products
     OVERHEAD_SECONDS = 120.0  # imports and preparations
+    TOGETHER = ("burn-links", "burn-collectives")
 
     def not_needed(self) -> tuple[str, ...]:
         """The checks that are not needed for these loads."""
@@ -52,10 +53,10 @@ class Burning:
     def options(self, gpus: int) -> dict[str, dict[str, Any]]:
         """Workload -> what it is asked to do on this many GPUs."""
         each = [load for load in self.loads if load != "links"]
-        links = (self.LINKS_SHARE if each else 1.0) * self.seconds if self.links_seconds is None else self.links_seconds
-        links = links if "links" in self.loads and gpus > 1 else 0.0
-        together = {"burn-links": {"seconds": links / 2}, "burn-collectives": {"seconds": links / 2}}
-        return {"burn": {"seconds": self.seconds - links, "loads": each}, **together}
+        links = (self.LINKS_SHARE if each else 1.0) * self.seconds if "links" in self.loads and gpus > 1 else 0.0
+        together = dict.fromkeys(self.TOGETHER, links / 2) if self.together is None else self.together
+        seconds = {"burn": self.seconds - sum(together.values()), **together}
+        return {name: {"seconds": each} for name, each in seconds.items()} | {"burn": {"seconds": seconds["burn"], "loads": each}}
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,17 @@ def stretches(seconds: float, most: float) -> dict[str, Any]:
     return found | ({"complete": {"seconds": seconds}} if spent + STRETCH > seconds else {})
 
 
+def copied(options: dict[str, Any]) -> dict[str, Any]:
+    seconds = options["burn-links"]["seconds"]
+    wrong = {"0>1": 0, "1>0": 0}
+    return {"load": "links", "wrong_words": wrong, "copies": 90, "gb_per_s": 380.0, "seconds": seconds}
+
+
+def added(options: dict[str, Any]) -> dict[str, Any]:
+    seconds = options["burn-collectives"]["seconds"]
+    return {"load": "sums", "wrong_words": {"0": 0, "1": 0}, "sums": 90, "bus_gb_per_s": 380.0, "products": 9, "seconds": seconds}
+
+
 class Gpus:
     """Two stubs. asked: (workloads, options) of each run. interrupted_after: seconds of load, None for never."""
 
@@ -73,18 +84,11 @@ class Gpus:
             return measured, 2 if self.is_cut_in_benchmarks else 0
         progress(("burn",), 60.0, {0: {"watts": 700.0, "celsius": 65}, 1: {"watts": 690.0, "celsius": 66}})
         most = self.interrupted_after if self.interrupted_after is not None else 1e9
-        links = options["burn-links"]["seconds"]
-        if links and "burn-links" in plan.workloads:
-            ring = {
-                "load": "links",
-                "wrong_words": {"0>1": 0, "1>0": 0},
-                "copies": 90,
-                "gb_per_s": 380.0,
-                "seconds": links,
-            }
-            measured["burn-links:all"] = Reply("ok", {"ring 0": ring, "complete": {"seconds": links}}, seconds=links)
-            sums = {"load": "sums", "wrong_words": {"0": 0, "1": 0}, "sums": 90, "bus_gb_per_s": 380.0, "seconds": links}
-            measured["burn-collectives:all"] = Reply("ok", {"sums 0": sums, "complete": {"seconds": links}}, seconds=links)
+        measured |= {
+            f"{name}:all": Reply("ok", {"ring 0": ring, "complete": {"seconds": ring["seconds"]}}, seconds=ring["seconds"])
+            for name, ring in {"burn-links": copied(options), "burn-collectives": added(options)}.items()
+            if name in plan.workloads and ring["seconds"]
+        }
         wanted = options["burn"]["seconds"]
         done = stretches(wanted, most)
         is_cut = "complete" not in done
@@ -122,7 +126,8 @@ def test_what_is_finished_is_not_run_again(gpus: Gpus) -> None:
     assert done.exit_code == 0, done.output
     wanted = [options["burn"]["seconds"] for _, options in gpus.asked if options]
     assert wanted == [480.0, 380.0, 320.0]
-    assert [options["burn-links"]["seconds"] for _, options in gpus.asked if options] == [60.0, 0.0, 0.0]
+    for name in Burning.TOGETHER:
+        assert [options[name]["seconds"] for _, options in gpus.asked if options] == [60.0, 0.0, 0.0]
     assert [bool(options) for _, options in gpus.asked] == [False, True, True, True]  # the benchmarks ran once
     last = json.loads(done.stdout)
     acceptance = last["facts"]["acceptance"]

@@ -9,19 +9,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.choices import ACCEPTANCE
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging import expected
 from gpudoctor.judging.measured import burning, shortfalls
-from gpudoctor.model import Diagnosis, Figure, Report, Result, Skip, Status
+from gpudoctor.model import Diagnosis, Figure, Report, Result, Skip, Snapshot, Status
 
 ACCEPTED, REMARKS, REFUSED, INCOMPLETE = "accepted", "accepted with remarks", "not accepted", "incomplete"
 LOADED = "burn"  # the check whose pass means that the load ran to its end, and that every result was right
 
 
-def added(report: Report, facts: Facts) -> Report:
-    """The report with the record among its facts."""
+def added(report: Report, taken: Snapshot) -> Report:
+    """The report of an acceptance with the record among its facts; others as they are."""
+    if taken.level != ACCEPTANCE:
+        return report
+    facts = Facts(taken)
     every = [figure for each in report.measured.figures.values() for figure in each]
     made = record(facts, report.checks, report.diagnosis, every)
     return replace(report, facts={**report.facts, "acceptance": made})

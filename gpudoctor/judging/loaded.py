@@ -56,12 +56,12 @@ def table(facts: Facts) -> tuple[Loaded, ...]:
     return facts.once(_table)
 
 
-def plain(facts: Facts) -> list[dict[str, object]]:
+def fact(facts: Facts) -> dict[str, list[dict[str, object]]]:
     """For a report; empty if nothing is known."""
     try:
-        return [_plain(row) for row in table(facts)]
+        return {"loaded_libraries": [_plain(row) for row in table(facts)]}
     except Skip:
-        return []
+        return {}
 
 
 def _plain(row: Loaded) -> dict[str, object]:
