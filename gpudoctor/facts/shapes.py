@@ -103,6 +103,7 @@ _EXACT: dict[str, Any] = {
     ),
     "nccl-segments": lists(record(numbers="age_seconds bytes uid", texts="name")),
     "network-interfaces": maps(record(numbers="mbit_per_s", texts="device driver state type")),
+    "node-tests": record(texts="tool version", results=lists(record(numbers="gpu", texts="category status test", words=TEXTS))),
     "nvml": record(numbers="init_seconds", texts="library load_error", init=_CODE, count=_CODE, system=maps(Any)),
     "nvml:peers": maps(Any),
     "onnxruntime": record(texts="build_info", providers=TEXTS),
