@@ -1,7 +1,7 @@
 """The results of other test programs, given as evidence, show no failed test.
 
 What it means
-NVIDIA's DCGM (dcgmi diag) and Microsoft's SuperBench run tests of their own on a node. What they found is shown together with
+NVIDIA's DCGM (dcgmi diag) and Microsoft's SuperBench test nodes, too. What they found is shown together with
 what gpudoctor sees itself.
 
 How it is judged

@@ -5,8 +5,8 @@ A job on several GPUs runs at the speed of the slowest one. One GPU with differe
 or another ECC setting slows down all of them, or fails where its siblings do not.
 
 How it is judged
-Compares GPUs of the same name and board: the video BIOS, the memory size, the power limit and the ECC mode, as NVML reports
-them.
+Compares GPUs of the same name and board: the video BIOS, the size of memory and of BAR1, the power limit and the ECC mode, as
+NVML reports them.
 
 Known exceptions
 Cards of different makers have different firmware and limits, and are compared only with cards of the same kind. Values that
@@ -31,6 +31,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 FIELDS: dict[str, Callable[[Gpu], str]] = {
     "video BIOS": lambda gpu: gpu.vbios,
     "memory": lambda gpu: f"{gpu.memory_total_mib} MiB",
+    "BAR1": lambda gpu: f"{gpu.bar1_total_mib} MiB",
     "power limit": lambda gpu: f"{gpu.power_limit_watts:g} W",
     "ECC": lambda gpu: "on" if gpu.ecc_mode.current else "off",
 }

@@ -76,6 +76,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "wsl*": "folders of WSL; the prompt and the kernel's release show WSL",
     "kernel-config": "a compressed file",
     "boot": "a hash of the boot's id",
+    "cache-folders": "which of them this user can write to, only the machine shows",
     "cloud": "files of cloud-init and DMI",
     "cpu-frequency": "files of every processor",
     "cpu-topology": "files of every processor; lscpu is read for the processor's name",

@@ -29,6 +29,7 @@ _EXACT: dict[str, Any] = {
     "bitsandbytes": TEXTS,
     "boot": TEXT,
     "broken-python": maps(TEXT),
+    "cache-folders": maps(record(texts="path", flags="exists writable")),
     "cdi": lists(record(numbers="mtime", texts="path text")),
     "cgroup-limits": maps(TEXTS),
     "cloud": record(texts="asset_tag instance_type"),

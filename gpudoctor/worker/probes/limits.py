@@ -16,6 +16,13 @@ RESOURCES = {
     "processes": resource.RLIMIT_NPROC,
     "stack": resource.RLIMIT_STACK,
 }
+CACHES = (
+    ("TRITON_CACHE_DIR", ".triton/cache"),
+    ("CUDA_CACHE_PATH", ".nv/ComputeCache"),
+    ("TORCH_HOME", ".cache/torch"),
+    ("TORCH_EXTENSIONS_DIR", ".cache/torch_extensions"),
+    ("HF_HOME", ".cache/huggingface"),
+)
 CGROUP = "/sys/fs/cgroup"
 CGROUP_FILES = {"memory": ("memory.max",), "cpu": ("cpu.max",), "pids": ("pids.max", "pids.current")}
 CGROUP_V1_FILES = {
@@ -41,6 +48,22 @@ def _ask_kernel(machine: Machine) -> Iterator[Answer]:
     # Last, because a dead network file system never answers.
     yield machine.ask("tmp", lambda: _space(os.environ.get("TMPDIR") or "/tmp"))
     yield machine.ask("home", lambda: _space(os.path.expanduser("~")))
+    yield machine.ask("cache-folders", _caches)
+
+
+def _caches() -> Dict[str, Dict[str, Any]]:
+    """Variable -> the folder that it names, or that is used without it."""
+    home = os.path.expanduser("~")
+    named = {name: os.environ.get(name) or (os.path.join(home, usual) if home.startswith("/") else "") for name, usual in CACHES}
+    return {name: _cache(path) for name, path in named.items() if path.startswith("/")}
+
+
+def _cache(path: str) -> Dict[str, Any]:
+    """A folder that does not exist can be created if the nearest one above it is writable."""
+    above = path
+    while not os.path.lexists(above) and os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+    return {"path": path, "exists": above == path, "writable": os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK)}
 
 
 def _limit(number: int) -> Tuple[Optional[int], ...]:
