@@ -26,6 +26,7 @@ _SOLVED = re.compile(
     r"""
     ^[ \t\#*>\[(]{0,8}(?:(?:edit|update)[ \t]{0,2}\d{0,2}[ \t:!.*-]{0,6})?(?:solved|resolved|fixed)\b
     | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
+    | \bas\ expected\b
     | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,

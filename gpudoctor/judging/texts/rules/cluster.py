@@ -214,7 +214,13 @@ def job_without_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 _SBATCH = re.compile(r"(?m)^\s*#SBATCH\s+-")
-_ASKS_SLURM = re.compile(r"--gres\b|--gpus\b|--gpus-per|--gpu-bind|-G\s?\d|gres/gpu")
+_ASKS_SLURM = re.compile(
+    r"""
+    ^\s*\#SBATCH\s+(?:-p\s*|--partition[=\ ])\S*cpu   # a job that wants none
+    | --gres\b | --gpus\b | --gpus-per | --gpu-bind | -G\s?\d | gres/gpu
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def plugin_crashes(facts: Facts) -> Iterator[Finding]:

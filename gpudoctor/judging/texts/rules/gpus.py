@@ -19,6 +19,7 @@ from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Skip
 
 MEMORY_SHARE = 0.25
+MUCH_MIB = 8192  # of a GPU whose size the text does not show
 BUSY, LOW = 90, 0.5  # percent; share of the highest clock
 RESERVED = ("vfio-pci", "pci-stub")
 LOCKED = "A busy GPU runs at a low clock"
@@ -57,6 +58,27 @@ def fewer_than_on_bus(facts: Facts) -> Iterator[Finding]:
     yield replace(found, because="gpu-fallen-off-bus-probe")
 
 
+def fewer_by_count(facts: Facts) -> Iterator[Finding]:
+    """Both lists were only counted: `lspci | grep -c` of controllers, and `nvidia-smi -L | wc -l`."""
+    text = "\n".join(passages(facts))
+    on_bus, listed = _COUNT_ON_BUS.search(text), _COUNT_LISTED.search(text)
+    if on_bus and listed and 0 < int(listed[1]) < int(on_bus[1]):
+        words = f"lspci counts {on_bus[1]} GPUs, nvidia-smi only {listed[1]}"
+        evidence = {"gpu": "PCI_ADDRESS", "slot": "NVRM", "on_bus": int(on_bus[1]), "listed": int(listed[1])}
+        found = facts.problems["gpu-missing-from-driver"].found(words, evidence, confidence=Confidence.LIKELY)
+        yield replace(found, because="gpu-fallen-off-bus-probe")
+
+
+# The audio function of a card is counted too if grep looks for the vendor alone.
+_COUNT_ON_BUS = re.compile(
+    r"""
+    lspci\b[^\n]*grep\b[^\n]*(?: 3D | VGA | \[?030 | Device\ \w{4} )[^\n]*\n\s*(\d+)\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_COUNT_LISTED = re.compile(r"(?m)nvidia-smi (?:-L|--list-gpus) *\| *(?:wc -l|grep -c \S+)\s*\n\s*(\d+)\s*$")
+
+
 def _is_reserved(gpu: PciFunction) -> bool:
     """For virtual machines."""
     return known(lambda: gpu.driver) in RESERVED
@@ -92,7 +114,7 @@ def held_by_others(facts: Facts) -> Iterator[Finding]:
     """Programs that hold much of a GPU's memory: nothing alone, but the cause where memory runs out."""
     sizes = list(filter(None, map(_memory, known(lambda: facts.nvml.gpus, ()))))
     programs = facts.shown.programs or tuple(_listed(known(lambda: facts.nvml.gpus, ())))
-    large = [one for one in programs if one["mib"] and sizes and one["mib"] > MEMORY_SHARE * min(sizes)]
+    large = [one for one in programs if one["mib"] and one["mib"] > (MEMORY_SHARE * min(sizes) if sizes else MUCH_MIB)]
     if large:
         words = ", ".join(f"{one['name'] or 'a process'} (pid {one['pid']}) with {one['mib']:,} MiB" for one in large)
         evidence = {"pids": ",".join(one["pid"] for one in large), "used_mib": [one["mib"] for one in large]}
@@ -247,6 +269,7 @@ RULES = (
     translating_iommu,
     redirecting_bridges,
     fewer_than_on_bus,
+    fewer_by_count,
     held_low,
     empty_mig,
     held_by_others,

@@ -69,13 +69,17 @@ def _plain(name: str) -> str:
 def several_instances(facts: Facts) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names several MIG instances, and the program gets the first alone."""
     for text in passages(facts):
-        named = _INSTANCES.search(text)
+        named = _INSTANCES.search(text) or _INSTANCES.search(f"CUDA_VISIBLE_DEVICES={_chosen(facts)}")
         if named and _SECOND.search(text):
             instances = named[1].rstrip(",").split(",")
             words = f"CUDA_VISIBLE_DEVICES names {len(instances)} MIG instances, and CUDA gives a process only the first"
             evidence = {"instance": instances[0], "instances": len(instances)}
             yield facts.problems["mig-single-instance-per-process"].found(words, evidence, confidence=Confidence.LIKELY)
             return
+
+
+def _chosen(facts: Facts) -> str:
+    return known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES")) or ""
 
 
 RULES = (listed_in_other_order, several_instances)

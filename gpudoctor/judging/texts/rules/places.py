@@ -45,8 +45,9 @@ FAILED = re.compile(
     r"""
     (?i)
     no\ gpu | sees?\ no | without\ (?:a\ )?gpu | could\ not\ select\ device
-    | (?: (?:do|does|did|could)(?:n['’]?t|\ not) | can(?:['’]?t|not|\ not) | unable\ to )
-      \ (?:\w+\ )?(?: see | find | detect | work | use | access )
+    | (?: (?:do|does|did|could)(?:n['’]?t|\ not) | can(?:['’]?t|not|\ not) | unable\ to )\ (?:\w+\ )?
+      (?: work | (?: see | find | detect | use | access )\b[^\n]{0,40}
+        (?: gpu | cuda | nvidia | card | device | driver | it\b ) )
     | not\ (?:see|seen|find|found|detect|detected|work|working)
     """,
     re.VERBOSE,

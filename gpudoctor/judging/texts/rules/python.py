@@ -116,7 +116,8 @@ def tensorflow_without_libraries(facts: Facts) -> Iterator[Finding]:
     """TensorFlow lists no GPU, and the list of packages has no NVIDIA wheel."""
     version = package(facts, "tensorflow")
     devices = answer(facts, "tensorflow.config.list_physical_devices")
-    if version and devices == "[]" and facts.python.lacks("nvidia-cudnn-cu12") and numbers(version) >= (2, 14):
+    is_blind = devices == "[]" or ("CPU:0" in devices and "GPU" not in devices)
+    if version and is_blind and facts.python.lacks("nvidia-cudnn-cu12") and numbers(version) >= (2, 14):
         words = f"TensorFlow {version} lists no GPU, and none of NVIDIA's CUDA wheels is installed"
         evidence = {"package": f"tensorflow[and-cuda]=={version}"}
         yield facts.problems["tensorflow-cuda-libraries-missing"].found(
