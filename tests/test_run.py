@@ -715,7 +715,7 @@ def test_the_sizes_that_docker_reads(size: str) -> None:
 
 
 def test_a_dry_run_warns_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> None:
-    ours = run_command.Ours("x", "auto", "auto", None, "", False, False, True, False)
+    ours = run_command.Ours("x", "auto", "auto", None, "", False, False, True, False, False)
     run_command._tell_of_dry_run({}, NOTHING, Options(), ours)
     said = capsys.readouterr().err
     assert "Warning: no GPU was requested, so the container gets no GPU" in said

@@ -198,6 +198,23 @@ def test_detached_it_goes_on_and_is_said(doctor: Doctor, terminals: list[Termina
     subprocess.run(["docker", "rm", "-f", container], check=True, capture_output=True)
 
 
+def test_in_the_background_it_goes_on_and_is_named(doctor: Doctor) -> None:
+    done = doctor.run("-d", "--", "sh", "-c", "echo here; sleep 600")
+    assert done.returncode == 0, done.stderr
+    id = done.stdout.strip()
+    try:
+        assert f"docker rm --force {id}" in done.stderr
+        look = subprocess.run(
+            ["docker", "inspect", "--format", "{{.State.Running}} {{.HostConfig.AutoRemove}}", id], capture_output=True
+        )
+        assert look.stdout.split() == [b"true", b"true"]
+    finally:
+        subprocess.run(["docker", "rm", "--force", id], capture_output=True, check=True)
+    refused = doctor.run("-d", "--docker-option=--memory=1", "--", "true")
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert "memory" in refused.stderr.lower()
+
+
 def test_pipes(doctor: Doctor) -> None:
     done = doctor.run("-q", "--", "sh", "-c", "cat; echo no >&2; exit 3", input="hi\n")
     assert (done.stdout, done.stderr, done.returncode) == ("hi\n", "no\n", 3)

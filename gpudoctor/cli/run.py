@@ -79,6 +79,7 @@ class Ours:
     force: bool
     dry_run: bool
     quiet: bool
+    detach: bool
 
 
 def _profiles(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -163,6 +164,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 )
 @click.option("--name", metavar="NAME", default="", help="Name the container.")
 @click.option("--keep", is_flag=True, help="Do not remove the container when it exits.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background: print the container's id and return.")
 @options.docker_option
 @options.engine
 @options.registry
@@ -176,7 +178,7 @@ def _selection(context: click.Context, parameter: click.Parameter, value: str) -
 def command(context: click.Context, /, **given: Any) -> None:
     from gpudoctor.containers.engine import client as engines
     from gpudoctor.containers.images import catalog, lock
-    from gpudoctor.containers.run import caller, env_files, private
+    from gpudoctor.containers.run import caller, detached, env_files, private
     from gpudoctor.containers.run import command as commands
     from gpudoctor.containers.run.running import Run
 
@@ -191,7 +193,8 @@ def command(context: click.Context, /, **given: Any) -> None:
     where = caller.here(engine, profiles.of(chosen.profiles).devices)
     if ours.dry_run and sys.stdin is not None:  # output written to a file may later be run in a terminal
         where = replace(where, has_terminal=sys.stdin.isatty())
-    built = commands.build(engine, reference, about, access, chosen, where)
+    build = detached.build if ours.detach else commands.build
+    built = build(engine, reference, about, access, chosen, where)
     if ours.dry_run:
         from gpudoctor.cli import output
 
@@ -205,9 +208,12 @@ def command(context: click.Context, /, **given: Any) -> None:
         return
     if built.caches and (why := built.caches.prepare()):
         _tell(f"caches are disabled: {why}")
-        built = commands.build(engine, reference, about, access, replace(chosen, cache=False), where)
+        built = build(engine, reference, about, access, replace(chosen, cache=False), where)
     _announce(built, access, ours)
-    ended = Run(engine, built, access.mode != "none", _tell).wait()
+    run = Run(engine, built, access.mode != "none", _tell)
+    ended = detached.start(engine, built, _tell) if ours.detach else run.wait()
+    if ours.detach and ended.detached:
+        click.echo(ended.detached)
     context.exit(_finish(engine, access, ended, ours.quiet))
 
 
@@ -253,7 +259,7 @@ def _finish(engine: Engine, access: Access, ended: Ended, is_quiet: bool) -> int
     if ended.detached:
         _tell(
             f"the container is still running. Attach: {engine.program} attach {ended.detached}; "
-            f"remove: {engine.program} rm --force {ended.detached}"
+            f"its output: {engine.program} logs -f {ended.detached}; remove: {engine.program} rm --force {ended.detached}"
         )
     if ended.refusal:
         _write(_why(engine, access, ended))
