@@ -53,6 +53,9 @@ except OSError:
     pass
 failures = []
 try:
+    import resource
+    of_files = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (of_files[1], of_files[1]))
     for place in places:
         job["folder"] = os.path.join(place, "gpudoctor-" + job["marker"])
         try:
@@ -64,6 +67,7 @@ try:
     else:
         sys.stderr.write({NO_ROOM_WORDS!r} + "; ".join(failures))
         sys.exit({NO_ROOM})
+    resource.setrlimit(resource.RLIMIT_FSIZE, of_files)  # what is started from here on has the user's limit
     del job["sources"]
     sys.path.insert(0, job["folder"])
     from gpudoctor.worker import main

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpudoctor import protocol
 from gpudoctor.errors import WorkError
-from gpudoctor.interpreter import MOST_WORDS, Interpreter, NoProcess, Target
+from gpudoctor.interpreter import MOST_WORDS, Interpreter, NoProcess, NoRoom, Target
 from gpudoctor.model import SNAPSHOT_SCHEMA, Check, Reply, Snapshot
 from gpudoctor.version import __version__
 from gpudoctor.worker.child import Channel
@@ -27,6 +27,7 @@ LIMITS = (
 LOADING = threading.Lock()
 OF_MACHINE = ("system", "pci", "devices", "container", "limits", "environment", "wsl", "kernel-log", "runtime")
 ALONE_SECONDS = 10.0
+REFUSED, NO_ROOM = "refused-processes", "no-temporary-folder"
 
 
 def collect(
@@ -46,7 +47,9 @@ def collect(
     try:
         where.run({**job, "probes": list(probes)} if probes else job, hear, meanwhile=_load_what_judges)
     except NoProcess as refused:
-        replies.update(_without_processes(str(refused).rpartition(": ")[2]))
+        replies.update({**_of_this_process(), REFUSED: Reply("ok", str(refused).rpartition(": ")[2])})
+    except NoRoom as refused:
+        replies.update({**_of_this_process(), NO_ROOM: Reply("ok", str(refused))})
     return _snapshot(where, replies, expected)
 
 
@@ -78,16 +81,13 @@ def collect_needed(
     return _snapshot(where, {**replies, **needed.not_collected(asked)}, expected)
 
 
-def _without_processes(why: str) -> dict[str, Reply]:
+def _of_this_process() -> dict[str, Reply]:
     """The replies of the probes that need neither the examined Python nor a driver, asked in this process."""
     from gpudoctor.worker import main
 
-    replies: dict[str, Reply] = {}
     asking = main.Round(_Nowhere(), "/", ALONE_SECONDS, tuple(probe for probe in PROBES if probe.name in OF_MACHINE))
     asking.run()
-    for question, reply in asking.known.items():
-        replies[question] = Reply(reply.status, reply.value, reply.detail, reply.seconds)
-    return {**replies, main.REFUSED: Reply("ok", why)}
+    return {name: Reply(reply.status, reply.value, reply.detail, reply.seconds) for name, reply in asking.known.items()}
 
 
 class _Nowhere(Channel):

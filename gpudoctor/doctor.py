@@ -135,9 +135,7 @@ def _has_come_up(taken: Snapshot) -> bool:
 def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, Result]]:
     """The questions that these checks read although they were never asked (`PREFIX*`: all with a prefix), and the results."""
     unasked: set[str] = set()
-    facts = Facts(taken, _problems, unasked.add)
-    results, _ = _diagnosed(facts, checks, run_check)
-    return unasked, results
+    return unasked, _diagnosed(Facts(taken, _problems, unasked.add), checks, run_check)[0]
 
 
 def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
@@ -165,8 +163,7 @@ def _diagnosed(facts: Facts, checks: Checks, run: Run) -> tuple[dict[str, Result
     for id, check in checks.items():
         blocker = None if id in OF_LOGS and facts.texts.all else _blocker(check, results, findings)
         if blocker:
-            message = f"needs {blocker} to be healthy"
-            results[id] = Result(id, Status.BLOCKED, message, blocked_by=blocker, area=check.area)
+            results[id] = Result(id, Status.BLOCKED, f"needs {blocker} to be healthy", blocked_by=blocker, area=check.area)
         else:
             results[id], found = run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)

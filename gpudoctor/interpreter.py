@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -33,6 +34,10 @@ CUTTING_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class NoProcess(WorkError):
     """The kernel starts no more processes of this user or cgroup."""
+
+
+class NoRoom(WorkError):
+    """No temporary folder takes the worker's files."""
 
 
 class Target(Protocol):
@@ -137,7 +142,8 @@ def refusal(path: str, code: int | None, stderr: str) -> UserError | WorkError:
     if code == TOO_OLD and TOO_OLD_WORDS in stderr:
         return UserError(f"{path} is older than Python 3.8, the oldest that gpudoctor can look into")
     if code == NO_ROOM and NO_ROOM_WORDS in stderr:
-        return WorkError(f"no temporary folder has room for gpudoctor's files ({stderr.rpartition(NO_ROOM_WORDS)[2]})")
+        hint = "; the limit on file sizes (ulimit -f) is low" if os.strerror(errno.EFBIG) in stderr else ""
+        return NoRoom(f"no temporary folder has room for gpudoctor's files ({stderr.rpartition(NO_ROOM_WORDS)[2]}{hint})")
     lines = stderr.splitlines()
     words = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else how_it_ended(code)
     if "import sys" in words:  # it took our program for an argument

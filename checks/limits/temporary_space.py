@@ -6,7 +6,8 @@ full, not writable or mounted noexec, they fail with messages that seldom name i
 
 How it is judged
 TMPDIR (/tmp if it is not set) exists, answers, can be written, is not mounted noexec, and has at least 1 GiB and an inode free.
-If it cannot be written on a host, the mount of / tells whether the whole file system is read-only, and the kernel log why.
+It fails if gpudoctor's own files found room in no temporary folder. If TMPDIR cannot be written on a host, the mount of / tells
+whether the whole file system is read-only, and the kernel log why.
 
 Known exceptions
 A job that compiles nothing does not need it.
@@ -24,9 +25,11 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.fixes.engines import again
+from gpudoctor.fixes.limits import BY_NAME
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
 LEAST_BYTES = 1 << 30
+FILE_SIZE = BY_NAME["file_size"]
 MIB = 1 << 20
 WHERE = "${TMPDIR:-/tmp}"
 ELSEWHERE = Fix(
@@ -141,8 +144,27 @@ WITHOUT_INODES = replace(
     ),
 )
 
+NOWHERE = Problem(
+    id="temporary-space-nowhere",
+    title="No temporary folder takes a file: a part of this report is missing",
+    why="Neither TMPDIR (or /tmp) nor /dev/shm and /var/tmp took gpudoctor's own files, about 1 MB. Python, compilers and "
+    "torch.compile cannot write theirs either.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        look("Show their room, their inodes and the limit on file sizes", "df -h /tmp /dev/shm /var/tmp; df -i /tmp; ulimit -f"),
+        FILE_SIZE.in_shell,
+        ELSEWHERE,
+    ),
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    if nowhere := facts.replies.starting_with("no-temporary-folder").get("no-temporary-folder"):
+        yield NOWHERE.found(str(nowhere.value))
+    yield from of_folder(facts)
+
+
+def of_folder(facts: Facts) -> Iterator[Finding]:
     if facts.replies.get("tmp").status == "timeout":
         yield NO_ANSWER.found(f"TMPDIR (or /tmp): {facts.replies.get('tmp').detail}")
         return
@@ -180,5 +202,5 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(NO_ANSWER, NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL),
+    problems=(NO_ANSWER, NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL, NOWHERE),
 )

@@ -93,6 +93,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "chosen-python": "how gpudoctor found the Python to examine; the prompt and the paths show which one it is",
     "not-collected": "what gpudoctor check --only had no need to ask",
     "refused-processes": "what happened to gpudoctor itself",
+    "no-temporary-folder": "what happened to gpudoctor itself",
     "working-folder": "files next to those of Python; ls shows names without what they hide",
     "job-watch": "what gpudoctor watch saw of a running program",
     "job-hang": "what gpudoctor hang saw of a running program",
