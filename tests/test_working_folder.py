@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.worker.probes import interpreter, working_folder
+from gpudoctor.worker.probes import working_folder
 from gpudoctor.worker.probes.machine import Machine
 
 
 def hidden(folder: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Module -> what it hides, for a Python whose only packages are in `installed`."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(interpreter.sys, "path", [str(installed), "/nowhere"])
+    monkeypatch.setattr("sys.path", [str(installed), "/nowhere"])
     found = working_folder.hiding(Machine())
     assert found["folder"] == str(folder)
     return {one["module"]: one["hidden"] for one in found["hides"]}
