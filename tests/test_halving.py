@@ -84,7 +84,8 @@ def test_two_halves_that_are_fast_alone_are_named_together() -> None:
     def probe(groups: Sequence[Group]) -> list[Outcome]:
         return [Outcome(30.0 if len({int(node[1:]) < 4 for node in group}) > 1 else FAST) for group in groups]
 
-    found = find(names(8), probe)
+    assert find(names(8), probe).is_healthy
+    found = find(names(8), probe, expected=60)
     assert found.between == (("n0", "n1", "n2", "n3"), ("n4", "n5", "n6", "n7"))
     assert found.named == {}
 

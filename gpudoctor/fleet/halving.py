@@ -24,7 +24,8 @@ Probe = Callable[[Sequence[Group]], Sequence[Outcome]]
 
 @dataclass
 class Found:
-    """named: node -> why. between: two groups that are fast alone but not together. rounds: group -> outcome, round by round.
+    """named: node -> why. between: two groups that are fast alone, but fail or miss what is expected together; that a
+    large group is slower than a small one proves nothing. rounds: group -> outcome, round by round.
 
     likely: nodes that are in every bad group, if none could be named.
     """
@@ -124,7 +125,7 @@ class _Search:
             common = set.intersection(*map(set, self.bad)) - self.healthy
             left = {node for group in suspects for node in group} | {node for group in self.bad for node in group}
             self.found.likely = tuple(node for node in self.nodes if node in (common or left - self.healthy))
-        elif self._is_bad(whole) and set(self.nodes) <= self.healthy:
+        elif (whole.figure is None or whole.figure < self.expected) and set(self.nodes) <= self.healthy:
             one, other = _halves(self.nodes)
             self.found.between = (one, other)
 

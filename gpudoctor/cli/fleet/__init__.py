@@ -9,6 +9,7 @@ from gpudoctor.cli.lazy import LazyGroup
 
 COMMANDS = {
     "check": "Check many machines by ssh, Slurm or Kubernetes, and group them by what differs.",
+    "collective": "Run collectives over many machines, and find the one that slows them down.",
     "merge": "Compare saved snapshots or reports of many machines.",
     "diff": "Compare two days of a fleet.",
     "fix": "Print one fix script for each group of machines.",
