@@ -102,10 +102,11 @@ def row(figure: float, size: int = 1 << 20, wrong: bool = False) -> dict[str, ob
 
 def test_the_largest_size_counts_and_a_wrong_result_is_a_failure() -> None:
     fine = Said(True, [row(1, 1024), row(90)], 0)
-    assert collective.outcome({"a": fine, "b": Said(True, [], 0)}).figure == 90
-    assert collective.outcome({"a": fine, "b": Said(True, [row(90, wrong=True)], 0)}).words == "wrong result of all-reduce"
+    assert collective.outcome({"a": fine, "b": Said(True, [], 0)}, 2).figure == 90
+    assert collective.outcome({"a": fine, "b": Said(True, [row(90, wrong=True)], 0)}, 2).words == "wrong result of all-reduce"
     late = Said(True, [], -9, "the time limit of 5 s passed")
-    assert collective.outcome({"a": late, "b": Said(True, [], 1, "NCCL error")}).words == "NCCL error"
+    assert collective.outcome({"a": late, "b": Said(True, [], 1, "NCCL error")}, 2).words == "NCCL error"
+    assert collective.outcome({"a": fine, "b": late}, 2).figure == 90
 
 
 SOCKET = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor import screen
@@ -110,7 +111,14 @@ def fix(problem: str | None = None, file: str | None = None) -> str:
     return _cut(shown.sweep(script.render(steps, str(shown.target.get("distribution", "")), notes)))
 
 
-TOOLS = {"check": check, "replay": replay, "explain": explain, "diff": diff, "list": list_known, "fix": fix}
+TOOLS: dict[str, Callable[..., str]] = {
+    "check": check,
+    "replay": replay,
+    "explain": explain,
+    "diff": diff,
+    "list": list_known,
+    "fix": fix,
+}
 
 
 def _report(found: Checkup, form: Form) -> str:

@@ -108,20 +108,23 @@ def collective(nodes: Group, how: How, expected: float, tell: Callable[[str], No
         tell(f"Round {len(result.rounds) + 1}: {', '.join(f'{len(group)} nodes' for group in groups)}")
         done = run(groups, how)
         result.rounds.append(done)
-        return [outcome(done.groups[group]) for group in groups]
+        return [outcome(done.groups[group], 3 * len(how.sizes)) for group in groups]
 
     result.found = find(ready, probe, expected)
     return result
 
 
-def outcome(said: Mapping[str, Said]) -> Outcome:
-    """The bandwidth of the largest all-reduce. A wrong result is a failure."""
+def outcome(said: Mapping[str, Said], complete: int) -> Outcome:
+    """The bandwidth of the largest all-reduce. A wrong result is a failure; a session that only ends late is none.
+
+    complete: the number of figures that a session reports.
+    """
     rows = [row for each in said.values() for row in each.ranks if "gb_per_s" in row]
     wrong = next((row["what"] for row in rows if row["wrong"]), "")
     if wrong:
         return Outcome(None, f"wrong result of {wrong}")
     failed = [each.words for each in said.values() if each.code != 0]
-    if failed:
+    if failed and len(rows) < complete:
         telling = [words for words in failed if words and "time limit" not in words]
         return Outcome(None, next(iter([*telling, *failed])) or "ended early")
     judged = [row for row in rows if row["what"] == JUDGED]
