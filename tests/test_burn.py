@@ -94,12 +94,16 @@ def flipped(device: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("torch")
 @needs_torch
 def test_one_flipped_bit_of_a_product_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     from gpudoctor.worker.measuring import torch_gpu
     from gpudoctor.worker.workloads.burning import products
 
     monkeypatch.setattr(products, "SIZES", (64,))
+    torch.set_num_threads(1)
     monkeypatch.setattr(torch_gpu, "free_bytes", lambda: 1 << 30)
     monkeypatch.setattr(torch_gpu, "synchronize", lambda: None)
     monkeypatch.setattr(torch_gpu, "elapsed", lambda work: work() is None or 1.0)

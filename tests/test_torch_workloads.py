@@ -19,7 +19,7 @@ from gpudoctor.worker.measuring import low_precision, torch_gpu
 from gpudoctor.worker.measuring.bench import Bench, read
 from gpudoctor.worker.workloads import attention, caching_allocator, convolution, cuda_graphs, gemm, training_step
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch")]  # it takes seconds to import
 
 Run = Callable[..., dict[str, Any]]
 
@@ -38,6 +38,7 @@ class Event:
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `measure` of a workload on the CPU, in small sizes and little time."""
     torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)  # threads wait for each other in loops, which costs a busy machine most
     changes = {"event": Event, "synchronize": int, "free_bytes": lambda: 1 << 30, "capability": lambda: (9, 0)}
     for name, change in {**changes, "FLUSH_BYTES": 1 << 20, "REPEATS_MS": 3.0}.items():
         monkeypatch.setattr(torch_gpu, name, change)
