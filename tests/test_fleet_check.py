@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from each import each
+from fake_cluster import Cluster
 from process import command_lines
 from stand_in import run
 from waiting import until
 
 from gpudoctor import catalog, doctor
 from gpudoctor.fleet import conversation, endings, engine
+from gpudoctor.fleet.how import Counts
 from gpudoctor.fleet.model import State
 
 CHEAP = ("--only", "open-files", "--timeout", "20")
@@ -78,7 +80,7 @@ def test_what_was_answered_before_the_end_is_kept() -> None:
     ended: list[tuple[Any, ...]] = []
     checks = doctor.select(catalog.checks(), "quick")
     node = engine._Node(
-        "n1", conversation.Asked(checks, "quick"), lambda *told: ended.append(told), engine.Counts(1), lambda doing: None
+        "n1", conversation.Asked(checks, "quick"), lambda *told: ended.append(told), Counts(1), lambda doing: None
     )
     worker = Worker()
     node.ev_start(worker)
@@ -107,7 +109,7 @@ class Worker:
 
 
 def test_progress_counts_to_a_thousand() -> None:
-    counts = engine.Counts(1000, running=64, done=312, silent=3)
+    counts = Counts(1000, running=64, done=312, silent=3)
     assert counts.words() == "312 of 1,000 nodes done, 3 without an answer, 64 running"
 
 
@@ -198,3 +200,61 @@ def test_nodes_behind_a_real_sshd(sshd: str) -> None:
         "closed1": "refused",
     }
     assert not [line for line in command_lines("GPUDOCTOR_JOB").values() if "sh -c" in line]
+
+
+# Kubernetes
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    nodes = {"gpu1": 8, "gpu2-notready": 8, "gpu3-pending": 8, "cpu1": 0}
+    with Cluster(nodes) as server:
+        (tmp_path / "kubeconfig").write_text(server.config)
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        monkeypatch.setattr("gpudoctor.fleet.jobs.POLL_SECONDS", 0.05)
+        yield server
+        server.shutdown()
+
+
+def test_one_job_for_each_node_of_a_cluster(cluster: Cluster) -> None:
+    found = states("--engine", "kubernetes", "-x", "gpu3-pending")
+    assert found["gpu1"][0] == "no-gpu"
+    assert found["gpu2-notready"] == ("unreachable", "not ready: Kubelet stopped posting node status.")
+    assert "cpu1" not in found
+    assert not cluster.jobs
+    assert not cluster.inputs
+    job = cluster.created[0]
+    spec = job["spec"]["template"]["spec"]
+    assert job["spec"]["ttlSecondsAfterFinished"] == 600
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["containers"][0]["command"][3] == "/host"
+
+
+def test_a_pod_that_does_not_start(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -19.5)
+    found = states("--engine", "kubernetes", "-w", "gpu3-pending")
+    assert found["gpu3-pending"] == ("timed-out", "ImagePullBackOff: Back-off pulling image")
+    assert not cluster.jobs
+
+
+def test_a_pod_without_python_is_asked_by_its_shell(cluster: Cluster) -> None:
+    found = states("--engine", "kubernetes", "-w", "gpu1", "--view", "pod", "--python", "/nowhere/python")
+    assert found["gpu1"][0] == "no-python"
+    first, second = cluster.created
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    assert first["spec"]["template"]["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "8"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--namespace", "closed"], 3, "jobs.batch is forbidden"),
+        (["--context", "nosuch"], 2, "no Kubernetes cluster is configured"),
+        (["-w", "gpu9"], 3, ""),
+    ],
+)
+def test_a_cluster_that_refuses(cluster: Cluster, args: list[str], code: int, said: str) -> None:
+    done = run("fleet", "check", "--engine", "kubernetes", *CHEAP, *args)
+    assert done.exit_code == code, done.stderr
+    assert said in done.stderr
+    assert not cluster.jobs

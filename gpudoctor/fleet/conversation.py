@@ -67,6 +67,15 @@ class Conversation:
         """What the node's shell runs."""
         return shlex.join(["sh", *inside.shell(self.marker, self._asked.python)])
 
+    @property
+    def first(self) -> bytes:
+        """What is asked first if there is a Python."""
+        return self._job(self._collecting)
+
+    @property
+    def _collecting(self) -> dict[str, Any]:
+        return {"seconds": self._asked.seconds, "known": {}}
+
     def said(self, line: bytes) -> bytes:
         """A line of the node's output. Returns what is to be written to its input."""
         self._size += len(line) + 1
@@ -97,7 +106,7 @@ class Conversation:
             self._shown, self._hear = [], self._looked
             return b"look " + " ".join(shell.FILES).encode() + b"\n"
         self.doing, self._hear = "collecting", self._collected
-        return self._job({"seconds": self._asked.seconds, "known": {}})
+        return self.first
 
     def _job(self, job: dict[str, Any]) -> bytes:
         whole = {"sources": _sources(), **job, "marker": self.marker}

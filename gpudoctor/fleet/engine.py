@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ClusterShell.Event import EventHandler
@@ -14,6 +13,7 @@ from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
 
 from gpudoctor.fleet import endings
 from gpudoctor.fleet.conversation import Asked, Conversation
+from gpudoctor.fleet.how import Counts, Done, How
 from gpudoctor.fleet.model import State
 from gpudoctor.model import Snapshot
 
@@ -22,18 +22,6 @@ CONNECT_SECONDS = 15
 LEAVE_SECONDS = 3.0  # for the shell to end after its last answer
 MOST_LINE_BYTES = 4 << 20
 MOST_WORDS = 8 << 10  # of error output that is kept, from each end
-
-Done = Callable[[str, "Snapshot | None", State, str], None]
-
-
-@dataclass(frozen=True)
-class How:
-    """engine: one of ENGINES. seconds: for one node, from its connection on. options: for ssh or srun."""
-
-    engine: str = "ssh"
-    fanout: int = 64
-    seconds: float = 60
-    options: str = ""
 
 
 class _Bounded:
@@ -60,21 +48,6 @@ class _Ssh(WorkerSsh):  # type: ignore[misc]
 
 class _Exec(ExecWorker):  # type: ignore[misc]
     SHELL_CLASS = _ExecClient
-
-
-@dataclass
-class Counts:
-    """Where all nodes together stand."""
-
-    total: int
-    running: int = 0
-    done: int = 0
-    silent: int = 0
-    doing: dict[str, int] = field(default_factory=dict)
-
-    def words(self) -> str:
-        silent = f", {self.silent:,} without an answer" if self.silent else ""
-        return f"{self.done:,} of {self.total:,} nodes done{silent}, {self.running:,} running"
 
 
 class _Node(EventHandler):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from gpudoctor.cli.fleet import COMMANDS, delivering
 from gpudoctor.cli.paths import NAME, PATH
 
 if TYPE_CHECKING:
-    from gpudoctor.fleet.asking import Asking
     from gpudoctor.fleet.conversation import Asked
+    from gpudoctor.fleet.how import Ask
 
 ENGINES = ("ssh", "slurm", "kubernetes", "local")
 _BEYOND = 40.0  # seconds beside questions and measurements: to connect, to start, to plan
@@ -44,6 +45,16 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @click.option(
     "--fanout", metavar="N", type=click.IntRange(1, 4096), default=64, show_default=True, help="Nodes at the same time."
 )
+@click.option("--namespace", default="default", show_default=True, help="With Kubernetes: where the Jobs run.")
+@click.option("--context", "cluster", metavar="NAME", help="With Kubernetes: the context of kubectl.  [default: the current one]")
+@click.option(
+    "--view",
+    type=click.Choice(["host", "driver", "pod"]),
+    default="host",
+    show_default=True,
+    help="With Kubernetes: examine the host, the root of its driver container, or a pod with all its GPUs.",
+)
+@click.option("--image", metavar="NAME", default="", help="With Kubernetes: the image of the Jobs.")
 @options.level(
     "quick: no load on any GPU. standard: benchmark each GPU. full: also test GPU memory and compilers.  [default: quick]"
 )
@@ -72,26 +83,31 @@ def command(
     engine: str,
     engine_options: str,
     fanout: int,
+    namespace: str,
+    cluster: str | None,
+    view: str,
+    image: str,
     folder: Path | None,
     **given: Any,
 ) -> None:
     from gpudoctor.fleet import nodesets
     from gpudoctor.fleet.asking import Asking
+    from gpudoctor.fleet.how import How
 
     delivery = delivering.Delivery.chosen(given)
     asked = _asked(given)
-    names = () if engine == "kubernetes" and not (nodes or groups) else nodesets.parsed(nodes, groups)
-    if exclude:
-        left_out = set(nodesets.parsed(exclude))
-        names = nodesets.some(tuple(name for name in names if name not in left_out))
+    names = nodesets.parsed(nodes, groups) if nodes or groups or engine != "kubernetes" else ()
+    left_out = set(nodesets.parsed(exclude)) if exclude else set()
     if folder:
         make_folder(folder)
-    seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)
-    if engine == "kubernetes":
-        raise click.UsageError("--engine kubernetes is not available yet.")
+    ask, found = _carrier(engine, namespace, cluster, view, image)
+    names = nodesets.some(tuple(name for name in names or found if name not in left_out))
     redactor, saving = delivery.redactor, None if delivery.how.no_redact or not folder else delivery.redacting()
     asking = Asking(names, redactor.node if redactor else None, folder, saving.snapshot if saving else lambda taken: taken)
-    is_interrupted = _ask(asking, names, asked, engine, engine_options, fanout, seconds)
+    seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)
+    how = How(engine, fanout, seconds, engine_options)
+    with output.progress() as tell:
+        is_interrupted = _is_interrupted(lambda: ask(names, asked, how, asking.done, tell))
     fleet = asking.fleet(is_interrupted)
     for each in filter(None, (redactor, saving)):
         each.remember()
@@ -99,19 +115,26 @@ def command(
     context.exit(130 if is_interrupted else code)
 
 
-def _ask(
-    asking: Asking, names: tuple[str, ...], asked: Asked, engine: str, engine_options: str, fanout: int, seconds: float
-) -> bool:
-    """Returns whether it was interrupted; what was answered until then is kept."""
-    from gpudoctor.fleet import engine as engines
+def _carrier(engine: str, namespace: str, cluster: str | None, view: str, image: str) -> tuple[Ask, tuple[str, ...]]:
+    """What asks the nodes, and the nodes that it knows."""
+    if engine != "kubernetes":
+        from gpudoctor.fleet import engine as engines
 
-    how = engines.How(engine, fanout, seconds, engine_options)
-    with output.progress() as tell:
-        try:
-            engines.ask(names, asked, how, asking.done, tell)
-        except KeyboardInterrupt:
-            screen.note("Interrupted: the report contains what was answered until then.")
-            return True
+        return engines.ask, ()
+    from gpudoctor.fleet.cluster import Place
+    from gpudoctor.fleet.jobs import Jobs
+
+    jobs = Jobs(Place(namespace, cluster, view, image))
+    return jobs.ask, jobs.names
+
+
+def _is_interrupted(ask: Callable[[], None]) -> bool:
+    """What was answered until ^C is kept."""
+    try:
+        ask()
+    except KeyboardInterrupt:
+        screen.note("Interrupted: the report contains what was answered until then.")
+        return True
     return False
 
 

@@ -1,0 +1,120 @@
+"""Carries conversations to the nodes of a Kubernetes cluster: one Job for what is sent, its log for what is answered.
+
+What a node is asked first is known before it has said that it has a Python: it is sent at once, as each Job takes seconds.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.containers.target import inside
+from gpudoctor.errors import WorkError
+from gpudoctor.fleet.cluster import Cluster, GpuNode, Place, waits_for
+from gpudoctor.fleet.conversation import Asked, Conversation
+from gpudoctor.fleet.how import Counts, Done, How
+from gpudoctor.fleet.model import State
+
+POLL_SECONDS = 1.0
+ENDED = ("Succeeded", "Failed")
+
+
+@dataclass
+class _Talk:
+    node: GpuNode
+    talk: Conversation
+    job: str
+    sent: bytes
+    until: float
+    waits: str = ""
+
+
+class Jobs:
+    """One run on a cluster."""
+
+    def __init__(self, place: Place) -> None:
+        self._cluster = Cluster(place, secrets.token_hex(4))
+        self._found = self._cluster.nodes()
+        self._number = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes with GPUs."""
+        return tuple(name for name, node in self._found.items() if node.gpus)
+
+    def ask(self, names: Sequence[str], asked: Asked, how: How, done: Done, tell: Callable[[str], None]) -> None:
+        """Same as engine.ask."""
+        counts, waiting = Counts(len(names)), list(reversed(names))
+        running: dict[str, _Talk] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < how.fanout:
+                    self._begin(waiting.pop(), asked, how, done, counts, running)
+                tell(counts.words())
+                if running:
+                    time.sleep(POLL_SECONDS)
+                    self._look(running, asked, how, done, counts)
+        finally:
+            for each in running.values():
+                self._cluster.remove(each.job)
+
+    def _begin(self, name: str, asked: Asked, how: How, done: Done, counts: Counts, running: dict[str, _Talk]) -> None:
+        node = self._found.get(name)
+        if node is None or node.ready:
+            counts.done += 1
+            counts.silent += 1
+            done(name, None, State.UNREACHABLE, node.ready if node else "the cluster has no such node")
+            return
+        talk = Conversation(asked)
+        running[name] = _Talk(node, talk, "", talk.first, time.monotonic() + how.seconds)
+        self._start(running[name], asked, how)
+        counts.running += 1
+
+    def _start(self, each: _Talk, asked: Asked, how: How) -> None:
+        self._number += 1
+        arguments = inside.shell(each.talk.marker, asked.python)
+        each.job = self._cluster.start(self._number, each.node, arguments, each.sent, how.seconds)
+
+    def _look(self, running: dict[str, _Talk], asked: Asked, how: How, done: Done, counts: Counts) -> None:
+        pods = self._cluster.pods()
+        for name, each in list(running.items()):
+            pod = pods.get(each.job)
+            each.waits = waits_for(pod) if pod else "the pod was not created"
+            has_ended = bool(pod) and pod["status"].get("phase") in ENDED if pod else False
+            is_late = time.monotonic() > each.until
+            if not (has_ended or is_late):
+                continue
+            following = self._read(each, pod["metadata"]["name"]) if pod and not each.waits else b""
+            self._cluster.remove(each.job)
+            if following and has_ended and not is_late:
+                each.sent = following
+                self._start(each, asked, how)
+                continue
+            del running[name]
+            counts.running -= 1
+            counts.done += 1
+            answers = each.talk.answers()
+            counts.silent += answers is None
+            done(name, answers, *self._state(each, answers is not None, is_late))
+
+    def _read(self, each: _Talk, pod: str) -> bytes:
+        """Hears the log. Returns what is to be sent next, if it is not what was sent already."""
+        following = b""
+        try:
+            for line in self._cluster.lines(pod):
+                answer = each.talk.said(line)
+                following = answer if answer and answer != each.sent else following
+        except WorkError as failure:
+            each.waits = str(failure)
+        return following
+
+    def _state(self, each: _Talk, has_answers: bool, is_late: bool) -> tuple[State, str]:
+        if each.talk.is_done and has_answers:
+            return State.ANSWERED, ""
+        if each.talk.has_flooded:
+            return State.FLOODED, ""
+        if has_answers:
+            return State.PARTIAL, "time limit reached" if is_late else "the Job ended early"
+        return (State.TIMED_OUT, each.waits or "the Job did not end") if is_late else (State.FAILED, each.waits or "no output")
