@@ -177,9 +177,11 @@ def test_a_slow_gpu_is_an_outlier_and_noise_is_none() -> None:
         return [Figure("gemm", value + gpu, "TFLOP/s", gpu, 700) for gpu in range(8)]
 
     sound = [figures(650 + node % 5) for node in range(20)]
-    assert list(majority.of_figures(sound)) == []
+    assert list(majority.of_figures(majority.columns(sound))) == []
     slow = [*sound[:-1], [*figures(650)[:-1], Figure("gemm", 480, "TFLOP/s", 7, 700)]]
-    assert [(place, each.gpus, each.value) for place, each in majority.of_figures(slow)] == [(19, (7,), "480 TFLOP/s")]
+    assert [(place, each.gpus, each.value) for place, each in majority.of_figures(majority.columns(slow))] == [
+        (19, (7,), "480 TFLOP/s")
+    ]
 
 
 def test_without_a_majority_nobody_differs() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from gpudoctor.facts.replies import Replies
 
 KILLED = {"died": True}
+_MARK = b'"died":true'  # searched first: answers about GPUs have thousands of values
 
 
 def crash(replies: Replies, topic: str) -> str | None:
@@ -17,7 +20,8 @@ def crash(replies: Replies, topic: str) -> str | None:
     for reply in asked.values():
         if reply.status in ("died", "timeout"):
             return reply.detail or reply.status
-    killed = [f"{question} {path}".strip() for question, reply in asked.items() for path in _killed(reply.value)]
+    doubtful = ((question, reply) for question, reply in asked.items() if _MARK in msgspec.json.encode(reply.value))
+    killed = [f"{question} {path}".strip() for question, reply in doubtful for path in _killed(reply.value)]
     return f"{killed[0]} killed its process" if killed else None
 
 

@@ -261,6 +261,10 @@ class Gpu(Guarded):
         """The links of this GPU, in use or not; Unavailable if this machine can see no links of it."""
         return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
 
+    @cached_property
+    def active_nvlinks(self) -> list[NvLink]:
+        return [link for link in self.nvlinks if link.active]
+
     @property
     def is_in_mig_mode(self) -> bool:
         return supported(lambda: self.mig_mode.current, False)

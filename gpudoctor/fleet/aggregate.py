@@ -61,15 +61,16 @@ def _of_kind(name: str, members: Sequence[Seen], alike: Alike) -> tuple[Kind, li
     answered = [node for node in members if node.state.has_answered]
     common = _common([node.versions for node in answered])
     differences: dict[str, list[Difference]] = {node.name: [] for node in members}
+    columns = majority.columns([node.figures for node in answered])
     everything = (
         majority.of_versions([node.versions for node in answered], common),
         majority.of_settings([node.alike for node in answered], alike),
-        majority.of_figures([node.figures for node in answered]),
+        majority.of_figures(columns),
     )
     for place, difference in (each for found in everything for each in found):
         differences[answered[place].name].append(difference)
     expected = _gpus(members)
-    medians = majority.medians([node.figures for node in answered])
+    medians = majority.medians(columns)
     nodes = [_node(node, name, differences[node.name], expected, medians) for node in members]
     return Kind(name, len(members), sum(node.gpus for node in members), common), nodes
 

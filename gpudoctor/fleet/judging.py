@@ -23,14 +23,12 @@ FIELD = "\0"  # between a question and a field of its answer
 MOST_KNOWN = 24  # outcomes of one check
 WORTH = 4  # a check that met nothing known this often, and no more often did, reads what differs on each machine
 
-Numbers = dict[str, Any]
-
 
 @dataclass
 class _Known:
-    """outcomes: what was read -> the outcome; the latest first."""
+    """outcomes: what was read, its numbers, and the outcome; the latest first."""
 
-    outcomes: list[tuple[Numbers, doctor.Outcome]] = field(default_factory=list)
+    outcomes: list[tuple[tuple[str, ...], tuple[Any, ...], doctor.Outcome]] = field(default_factory=list)
     met: int = 0
     missed: int = 0
 
@@ -56,21 +54,23 @@ class Judge:
         return doctor.judge(taken, checks, _Run(taken, _Differing(answers), known).check)
 
 
-class _Differing:
-    """What of a snapshot decides whether an outcome is known: numbers of answers, of all those that begin alike, and fields."""
+class _Differing(dict[str, Any]):
+    """What of a snapshot decides whether an outcome is known: numbers of answers, of all those that begin alike, and fields.
+
+    A key is a question, `prefix*`, or a question and a field.
+    """
 
     def __init__(self, answers: Answers) -> None:
+        super().__init__(answers.numbers)
         self._numbers = answers.numbers
         self._replies = answers.snapshot.replies
-        self._found: dict[str, Any] = {}
 
-    def of(self, asked: str) -> Any:
-        """asked: a question, `prefix*`, or a question and a field."""
-        if asked in self._numbers:
-            return self._numbers[asked]
-        if asked not in self._found:
-            self._found[asked] = self._field(asked) if FIELD in asked else self._beginning(asked)
-        return self._found[asked]
+    def __missing__(self, asked: str) -> Any:
+        self[asked] = found = self._field(asked) if FIELD in asked else self._beginning(asked)
+        return found
+
+    def of(self, asked: tuple[str, ...]) -> tuple[Any, ...]:
+        return tuple(map(self.__getitem__, asked))
 
     def _beginning(self, asked: str) -> Any:
         if not asked.endswith("*"):
@@ -181,8 +181,8 @@ class _Run:
         known = self._known.setdefault(check.id, _Known())
         if check.after or check.workloads or not known.is_worth:
             return doctor.run_check(check, facts)
-        for place, (asked, outcome) in enumerate(known.outcomes):
-            if all(self._differing.of(question) == number for question, number in asked.items()):
+        for place, (asked, numbers, outcome) in enumerate(known.outcomes):
+            if self._differing.of(asked) == numbers:
                 known.met += 1
                 if place:
                     known.outcomes.insert(0, known.outcomes.pop(place))
@@ -195,7 +195,7 @@ class _Run:
         if recording.unsteady:
             known.missed += WORTH
         else:
-            asked = {question: self._differing.of(question) for question in replies.asked}
-            known.outcomes.insert(0, (asked, outcome))
+            asked = tuple(replies.asked)
+            known.outcomes.insert(0, (asked, self._differing.of(asked), outcome))
             del known.outcomes[MOST_KNOWN:]
         return outcome

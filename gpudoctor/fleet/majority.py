@@ -89,7 +89,10 @@ class _Column(NamedTuple):
     values: list[float]
 
 
-def columns(nodes: Iterable[Iterable[Figure]]) -> dict[tuple[str, str], _Column]:
+Columns = Mapping[tuple[str, str], _Column]
+
+
+def columns(nodes: Iterable[Iterable[Figure]]) -> Columns:
     found: dict[tuple[str, str], _Column] = {}
     for place, figures in enumerate(nodes):
         for figure in figures:
@@ -101,13 +104,13 @@ def columns(nodes: Iterable[Iterable[Figure]]) -> dict[tuple[str, str], _Column]
     return found
 
 
-def medians(nodes: Iterable[Iterable[Figure]]) -> Medians:
-    return {key: statistics.median(column.values) for key, column in columns(nodes).items()}
+def medians(found: Columns) -> Medians:
+    return {key: statistics.median(column.values) for key, column in found.items()}
 
 
-def of_figures(nodes: Iterable[Iterable[Figure]]) -> Iterator[Found]:
+def of_figures(found: Columns) -> Iterator[Found]:
     """Figures that are worse than the median by more than siblings of one machine may differ, and outliers among all."""
-    for (what, unit), column in columns(nodes).items():
+    for (what, unit), column in found.items():
         if len({place for place, _ in column.places}) < FEWEST_FIGURES:
             continue
         median = statistics.median(column.values)

@@ -48,7 +48,7 @@ def device(facts: Facts, index: int) -> CudaDevice | None:
 def active_links(facts: Facts, index: int) -> list[NvLink]:
     """The active NVLinks; empty if NVML has no answer."""
     found = gpu(facts, index)
-    return known(lambda: [link for link in found.nvlinks if link.active], []) if found else []
+    return known(lambda: found.active_nvlinks, []) if found else []
 
 
 def board(facts: Facts, index: int) -> Board | None:
