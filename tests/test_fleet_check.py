@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from each import each
 from fake_cluster import Cluster
 from process import command_lines
-from stand_in import run
+from stand_in import environment, run
 from waiting import until
 
 from gpudoctor import catalog, doctor
@@ -59,11 +61,28 @@ def test_what_became_of_each_node_is_told_apart(srun: None, monkeypatch: pytest.
     until(lambda: not command_lines("sleep 600"))
 
 
-def test_a_node_that_is_silent_or_has_no_python(srun: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -19.0)
-    found = states("-w", "silent1,ok1", "--engine", "slurm", "--python", "/nowhere/python")
-    assert found["silent1"] == ("timed-out", "its shell did not start")
-    assert found["ok1"][0] == "no-python"
+def test_a_silent_node_has_its_own_time_limit(srun: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -19.5)
+    assert states("-w", "silent1", "--engine", "slurm")["silent1"] == ("timed-out", "its shell did not start")
+
+
+def test_a_node_without_python_answers_by_its_shell() -> None:
+    found = states("-w", "n1", "--engine", "local", "--python", "/nowhere/python")
+    assert found["n1"][0] == "no-python"
+
+
+def test_an_interrupted_run_reports_what_it_has_and_leaves_nothing(srun: None, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudoctor", "fleet", "check", "-w", "silent[1-2],busy1", "--engine", "slurm", *CHEAP]
+    kept = tmp_path / "kept"
+    with subprocess.Popen([*command, "--save", str(kept)], stdout=subprocess.PIPE, text=True, env=environment()) as running:
+        until(lambda: (kept / "busy1.json").exists())
+        running.send_signal(signal.SIGINT)
+        told, _ = running.communicate()
+    assert running.returncode == 130
+    assert "silent[1-2] (2 nodes)\n    interrupted before it answered" in told
+    assert "nodename=busy1" in told
+    assert "nodename=silent" not in told
+    until(lambda: not command_lines("sleep 600"))
 
 
 def test_answers_are_kept_and_merge_to_the_same(tmp_path: Path) -> None:

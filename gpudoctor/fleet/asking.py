@@ -73,7 +73,7 @@ class Asking:
         shown, taken = self._change(name, read) if self._change else (name, read)
         self._seen[name] = self._collecting.seen(shown, taken, state, detail)
 
-    def fleet(self, is_interrupted: bool = False) -> Fleet:
+    def fleet(self) -> Fleet:
         """The verdict; nodes that have not ended were interrupted. WorkError if an answer could not be written."""
         self._ended.put(None)
         self._judging.join()
@@ -81,6 +81,6 @@ class Asking:
             raise self._failure
         for name in self._names:
             if name not in self._seen:
-                self._take(_Ended(name, None, State.FAILED, "interrupted" if is_interrupted else "it was not asked"))
+                self._take(_Ended(name, None, State.INTERRUPTED, ""))
         named = dict.fromkeys((*self._names, *self._seen))
         return aggregated([self._seen[name] for name in named], self._collecting.alike)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from gpudoctor.fleet.model import Drain, Group, Node
+from gpudoctor.fleet.model import Drain, Group, Node, State
 from gpudoctor.fleet.nodesets import folded
 from gpudoctor.model import Status
 from gpudoctor.plain import plain
@@ -15,7 +15,7 @@ LONGEST_REASON = 120
 
 def drains(nodes: Sequence[Node], groups: Sequence[Group]) -> tuple[Drain, ...]:
     """One for each group of bad nodes; a node that is in several belongs to the first."""
-    bad = {node.name for node in nodes if node.is_bad}
+    bad = {node.name for node in nodes if node.is_bad and node.state is not State.INTERRUPTED}
     found = []
     for group in groups:
         names = [name for name in group.names if name in bad]

@@ -97,6 +97,9 @@ class _Node(EventHandler):  # type: ignore[misc]
         self._counts.running -= 1
         self._counts.done += 1
         answers = self._talk.answers()
+        was_aborted = self._code is None and not (timedout or self._talk.has_flooded or self._talk.is_done)
+        if answers is None and was_aborted:  # by ^C
+            return
         state, detail = self._state(answers, timedout)
         self._counts.silent += answers is None
         self._done(self._name, answers, state, detail)
@@ -146,7 +149,7 @@ def ask(names: Sequence[str], asked: Asked, how: How, done: Done, tell: Callable
         task.schedule(_worker(name, node, how))
     try:
         task.run()
-    except KeyboardInterrupt:
+    except BaseException:  # ^C, or a signal that ends this program: what runs has to end, too
         with contextlib.suppress(KeyboardInterrupt):
             task.abort()
         raise

@@ -11,7 +11,7 @@ from gpudoctor.fleet.nodesets import folded
 from gpudoctor.model import Action, Status
 
 _ORDER = ("state", "problem", "figure", "version", "setting")
-_STATES = {State.PARTIAL: Status.WARN, State.NO_PYTHON: Status.WARN}
+_STATES = {State.PARTIAL: Status.WARN, State.NO_PYTHON: Status.WARN, State.INTERRUPTED: Status.WARN}
 _MOST_VALUE = 60  # characters of a value in a sentence
 Key = tuple[str, str, str]
 

@@ -28,6 +28,7 @@ class State(str, Enum):
     INVALID = "invalid"
     FAILED = "failed"
     MISSING = "missing"
+    INTERRUPTED = "interrupted"
 
     @property
     def has_answered(self) -> bool:
@@ -48,6 +49,7 @@ TITLES = {
     State.INVALID: "the answer cannot be used",
     State.FAILED: "the check did not run",
     State.MISSING: "no file of this node",
+    State.INTERRUPTED: "interrupted before it answered",
 }
 
 

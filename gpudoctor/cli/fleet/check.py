@@ -108,7 +108,7 @@ def command(
     how = How(engine, fanout, seconds, engine_options)
     with output.progress() as tell:
         is_interrupted = _is_interrupted(lambda: ask(names, asked, how, asking.done, tell))
-    fleet = asking.fleet(is_interrupted)
+    fleet = asking.fleet()
     for each in filter(None, (redactor, saving)):
         each.remember()
     code = delivering.deliver(fleet, delivery)

@@ -61,8 +61,9 @@ def _groups(page: Page, title: str, groups: tuple[Group, ...]) -> Lines:
 
 
 def _group(page: Page, group: Group) -> Lines:
-    lost = f", {group.lost_gpus} GPU{'s' * (group.lost_gpus != 1)} lost" if group.lost_gpus else ""
-    count = f" ({len(group.names)} nodes{lost})" if len(group.names) > 1 else f" ({lost[2:]})" * bool(lost)
+    parts = [f"{len(group.names)} nodes"] if len(group.names) > 1 else []
+    parts += [lost(group.lost_gpus)] if group.lost_gpus else []
+    count = f" ({', '.join(parts)})" if parts else ""
     if group.status is Status.PASS:
         yield from map(Text, page.wrap(f"{group.nodes}{count}", "  · ", _INDENT))
     else:
@@ -71,15 +72,19 @@ def _group(page: Page, group: Group) -> Lines:
         yield from map(Text, page.short(line, _INDENT, _INDENT + "  "))
 
 
-def told(group: Group, all: bool = False) -> Iterator[str]:
-    """What the nodes have in common, and which commands explain it."""
+def lost(gpus: int) -> str:
+    return f"{gpus:,} GPU{'s' * (gpus != 1)} lost"
+
+
+def told(group: Group, all: bool = False, hint: str = "-v") -> Iterator[str]:
+    """What the nodes have in common. hint: where the rest of a long list is."""
     leading = [item for item in group.items if item.kind != "setting"]
     settings = [item for item in group.items if item.kind == "setting"]
     shown = leading if all else leading[:_ITEMS]
     shown += settings if all else settings[: 0 if len(leading) > 1 else _SETTINGS if not leading else 1]
     yield from (_of_item(item, len(group.names)) for item in shown)
     if more := len(group.items) - len(shown):
-        yield f"and {more} more difference{'s' * (more != 1)} (-v)"
+        yield f"and {more} more difference{'s' * (more != 1)} ({hint})"
 
 
 def _of_item(item: Item, nodes: int) -> str:
@@ -97,8 +102,5 @@ def _drains(fleet: Fleet) -> Lines:
     yield Text("To take bad nodes out of service, with Slurm or Kubernetes", "bold")
     for drain in fleet.drains:
         yield from to_paste(drain.slurm)
-    yield from to_paste(f"kubectl cordon {' '.join(_names(fleet))}")
-
-
-def _names(fleet: Fleet) -> list[str]:
-    return [node.name for node in fleet.nodes if node.is_bad]
+    cordon = "kubectl cordon "
+    yield from to_paste(cordon + " ".join(drain.kubernetes.removeprefix(cordon) for drain in fleet.drains))
