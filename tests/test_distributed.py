@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -25,6 +26,7 @@ from gpudoctor.judging.measured import collectives
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot, Status
 from gpudoctor.worker.measuring import bench, nccl, nccl_log
 from gpudoctor.worker.measuring import collectives as exchanges
+from gpudoctor.worker.measuring.all_reduce import rows
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.measuring.rank import Rank
 from gpudoctor.worker.workloads import burn_collectives, distributed
@@ -461,7 +463,7 @@ class FakeNccl:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeNccl, nccl.Nccl]:
     fake = FakeNccl()
-    monkeypatch.setattr(nccl.ctypes, "CDLL", lambda path: fake)
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: fake)
     stream = SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=7))
     rank = Rank(SimpleNamespace(cuda=stream), 1, 3, 1, SimpleNamespace(type="cuda"), None, None, {})
     return fake, nccl.Nccl(rank, "libnccl.so.2", 5)
@@ -525,9 +527,9 @@ def test_parts_that_are_wrong_or_elsewhere_are_counted() -> None:
         elements = 8192
         sent = torch.zeros(elements * (3 if operation.sends_parts else 1))
         received = torch.zeros(elements * (3 if operation.receives_parts else 1))
-        wanted = exchanges.expected(rank, name, exchanges.rows(rank, elements, sent.dtype))
+        wanted = exchanges.expected(rank, name, rows(rank, elements, sent.dtype))
         right = torch.cat([row.repeat(elements // row.numel()) for row in wanted])
-        count = lambda data: exchanges.wrong_elements(rank, name, lambda: received.copy_(data), sent, received)  # noqa: B023, E731
+        count: Any = lambda data: exchanges.wrong_elements(rank, name, lambda: received.copy_(data), sent, received)  # noqa: B023, E731
         assert count(right) == 0, name
         assert count(right.roll(1)) > elements / 2, name
         if len(wanted) > 1:

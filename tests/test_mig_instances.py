@@ -70,7 +70,7 @@ def test_each_instance_in_its_own_process(given: pytest.MonkeyPatch, tmp_path: P
         seen.append(more["env"]["CUDA_VISIBLE_DEVICES"])
         return right(*command, **more)
 
-    given.setattr(mig_instances.subprocess, "run", noted)
+    given.setattr(subprocess, "run", noted)
     values = run(tmp_path)
     assert seen == ["MIG-0"]
     about = {"gpu": 1, "device": "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}
