@@ -47,10 +47,19 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 
 
 @pytest.fixture(scope="module")
-def merged(planted: tuple[Path, dict[str, set[str]]]) -> dict[str, Any]:
-    done = run("fleet", "merge", str(planted[0]), "--format", "json")
+def written(planted: tuple[Path, dict[str, set[str]]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Ending of a file -> what one merge writes to it."""
+    folder = tmp_path_factory.mktemp("written")
+    names = {ending: folder / f"fleet.{ending}" for ending in ("json", "html", "xml", "sarif", "prom", "txt")}
+    lists = ("--good", str(folder / "good"), "--bad", str(folder / "bad"))
+    done = run("fleet", "merge", str(planted[0]), *(word for name in names.values() for word in ("-o", str(name))), *lists)
     assert done.exit_code == 1, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
+    return {path.name.removeprefix("fleet."): path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def merged(written: dict[str, str]) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(written["json"])
     return told
 
 
@@ -88,9 +97,8 @@ def test_the_json_is_valid(merged: dict[str, Any]) -> None:
     Draft202012Validator(made).validate(merged)
 
 
-def test_the_text_fits_and_names_what_counts(planted: tuple[Path, dict[str, set[str]]]) -> None:
-    text = run("fleet", "merge", str(planted[0])).stdout
-    head, _, rest = text.partition("To take bad nodes out of service")
+def test_the_text_fits_and_names_what_counts(written: dict[str, str]) -> None:
+    head, _, rest = written["txt"].partition("To take bad nodes out of service")
     assert max(map(len, head.splitlines())) <= 80
     assert "driver 580.95.05 instead of 580.159.04" in head
     assert "GPU 3: a GPU has fallen off the bus" in head
@@ -109,7 +117,7 @@ def test_a_known_outcome_is_that_of_judging_again(planted: tuple[Path, dict[str,
 def test_redaction_hides_the_nodes_too(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
     few = tmp_path / "few"
     few.mkdir()
-    for path in sorted(planted[0].iterdir())[:3]:
+    for path in sorted(planted[0].iterdir())[:2]:
         (few / path.name).write_bytes(path.read_bytes())
     done = run("fleet", "merge", str(few), "--redact")
     assert "node0001" not in done.stdout
@@ -202,27 +210,14 @@ def test_answers_in_memory_and_in_files_have_the_same_numbers(tmp_path: Path) ->
     assert one.numbers == other.numbers
 
 
-def test_every_format_is_valid(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
-    names = [tmp_path / f"fleet.{ending}" for ending in ("html", "xml", "sarif", "prom", "txt")]
-    done = run(
-        "fleet",
-        "merge",
-        str(planted[0]),
-        *(word for name in names for word in ("-o", str(name))),
-        "--good",
-        str(tmp_path / "good.txt"),
-        "--bad",
-        str(tmp_path / "bad.txt"),
-    )
-    assert done.exit_code == 1, done.stderr
-    html, xml, sarif, metrics, _ = (name.read_text() for name in names)
-    xmlschema.XMLSchema(str(SCHEMAS / "junit-10.xsd")).validate(xml)
-    Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text())).validate(json.loads(sarif))
-    assert f"gpudoctor_fleet_nodes {NODES}.0" in metrics
-    assert html5lib.HTMLParser(strict=True).parse(html) is not None
+def test_every_format_is_valid(planted: tuple[Path, dict[str, set[str]]], written: dict[str, str]) -> None:
+    xmlschema.XMLSchema(str(SCHEMAS / "junit-10.xsd")).validate(written["xml"])
+    Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text())).validate(json.loads(written["sarif"]))
+    assert f"gpudoctor_fleet_nodes {NODES}.0" in written["prom"]
+    assert html5lib.HTMLParser(strict=True).parse(written["html"]) is not None
     silent = min(planted[1]["unreachable"])
-    assert silent in nodesets.parsed([(tmp_path / "bad.txt").read_text().strip()])
-    assert silent not in (tmp_path / "good.txt").read_text()
+    assert silent in nodesets.parsed([written["bad"].strip()])
+    assert silent not in nodesets.parsed([written["good"].strip()])
 
 
 def test_the_page_escapes_what_nodes_say(tmp_path: Path) -> None:
