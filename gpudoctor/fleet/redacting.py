@@ -8,17 +8,24 @@ from gpudoctor import redaction
 from gpudoctor.files import opening
 from gpudoctor.fleet.reading import Read, Reader, Unanswered
 from gpudoctor.model import Report, Snapshot
-from gpudoctor.redaction import remembering
+from gpudoctor.redaction import private_map, remembering
 
 
 class Redactor:
-    """Redacts snapshots one after the other. keep, words: as for redaction.redacted. warn: if the private map is not written."""
+    """Redacts snapshots one after the other. keep, words: as for redaction.redacted. warn: if the private map is not written.
 
-    def __init__(self, keep: Collection[str], words: Collection[str], warn: Callable[[str], None]) -> None:
+    same_map: begin with the tokens of the last report.
+    """
+
+    def __init__(
+        self, keep: Collection[str], words: Collection[str], warn: Callable[[str], None], same_map: bool = False
+    ) -> None:
         self._keep = keep
         self._words = words
         self._warn = warn
         self._tokens: Mapping[str, Mapping[str, str]] | None = None
+        if same_map:
+            self._tokens = private_map.latest(private_map.read(private_map.default_path()))
         self._last: dict[str, redaction.Redacted] = {}
         self._names: dict[str, str] = {}
         self._reader = Reader()

@@ -88,7 +88,7 @@ class Delivery:
     def redacting(self) -> Redactor:
         from gpudoctor.fleet.redacting import Redactor
 
-        return Redactor(self.how.keep, self.how.words, sharing.warn)
+        return Redactor(self.how.keep, self.how.words, sharing.warn, self.how.same_map)
 
 
 def deliver(fleet: Fleet, delivery: Delivery) -> int:
