@@ -69,7 +69,7 @@ class Doctor:
 
     def check(self, image: str, *words: str) -> list[str]:
         """The problems that `gpudoctor check --image` diagnoses, the most severe first."""
-        done = self.ask("check", "--format=json", "--level=quick", "--gpus=all", "--image", image, *words)
+        done = self.ask("check", "--format=json", "--level=quick", "--timeout=100", "--gpus=all", "--image", image, *words)
         assert done.returncode == 1, done.stderr
         return [entry["problem"] for entry in json.loads(done.stdout)["diagnosis"]]
 
@@ -192,7 +192,7 @@ def test_a_request_that_is_accepted_and_gives_nothing(lab_machine: Machine, gpu_
 def test_some_gpus_do_not_arrive(lab_machine: Machine, gpu_daemon: Daemon, bookworm: str) -> None:
     lab_machine.set(gpus=8, given=7)
     doctor = Doctor(lab_machine, gpu_daemon.full)
-    done = doctor.ask("check", "--level=quick", "--gpus=all", "--image", gpu_daemon.load(bookworm))
+    done = doctor.ask("check", "--level=quick", "--timeout=100", "--gpus=all", "--image", gpu_daemon.load(bookworm))
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("GPUs")]
     assert row == ["GPUs", "8", "7"]
     assert done.returncode == 1
