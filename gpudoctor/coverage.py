@@ -35,6 +35,7 @@ _SKIPPED = {
     Skip.NOT_PERMITTED: "skipped for lack of permission (try as root)",
     Skip.NOT_INSTALLED: "skipped because something it needs is not installed",
     Skip.NO_ANSWER: "got no answer",
+    Skip.NOT_ASKED: "not asked when this was saved",
     Skip.NOT_MEASURED: "not measured",
     Skip.BUSY: "skipped because the GPU is busy",
     Skip.CUT_OFF: "not run, because the run was interrupted",

@@ -26,7 +26,7 @@ _READS = (
     r"ffmpeg (?:-hide_banner )?-(?:encoders|decoders|hwaccels)$|ffmpeg (?!.*(?: -y|\.\w+ )).* -f null -$",
     r"pbsnodes -a|lsload|qconf -s\w+|condor_status|sacctmgr show|slurmd -V|nomad node status|docker node inspect",
     r"kubectl (?:-n \S+ )?(?:get|explain|api-versions)|virsh dumpxml|ipcs (?:-[lmqs] ?)+$|groups$|nproc$|quota -s",
-    r"sysctl(?: [a-z][\w.]+)+$",
+    r"sysctl(?: [a-z][\w.]+)+$|devlink health show\b|pacman -Q\w*",
     r"cd$",
     r"(?:top -H -b -n 1 -p|taskset -pc|iostat -x|nfsiostat) [\w ]+$|gpudoctor watch --pid",
 )

@@ -299,6 +299,8 @@ def test_every_check_with_figures_is_in_one_of_these_machines() -> None:
         "h200-x2-burned": "burn",
         "h200-x2-burned-with-sums": "burn",
         "h200-x2-collectives": "full",
+        "h100-onnxruntime-and-tensorflow": "full",
+        "mig-all-instances-measured": "full",
         "arrays-copied-between-frameworks": "full",
     }
     reports = (doctor.judge_at_its_level(machine.load(case), level) for case, level in cases.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def test_what_a_cut_off_run_left_out_is_said() -> None:
 
 def test_an_area_that_was_cut_off_is_not_shown_as_passed_whole() -> None:
     report = doctor.judge(machine.load("cut-off-by-ctrl-c"), doctor.select(catalog.checks(), "standard"))
-    assert "frameworks (7 skipped)" in " ".join(terminal.render(report).split())
+    assert re.search(r"frameworks \(\d+ skipped\)", " ".join(terminal.render(report).split()))
 
 
 def test_baseline_saved_shown_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from gpudoctor.facts.guarded import Guarded
@@ -28,7 +29,14 @@ class Replies(Guarded):
             self._unasked(question)
             if "reduced" in self._replies:
                 raise Unavailable("only a check by shell was possible") from None
-            raise Unavailable(f"{question} was not asked") from None
+            kind = Skip.NOT_ASKED if self._is_of_an_older_version else Skip.NO_ANSWER
+            raise Unavailable(f"{question} was not asked", kind) from None
+
+    @cached_property
+    def _is_of_an_older_version(self) -> bool:
+        """Whether all probes came to their end: then what is not among their replies is a question that they did not know."""
+        ended = [reply.status for question, reply in self._replies.items() if question.startswith("probe:")]
+        return bool(ended) and all(status == "ok" for status in ended)
 
     def value(self, question: str) -> Any:
         """The value of a reply that has to exist."""

@@ -27,7 +27,7 @@ _PATH_WORDS_TEXT = """
     serving launch launcher launchers start entry entrypoint update setup install installer pyproject requirements environment
     manifest index configuration daemon dockerfile compose devcontainer settings state ports port net class subsystem devices
     device bus pci platform firmware efi efivars mapper disk by ctl nvidiactl uvm caps render dri dxg wsl shm mqueue pts null
-    zero mem mps pipe nvlog backends backend engine engines executor ops op optim nn autograd distributed elastic
+    uevent zero mem mps pipe nvlog backends backend engine engines executor ops op optim nn autograd distributed elastic
     multiprocessing runtime runtimes compiler codegen contrib vendor third party math functions gemm conv attention embedding
     layers loss loader dataloader collect report snapshot baseline nvml smi nsight systems compute profile profiles profiler
     trace traces dmesg syslog journal messages kern xorg bug fabric manager fabricmanager bashrc zshrc ssh known hosts

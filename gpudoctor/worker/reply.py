@@ -14,6 +14,7 @@ class Skip(Exception):
     NOT_PERMITTED = "not permitted"
     NOT_INSTALLED = "not installed"
     NO_ANSWER = "no answer"
+    NOT_ASKED = "not asked"
     NOT_MEASURED = "not measured"
     BUSY = "busy"
     CUT_OFF = "cut off"

@@ -21,7 +21,7 @@ def render(comparison: Comparison, width: int = 80, colours: bool = False, verbo
 def _lines(page: Page, comparison: Comparison) -> Lines:
     rows = zip(("Old", "New"), comparison.verdicts, comparison.nodes, comparison.lost_gpus, strict=True)
     for name, verdict, nodes, lost in rows:
-        yield Text(f"{name}  {words.label(verdict)}  {nodes:,} nodes, {lost:,} GPUs lost")
+        yield Text(f"{name}  {words.label(verdict)}  {nodes:,} node{'s' * (nodes != 1)}, {lost:,} GPUs lost")
     if comparison.is_same:
         yield Text("\nNo node changed.")
     for kind, title in _TITLES.items():

@@ -32,6 +32,7 @@ OTHER_NVCC = Problem(
             "If nothing needs the distribution's toolkit: remove it",
             "sudo apt remove nvidia-cuda-toolkit",
             verify="command -v nvcc",
+            risk="disruptive",
             kind="manual",
             on=("debian",),
             needs=("root",),
