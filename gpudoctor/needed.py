@@ -46,7 +46,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "interpreter": ("interpreter",),
     "sources": ("variable-sources",),
     "container": ("file:/proc/self/status", *(f"file:{path}" for path in container.FILES), "container-marks", "mounts"),
-    "limits": ("file:/proc/self/limits", "cgroup-limits", "nccl-segments", "limits", "cpus", "shm", "tmp", "home"),
+    "limits": ("file:/proc/self/limits", "cache-folders", "cgroup-limits", "nccl-segments", "limits", "cpus", "shm", "tmp", "home"),
     "wsl": ("wsl", "wsl-libraries", "glob:/usr/lib/wsl/drivers/*", "file:/etc/wsl.conf", "kernel-config"),
     "cuda": ("cuda", "cuda:*"),
 }
