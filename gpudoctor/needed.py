@@ -46,13 +46,23 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "interpreter": ("interpreter",),
     "sources": ("variable-sources",),
     "container": ("file:/proc/self/status", *(f"file:{path}" for path in container.FILES), "container-marks", "mounts"),
-    "limits": ("file:/proc/self/limits", "cache-folders", "cgroup-limits", "nccl-segments", "limits", "cpus", "shm", "tmp", "home"),
+    "limits": (
+        "file:/proc/self/limits",
+        "cache-folders",
+        "cgroup-limits",
+        "nccl-segments",
+        "limits",
+        "cpus",
+        "shm",
+        "tmp",
+        "home",
+    ),
     "wsl": ("wsl", "wsl-libraries", "glob:/usr/lib/wsl/drivers/*", "file:/etc/wsl.conf", "kernel-config"),
     "cuda": ("cuda", "cuda:*"),
 }
 """Probe -> patterns of all that it may ask."""
 GIVEN = (
-    *("text:*", "command", "job-*", "nccl-log", "container-start", "host-not-asked", "root-filesystem", "shown-*"),
+    *("text:*", "command", "job-*", "nccl-log", "node-tests", "container-start", "host-not-asked", "root-filesystem", "shown-*"),
     *("reduced", "refused-processes", "no-temporary-folder", "chosen-python", "broken-python", "package-hashes:*", NOT_COLLECTED),
 )
 """Questions that no probe answers: what the user gave, and what gpudoctor itself found out."""
