@@ -81,7 +81,7 @@ CHECK = Check(
     problems=(NO_GPU, *faults.ALL),
     needs=("cuda-context",),
     explained_by=("onnxruntime",),
-    level="standard",
+    level="full",
     workloads=(WORKLOAD,),
     figures=figures,
 )

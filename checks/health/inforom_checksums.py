@@ -77,6 +77,6 @@ CHECK = Check(
     summary=summary,
     problems=(WRONG,),
     needs=("nvml",),
-    level="standard",
+    level="full",
     workloads=(WORKLOAD,),
 )

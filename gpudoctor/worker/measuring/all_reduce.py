@@ -65,22 +65,26 @@ def timed(rank: Rank, work: Callable[[], Any]) -> Dict[str, Any]:
 
 
 def latency(rank: Rank) -> None:
-    """Stores "latency": consecutive all-reduces of 8 bytes; "latency of NCCL": the same without torch, if its library is known;
-    and the first result that every rank verifies."""
+    """Stores "latency": consecutive all-reduces of 8 bytes; and the first result that every rank verifies."""
     torch = rank.torch
     buffer = torch.zeros(SMALL_BYTES // 4, dtype=torch.float32, device=rank.device)
     with rank.bench.section("latency") as values:
         rank.keep(wrong_elements={name_of(SMALL_BYTES): wrong_elements(rank, buffer)})
         buffer.zero_()
         values.update(bytes=SMALL_BYTES, **timed(rank, lambda: torch.distributed.all_reduce(buffer)))
+
+
+def latency_of_nccl(rank: Rank) -> None:
+    """Stores "latency of NCCL": all-reduces of 8 bytes without torch, if the library that it has loaded is known."""
     own = nccl.of(rank)
     if own is None:
         return
+    buffer = rank.torch.zeros(SMALL_BYTES // 4, dtype=rank.torch.float32, device=rank.device)
     with rank.bench.section("latency of NCCL") as values:
         work = own.all_reduce(buffer, buffer)
         values.update(bytes=SMALL_BYTES, **timed(rank, work))
-    wrong = wrong_elements(rank, buffer, work)
-    rank.keep(wrong_elements={name_of(SMALL_BYTES): rank.own["wrong_elements"][name_of(SMALL_BYTES)] + wrong})
+    so_far, small = rank.own["wrong_elements"], name_of(SMALL_BYTES)
+    rank.keep(wrong_elements=dict(so_far, **{small: so_far[small] + wrong_elements(rank, buffer, work)}))
 
 
 def bandwidth(rank: Rank) -> None:

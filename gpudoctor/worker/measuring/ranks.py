@@ -68,6 +68,7 @@ def measure(rank: Rank, job: Dict[str, Any]) -> None:
     keep_nccl(rank, job["file"])
     data_parallel.train(rank)
     if job["level"] == "full":
+        all_reduce.latency_of_nccl(rank)
         collectives.measure(rank)
 
 

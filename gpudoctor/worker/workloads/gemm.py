@@ -47,8 +47,8 @@ PRECISIONS = {
     "bf16": Precision("bfloat16", "bf16", least_capability=(8, 0)),
     "fp8": Precision("float8_e4m3fn", "bf16", FP8_SUMS, (8, 9)),
     "fp8 e5m2": Precision("float8_e5m2", "bf16", FP8_SUMS, (8, 9), is_extra=True, level="full"),
-    "int8": Precision("int8", "", 0.0, (7, 5), is_extra=True),
-    "nvfp4": Precision("float4_e2m1fn_x2", "bf16", FP8_SUMS, (10, 0), is_extra=True),
+    "int8": Precision("int8", "", 0.0, (7, 5), is_extra=True, level="full"),
+    "nvfp4": Precision("float4_e2m1fn_x2", "bf16", FP8_SUMS, (10, 0), is_extra=True, level="full"),
     "mxfp4": Precision("float4_e2m1fn_x2", "bf16", FP8_SUMS, (10, 0), is_extra=True, level="full"),
 }
 SCALES = {"nvfp4": "float8_e4m3fn", "mxfp4": "float8_e8m0fnu"}

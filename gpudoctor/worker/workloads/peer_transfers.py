@@ -61,7 +61,7 @@ class Peer(NamedTuple):
 def run(bench: Bench) -> None:
     """Each pair: {"refused": why there is no peer access, "gb_per_s", "spread", "microseconds" of a small copy, "wrong_words",
     "wrong_words_by_kernels", "read_nanoseconds" of one read by a kernel}; "0<>1": {"gb_per_s" of both directions at once,
-    "wrong_words"}. The last two of a pair are only there with peer access."""
+    "wrong_words"}. The last two of a pair are only there with peer access, and the very last at level full."""
     if len(bench.gpus) < 2:
         raise Skip("there is only one GPU, so it has no peer")
     peers = [prepared(bench, gpu) for gpu in bench.gpus]
@@ -71,7 +71,8 @@ def run(bench: Bench) -> None:
         for one, other, refused in pairs:
             name = "%d>%d" % (one.gpu, other.gpu)
             bench.step(name)
-            bench.keep(name, refused=refused, **one_way(one, other, direct=not refused))
+            is_chased = not refused and bench.level == "full"
+            bench.keep(name, refused=refused, **one_way(one, other, not refused, is_chased))
         for one, other, _ in pairs:
             if one.gpu < other.gpu:
                 name = "%d<>%d" % (one.gpu, other.gpu)
@@ -110,7 +111,7 @@ def bytes_for(one: Peer, other: Peer) -> int:
     return size if part / milliseconds / 1e6 > SLOW_GB_PER_S else size // SLOW_SHARE
 
 
-def one_way(one: Peer, other: Peer, direct: bool) -> Dict[str, Any]:
+def one_way(one: Peer, other: Peer, direct: bool, is_chased: bool) -> Dict[str, Any]:
     size = bytes_for(one, other)
     other.forget()
     one.driver.use()
@@ -121,9 +122,9 @@ def one_way(one: Peer, other: Peer, direct: bool) -> Dict[str, Any]:
     values = {"gb_per_s": found["median"], "spread": found["spread"], "microseconds": soon}
     values["wrong_words"] = other.wrong_words(one.seed, size)
     if direct:
-        chased = chase(one, other)
-        values["read_nanoseconds"] = chased["nanoseconds"]
-        values["wrong_words_by_kernels"] = by_kernels(one, other) + chased["lost"]
+        values["wrong_words_by_kernels"] = by_kernels(one, other)
+        if is_chased:
+            values.update(chase(one, other))
     return values
 
 
@@ -151,9 +152,9 @@ def by_kernels(one: Peer, other: Peer) -> int:
 
 
 def chase(one: Peer, other: Peer) -> Dict[str, Any]:
-    """How long a kernel of `one` waits for a read from the memory of `other`: {"nanoseconds", "lost"}.
+    """{"read_nanoseconds": how long a kernel of `one` waits for a read from the memory of `other`}; {} if one ended elsewhere.
 
-    Each read gives the address of the next one. lost: how often the last address was not the right one.
+    Each read gives the address of the next one.
     """
     size = min(CHAIN_BYTES, one.size, other.size)
     nodes, stride = size // LINE_BYTES, LINE_BYTES // 8
@@ -164,15 +165,15 @@ def chase(one: Peer, other: Peer) -> Dict[str, Any]:
     right = other.other.value + STEPS % nodes * LINE_BYTES
     sms = one.driver.attribute("multiprocessors")
     times: List[float] = []
-    lost = 0
     with one.driver.buffer(8) as came_to:
         for block in range(0, sms, max(1, sms // SMS)):
             arguments = other.other, ctypes.c_uint64(STEPS), ctypes.c_uint64(block), came_to
             one.driver.put(came_to, bytes(8))
             launch = functools.partial(one.module, "follow_chain", *arguments, grid=sms, threads=1)
             times += one.driver.milliseconds(launch, 1, 0 if times else 1)
-            lost += int.from_bytes(one.driver.bytes_from(came_to, 8), "little") != right
-    return {"nanoseconds": statistics.mean(times) * 1e6 / STEPS, "lost": lost}
+            if int.from_bytes(one.driver.bytes_from(came_to, 8), "little") != right:
+                return {}
+    return {"read_nanoseconds": statistics.mean(times) * 1e6 / STEPS}
 
 
 def both_ways(one: Peer, other: Peer) -> Dict[str, Any]:
