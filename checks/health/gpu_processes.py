@@ -6,9 +6,9 @@ slowly or out of memory although nothing is wrong with it.
 
 How it is judged
 Looks at the processes that NVML lists, except those of the desktop. If the GPU is busy more than half of the time, other users'
-processes warn; this user's own do not, as the GPU is simply in use. While the GPU is idle, a process that holds more than a
-quarter of its memory is only noted, as it may be forgotten; it warns if less than a tenth of the memory is left. While another
-GPU is free, all of this is only noted.
+processes are noted; this user's own are not, as the GPU is simply in use. While the GPU is idle, a process that holds more than
+a quarter of its memory is noted, as it may be forgotten; it warns if less than a tenth of the memory is left, unless another GPU
+is free. A note becomes a cause where something else fails or is slow because of such a process.
 
 Known exceptions
 On a shared machine that is in use, this only shows who is using it. A process that is not visible from here (another
@@ -87,10 +87,10 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     foreign = [process for process in others if process.kind != "graphics" and not process.ours]
     if large and not (works and not foreign):
         holds = found(gpu, large, busy, Confidence.CONFIRMED)
-        yield holds.as_note if not works and has_room(gpu) else holds
+        yield holds.as_note if works or has_room(gpu) else holds
     elif foreign and works:
         # NVML does not report which process keeps the GPU busy.
-        yield found(gpu, foreign, busy, Confidence.LIKELY)
+        yield found(gpu, foreign, busy, Confidence.LIKELY).as_note
 
 
 def found(gpu: Gpu, processes: list[Process], busy: int | None, confidence: Confidence) -> Finding:
