@@ -76,7 +76,7 @@ def further(asked: Collection[str], taken: Snapshot, checks: Mapping[str, Check]
     """
     left = [probe for probe in PROBES if probe.name not in asked]
     read, results = doctor.read_in_vain(taken, dict(checks))
-    wanted = set(_of_questions(read, left))
+    wanted = set(_of_questions(read, left)) & {probe.name for probe in left}
     if not wanted and any(checks[id].workloads and result.status is not Status.BLOCKED for id, result in results.items()):
         everything = {probe.name for probe in left} if planning.plan(taken, checks, force=True).gpus else {"cuda"}
         wanted = everything - {*asked}

@@ -2,7 +2,7 @@
 
 What it means
 Triton, CUDA, PyTorch and Hugging Face keep what they compile or download in folders of this user. If one cannot be written,
-each start compiles or downloads again, or fails: "Permission denied: '/home/me/.triton/cache'".
+each start compiles or downloads again, or fails: "Permission denied" for a file below ~/.triton/cache.
 
 How it is judged
 For each folder that a variable names, or that is used without one, this user must be able to write to it or, if it does not

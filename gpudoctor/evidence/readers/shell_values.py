@@ -98,7 +98,8 @@ _CAPABILITIES = re.compile(
 
 
 def _command_line(text: str) -> dict[str, Reply]:
-    return {"file:/proc/cmdline": Reply("ok", text[_COMMAND_LINE.search(text).end() :].strip() + "\n")}  # type: ignore[union-attr]
+    found = _COMMAND_LINE.search(text)
+    return {"file:/proc/cmdline": Reply("ok", text[found.end() :].strip() + "\n")} if found else {}
 
 
 _COMMAND_LINE = re.compile(r"(?:^\s*|\b[Kk]ernel command line: )(?=BOOT_IMAGE=\S)")
