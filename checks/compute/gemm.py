@@ -4,8 +4,8 @@ What it means
 Nearly all of the work of training and serving a model is matrix products (GEMM). Their speed is what a GPU is bought for.
 
 How it is judged
-Measures products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16, fp8 (e4m3),
-int8 and fp4 (nvfp4), as far as GPU and torch support them; at level full also e4m3 with e5m2, and mxfp4. Timing follows
+Measures products of large random matrices through torch (cuBLAS) in fp64, fp32 without TF32, TF32, fp16, bf16 and fp8
+(e4m3), as far as GPU and torch support them; at level full also int8, e4m3 with e5m2, nvfp4 and mxfp4. Timing follows
 triton's do_bench, after half a second of warm-up, because at their power limit GPUs are faster at first. Each result is
 compared with the datasheet's dense rate times the share that healthy GPUs reach, with the same GPUs in this machine, and with
 the saved baseline. A sample of each result is compared with a product in higher precision. Products of whole numbers must be

@@ -9,7 +9,7 @@ A torchrun session with one rank per GPU. Every rank compares every sum with the
 defines it) of the largest size, from 256 MiB on, is compared with the links between all GPUs: NVLink version and count, or
 PCIe generation and width. NCCL's own log shows which path it took. NVLinks that it does not use are a finding, with the
 variable or the refusal that causes it. 8 bytes may take at most 100 µs over NVLink, 200 µs over PCIe.
-The time of NCCL's own function, without torch, is shown too.
+At level full, the time of NCCL's own function, without torch, is shown too.
 
 Known exceptions
 If NVLink connects only some of the GPUs, the bandwidth is shown and not judged. Reduction in the switches (NVLS) can be
