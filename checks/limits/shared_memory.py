@@ -51,6 +51,11 @@ spec:
     verify=LOOK,
     on=("container",),
 )
+LIKELY_CONTAINER = Fix(
+    "If this is a container (64 MiB is the default of Docker): restart it with --shm-size=8g or --ipc=host",
+    risk="disruptive",
+    verify=LOOK,
+)
 ENLARGE = (
     *again(
         "Restart the container with a larger /dev/shm",
@@ -126,8 +131,11 @@ def too_small(facts: Facts, gpus: int) -> Finding:
     free, size = mib(facts.limits.shm_free_bytes), mib(facts.limits.shm_bytes)
     is_of_loaders = any(finding.problem.id == TOO_SMALL.id for finding in facts.found.get("messages", ()))
     problem = NO_SPACE if gpus > 1 and not is_of_loaders else TOO_SMALL
-    if known(lambda: facts.container.engine) == "kubernetes":
+    engine = known(lambda: facts.container.engine)
+    if engine == "kubernetes":
         problem = replace(problem, fixes=(KUBERNETES,))
+    elif engine is None and facts.limits.shm_bytes == DEFAULT_BYTES:
+        problem = replace(problem, fixes=(LIKELY_CONTAINER, *problem.fixes))
     words = f"{free} of {size} MiB are free" if size else f"{facts.limits.shm_bytes >> 10} KiB in all"
     words += f", for {gpus} GPUs" * (gpus > 1)
     return problem.found(words, {"free_mib": free, "size_mib": size, "gpus": gpus})
