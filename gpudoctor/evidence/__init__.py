@@ -12,6 +12,7 @@ from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.listed import only_listed
+from gpudoctor.evidence.mentioned import only_mentioned
 from gpudoctor.evidence.readers import READERS, driver_state, python_packages
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts import sessions
@@ -71,7 +72,7 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
-    listed = only_listed(excerpt.lines)
+    listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines)
     excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in listed})
     lines = sorted(excerpt.lines.items())
     of_others = sessions.hearsay(lines)

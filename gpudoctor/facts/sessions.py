@@ -48,7 +48,9 @@ _RECURS = re.compile(
 
 _OF_OTHERS = re.compile(
     r"""
-    \b(?: some\ (?:people|users|others) | other\ (?:people|users) | others\ (?:get|see|have|report) | someone\ else )\b
+    \b(?: some\ (?:people|users|others) | other\ (?:people|users) | others\ (?:get|see|have|report) | someone\ else
+    | (?:people|users|others|everybody|everyone)\ (?:getting|having|seeing|who\ (?:get|have|see))
+    | (?:read|hear|heard)\ (?:of|about|from)\ (?:people|users|others) )\b
     | \b(?:read|saw|seen|found|heard)\ (?:about\ |of\ )?(?:this\ |it\ |that\ )?(?:in|on)\ (?:a|an|the|this|that|another|some)
       \ (?:\w+\ )?(?:forum|thread|post|blog|reddit|article|wiki|video|issue)
     """,
@@ -57,10 +59,29 @@ _OF_OTHERS = re.compile(
 _NOT_HERE = re.compile(
     r"""
     \b(?: never\ (?:seen|had|got|happened) | no\ such\ (?:error|line|message)s?\ (?:here|on\ mine) | worried | worry
+    | scared | afraid | should\ i\ (?:expect|be\ prepared) | will\ i\ (?:get|see|have|run\ into)
     | before\ i\ (?:buy|order|upgrade|update) | without\ (?:any\ )?(?:trouble|problem|issue)s? )\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+_LONG_AGO = re.compile(
+    r"""
+    \b(?: last\ (?:week|month|year|spring|summer|autumn|fall|winter) | (?:days|weeks|months)\ ago
+    | back\ in\ \w+ | in\ the\ past )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_MENDED = re.compile(
+    r"""
+    ^\W*(?: solved | resolved | fixed )\b
+    | \bsince\ (?:i|we|then)\b.*\b(?: no | not | never | none | fine | stable )\b
+    | \b(?:fixed|solved)\ (?:it|that)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_COUNTS = re.compile(r"\bgrep (?:-\w+ )*-\w*c\w* ")
+_SHOWS_GPU = re.compile(r"NVIDIA-SMI \d|^GPU \d+: ")
 
 
 class Command(NamedTuple):
@@ -113,13 +134,28 @@ def mended(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
 
 
 def hearsay(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
-    """First and last line of what a text quotes of other people, before its own commands.
+    """First and last line of what a text quotes of other people, or of its author's own past, before its own commands.
 
     >>> hearsay(((1, "I read in a forum that some get"), (2, "Xid 79"), (3, "Never seen it here. Worried?"), (4, "$ uptime")))
     ((1, 3),)
     """
     own = next((number for number, text in lines if _MARK.search(text) and _COMMAND.match(text)), None)
     told = [line for line in lines if own is None or line[0] < own]
-    if own and any(_OF_OTHERS.search(text) for _, text in told) and any(_NOT_HERE.search(text) for _, text in told):
-        return ((told[0][0], told[-1][0]),)
-    return ()
+    if not own or not told:
+        return ()
+    is_of_others = _says(told, _OF_OTHERS) and _says(told, _NOT_HERE)
+    is_bygone = _says(told, _LONG_AGO) and _says(told, _MENDED) and not _says(lines, _RECURS) and _are_well(commands(lines))
+    return ((told[0][0], told[-1][0]),) if is_of_others or is_bygone else ()
+
+
+def _says(lines: Sequence[tuple[int, str]], words: re.Pattern[str]) -> bool:
+    return any(words.search(text) for _, text in lines)
+
+
+def _are_well(later: Sequence[Command]) -> bool:
+    """Whether one of the commands shows a GPU or counts no errors, and none of them failed."""
+    counts = [command for command in later if _COUNTS.search(" ".join(command.words))]
+    zero = [command for command in counts if [text.strip() for _, text in command.said[1:2]] == ["0"]]
+    others = [command for command in later if command not in counts]
+    shown = [command for command in others if any(_SHOWS_GPU.search(text) for _, text in command.said[1:])]
+    return bool(zero or shown) and len(zero) == len(counts) and not any(command.failed for command in others)
