@@ -8,11 +8,20 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
 WHY_NOT = ("fabricmanager-ib-umad-missing", "nvlink-subnet-manager-missing", "fabricmanager-version-mismatch")
 _RELEASE = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
 _PACKAGE = re.compile(r"nvidia-fabric-?manager(?:-\d+)?")
+_REFUSED = re.compile(
+    r"""
+    ^\s*Fabric\s*\n
+    \s+State\s+:\ Completed\s*\n
+    \s+Status\s+:\ (?!Success|N/A|NVML_SUCCESS)(?P<status>\S[^\n]*?)\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def another_fabric_manager(facts: Facts) -> Iterator[Finding]:
@@ -38,4 +47,13 @@ def waiting_fabric(facts: Facts) -> Iterator[Finding]:
         yield replace(found, causes=WHY_NOT)
 
 
-RULES = (another_fabric_manager, waiting_fabric)
+def refused_by_fabric(facts: Facts) -> Iterator[Finding]:
+    """The registration ended with an error: the GPU has no NVLink to the others."""
+    refused = next((match for text in passages(facts) if (match := _REFUSED.search(text))), None)
+    if refused:
+        status = refused["status"]
+        words = f"the registration with the NVLink fabric ended with {status!r}"
+        yield facts.problems["nvlink-fabric-unhealthy"].found(words, {"status": status}, confidence=Confidence.LIKELY)
+
+
+RULES = (another_fabric_manager, waiting_fabric, refused_by_fabric)

@@ -99,10 +99,16 @@ def held_low(facts: Facts) -> Iterator[Finding]:
 def empty_mig(facts: Facts) -> Iterator[Finding]:
     """MIG is on, and nvidia-smi lists no instance."""
     on = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _is_in_mig_mode(gpu)]
-    if on and any(_EMPTY.search(text) for text in passages(facts)):
+    if on and (any(_EMPTY.search(text) for text in passages(facts)) or _lists_no_instance(facts)):
         words = f"MIG is enabled on GPU {', '.join(str(gpu.index) for gpu in on)}, and no instance exists"
         evidence = {"index": on[0].index, "gpus": [gpu.index for gpu in on]}
         yield facts.problems["mig-enabled-without-instances"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _lists_no_instance(facts: Facts) -> bool:
+    """`nvidia-smi -L` names the instances of each GPU below it."""
+    texts = list(passages(facts))
+    return any(_LISTED.search(text) for text in texts) and not any(_INSTANCE.search(text) for text in texts)
 
 
 def _is_in_mig_mode(gpu: Gpu) -> bool:
@@ -250,6 +256,8 @@ _IO_FAULT = re.compile(
     re.VERBOSE,
 )
 _REDIRECTS = re.compile(r"ACSCtl:\s+SrcValid[+-] TransBlk[+-] (?:ReqRedir\+|ReqRedir- CmpltRedir\+)")
+_LISTED = re.compile(r"nvidia-smi (?:-L|--list-gpus)\s*\nGPU 0: .*UUID: GPU-")
+_INSTANCE = re.compile(r"^\s*MIG [\w.+]+ +Device|\bMIG-[0-9a-f]{8}", re.MULTILINE)
 _EMPTY = re.compile(
     r"""
     No\ (?:GPU|compute)\ instances\ found | No\ MIG(?:-enabled)?\ devices\ found

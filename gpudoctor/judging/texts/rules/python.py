@@ -106,10 +106,18 @@ def compiler_too_old(facts: Facts) -> Iterator[Finding]:
 def jax_on_cpu(facts: Facts) -> Iterator[Finding]:
     devices, version = answer(facts, "jax."), package(facts, "jaxlib") or package(facts, "jax")
     lacks = facts.python.lacks("jax-cuda12-plugin") and facts.python.lacks("jax-cuda13-plugin")
-    is_cpu = "CpuDevice" in devices or "TFRT_CPU" in devices or devices == "cpu"
+    is_cpu = "CpuDevice" in devices or "TFRT_CPU" in devices or devices == "cpu" or _shows_only_cpu(facts)
     if version and lacks and is_cpu and "cuda" not in version:
         words = f"jax lists only the CPU, and no CUDA plugin is installed with jaxlib {version}"
         yield facts.problems["jax-cpu-only"].found(words, {"package": "jax[cuda12]"}, packages=("jaxlib",))
+
+
+def _shows_only_cpu(facts: Facts) -> bool:
+    """Printed beside another answer."""
+    return any(_ONLY_CPU.search(text) for text in passages(facts))
+
+
+_ONLY_CPU = re.compile(r"\bjax\b.*\n(?:cpu )?\[(?:Cpu|TFRT_CPU_)Device\(id=0\)\]")
 
 
 def tensorflow_without_libraries(facts: Facts) -> Iterator[Finding]:
