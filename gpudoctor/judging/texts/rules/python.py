@@ -113,7 +113,7 @@ def jax_on_cpu(facts: Facts) -> Iterator[Finding]:
 
 
 def _shows_only_cpu(facts: Facts) -> bool:
-    """Printed beside another answer."""
+    """Printed in one line with another answer."""
     return any(_ONLY_CPU.search(text) for text in passages(facts))
 
 
