@@ -49,7 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     def measured(measure: Callable[..., None], *more: Any) -> dict[str, Any]:
         torch.manual_seed(0)
         file = str(tmp_path / "results")
-        measure(Bench(file, [0]), torch.device("cpu"), *more)
+        measure(Bench(file, [0], "full"), torch.device("cpu"), *more)
         return read(file).values
 
     return measured
