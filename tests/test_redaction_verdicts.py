@@ -47,14 +47,14 @@ def to_paste(written: str) -> list[tuple[str, ...]]:
     return [(problem, fix["command"], fix["verify"], fix["undo"]) for problem, fix in fixes]
 
 
-def compare(taken: Snapshot) -> None:
+def compare(taken: Snapshot, twice: bool = False) -> None:
     checks = doctor.select(catalog.checks(), "full" if taken.measured else "quick")
     done = redacted(taken)
     report = doctor.judge(done.snapshot, checks)
     assert verdict(report) == verdict(doctor.judge(taken, checks))
     written = formats.render("json", report)
     assert to_paste(done.sweep(written)) == to_paste(written)
-    if zlib.crc32(written.encode()) % TWICE == 0:
+    if twice or zlib.crc32(written.encode()) % TWICE == 0:
         again = redacted(done.snapshot)
         assert snapshot.dump(again.snapshot) == snapshot.dump(done.snapshot)
         assert again.tokens.counts() == {}
@@ -99,8 +99,10 @@ def test_of_texts(part: int) -> None:
         ("ls /home/layout/x", "told-ray-names-causes-that-may-be"),
         ("ls /home/resident/x", "told-wsl-refuses-to-keep-resident"),
         ("ls /home/prior/x", "dist-ddp-unused-parameters"),
+        ("kim@box:/home/kim$ nvidia-smi", "shown-linux-driver-in-wsl-by-packages"),
+        ("ip -br a", "told-nccl-socket-ifname-wrong"),
     ],
 )
 def test_a_name_that_is_a_word_of_a_message_leaves_the_message(line: str, text: str) -> None:
     case = yaml.load((TEXTS[0].parent / f"{text}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
-    compare(evidence.snapshot_of(evidence.of_text(f"{line}\n{case['text']}")))
+    compare(evidence.snapshot_of(evidence.of_text(f"{line}\n{case['text']}")), twice=True)

@@ -26,6 +26,7 @@ HOMES = re.compile(
     (?:^|/)(?: home\d* | homes | Users | run/media )/
     (?!(?:shared|Shared|Public)(?:/|$))
     ( [^{_NO_NAME}]+ (?:\ [A-Z][^{_NO_NAME}]*(?= / | \ [A-Z] | $ ))* )      # a user of Windows may have a first name, too
+    (?<![$\#])                               # the end of a prompt
     """,
     re.VERBOSE,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import IPv4Interface, IPv6Address, ip_address, ip_interface
+from ipaddress import ip_interface
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -13,6 +13,7 @@ from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding
 
 _LOCAL = re.compile(r"(?:docker|virbr|br-|cni|flannel|cali|veth|lxc|lxd|podman|vnet)\S*|lo")
+_REDACTED = re.compile(r"ip-[a-z]+-\d+\.\d+")
 _INDEX = re.compile(r"\bNCCL_IB_GID_INDEX(?:=| set by environment to )[\"']?(\d+)")
 _ADAPTER = re.compile(r"\bNCCL_IB_HCA(?:=| set (?:by environment )?to )[\"'^=]*(\w+)")
 _TROUBLE = re.compile(
@@ -159,8 +160,7 @@ def _fault(gids: dict[str, str] | object, index: str) -> str:
 
 
 def _is_link_local(gid: str) -> bool:
-    address = ip_address(gid)
-    return isinstance(address, IPv6Address) and address.is_link_local
+    return gid.lower().startswith(("fe80:", "ip-link-"))
 
 
 def slower_port(facts: Facts) -> Iterator[Finding]:
@@ -189,16 +189,25 @@ _ONE_LANE = re.compile(r"(?i)\brate:\s+(\d+)(?:\.\d+)? Gb/sec \(1X \w+\)|active_
 def shared_subnet(facts: Facts) -> Iterator[Finding]:
     """Two adapters for the same traffic are in one subnet: Linux answers for both on either."""
     rdma = set(facts.shown.rdma_netdevs.values())
-    nets: dict[object, list[str]] = {}
+    nets: dict[str, list[str]] = {}
     for name, address in facts.shown.addresses.items():
         if not _LOCAL.fullmatch(name) and (not rdma or name in rdma):
-            nets.setdefault(ip_interface(address).network, []).append(name)
-    shared = next(((net, names) for net, names in nets.items() if len(names) > 1), None)
+            nets.setdefault(_network(address), []).append(name)
+    shared = next(((net, names) for net, names in nets.items() if net and len(names) > 1), None)
     told = any(_RDMA.search(text) for text in passages(facts)) and any(_TROUBLE.search(text) for text in passages(facts))
-    if shared and told and isinstance(ip_interface(f"{shared[0]}"), IPv4Interface):
+    if shared and told and ":" not in shared[0]:
         words = f"{' and '.join(shared[1])} are both in {shared[0]}"
-        evidence = {"network": str(shared[0]), "interfaces": shared[1]}
+        evidence = {"network": shared[0], "interfaces": shared[1]}
         yield facts.problems["interfaces-share-subnet"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _network(interface: str) -> str:
+    """"10.1.2.3/24" -> "10.1.2.0/24"; of a redacted address the token of its network; "" if it is neither."""
+    try:
+        return str(ip_interface(interface).network)
+    except ValueError:
+        address, _, bits = interface.partition("/")
+        return f"{address.rpartition('.')[0]}.0/{bits}" if _REDACTED.fullmatch(address) else ""
 
 
 def different_mtus(facts: Facts) -> Iterator[Finding]:
