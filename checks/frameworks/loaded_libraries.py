@@ -77,6 +77,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(OTHER,),
-    needs=("framework-imports",),
     level="standard",
 )

@@ -8,17 +8,23 @@ from gpudoctor.model import Report
 from gpudoctor.plain import plain
 from gpudoctor.report.section import Section
 
-HEAD = ("Library", "Version", "Loaded by", "Owner", "File", "Also installed")
+HEAD = ("Library", "Loaded by", "From", "Also installed")
+_UNKNOWN = "unknown"  # as an owner
 
 
 def sections(report: Report) -> Iterator[Section]:
     found = report.facts.get("loaded_libraries")
     if isinstance(found, list) and found:
-        rows = tuple(tuple(map(plain, _row(row))) for row in found)
-        yield Section("Loaded GPU libraries", HEAD, rows)
+        by_row: dict[tuple[str, ...], list[str]] = {}
+        for row in found:
+            by_row.setdefault(_row(row), []).append(str(row["framework"]))
+        rows = ((library, ", ".join(frameworks), *rest) for (library, *rest), frameworks in by_row.items())
+        yield Section("Loaded GPU libraries", HEAD, tuple(tuple(map(plain, row)) for row in rows))
 
 
 def _row(row: dict[str, object]) -> tuple[str, ...]:
+    """Without the files: JSON has them, and the finding about a file names it."""
     others = row["also_installed"]
-    also = ", ".join(str(other) for other in others) if isinstance(others, list) else ""
-    return str(row["soname"]), str(row["version"]) or "-", str(row["framework"]), str(row["owner"]), str(row["path"]), also or "-"
+    versions = [str(other).partition(" ")[0] for other in others] if isinstance(others, list) else []
+    owner = str(row["owner"])
+    return str(row["soname"]), str(row["path"]) if owner == _UNKNOWN else owner, ", ".join(versions) or "-"
