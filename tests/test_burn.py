@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
 import subprocess
 import sys
 from dataclasses import replace
@@ -113,7 +114,10 @@ def test_one_flipped_bit_of_a_product_is_named(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.gpu
 @needs_torch
 def test_one_flipped_bit_on_a_gpu_is_named() -> None:
-    flipped("cuda")
+    in_its_own_process = multiprocessing.get_context("spawn").Process(target=flipped, args=("cuda",))
+    in_its_own_process.start()
+    in_its_own_process.join(HOPELESS_SECONDS)
+    assert in_its_own_process.exitcode == 0
 
 
 @pytest.mark.gpu
