@@ -202,7 +202,7 @@ def shared_subnet(facts: Facts) -> Iterator[Finding]:
 
 
 def _network(interface: str) -> str:
-    """"10.1.2.3/24" -> "10.1.2.0/24"; of a redacted address the token of its network; "" if it is neither."""
+    """The network of 10.1.2.3/24: 10.1.2.0/24; of a redacted address the token of its network; "" if it is neither."""
     try:
         return str(ip_interface(interface).network)
     except ValueError:
