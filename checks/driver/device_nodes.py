@@ -71,6 +71,25 @@ MISSING = Problem(
     references=("https://github.com/NVIDIA/enroot/issues/105",),
 )
 
+OTHER = Problem(
+    id="device-node-of-another-device",
+    title="A device node of the driver leads to another device",
+    why="A program opens the GPU by the numbers of its node, not by its name. A mount over the node, an image's own /dev, or a "
+    "script with mknod gives it the numbers of something else.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Remove what is in its place, and let the driver's helper create it",
+            command="sudo umount <device>; sudo rm -f <device> && sudo nvidia-modprobe -c <minors>",
+            verify=LIST,
+            on=("host",),
+            kind="restart",
+            needs=("root",),
+        ),
+        *AGAIN,
+    ),
+)
+
 JOIN = Fix(
     "Join the group, then log in again",
     "sudo usermod -aG <group> $USER",
@@ -129,6 +148,7 @@ BLOCKED = Problem(
 
 CONTROL, MEMORY = "/dev/nvidiactl", UVM_NODE
 CONTROL_MINOR = 255
+MAJOR = 195  # of all nodes but nvidia-uvm: assigned in the kernel's devices.txt
 OPERATING_SYSTEM = 17  # NVML's code
 JOB = re.compile(r"slurm|/lxc|kubepods|htcondor|pbs", re.I)
 
@@ -138,7 +158,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("under WSL the GPU is /dev/dxg")
     if facts.driver.module_version is None:
         raise Skip("no NVIDIA kernel module is loaded")
-    finding = missing(facts) or refused(facts) or shut_out(facts) or no_uvm(facts)
+    finding = of_another(facts) or missing(facts) or refused(facts) or shut_out(facts) or no_uvm(facts)
     if finding:
         yield finding
 
@@ -159,6 +179,17 @@ def missing(facts: Facts) -> Finding | None:
         return None
     words = f"driver {facts.driver.module_version} is loaded, missing: {', '.join(absent)}"
     return MISSING.found(words, {"missing": list(absent), "minors": list(absent.values())})
+
+
+def of_another(facts: Facts) -> Finding | None:
+    """A node is there, with the numbers of another device."""
+    minors = {CONTROL: CONTROL_MINOR} | {path: int(path[len("/dev/nvidia") :]) for path in facts.devices.gpu_nodes}
+    for path, minor in minors.items():
+        node = facts.devices.nodes.get(path)
+        if node and node.is_device and (node.major, node.minor) != (MAJOR, minor):
+            words = f"{path} has the numbers {node.major}:{node.minor}, the driver's are {MAJOR}:{minor}"
+            return OTHER.found(words, {"device": path, "minors": minor})
+    return None
 
 
 def gpu_minors(facts: Facts) -> list[int]:
@@ -240,6 +271,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(MISSING, UVM, DENIED, BLOCKED),
+    problems=(MISSING, OTHER, UVM, DENIED, BLOCKED),
     needs=("driver-version", "container-gpu-access"),
 )

@@ -20,6 +20,11 @@ from gpudoctor.model import Confidence, Finding
 ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
 SYMPTOMS = ("framework-sees-no-gpu", "cuda-out-of-memory", "k8s-no-free-gpu", "disk-full", "program-raised-error")
 """Problems that a message names for want of a cause: what contradicts in the same text explains them."""
+OF_VISIBILITY = (
+    *("gpu-on-bus", "kernel-module", "adapter-init", "device-nodes", "nvml", "gpu-count", "cuda-library", "cuda-init"),
+    *("container-gpu-access", "compute-mode", "mig"),
+)
+"""Checks whose failures explain that a program sees no GPU."""
 
 _QUOTED = re.compile(r">>(?:>{2,})? ?(?!>)")  # three are a prompt of Python
 _SOLVED = re.compile(
@@ -57,6 +62,7 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     if finding.problem.id == "host-memory-exhausted" and facts.texts.alone:
         finding = replace(finding, problem=with_ways_of_wsl(finding.problem, facts))
     explains = [id for id in EXPLAINED.get(finding.problem.id, ()) if id in shown]
+    explains += OF_VISIBILITY if finding.problem.id == "framework-sees-no-gpu" else ()
     finding = replace(finding, causes=(*finding.causes, *explains))
     if finding.problem.id in SYMPTOMS or _is_notebook(finding, facts) or finding.confidence is Confidence.UNKNOWN:
         finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
