@@ -85,6 +85,10 @@ def test_of_texts(part: int) -> None:
             compare(evidence.snapshot_of(told))
 
 
+def test_a_file_named_after_a_module_keeps_its_name() -> None:
+    compare(machine.load("user-typing-hides-pythons"), twice=True)
+
+
 @each(
     ("line", "text"),
     [

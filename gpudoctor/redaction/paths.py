@@ -6,6 +6,7 @@ So a path below another one stays below it, and a library keeps its name.
 from __future__ import annotations
 
 import re
+import sys
 
 from gpudoctor.redaction.tokens import PRESENT, Tokens, is_token
 from gpudoctor.redaction.vocabulary import (
@@ -79,6 +80,8 @@ class Paths:
             if name in self._tokens.known(word):
                 return self._tokens.known(word)[name]
         ending = _ENDING.search(name) if is_last else None
+        if ending and ending[0].startswith(".py") and name[: ending.start()] in sys.stdlib_module_names:
+            return part  # it may hide the module of this name
         if ending and ending.start() and says_nothing("x" + ending[0]):
             return self._tokens("file", name[: ending.start()]) + ending[0]
         return self._tokens("dir", name)
