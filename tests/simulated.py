@@ -161,11 +161,22 @@ class Program:
 
     def profile(self, folder: Path, **more: Any) -> dict[str, Any]:
         """Through a file, as it comes from a program."""
-        file = folder / "trace.json"
-        events = ",\n".join(json.dumps(event, indent=2) for event in self.events)
+        return run.of_trace(self._written(folder / "trace.json", self.events), self.told(**more))
+
+    def profile_with_detail(self, folder: Path, **more: Any) -> dict[str, Any]:
+        """Operators, lines and samples are in the detail only."""
+        self._written(folder / "detail-1.json", self.events)
+        file = self._written(folder / "trace-1.json", [event for event in self.events if event["cat"] != "cpu_op"])
+        told = self.told(**more)
+        seen = {name: told.pop(name) for name in ("samples", "places")}
+        return run.of_trace(file, {**told, "detail": {"began_ns": told["began_ns"], "ended_ns": told["ended_ns"], **seen}})
+
+    @staticmethod
+    def _written(file: Path, kept: list[dict[str, Any]]) -> Path:
+        events = ",\n".join(json.dumps(event, indent=2) for event in kept)
         head = f'{{"schemaVersion": 1, "deviceProperties": [], "baseTimeNanoseconds": {BASE_NS}, "traceEvents": [\n'
         file.write_text(head + events + '\n], "traceName": "x"}', encoding="utf-8")
-        return run.of_trace(file, self.told(**more))
+        return file
 
 
 class _Inside:

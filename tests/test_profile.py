@@ -166,6 +166,8 @@ def test_a_fault_is_found_and_its_mended_twin_is_clean(problem: str, tmp_path: P
     found = report(training(fault).profile(tmp_path, **told))
     assert problems(found) == [problem]
     assert problems(report(training(mended).profile(tmp_path, **told_of_mended))) == []
+    assert problems(report(training(fault).profile_with_detail(tmp_path, **told))) == [problem]
+    assert problems(report(training(mended).profile_with_detail(tmp_path, **told_of_mended))) == []
 
 
 @each(

@@ -77,7 +77,7 @@ def test_some_steps_after_the_warm_up_are_recorded_and_nothing_else_changes(prof
         """
         torch.cuda.init()
         train(60)
-        print("done", [entry for entry in sys.path if "gpudoctor-profile" in entry], file=sys.stdout)
+        print("done", [entry for entry in sys.path if "gpudoctor-profile" in entry], torch.autograd.profiler.scopes)
         print("to the other stream", file=sys.stderr)
         sys.exit(7)
         """,
@@ -87,7 +87,7 @@ def test_some_steps_after_the_warm_up_are_recorded_and_nothing_else_changes(prof
         "6",
     )
     assert result.exit_code == 7
-    assert (profile.out, profile.err) == ("done []\n", "to the other stream\n")
+    assert (profile.out, profile.err) == ("done [] [{'user'}]\n", "to the other stream\n")
     rank = profile.rank
     assert (rank["steps"]["count"], rank["steps"]["on"], len(rank["steps"]["ms"])) == (8, "gpu", 7)
     assert rank["steps"]["outside_count"] >= 30

@@ -106,21 +106,28 @@ def _count_call(
     host.launches += LAUNCHES.fullmatch(name) is not None
     host.graphs += GRAPHS.fullmatch(name) is not None
     outermost = host.outer[number]
-    through_buffer = "Pageable" in copied.get(outermost, "") and "Memcpy" in name and span[1] - span[0] >= WAITED_US
+    through_buffer = "Pageable" in copied.get(number, "") and "Memcpy" in name and span[1] - span[0] >= WAITED_US
     if WAITS.fullmatch(name) or BLOCKING_COPIES.fullmatch(name) or through_buffer:
         operator = rows.name(rows.h_name[outermost]) if outermost >= 0 else ""
-        host.waits.append(Wait(*span, name, operator, copied.get(outermost, "")))
+        host.waits.append(Wait(*span, name, operator, copied.get(number, "")))
     elif ALLOCATIONS.fullmatch(name):
         kinds["allocating"].append(span)
 
 
 def _copied(rows: Rows, outer: array[int]) -> dict[int, str]:
-    """Outermost operator -> the name of a copy that it made."""
+    """Call -> the name of the last copy in its operator; without an operator, of its own copy or of that just before it."""
     names = {rows.g_link[number]: rows.name(rows.g_name[number]) for number, kind in enumerate(rows.g_kind) if kind == COPY}
-    found = {}
-    for number, kind in enumerate(rows.h_kind):
-        if kind == CALL and rows.h_link[number] in names and outer[number] >= 0:
-            found[outer[number]] = names[rows.h_link[number]]
+    calls = [number for number, kind in enumerate(rows.h_kind) if kind == CALL]
+    within = {outer[number]: names[rows.h_link[number]] for number in calls if rows.h_link[number] in names}
+    found, last = {}, (-1, "")
+    for number in sorted(calls, key=lambda one: (rows.h_thread[one], rows.h_start[one])):
+        own = names.get(rows.h_link[number], "")
+        copy = own or (last[1] if last[0] == rows.h_thread[number] else "")
+        if outer[number] >= 0:
+            copy = within.get(outer[number], "")
+        if copy:
+            found[number] = copy
+        last = rows.h_thread[number], own
     return found
 
 

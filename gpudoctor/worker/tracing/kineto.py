@@ -14,11 +14,15 @@ MOST_NOTES = 20
 
 
 class Recording:
-    """One window of torch's profiler. Used from one thread only, as the profiler itself requires."""
+    """One window of torch's profiler. Used from one thread only, as the profiler itself requires.
 
-    def __init__(self, torch: Any, with_cuda: bool, with_shapes: bool) -> None:
+    with_operators: each operator, with the shapes of its inputs. Without them only the work of the GPU, CUDA's calls and named
+    ranges are recorded: an operator costs the host more to record than a launch.
+    """
+
+    def __init__(self, torch: Any, with_cuda: bool, with_operators: bool) -> None:
         self.torch = torch
-        self.with_shapes = with_shapes
+        self.with_operators = with_operators
         self.with_cuda = with_cuda
         self.notes: List[str] = []
         self._results: Any = None
@@ -26,7 +30,7 @@ class Recording:
 
     def _made(self) -> Any:
         profile = self.torch.autograd.profiler.profile
-        words = {"use_kineto": True, "record_shapes": self.with_shapes}
+        words = {"use_kineto": True, "record_shapes": self.with_operators}
         if not self.with_cuda:
             return profile(**words)
         try:
@@ -37,7 +41,22 @@ class Recording:
     def start(self) -> None:
         with quiet(self.notes):
             self._profile._prepare_trace()
-            self._profile._start_trace()
+            if self.with_operators or not self.with_cuda or not self._has_started_without_operators():
+                self._profile._start_trace()
+
+    def _has_started_without_operators(self) -> bool:
+        """False before torch 2.1, which cannot be asked for named ranges alone."""
+        profile, module = self._profile, self.torch.autograd.profiler
+        try:
+            scopes = {self.torch._C._profiler.RecordScope.USER_SCOPE}
+            self.torch.autograd._enable_profiler(profile.config(), profile.kineto_activities, scopes)
+        except (AttributeError, TypeError):
+            return False
+        profile.entered = True
+        began = getattr(module, "_run_on_profiler_start", None)
+        if began:
+            began()
+        return True
 
     def stop(self) -> None:
         with quiet(self.notes):

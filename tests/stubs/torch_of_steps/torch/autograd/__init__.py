@@ -18,4 +18,9 @@ def _disable_profiler():
     return Trace(began, time.time_ns())
 
 
-__all__ = ["_disable_profiler", "_profiler_enabled", "profiler"]
+def _enable_profiler(config, activities, scopes=()):
+    profiler.scopes.append(scopes)
+    profiler.start(activities)
+
+
+__all__ = ["_disable_profiler", "_enable_profiler", "_profiler_enabled", "profiler"]

@@ -7,6 +7,7 @@ from pathlib import Path
 running = None
 on_gpu = False
 made = []
+scopes = []
 
 
 class Trace:
@@ -23,22 +24,29 @@ class Trace:
         Path(path).write_text(json.dumps({"baseTimeNanoseconds": self.began, "traceEvents": events}))
 
 
+def start(activities):
+    global running, on_gpu
+    on_gpu = "cuda" in activities
+    if running is not None:
+        raise RuntimeError("Profiler is already enabled on this thread")
+    running = time.time_ns()
+
+
 class profile:  # noqa: N801
     """Only one may run."""
 
     def __init__(self, use_kineto=False, record_shapes=False, use_device=None):
         made.append(use_device)
-        self.use_device = use_device
+        self.kineto_activities = {"cpu", use_device}
 
     def _prepare_trace(self):
         os.write(2, b"USDT:2026-11-23 07:43:10 1:1 SyncActivityProfilerHandler.cpp:52] profiler_start\n")
 
+    def config(self, create_trace_id=False):
+        return None
+
     def _start_trace(self):
-        global running, on_gpu
-        on_gpu = self.use_device == "cuda"
-        if running is not None:
-            raise RuntimeError("Profiler is already enabled on this thread")
-        running = time.time_ns()
+        start(self.kineto_activities)
 
     def __enter__(self):
         self._prepare_trace()
