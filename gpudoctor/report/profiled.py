@@ -183,12 +183,22 @@ def _operators(rank: Rank, most: int, room: int) -> Section:
             f"{1000 * row['gpu_s']:.2f}",
             f"{1000 * row['host_s']:.2f}",
             f"{row['tflops']:.1f}" if row.get("tflops") else "-",
+            _dispatched(row, room),
         )
         for row in rank.rows("operators")[:most]
     )
-    return Section(
-        "Operators, by the time of the kernels that they launch", ("Operator", "Calls", "GPU ms", "Host ms", "TFLOP/s"), rows
-    )
+    head = ("Operator", "Calls", "GPU ms", "Host ms", "TFLOP/s", "Kernel")
+    columns = len(head) if any(row[-1] != "-" for row in rows) else len(head) - 1
+    return Section("Operators, by the time of the kernels that they launch", head[:columns], tuple(row[:columns] for row in rows))
+
+
+def _dispatched(row: Mapping[str, Any], room: int) -> str:
+    """The kernel that an operator launched most often, and how many others it launched."""
+    first, *others = [short(str(kernel["name"])) for kernel in row.get("kernels") or ()] or [""]
+    if not first:
+        return "-"
+    more = f" +{len(others)}" if others else ""
+    return _cut(first, room - len(more)) + more
 
 
 COUNTERS = {

@@ -11,7 +11,8 @@ from gpudoctor.jobs.tracing.rows import CALL, KERNEL, OPERATOR, Rows
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2), "aten::_scaled_mm": (0, 1)}
 TUNED = ("aten::cudnn_convolution", "aten::_convolution", "aten::convolution")
-MOST_SHAPES = 6
+MOST_SHAPES = MOST_KERNELS = 6
+MOST_NAME = 200
 
 
 def table(rows: Rows, host: Host, most: int) -> list[dict[str, Any]]:
@@ -21,6 +22,7 @@ def table(rows: Rows, host: Host, most: int) -> list[dict[str, Any]]:
     gpu_us: Counter[int] = Counter()
     whole_us: Counter[int] = Counter()
     flops: Counter[int] = Counter()
+    dispatched: dict[int, Counter[int]] = {}
     launched = {rows.h_link[number]: number for number, kind in enumerate(rows.h_kind) if kind == CALL and rows.h_link[number]}
     for number, kind in enumerate(rows.h_kind):
         if kind == OPERATOR:
@@ -36,15 +38,29 @@ def table(rows: Rows, host: Host, most: int) -> list[dict[str, Any]]:
         operator, outermost = (host.inner[call], host.outer[call]) if call >= 0 else (-1, -1)
         if operator >= 0:
             gpu_us[rows.h_name[operator]] += rows.g_end[number] - rows.g_start[number]  # type: ignore[assignment]
+            dispatched.setdefault(rows.h_name[operator], Counter())[rows.g_name[number]] += 1
             whole_us[rows.h_name[outermost]] += rows.g_end[number] - rows.g_start[number]  # type: ignore[assignment]
     order = sorted(calls, key=lambda name: (-max(gpu_us[name], whole_us[name]), -own_us[name]))[:most]
-    return [_row(rows.name(name), calls[name], own_us[name], (gpu_us[name], whole_us[name]), flops[name]) for name in order]
+    return [
+        _row(rows.name(name), calls[name], own_us[name], (gpu_us[name], whole_us[name]), flops[name])
+        | _kernels(rows, dispatched.get(name))
+        for name in order
+    ]
+
+
+def _kernels(rows: Rows, launched: Counter[int] | None) -> dict[str, Any]:
+    """Those that an operator launched itself, the most frequent first."""
+    if not launched:
+        return {}
+    return {
+        "kernels": [{"name": rows.name(name)[:MOST_NAME], "calls": calls} for name, calls in launched.most_common(MOST_KERNELS)]
+    }
 
 
 def _row(name: str, calls: int, own_us: float, of_gpu: tuple[float, float], flops: int) -> dict[str, Any]:
     """of_gpu: of the kernels that it launched itself, and of all below it if it is the outermost operator."""
     gpu_us, whole_us = of_gpu
-    row = {"name": name[:200], "calls": calls, "host_s": round(own_us / 1e6, 9), "gpu_s": round(gpu_us / 1e6, 9)}
+    row = {"name": name[:MOST_NAME], "calls": calls, "host_s": round(own_us / 1e6, 9), "gpu_s": round(gpu_us / 1e6, 9)}
     row |= {"gpu_whole_s": round(whole_us / 1e6, 9)} if whole_us else {}
     return {**row, "tflops": round(flops / gpu_us / 1e6, 3)} if flops and gpu_us else row
 

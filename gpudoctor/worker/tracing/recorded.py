@@ -15,7 +15,8 @@ TICK_SECONDS = 0.02
 class Recorded:
     """Started and stopped in the main thread.
 
-    in_detail: also with operators and their shapes, sampled stacks and the lines of calls that wait. All of that costs the program some time.
+    in_detail: also with operators and their shapes, sampled stacks and the lines of calls that wait. All of that costs the
+    program some time.
     """
 
     def __init__(self, torch: Any, has_cuda: bool, in_detail: bool, tick: Callable[[], None]) -> None:
