@@ -10,14 +10,14 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
-from gpudoctor.report import acceptance, loaded
+from gpudoctor.report import acceptance, loaded, profiled_memory
 from gpudoctor.report.section import Row as Row
 from gpudoctor.report.section import Section as Section
 
 SOME, ALL = 8, 40
 WIDEST_NAME, NARROWEST_NAME = 60, 24
 NARROW_COLUMNS = 6
-GIB, MIB = 1 << 30, 1 << 20
+MIB = 1 << 20
 GAPS = {
     "allocating": "idle: memory is allocated",
     "loading": "idle: waiting for the DataLoader",
@@ -83,7 +83,7 @@ def _of(rank: Rank, most: int, room: int) -> Iterator[Section]:
         if section.rows:
             yield section
     if rank.memory:
-        yield _memory(rank)
+        yield profiled_memory.section(rank)
 
 
 def _ranks(ranks: Sequence[Rank]) -> Section:
@@ -223,24 +223,6 @@ def _counters(kernel: Mapping[str, Any]) -> Section:
     ]
     title = f"{short(str(kernel.get('name')))} ({kernel.get('launches')} launches, medians; stalls per issued instruction)"
     return Section(title, ("Counter", "Value"), tuple(rows))
-
-
-def _memory(rank: Rank) -> Section:
-    peak = rank.memory.get("allocated_bytes.all.peak") or 0
-    holders = rank.value.get("holders") or {}
-    held = sum(holders.values())
-    found = {
-        "Peak of the tensors": peak,
-        "  parameters": holders.get("parameters"),
-        "  gradients": holders.get("gradients"),
-        "  optimizer state": holders.get("optimizer_state"),
-        "  the rest: activations, buffers, workspaces": max(0, peak - held) if held else None,
-        "Reserved by torch, at most": rank.memory.get("reserved_bytes.all.peak"),
-        "Reserved in pieces that are only partly used": rank.memory.get("inactive_split_bytes.all.current"),
-        "Memory of the GPU": rank.device.get("memory_bytes"),
-    }
-    rows = ((name, f"{size / GIB:.2f}") for name, size in found.items() if size is not None)
-    return Section("GPU memory", ("", "GiB"), tuple(rows))
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.jobs.tracing import detailed, ncu, nsys, reduced, rows
+from gpudoctor.jobs.tracing import detailed, memory, ncu, nsys, reduced, rows
 from gpudoctor.jobs.tracing.engines import INSTALL, NCU, NSYS, TORCH, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
@@ -126,7 +126,8 @@ def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     detail = trace.with_name(trace.name.replace("trace-", "detail-"))
     if detail != trace and detail.exists() and isinstance(about.get("detail"), dict):
         found = detailed.added(found, reduced.profile(rows.read(Trace(detail)), about["detail"]))
-    return {**kept, **found}
+    allocations = memory.profile((about.get("detail") or about).get("allocations"))
+    return {**kept, **found, **({"allocations": allocations} if allocations else {})}
 
 
 def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str]) -> str:

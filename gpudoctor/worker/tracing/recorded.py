@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from gpudoctor.worker.tracing import about, around, calls, kineto, sampler
+from gpudoctor.worker.tracing import about, allocated, around, calls, kineto, sampler
 
 TICK_SECONDS = 0.02
 
@@ -33,8 +33,11 @@ class Recorded:
         self._ticker = Ticker(tick)
         self._sampler = sampler.Sampler(threading.main_thread().ident or 0)
         self._calls = calls.Calls(torch, self._sampler)
+        self._history = allocated.History(torch, self._sampler.kind)
 
     def start(self) -> None:
+        if self.in_detail and self.has_cuda:
+            self._history.start()
         self.recording.start()
         self.began_ns = time.time_ns()
         self._ticker.start()
@@ -52,6 +55,7 @@ class Recorded:
     def describe(self, optimizer: Any) -> None:
         """After the stop; what is asked later would be of another time."""
         torch = self.torch
+        self._history.stop(optimizer)
         self.told = {"began_ns": self.began_ns, "ended_ns": self.stopped_ns, "settings": about.settings(torch)}
         self.told.update(
             about.readable(
@@ -69,7 +73,12 @@ class Recorded:
     def sampled(self) -> Dict[str, Any]:
         if not self.in_detail:
             return {}
-        return {"samples": self._sampler.samples, "places": self._sampler.places, "calls": self._calls.found}
+        return {
+            "samples": self._sampler.samples,
+            "places": self._sampler.places,
+            "calls": self._calls.found,
+            "allocations": self._history.found,
+        }
 
     def save(self, folder: str, name: str) -> List[str]:
         """Returns what the profiler complained about."""

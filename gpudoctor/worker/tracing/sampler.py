@@ -64,7 +64,7 @@ class Sampler:
         leaf = frame.f_code.co_name
         outside: Optional[Place] = None
         while frame is not None:
-            kind = self._kind(frame.f_code.co_filename)
+            kind = self.kind(frame.f_code.co_filename)
             if kind in ("user", "package") and outside is None:
                 outside = _line(frame)
             if kind == "user":
@@ -72,7 +72,8 @@ class Sampler:
             frame = frame.f_back
         return (outside, outside, leaf) if outside else None
 
-    def _kind(self, file: str) -> str:
+    def kind(self, file: str) -> str:
+        """Whose code it is: "user", "package", "torch" or "python"."""
         if file not in self._kinds:
             self._kinds[file] = self._kind_of(file)
         return self._kinds[file]
@@ -81,6 +82,8 @@ class Sampler:
         if file.startswith((OURS, "<frozen", "<string>")):
             return "python"
         parts = file.replace("\\", "/").split("/")
+        if any(part.startswith("torchinductor_") for part in parts):
+            return "torch"
         for folder in ("site-packages", "dist-packages"):
             if folder in parts:
                 package = parts[len(parts) - parts[::-1].index(folder)]
