@@ -230,13 +230,29 @@ def broken(value: Any, number: int) -> Any:
     return again
 
 
+KERNEL = {
+    "name": "k",
+    "stalls": {"wait": 1.0},
+    "tuned": [{"kernel": "k", "by": "Triton", "key": "", "configs": [{"config": {"BLOCK": 64}, "ms": 0.5}]}],
+    "code": {
+        "function": "k",
+        "origin": "Triton",
+        "chosen": 0,
+        "variants": [{"warps": 4, "registers": 32, "instructions": 9, "local": 0}],
+        "lines": [
+            {"file": "k.py", "line": 3, "text": "x", **dict.fromkeys(["ptx", "sass", "global", "shared", "local", "tensor"], 1)}
+        ],
+    },
+}
+
+
 @pytest.mark.slow
 def test_a_profile_of_any_form_breaks_no_report(tmp_path: Path) -> None:
     whole = training(everything_well).profile(
         tmp_path, memory={"allocated_bytes.all.peak": 1}, compiled=RECOMPILED, scaler_updates=3
     )
     for number in range(100):
-        value = {"line": "x", "notes": [], "ranks": [whole], "kernel": {"name": "k", "stalls": {"wait": 1.0}}}
+        value = {"line": "x", "notes": [], "ranks": [whole], "kernel": KERNEL}
         taken = snapshot()
         taken.replies["job-profile"] = Reply("ok", broken(value, number))
         taken = replace(taken, replies=shapes.all_fitting(taken.replies))

@@ -97,6 +97,12 @@ def test_some_steps_after_the_warm_up_are_recorded_and_nothing_else_changes(prof
     assert "Matrix products run in full FP32" in result.stderr
 
 
+def test_the_traces_are_kept_where_they_are_wanted(profile: Profile, tmp_path: Path) -> None:
+    result = profile("torch.cuda.init()\ntrain(3)", "--traces", str(tmp_path / "traces"))
+    assert (result.exit_code, len([*(tmp_path / "traces").glob("trace-*.json")])) == (0, 1)
+    assert f"the traces are in {tmp_path / 'traces'}" in result.stderr
+
+
 @pytest.mark.slow
 def test_a_short_program_is_recorded_from_its_beginning(profile: Profile) -> None:
     profile("torch.cuda.init()\ntime.sleep(0.01)\ntrain(2)")

@@ -151,7 +151,7 @@ def _profiled(argv: tuple[str, ...], window: Window, given: dict[str, Any], out:
     engine = engines.of_kernel(name) if name else engines.chosen(given["engine"], words, variables)
     found = run.profiled(words, variables, window, engine, given["traces"], out, ERR)
     if given["traces"]:
-        screen.note(f"gpudoctor: the traces are in {given['keep']} (open them in https://ui.perfetto.dev)")
+        screen.note(f"gpudoctor: the traces are in {given['traces']} (open them in https://ui.perfetto.dev)")
     answers = _machine(given["python"] or commands.python_of(words, variables), given["no_check"] or bool(found.ended_by))
     return found, _with(answers, found)
 

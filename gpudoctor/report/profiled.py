@@ -10,7 +10,7 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
-from gpudoctor.report import acceptance, loaded, profiled_memory
+from gpudoctor.report import acceptance, loaded, profiled_kernel, profiled_memory
 from gpudoctor.report.section import Row as Row
 from gpudoctor.report.section import Section as Section
 
@@ -48,9 +48,10 @@ def sections(report: Report, most: int = SOME, width: int = 120) -> tuple[Sectio
 def _sections(found: Mapping[str, Any], most: int, width: int) -> Iterator[Section]:
     ranks = [Rank(value) for value in found.get("ranks") or ()]
     working = [rank for rank in ranks if rank.kernel_count]
+    room = max(NARROWEST_NAME, min(WIDEST_NAME, width - 50))
     yield Section(f"Profile of {plain(str(found.get('line')))}", (), (), tuple(_about(found, working)))
     if found.get("kernel"):
-        yield _counters(found["kernel"])
+        yield from profiled_kernel.sections(found["kernel"], most, room)
     if ranks and not working:
         section = _operators(ranks[0], most, NARROWEST_NAME)
         yield Section(f"{_title(ranks[0])}: operators on the processor", section.head, section.rows)
@@ -58,7 +59,7 @@ def _sections(found: Mapping[str, Any], most: int, width: int) -> Iterator[Secti
         yield _ranks(working)
     for rank in working:
         if rank is min(working, key=lambda one: one.share("busy_s")):
-            yield from _of(rank, most, max(NARROWEST_NAME, min(WIDEST_NAME, width - 50)))
+            yield from _of(rank, most, room)
 
 
 def _about(found: Mapping[str, Any], ranks: Sequence[Rank]) -> Iterator[str]:
@@ -199,30 +200,6 @@ def _dispatched(row: Mapping[str, Any], room: int) -> str:
         return "-"
     more = f" +{len(others)}" if others else ""
     return _cut(first, room - len(more)) + more
-
-
-COUNTERS = {
-    "nanoseconds": ("Time", "{:.0f} ns"),
-    "sm_percent": ("Compute throughput", "{:.1f} % of peak"),
-    "dram_percent": ("Memory throughput", "{:.1f} % of peak"),
-    "l2_percent": ("L2 throughput", "{:.1f} % of peak"),
-    "occupancy_percent": ("Achieved occupancy", "{:.1f} %"),
-    "theoretical_occupancy_percent": ("Theoretical occupancy", "{:.1f} %"),
-    "waves": ("Waves per multiprocessor", "{:.2f}"),
-    "blocks": ("Blocks", "{:.0f}"),
-    "threads_per_block": ("Threads per block", "{:.0f}"),
-    "registers": ("Registers per thread", "{:.0f}"),
-    "shared_bytes": ("Shared memory per block", "{:.0f} B"),
-}
-
-
-def _counters(kernel: Mapping[str, Any]) -> Section:
-    rows = [(words, form.format(kernel[name])) for name, (words, form) in COUNTERS.items() if kernel.get(name) is not None]
-    rows += [
-        (f"Stalled: {name.replace('_', ' ')}", f"{value:.2f} cycles") for name, value in (kernel.get("stalls") or {}).items()
-    ]
-    title = f"{short(str(kernel.get('name')))} ({kernel.get('launches')} launches, medians; stalls per issued instruction)"
-    return Section(title, ("Counter", "Value"), tuple(rows))
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from gpudoctor.errors import UserError
 from gpudoctor.jobs.tracing import ncu
 from gpudoctor.trying import command
 
-TORCH, NSYS, NCU = "torch.profiler", "nsys", "ncu"
+TORCH, NSYS, NCU, COMPILERS = "torch.profiler", "nsys", "ncu", "the compilers"
 ENGINES = ("auto", "torch", "nsys")
 PLACES = ("/usr/local/cuda/bin/nsys", "/opt/nvidia/nsight-systems*/*/bin/nsys", "/usr/local/cuda-*/bin/nsys")
 ASK_SECONDS = 20.0
@@ -39,8 +39,11 @@ def nsys() -> str:
 
 
 def of_kernel(name: str) -> Engine:
-    """UserError if ncu is not installed."""
-    return Engine(NCU, "--kernel measures one kernel with its counters", ncu.path(), name)
+    """Without ncu, only the code of the kernel is shown."""
+    path = ncu.path()
+    return Engine(
+        NCU if path else COMPILERS, "--kernel measures one kernel with its counters" if path else ncu.MISSING, path, name
+    )
 
 
 def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> Engine:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from gpudoctor.jobs.tracing import kernel_code
 from gpudoctor.judging.experiments.suspect import Surroundings, Suspect
 from gpudoctor.trying.start import Start
 
@@ -55,7 +56,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Hooked:
-    """A place to run a command. before: words in front of it, of a tracer from outside. out: where its recordings go."""
+    """A place to run a command. before: words in front of it, of a tracer from outside. out: where its recordings go.
+
+    kernel: the name of the one whose code is wanted; then only its compilers are heard.
+    """
 
     argv: tuple[str, ...]
     variables: Mapping[str, str] = field(repr=False)
@@ -63,6 +67,7 @@ class Hooked:
     out: Path
     before: tuple[str, ...] = ()
     has_hook: bool = True
+    kernel: str = ""
 
     @contextlib.contextmanager
     def started(self, away: Sequence[Suspect], surroundings: Surroundings, has_terminal: bool) -> Iterator[Start]:
@@ -78,12 +83,13 @@ class Hooked:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         window = self.window
-        settings = {"folder": str(self.out), **asdict(window)}
+        settings = {"folder": str(self.out), **asdict(window), **({"kernel": self.kernel} if self.kernel else {})}
         paths = [str(folder), *filter(None, [self.variables.get("PYTHONPATH", "")])]
         return {
             "KINETO_LOG_LEVEL": QUIET_KINETO,
             "TEARDOWN_CUPTI": "0",  # as torch sets it: CUPTI crashes if it is started again in a program with CUDA graphs
             **self.variables,
+            **(kernel_code.variables(self.out) if self.kernel else {}),
             "PYTHONPATH": ":".join(paths),
             VARIABLE: json.dumps(settings),
         }

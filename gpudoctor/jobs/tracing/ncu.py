@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.errors import UserError
-
 LOG, KEPT = "ncu.csv", "kernel"
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda-*/bin/ncu")
 LAUNCHES, SKIPPED = 5, 20
@@ -36,17 +34,15 @@ METRICS = {
     "launch__block_size": "threads_per_block",
     **{STALL.format(name): f"stall_{name}" for name in STALLS},
 }
+MISSING = "ncu is not installed: not found on PATH, in a toolkit or in /opt/nvidia"
 DENIED = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== ([^\n]+)")
 
 
 def path() -> str:
-    """UserError if Nsight Compute is not installed."""
+    """ "" if Nsight Compute is not installed."""
     places = [place for pattern in PLACES for place in sorted(glob.glob(pattern), reverse=True) if os.access(place, os.X_OK)]  # noqa: PTH207
-    found = shutil.which("ncu") or next(iter(places), "")
-    if not found:
-        raise UserError("ncu is not installed: not found on PATH, in a toolkit or in /opt/nvidia")
-    return found
+    return shutil.which("ncu") or next(iter(places), "")
 
 
 def before(ncu: str, kernel: str, folder: Path, is_kept: bool) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.jobs.tracing import detailed, memory, ncu, nsys, reduced, rows
-from gpudoctor.jobs.tracing.engines import INSTALL, NCU, NSYS, TORCH, Engine
+from gpudoctor.jobs.tracing import detailed, kernel_code, memory, ncu, nsys, reduced, rows
+from gpudoctor.jobs.tracing.engines import INSTALL, NCU, NSYS, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
-from gpudoctor.trying import laboratory
+from gpudoctor.trying import command, laboratory
 from gpudoctor.trying.start import Goal, Ran
 from gpudoctor.version import __version__
 
@@ -50,9 +50,13 @@ def profiled(
     """Runs the command as the user would. keep: the folder for its traces, None if they are not kept. out, err: descriptors to
     which its output is copied. UserError if it cannot be started."""
     with _folder(keep) as folder:
-        place = Hooked(argv, variables, window, folder, _before(engine, folder, window, keep is not None), engine.name == TORCH)
+        before = _before(engine, folder, window, keep is not None)
+        place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel)
         attempt = laboratory.first(place, Goal(), out, err)
-        told = _told_by(engine, folder)
+        if engine.kernel:
+            told = _of_kernel(engine, folder, argv, command.python_of(argv, variables), keep is not None)
+        else:
+            told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
     value = {
         "line": shlex.join(argv),
         "code": attempt.ran.code,
@@ -79,10 +83,16 @@ def _before(engine: Engine, folder: Path, window: Window, is_kept: bool) -> tupl
     return nsys.before(engine.path, folder, window) if engine.name == NSYS else ()
 
 
-def _told_by(engine: Engine, folder: Path) -> dict[str, Any]:
-    if engine.name == NCU:
-        return ncu.told(engine.kernel, folder)
-    return nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
+def _of_kernel(engine: Engine, folder: Path, argv: tuple[str, ...], python: str | None, is_kept: bool) -> dict[str, Any]:
+    """Its counters, if ncu may read them, and its code."""
+    without = {"ranks": [], "notes": [], "nothing": f"{ncu.MISSING}; {kernel_code.NOTHING}"}
+    found = ncu.told(engine.kernel, folder) if engine.path else without
+    measured = found.get("kernel") or {"wanted": engine.kernel}
+    more = kernel_code.told(engine.kernel, measured, folder, argv, python, is_kept)
+    if not more:
+        return found
+    notes = [*found["notes"], *([found["nothing"]] if engine.path and found["nothing"] else [])]
+    return {**found, "notes": notes, "nothing": "", "kernel": {**measured, **more}}
 
 
 @contextmanager

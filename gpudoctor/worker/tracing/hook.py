@@ -1,4 +1,4 @@
-"""Attaches the tracer to torch as soon as the program has imported it."""
+"""Attaches the tracer to a module, mostly torch, as soon as the program has imported it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import sys
 from importlib.machinery import ModuleSpec
 from typing import Any, Optional, Sequence
 
+AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
+
 
 def install(settings: str) -> None:
     """Called at the start of each Python below the command, most of which never import torch: nothing else is loaded yet."""
-    sys.meta_path.insert(0, Finder(settings))
+    sys.meta_path.insert(0, Finder(AUTOTUNER if '"kernel"' in settings else "torch", settings))
 
 
 class Finder:
-    """Finds torch as the other finders do, and calls the tracer after its import."""
+    """Finds a module as the other finders do, and calls the tracer after its import."""
 
-    def __init__(self, settings: str) -> None:
+    def __init__(self, wanted: str, settings: str) -> None:
+        self.wanted = wanted
         self.settings = settings
 
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Optional[ModuleSpec]:
-        if name != "torch":
+        if name != self.wanted:
             return None
         self._leave()
         for finder in sys.meta_path:
@@ -53,9 +56,14 @@ class Finder:
             loader.exec_module = exec_module
 
 
-def attached(torch: Any, settings: str) -> None:
+def attached(module: Any, settings: str) -> None:
     import json
 
+    if module.__name__ == AUTOTUNER:
+        from gpudoctor.worker.tracing import tuned
+
+        tuned.attach(module, json.loads(settings))
+        return
     from gpudoctor.worker.tracing import tracer
 
-    tracer.attach(torch, json.loads(settings))
+    tracer.attach(module, json.loads(settings))
