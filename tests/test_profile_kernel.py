@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.checkup import Checkup
-from gpudoctor.jobs.tracing import kernel_code, listing, ncu
+from gpudoctor.jobs.tracing import engines, kernel_code, listing, ncu
+from gpudoctor.jobs.tracing import tuned as measured
 from gpudoctor.jobs.tracing.kernel_code import CACHES, Tools
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.worker.tracing import tuned
@@ -147,7 +148,7 @@ def test_inductors_autotuner_is_heard(tmp_path: Path) -> None:
     module = SimpleNamespace(CachingAutotuner=CachingAutotuner)
     tuned.attach(module, {"folder": str(tmp_path)})
     assert len(module.CachingAutotuner().benchmark_all_configs(1)) == 2
-    (row,) = kernel_code.tuned.rows(tmp_path, tmp_path / "none", "fused_add")
+    (row,) = measured.rows(tmp_path, tmp_path / "none", "fused_add")
     assert (row["by"], row["kernel"]) == ("Inductor", "triton_poi_fused_add_0")
     assert row["configs"] == [
         {"config": {"XBLOCK": 512, "num_warps": 4, "num_stages": 1}, "ms": 0.02},
@@ -156,8 +157,6 @@ def test_inductors_autotuner_is_heard(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_to_be_missing_but_ncu(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpudoctor.jobs.tracing import engines
-
     monkeypatch.setattr(ncu, "path", lambda: "")
     engine = engines.of_kernel("saxpy")
     assert (engine.name, engine.why) == ("the compilers", ncu.MISSING)

@@ -12,7 +12,8 @@ from simulated import training
 from test_profile import problems, report, well
 
 from gpudoctor.checkup import Checkup
-from gpudoctor.facts.job.traced import Allocations, Rank
+from gpudoctor.facts.job.allocations import Allocations
+from gpudoctor.facts.job.traced import Rank
 from gpudoctor.jobs.tracing import memory
 from gpudoctor.report import profiled_memory
 from gpudoctor.worker.tracing import allocated

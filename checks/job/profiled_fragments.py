@@ -9,8 +9,8 @@ gpudoctor profile reads the history of torch's allocator in the steps in detail.
 more, and at the peak 15 % of that or more was free but not used, it is a problem.
 
 Known exceptions
-Where much of the GPU's memory was never reserved, fragments cost nothing: they are shown, and not judged. Programs with an
-allocator of their own, or that record the history themselves, are not judged.
+Where much of the GPU's memory was never reserved, fragments cost nothing: they are shown, and not judged. Programs with another
+allocator than torch's, or that record the history themselves, are not judged.
 
 References
 https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf
@@ -45,7 +45,7 @@ FRAGMENTS = Problem(
             undo="unset PYTORCH_CUDA_ALLOC_CONF",
         ),
         Fix("Run the largest batch first, and pad batches to a few sizes: later blocks then fit the pieces of the first ones"),
-        Fix("Allocate buffers that live for long, such as a KV cache, once and before the first step"),
+        Fix("Create buffers that live for long, such as a KV cache, once and before the first step"),
     ),
     references=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",

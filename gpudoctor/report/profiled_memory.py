@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.facts.job.traced import Allocations, Rank
+from gpudoctor.facts.job.allocations import Allocations
+from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs import traced_memory
 from gpudoctor.report.section import Row, Section
 

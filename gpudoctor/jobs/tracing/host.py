@@ -115,7 +115,7 @@ def _count_call(
 
 
 def _copied(rows: Rows, outer: array[int]) -> dict[int, str]:
-    """Call -> the name of the last copy in its operator; without an operator, of its own copy or of that just before it."""
+    """Call -> the name of the last copy in its operator; without an operator, of that call or of the copy just before it."""
     names = {rows.g_link[number]: rows.name(rows.g_name[number]) for number, kind in enumerate(rows.g_kind) if kind == COPY}
     calls = [number for number, kind in enumerate(rows.h_kind) if kind == CALL]
     within = {outer[number]: names[rows.h_link[number]] for number in calls if rows.h_link[number] in names}

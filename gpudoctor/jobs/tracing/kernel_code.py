@@ -25,7 +25,7 @@ ASK_TRITON = "import importlib.util as u; print(u.find_spec('triton').submodule_
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """The compilers write what they make for this run into folders of their own, with the times of the autotuner."""
+    """The compilers write what they make for this run into separate folders, with the times of the autotuner."""
     return {
         "TRITON_CACHE_DIR": str(folder / CACHES / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / CACHES / "inductor"),

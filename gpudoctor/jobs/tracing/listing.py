@@ -1,4 +1,4 @@
-"""The lines of a kernel's source beside its PTX and SASS, as the compiler's line information connects them."""
+"""The lines of a kernel's source with its PTX and SASS, as the compiler's line information connects them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _ptx(text: str, function: str) -> Iterator[tuple[Place, str]]:
 
 
 def _kinds(instructions: Any) -> dict[str, int]:
-    """How many use memory of each kind or the tensor cores. local: memory of a thread, mostly for spilled registers."""
+    """How many use memory of each kind or the tensor cores. local: memory of a thread, usually for spilled registers."""
     found = dict.fromkeys(KINDS, 0)
     for words in instructions:
         name = words.split()[1] if words.startswith("@") else words

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpudoctor.facts.job.traced import Allocations, Rank
+from gpudoctor.facts.job.allocations import Allocations
+from gpudoctor.facts.job.traced import Rank
 
 PAGE = 2 << 20  # of expandable segments
 

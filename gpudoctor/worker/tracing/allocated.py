@@ -13,7 +13,7 @@ Place = Tuple[str, int, str]
 
 
 class History:
-    """Does nothing if the program records a history of its own, or has another allocator than torch's."""
+    """Does nothing if the program records a history itself, or has another allocator than torch's."""
 
     def __init__(self, torch: Any, kind_of: Callable[[str], str]) -> None:
         """kind_of: of a file: "user", "package", "torch" or "python"."""

@@ -1,4 +1,4 @@
-"""Attaches the tracer to a module, mostly torch, as soon as the program has imported it."""
+"""Attaches the tracer to a module such as torch, as soon as the program has imported it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, Dict
 
 def attach(module: Any, settings: Dict[str, Any]) -> None:
     """module: hook.AUTOTUNER. Never raises; the measurements and the choice stay Inductor's own."""
-    kind = getattr(module, "CachingAutotuner", None)
+    kind: Any = getattr(module, "CachingAutotuner", None)
     plain = getattr(kind, "benchmark_all_configs", None)
     if plain is None:
         return
