@@ -114,6 +114,7 @@ def test_the_variant_that_ran_is_shown_beside_the_others(folder: Path) -> None:
         ["listing.txt", "kernel.sass", f"{NAME}.cubin", f"{NAME}.json", f"{NAME}.ptx"]
     )
     assert not (folder / CACHES).exists()
+    assert found["measured_before_the_choice"]
     text = " ".join(shown({"wanted": "saxpy", **found}).split())
     assert "BLOCK=1024 num_warps=4 num_stages=3 num_ctas=1 250.00 1.00 ×" in text
     assert "saxpy.cu:4 y[i] = a * x[i] + y[i]; 7 10 3 0 0 0" in text

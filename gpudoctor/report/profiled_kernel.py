@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -10,6 +11,7 @@ from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.report.section import Section
 
 MOST_CONFIGS = 8
+BEFORE = "These launches were made by the autotuner, of another configuration than the one that it chose."
 COUNTERS = {
     "nanoseconds": ("Time", "{:.0f} ns"),
     "sm_percent": ("Compute throughput", "{:.1f} % of peak"),
@@ -36,7 +38,8 @@ def counters(kernel: Mapping[str, Any]) -> Section:
 
 def sections(kernel: Mapping[str, Any], most: int, room: int) -> Iterator[Section]:
     if kernel.get("name"):
-        yield counters(kernel)
+        found = counters(kernel)
+        yield replace(found, lines=(BEFORE,)) if kernel.get("measured_before_the_choice") else found
     for choice in (kernel.get("tuned") or ())[:most]:
         yield _tuned(choice, most)
     if code := kernel.get("code"):

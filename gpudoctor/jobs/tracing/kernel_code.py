@@ -46,6 +46,7 @@ def told(
             found["code"] = _code(kernels[:MOST_VARIANTS], measured, tools, cache, folder / KEPT if is_kept else None)
         if rows := tuned.rows(folder, cache, wanted):
             found["tuned"] = rows
+            found["measured_before_the_choice"] = tuned.is_other(rows, measured.get("threads_per_block"))
     finally:
         shutil.rmtree(cache, ignore_errors=True)
     return found

@@ -19,6 +19,12 @@ def rows(folder: Path, cache: Path, wanted: str) -> list[dict[str, Any]]:
     return found[:MOST_ROWS]
 
 
+def is_other(found: list[dict[str, Any]], threads: float | None) -> bool:
+    """Whether launches with so many threads cannot be of a configuration that was chosen: an autotuner made them."""
+    warps = {choice["configs"][0]["config"].get("num_warps") for choice in found}
+    return bool(threads and None not in warps and threads not in {32 * number for number in warps})
+
+
 def _of_triton(cache: Path, wanted: str) -> Iterator[dict[str, Any]]:
     for file in sorted(cache.glob("**/*.autotune.json")):
         name = file.name.removesuffix(".autotune.json")
