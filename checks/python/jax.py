@@ -11,7 +11,7 @@ and cuDNN is not older than the plugin's metadata requires: JAX compares the maj
 it is installed, otherwise what the loader finds.
 
 Known exceptions
-JAX_PLATFORMS=cpu requests the CPU. conda builds, old builds (jaxlib with +cuda in its version) and builds for other accelerators
+JAX_PLATFORMS=cpu requests the CPU, which is only a note. conda builds, old builds (jaxlib with +cuda in its version) and builds for other accelerators
 have no plugin of this name. Without a CUDA driver, running on the CPU is right.
 
 References
@@ -110,8 +110,22 @@ NO_LIBRARIES = Problem(
     references=(GUIDE,),
 )
 
+SET_TO_ANOTHER = Problem(
+    id="jax-set-to-cpu",
+    title="A variable keeps JAX from the GPU",
+    why="With JAX_PLATFORMS, JAX uses the platforms that it names and no others, without a warning.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(Fix("If JAX should use the GPU: unset it, in this shell", "unset <variable>", verify=DEVICES, kind="set", where="shell"),),
+    references=("https://docs.jax.dev/en/latest/config_options.html",),
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    name, value = set_platforms(facts)
+    if keeps_from_gpu(value) and plugins_of(facts) and facts.cuda.devices:
+        yield SET_TO_ANOTHER.found(f"{name}={value}, and JAX's CUDA plugin is installed", {"variable": name}).as_note
+        return
     jaxlib = wanted(facts)
     plugins = plugins_of(facts)
     if not plugins and facts.python.lacks("jax-cuda12-plugin"):
@@ -126,8 +140,8 @@ def wanted(facts: Facts) -> Package:
     jaxlib = facts.python.package("jaxlib")
     if jaxlib is None or facts.python.package("jax") is None:
         raise Skip("JAX is not installed in this Python")
-    platforms = facts.environment.get("JAX_PLATFORMS") or facts.environment.get("JAX_PLATFORM_NAME")
-    if platforms and not re.search("cuda|gpu", platforms):
+    platforms = set_platforms(facts)[1]
+    if keeps_from_gpu(platforms):
         raise Skip(f"JAX is configured to use {platforms}")
     if facts.cuda.library is None:
         raise Skip("no CUDA driver is available to JAX")
@@ -137,6 +151,16 @@ def wanted(facts: Facts) -> Package:
     if any(name.startswith(("jax-rocm", "libtpu", "jax-oneapi")) for name in facts.python.packages):
         raise Skip("this JAX is for another accelerator")
     return jaxlib
+
+
+def set_platforms(facts: Facts) -> tuple[str, str]:
+    """The variable that chooses JAX's platforms, and its value; "" if none is set."""
+    found = ((name, facts.environment.get(name) or "") for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"))
+    return next(((name, value) for name, value in found if value), ("", ""))
+
+
+def keeps_from_gpu(platforms: str) -> bool:
+    return bool(platforms) and not re.search("cuda|gpu", platforms)
 
 
 def plugins_of(facts: Facts) -> dict[int, Package]:
@@ -223,7 +247,7 @@ def summary(facts: Facts) -> str:
     return f"jaxlib {wanted(facts).version} with {names}"
 
 
-PROBLEMS = (CPU_ONLY, VERSIONS_DIFFER, OLD_DRIVER, OLD_CUDNN, NO_LIBRARIES)
+PROBLEMS = (CPU_ONLY, SET_TO_ANOTHER, VERSIONS_DIFFER, OLD_DRIVER, OLD_CUDNN, NO_LIBRARIES)
 CHECK = Check(
     judge=judge,
     summary=summary,
