@@ -28,6 +28,7 @@ from gpudoctor.files import snapshot
 from gpudoctor.fleet import draining as draining_lines
 from gpudoctor.fleet import kinds, majority, nodesets
 from gpudoctor.fleet.collected import Seen
+from gpudoctor.fleet.figures import Figures
 from gpudoctor.fleet.judging import Judge
 from gpudoctor.fleet.model import Fleet, State
 from gpudoctor.fleet.reading import Answers, Reader
@@ -181,15 +182,14 @@ def test_nodes_bought_with_fewer_gpus_are_a_kind_of_their_own() -> None:
 
 
 def test_a_slow_gpu_is_an_outlier_and_noise_is_none() -> None:
-    def figures(value: float) -> list[Figure]:
-        return [Figure("gemm", value + gpu, "TFLOP/s", gpu, 700) for gpu in range(8)]
+    def figures(value: float, last: float = 0) -> Figures:
+        values = [*(value + gpu for gpu in range(7)), last or value + 7]
+        return Figures.of(Figure("gemm", value, "TFLOP/s", gpu, 700) for gpu, value in enumerate(values))
 
     sound = [figures(650 + node % 5) for node in range(20)]
-    assert list(majority.of_figures(majority.columns(sound))) == []
-    slow = [*sound[:-1], [*figures(650)[:-1], Figure("gemm", 480, "TFLOP/s", 7, 700)]]
-    assert [(place, each.gpus, each.value) for place, each in majority.of_figures(majority.columns(slow))] == [
-        (19, (7,), "480 TFLOP/s")
-    ]
+    assert majority.of_figures(sound) == ({("gemm", "TFLOP/s"): 655.5}, [])
+    _, found = majority.of_figures([*sound[:-1], figures(650, last=480)])
+    assert [(place, each.gpus, each.value) for place, each in found] == [(19, (7,), "480 TFLOP/s")]
 
 
 def test_without_a_majority_nobody_differs() -> None:

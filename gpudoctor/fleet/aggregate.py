@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from gpudoctor.fleet import kinds, majority
 from gpudoctor.fleet.collected import Seen
 from gpudoctor.fleet.draining import drains
+from gpudoctor.fleet.figures import Columns, Figures
 from gpudoctor.fleet.grouping import grouped
 from gpudoctor.fleet.model import Difference, Fleet, Kind, Measured, Node, Problem, State
 from gpudoctor.fleet.nodesets import folded
 from gpudoctor.fleet.traits import Alike
-from gpudoctor.model import Figure, Status
+from gpudoctor.model import Status
 from gpudoctor.version import __version__
 
 # Checks in these areas decide whether GPUs can be used at all.
@@ -61,16 +64,15 @@ def _of_kind(name: str, members: Sequence[Seen], alike: Alike) -> tuple[Kind, li
     answered = [node for node in members if node.state.has_answered]
     common = _common([node.versions for node in answered])
     differences: dict[str, list[Difference]] = {node.name: [] for node in members}
-    columns = majority.columns([node.figures for node in answered])
+    medians, outliers = majority.of_figures([node.figures for node in answered])
     everything = (
         majority.of_versions([node.versions for node in answered], common),
         majority.of_settings([node.alike for node in answered], alike),
-        majority.of_figures(columns),
+        outliers,
     )
     for place, difference in (each for found in everything for each in found):
         differences[answered[place].name].append(difference)
     expected = _gpus(members)
-    medians = majority.medians(columns)
     nodes = [_node(node, name, differences[node.name], expected, medians) for node in members]
     return Kind(name, len(members), sum(node.gpus for node in members), common), nodes
 
@@ -130,18 +132,29 @@ def _lost(node: Seen, gpus: int) -> tuple[int, ...]:
     return tuple(sorted(named | set(node.dead)))
 
 
-def _telling(figures: Iterable[Figure], medians: majority.Medians) -> Iterator[Measured]:
+def _telling(figures: Figures, medians: majority.Medians) -> Iterator[Measured]:
     """The figures with an expected value; of all pairs of GPUs the worst pair of each GPU."""
     worst: dict[tuple[str, int | None], Measured] = {}
-    for figure in figures:
-        if figure.expected is None:
-            continue
-        what = _PAIR.sub("GPU to GPU", figure.what)
-        median = medians.get((figure.what, figure.unit))
-        share = None if figure.share is None else round(figure.share, 3)
-        of_median = None if not median else (median / figure.value if figure.less_is_better else figure.value / median)
-        found = Measured(what, figure.unit, figure.gpu, figure.value, share, None if of_median is None else round(of_median, 3))
-        known = worst.get((what, figure.gpu))
+    for at, what in _expected(figures.columns):
+        column, value, share = figures.columns[at], figures.values[at], figures.share(at)
+        known = worst.get((what, column.gpu))
         if known is None or (share or 0) < (known.share or 0):
-            worst[what, figure.gpu] = found
+            median = medians.get((column.what, column.unit))
+            of_median = None if not median else (median / value if column.is_less_better else value / median)
+            worst[what, column.gpu] = Measured(
+                what,
+                column.unit,
+                column.gpu,
+                value,
+                None if share is None else round(share, 3),
+                None if of_median is None else round(of_median, 3),
+            )
     yield from worst.values()
+
+
+@lru_cache(maxsize=4096)
+def _expected(columns: Columns) -> tuple[tuple[int, str], ...]:
+    """The places of figures with an expected value, and what is shown of them."""
+    return tuple(
+        (at, sys.intern(_PAIR.sub("GPU to GPU", column.what))) for at, column in enumerate(columns) if column.is_expected
+    )

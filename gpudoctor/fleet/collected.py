@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from gpudoctor.fleet.figures import Figures
 from gpudoctor.fleet.judging import Judge
 from gpudoctor.fleet.model import Problem, State
 from gpudoctor.fleet.reading import Answers, Read, Unanswered
 from gpudoctor.fleet.traits import Alike, versions
-from gpudoctor.model import Diagnosis, Figure, Report, Status
+from gpudoctor.model import Diagnosis, Report, Status
 
 _PRODUCT = "file:/sys/class/dmi/id/product_name"
-_NOTHING: dict[str, Any] = {}
 _NO_PRODUCT = ("", "none", "not specified", "system product name", "to be filled by o.e.m.", "default string")
 
 
@@ -37,7 +35,7 @@ class Seen:
     versions: dict[str, str] = field(default_factory=dict)
     alike: dict[str, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: Figures = field(default_factory=Figures)
     ran: int = 0
     applicable: int = 0
 
@@ -77,15 +75,10 @@ def _of_report(name: str, report: Report, state: State, detail: str) -> Seen:
         dead=tuple(int(gpu.get("index", place)) for place, gpu in enumerate(gpus) if not gpu.get("name")),
         versions=versions(report),
         problems=tuple(_problem(entry, areas.get(entry.check, "")) for entry in report.diagnosis),
-        figures=tuple(_alone(figure) for figures in report.measured.figures.values() for figure in figures),
+        figures=Figures.of(figure for figures in report.measured.figures.values() for figure in figures),
         ran=report.coverage.ran,
         applicable=report.coverage.applicable,
     )
-
-
-def _alone(figure: Figure) -> Figure:
-    """Without what the sampler saw, which would keep all answers of the node in memory."""
-    return replace(figure, what=sys.intern(figure.what), unit=sys.intern(figure.unit), rule="", during=_NOTHING)
 
 
 def _has_looked(report: Report) -> bool:

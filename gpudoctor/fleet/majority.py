@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudoctor.comparing import topics
+from gpudoctor.fleet.figures import Figures
 from gpudoctor.fleet.model import Difference
 from gpudoctor.fleet.traits import ANY_GPU, GPU_QUESTION, Alike
 from gpudoctor.judging.measured.burning import OUTLIER, TO_Z
 from gpudoctor.judging.measured.shortfalls import LOOSE, SIBLING, digits
-from gpudoctor.model import Figure
 
 FEWEST = 3  # nodes that can have a majority
 FEWEST_FIGURES = 5  # values that can have outliers
@@ -81,51 +81,62 @@ def _of_places(places: Iterable[Place], what: str, own: str, value: str) -> Iter
 
 
 class _Column(NamedTuple):
-    """One figure on all nodes of a kind."""
+    """One figure on all nodes of a kind. parts: places of nodes that measured the same, and where the figure is in their rows."""
 
     is_less_better: bool
     is_expected: bool
-    places: list[Place]
-    values: list[float]
+    parts: list[tuple[list[int], list[int]]]
 
 
-Columns = Mapping[tuple[str, str], _Column]
+def of_figures(nodes: Sequence[Figures]) -> tuple[Medians, list[Found]]:
+    """The medians, and the figures that are worse by more than siblings of one machine may differ, and outliers among all."""
+    medians: dict[tuple[str, str], float] = {}
+    found: list[Found] = []
+    for key, column in _columns(nodes).items():
+        values = [nodes[place].values[at] for places, row in column.parts for place in places for at in row]
+        medians[key] = median = statistics.median(values)
+        if median > 0 and sum(len(places) for places, _ in column.parts) >= FEWEST_FIGURES:
+            found += _outliers(key, column, nodes, values, median)
+    return medians, found
 
 
-def columns(nodes: Iterable[Iterable[Figure]]) -> Columns:
-    found: dict[tuple[str, str], _Column] = {}
+def _columns(nodes: Sequence[Figures]) -> dict[tuple[str, str], _Column]:
+    alike: dict[int, list[int]] = {}
     for place, figures in enumerate(nodes):
-        for figure in figures:
-            key = figure.what, figure.unit
-            if key not in found:
-                found[key] = _Column(figure.less_is_better, figure.expected is not None, [], [])
-            found[key].places.append((place, figure.gpu))
-            found[key].values.append(figure.value)
+        alike.setdefault(id(figures.columns), []).append(place)
+    found: dict[tuple[str, str], _Column] = {}
+    for places in alike.values():
+        rows: dict[tuple[str, str], list[int]] = {}
+        for at, column in enumerate(nodes[places[0]].columns):
+            key = column.what, column.unit
+            rows.setdefault(key, []).append(at)
+            found.setdefault(key, _Column(column.is_less_better, column.is_expected, []))
+        for key, row in rows.items():
+            found[key].parts.append((places, row))
     return found
 
 
-def medians(found: Columns) -> Medians:
-    return {key: statistics.median(column.values) for key, column in found.items()}
+def _outliers(
+    key: tuple[str, str], column: _Column, nodes: Sequence[Figures], values: Sequence[float], median: float
+) -> Iterator[Found]:
+    enough = TIMES if column.is_less_better else SIBLING if column.is_expected else LOOSE
 
+    def share(value: float) -> float:
+        return (median / value if value > 0 else 0.0) if column.is_less_better else value / median
 
-def of_figures(found: Columns) -> Iterator[Found]:
-    """Figures that are worse than the median by more than siblings of one machine may differ, and outliers among all."""
-    for (what, unit), column in found.items():
-        if len({place for place, _ in column.places}) < FEWEST_FIGURES:
-            continue
-        median = statistics.median(column.values)
-        spread = statistics.median(abs(value - median) for value in column.values)
-        if median <= 0:
-            continue
-        enough = TIMES if column.is_less_better else SIBLING if column.is_expected else LOOSE
-        for (place, gpu), value in zip(column.places, column.values, strict=True):
-            share = (median / value if value > 0 else 0.0) if column.is_less_better else value / median
-            if share < enough and TO_Z * abs(value - median) > OUTLIER * spread:
-                gpus = () if gpu is None else (gpu,)
-                yield (
-                    place,
-                    Difference("figure", what, f"{digits(value)} {unit}", f"{digits(median)} {unit}", gpus, round(share, 3)),
-                )
+    if min(map(share, (min(values), max(values)))) >= enough:
+        return
+    spread = statistics.median(abs(value - median) for value in values)
+    what, unit = key
+    for places, row in column.parts:
+        for place in places:
+            for at in row:
+                value = nodes[place].values[at]
+                if share(value) < enough and TO_Z * abs(value - median) > OUTLIER * spread:
+                    gpu = nodes[place].columns[at].gpu
+                    said = f"{digits(value)} {unit}", f"{digits(median)} {unit}"
+                    gpus = () if gpu is None else (gpu,)
+                    yield place, Difference("figure", what, *said, gpus, round(share(value), 3))
 
 
 def rank(difference: Difference) -> tuple[int, int, str]:

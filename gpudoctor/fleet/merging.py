@@ -12,6 +12,7 @@ from gpudoctor import catalog, doctor
 from gpudoctor.choices import BURN, LEVELS
 from gpudoctor.errors import UserError
 from gpudoctor.files import opening
+from gpudoctor.fleet import workers
 from gpudoctor.fleet.aggregate import aggregated
 from gpudoctor.fleet.collected import Collector, Seen
 from gpudoctor.fleet.judging import Judge
@@ -84,18 +85,25 @@ def merged(
     """expected: nodes that must have a file. change: what becomes of a node before it is judged, such as redaction."""
     given = files(paths)
     reader, collecting = Reader(), collector()
-    seen: list[Seen] = []
-    for number, (name, path) in enumerate(given.items(), 1):
-        if not number % 25:
-            tell(f"Reading {number} of {len(given)} nodes")
+
+    def see(name: str, path: str) -> Seen:
         found = read(reader, name, path)
-        shown, taken = change(name, found) if change else (name, found)
-        seen.append(collecting.seen(shown, taken))
+        return collecting.seen(*(change(name, found) if change else (name, found)))
+
+    seen: list[Seen] = []
+    # What redacts remembers names from node to node, so it stays in one process.
+    processes = 1 if change else workers.count(len(given))
+    for node in workers.seen(tuple(given.items()), collecting.alike, see, processes):
+        seen.append(node)
+        if not len(seen) % 25:
+            tell(f"Read {len(seen)} of {len(given)} nodes")
+    if processes > 1:
+        order = {name: place for place, name in enumerate(given)}
+        seen.sort(key=lambda node: order[node.name])
     for name in expected:
         if name not in given:
             absent = Unanswered(NODE_SCHEMA, name, State.MISSING)
-            shown, taken = change(name, absent) if change else (name, absent)
-            seen.append(collecting.seen(shown, taken))
+            seen.append(collecting.seen(*(change(name, absent) if change else (name, absent))))
     tell("Comparing")
     return aggregated(seen, collecting.alike)
 

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ _PARTS = re.compile(
 )
 
 Parts = Mapping[str, str]
+Digest = bytes
 
 
 def versions(report: Report) -> dict[str, str]:
@@ -81,7 +83,7 @@ class Alike:
     def __init__(self) -> None:
         self.parts: list[Parts] = []
         self._by_answer: dict[tuple[str, int], int] = {}
-        self._by_bytes: dict[bytes, int] = {}
+        self._by_digest: dict[Digest, int] = {}
 
     def of(self, answers: Answers) -> dict[str, int]:
         """Question -> the number of what is compared of its answer."""
@@ -96,13 +98,24 @@ class Alike:
         if key in self._by_answer:
             return self._by_answer[key]
         told = _told(parts.of(reply))
-        raw = msgspec.json.encode(told)
-        if raw not in self._by_bytes:
-            self._by_bytes[raw] = len(self.parts)
-            self.parts.append({name: _shown(value) for name, value in _flat(told)})
+        digest = blake2b(msgspec.json.encode(told), digest_size=16).digest()
+        number = self._by_digest.get(digest)
+        if number is None:
+            number = self.add(digest, {name: _shown(value) for name, value in _flat(told)})
         if not GPU_QUESTION.fullmatch(question):  # these hold the temperature: no two are the same
-            self._by_answer[key] = self._by_bytes[raw]
-        return self._by_bytes[raw]
+            self._by_answer[key] = number
+        return number
+
+    def add(self, digest: Digest, parts: Parts) -> int:
+        """The number of these parts, which is that of equal ones if they are known."""
+        number = self._by_digest.setdefault(digest, len(self.parts))
+        if number == len(self.parts):
+            self.parts.append(parts)
+        return number
+
+    def since(self, number: int) -> list[tuple[Digest, Parts]]:
+        """The parts from this number on."""
+        return list(zip(self._by_digest, self.parts, strict=True))[number:]
 
 
 def _is_dead(value: Any) -> bool:
