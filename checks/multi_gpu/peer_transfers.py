@@ -23,6 +23,7 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
 
 WORKLOAD = "peer-transfers"
+_NAME = re.compile(r"([0-9]{1,4})(<?>)([0-9]{1,4})")
 TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 AGAIN = "gpudoctor check --only peer-transfers"
 SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths that do not go through the CPU
@@ -156,12 +158,16 @@ class Pair(NamedTuple):
 
 def pairs(facts: Facts, sign: str = ">") -> Iterator[Pair]:
     """The measured pairs. sign: ">" for one direction, "<>" for both at once."""
+    return (pair for found, pair in facts.once(_pairs) if found == sign)
+
+
+def _pairs(facts: Facts) -> Iterator[tuple[str, Pair]]:
+    """Each pair with its sign."""
     (run,) = facts.measured.runs(WORKLOAD)
-    devices = facts.cuda.devices
+    indices = [index_of(facts, device) for device in facts.cuda.devices]
     for name, values in run.values.items():
-        one, found, other = name.partition(sign)
-        if found and one.isdigit() and other.isdigit():
-            yield Pair(index_of(facts, devices[int(one)]), index_of(facts, devices[int(other)]), values)
+        if found := _NAME.fullmatch(name):
+            yield found[2], Pair(indices[int(found[1])], indices[int(found[3])], values)
 
 
 def figures(facts: Facts) -> Iterator[Figure]:
@@ -214,10 +220,8 @@ def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
     other = expect.gpu(facts, pair.other)
     if expect.gpu(facts, pair.one) is None or other is None:
         return []
-    ours, theirs = (expect.active_links(facts, index) for index in (pair.one, pair.other))
-    direct = [link for link in ours if link.remote_bus_id == other.bus_id]
-    through = [[link for link in links if link.remote == "switch"] for links in (ours, theirs)]
-    return direct or min(through, key=len)
+    direct = [link for link in expect.active_links(facts, pair.one) if link.remote_bus_id == other.bus_id]
+    return direct or min((expect.switched_links(facts, index) for index in (pair.one, pair.other)), key=len)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from gpudoctor.facts import shared
 from gpudoctor.facts.gpu_records import (
     Fabric,
     Licence,
@@ -259,7 +260,7 @@ class Gpu(Guarded):
     @cached_property
     def nvlinks(self) -> tuple[NvLink, ...]:
         """The links of this GPU, in use or not; Unavailable if this machine can see no links of it."""
-        return tuple(NvLink.of(link, answers) for link, answers in self.get("NvLinks").items())
+        return shared.once(self.get("NvLinks"), _links)
 
     @cached_property
     def active_nvlinks(self) -> list[NvLink]:
@@ -283,3 +284,7 @@ class Gpu(Guarded):
         """The vGPU licences that this GPU can have; empty if it is not a vGPU."""
         answer = self.get("GridLicensableFeatures")
         return tuple(Licence.of(feature) for feature in answer["gridLicensableFeatures"][: answer["licensableFeaturesCount"]])
+
+
+def _links(answers: Mapping[str, Any]) -> tuple[NvLink, ...]:
+    return tuple(NvLink.of(link, each) for link, each in answers.items())

@@ -18,14 +18,17 @@ def index_of(facts: Facts, device: CudaDevice) -> int:
 
 
 def gpu_of(facts: Facts, bus_id: str) -> Gpu | None:
-    return next((gpu for known, gpu in facts.once(_by_bus_id) if known == bus_id), None)
+    (known,) = facts.once(_by_bus_id)
+    return known.get(bus_id)
 
 
-def _by_bus_id(facts: Facts) -> Iterator[tuple[str, Gpu]]:
+def _by_bus_id(facts: Facts) -> Iterator[dict[str, Gpu]]:
     """The GPUs up to the first that does not say where it is."""
+    found: dict[str, Gpu] = {}
     with contextlib.suppress(Skip):
         for gpu in facts.nvml.gpus:
-            yield gpu.bus_id, gpu
+            found.setdefault(gpu.bus_id, gpu)
+    yield found
 
 
 def cores_near(facts: Facts, index: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from gpudoctor.facts import shared
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.packages import (
     CondaPackage,
@@ -133,7 +134,7 @@ class Python(Guarded):
     @cached_property
     def packages(self) -> dict[str, tuple[Package, ...]]:
         """Normalised name -> every copy found, in the order of sys.path."""
-        return by_name(self._replies.value("packages"))
+        return shared.once(self._replies.value("packages"), by_name)
 
     @cached_property
     def differing_files(self) -> tuple[Differing, ...]:

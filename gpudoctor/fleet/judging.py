@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from gpudoctor import doctor
-from gpudoctor.facts import Facts
+from gpudoctor.facts import Facts, shared
 from gpudoctor.facts.replies import Replies
-from gpudoctor.fleet.reading import Answers
+from gpudoctor.fleet.reading import OF_GPU, Answers
 from gpudoctor.model import Check, Reply, Report, Snapshot
 
-OF_GPU = "nvml:gpu"
 FIELD = "\0"  # between a question and a field of its answer
 MOST_KNOWN = 24  # outcomes of one check
 WORTH = 4  # a check that met nothing known this often, and no more often did, reads what differs on each machine
@@ -82,7 +81,7 @@ class _Differing(dict[str, Any]):
         reply = self._replies.get(question)
         if reply is None or reply.status != "ok" or not isinstance(reply.value, dict):
             return self._numbers.get(question)
-        return msgspec.json.encode(reply.value[name]) if name in reply.value else ""
+        return shared.once(reply.value[name], msgspec.json.encode) if name in reply.value else ""
 
 
 class _Fields(dict[str, Any]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from gpudoctor.errors import UserError
-from gpudoctor.facts import shapes, shapes_measured
+from gpudoctor.facts import shapes, shapes_measured, shared
 from gpudoctor.files import opening
 from gpudoctor.fleet.model import NODE_SCHEMA, State
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Report, Snapshot
@@ -19,6 +19,7 @@ from gpudoctor.protocol import MOST_LEVELS
 
 MOST_BYTES = 32 << 20  # of one node
 REMEMBERED_BYTES = 8 << 20  # of answers, as JSON
+OF_GPU = "nvml:gpu"
 
 _LARGE = re.compile(rb"(?<![.0-9])[0-9]{19}")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -41,6 +42,15 @@ class _Raw(msgspec.Struct):
     level: str = ""
     ignored: dict[str, dict[str, str]] = {}
     experiments: Raws = {}
+
+
+class _OfGpu(msgspec.Struct):
+    """The reply about a GPU whose fields are not decoded yet."""
+
+    value: Raws
+    status: str
+    detail: str = ""
+    seconds: float = 0.0
 
 
 class Unanswered(msgspec.Struct):
@@ -67,7 +77,7 @@ class Reader:
     """Reads nodes one after the other, and remembers the answers of the last ones."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, bytes], tuple[Reply, int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bytes], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._last = 0
 
@@ -86,7 +96,9 @@ class Reader:
         """A snapshot that is in memory."""
         numbers = {}
         for question, reply in taken.replies.items():
-            numbers[question] = self._number(question, msgspec.json.encode(reply), reply)
+            key = question, msgspec.json.encode(reply)
+            known = self._remembered(key)
+            numbers[question] = known[1] if known else self._number(key, reply)
         return Answers(taken, numbers)
 
     def _parsed(self, data: bytes, path: str) -> Answers:
@@ -114,34 +126,64 @@ class Reader:
         return Answers(taken, numbers)
 
     def _replies(self, raws: Raws, path: str, asked: str = "") -> tuple[dict[str, Reply], dict[str, int]]:
-        replies, numbers = {}, {}
+        replies: dict[str, Reply] = {}
+        numbers = {}
         for question, raw in raws.items():
             key = asked + question, bytes(raw)
-            if key in self._known:
-                self._known.move_to_end(key)
-                replies[question], numbers[question] = self._known[key]
+            if known := self._remembered(key):
+                replies[question], numbers[question] = known
+                continue
+            if key[0].startswith(OF_GPU):
+                reply = shapes.fitting(key[0], self._of_gpu(raw, path))
             else:
                 reply = shapes.fitting(key[0], _decoded(raw, path))
-                replies[question], numbers[question] = reply, self._number(*key, reply)
+                reply = reply if asked else replace(reply, value=shared.of(reply.value))
+            replies[question], numbers[question] = reply, self._number(key, reply)
         return replies, numbers
 
-    def _number(self, question: str, raw: bytes, reply: Reply) -> int:
-        key = question, raw
-        if key not in self._known:
-            self._last += 1
-            self._known[key] = reply, self._last
-            self._bytes += len(raw)
-            while self._bytes > REMEMBERED_BYTES:
-                (_, oldest), _ = self._known.popitem(last=False)
-                self._bytes -= len(oldest)
-        return self._known[key][1] if key in self._known else self._last
+    def _of_gpu(self, raw: msgspec.Raw, path: str) -> Reply:
+        """No two of these are the same, as they hold the temperature, but most of their fields are."""
+        try:
+            reply = msgspec.json.decode(raw, type=_OfGpu)
+        except msgspec.ValidationError:
+            return _decoded(raw, path)
+        value = {name: self._field(name, part, path) for name, part in reply.value.items()}
+        return Reply(reply.status, value, reply.detail, reply.seconds)
+
+    def _field(self, name: str, raw: msgspec.Raw, path: str) -> Any:
+        key = f"{OF_GPU} {name}", bytes(raw)
+        if known := self._remembered(key):
+            return known[0]
+        value = shared.of(_kept(msgspec.json.decode(raw), key[1], path))
+        self._number(key, value)
+        return value
+
+    def _remembered(self, key: tuple[str, bytes]) -> tuple[Any, int] | None:
+        known = self._known.get(key)
+        if known:
+            self._known.move_to_end(key)
+        return known
+
+    def _number(self, key: tuple[str, bytes], made: Any) -> int:
+        self._last += 1
+        self._known[key] = made, self._last
+        self._bytes += len(key[1])
+        while self._bytes > REMEMBERED_BYTES:
+            (_, oldest), _ = self._known.popitem(last=False)
+            self._bytes -= len(oldest)
+        return self._last
 
 
 def _decoded(raw: msgspec.Raw, path: str) -> Reply:
     reply = msgspec.json.decode(raw, type=Reply)
-    if not _is_surely_kept(bytes(raw)):
-        opening.must_be_kept([reply.value], path)
+    _kept(reply.value, bytes(raw), path)
     return reply
+
+
+def _kept(value: Any, raw: bytes, path: str) -> Any:
+    if not _is_surely_kept(raw):
+        opening.must_be_kept([value], path)
+    return value
 
 
 def _is_surely_kept(raw: bytes) -> bool:

@@ -136,7 +136,7 @@ def _is_noise(part: str) -> bool:
 def _told(found: Mapping[str, Any], levels: int = 2) -> dict[str, Any]:
     """Without noise, some levels deep."""
     return {
-        name: _told(value, levels - 1) if levels and type(value) is dict else value
+        name: _told(value, levels - 1) if levels and isinstance(value, dict) else value
         for name, value in found.items()
         if not _is_noise(name)
     }

@@ -98,7 +98,7 @@ class Session(NamedTuple):
 def links_to(facts: Facts, index: int, others: Sequence[int]) -> list[NvLink]:
     """The active NVLinks of a GPU that lead to one of the others, directly or through a switch."""
     addresses = {gpu.bus_id for other in others if (gpu := expect.gpu(facts, other))}
-    through = all(any(link.remote == "switch" for link in expect.active_links(facts, other)) for other in others)
+    through = all(expect.switched_links(facts, other) for other in others)
     return [
         link
         for link in expect.active_links(facts, index)

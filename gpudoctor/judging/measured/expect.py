@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpudoctor import knowledge
@@ -47,8 +48,27 @@ def device(facts: Facts, index: int) -> CudaDevice | None:
 
 def active_links(facts: Facts, index: int) -> list[NvLink]:
     """The active NVLinks; empty if NVML has no answer."""
-    found = gpu(facts, index)
-    return known(lambda: found.active_nvlinks, []) if found else []
+    found = facts.once(_links)
+    return found[index].active if index < len(found) else []
+
+
+def switched_links(facts: Facts, index: int) -> list[NvLink]:
+    """Those that lead to a switch."""
+    found = facts.once(_links)
+    return found[index].switched if index < len(found) else []
+
+
+class _Links(NamedTuple):
+    """The active NVLinks of a GPU, and those that lead to a switch."""
+
+    active: list[NvLink]
+    switched: list[NvLink]
+
+
+def _links(facts: Facts) -> Iterator[_Links]:
+    for found in known(lambda: facts.nvml.gpus, ()):
+        active: list[NvLink] = known(lambda found=found: found.active_nvlinks, [])  # type: ignore[misc]
+        yield _Links(active, [link for link in active if link.remote == "switch"])
 
 
 def board(facts: Facts, index: int) -> Board | None:
