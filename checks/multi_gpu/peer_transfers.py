@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from gpudoctor import knowledge
@@ -200,10 +201,8 @@ def way(facts: Facts, pair: Pair) -> Expected:
     if links and pair.refused:
         return NOTHING
     versions = [int(float(link.version)) for link in links if link.version]
-    if versions:
-        rate, shares = knowledge.nvlink_gb_per_s(versions[0], len(links)), knowledge.nvlink_shares(versions[0])
-        if rate and shares:
-            return Expected(rate * shares[0], f"{shares[0]:.0%} of NVLink {versions[0]} × {len(links)} links: {rate:g}")
+    if versions and (found := over_nvlink(versions[0], len(links))):
+        return found
     path = known(lambda: facts.nvml.topology.get((min(pair[:2]), max(pair[:2]))))
     links_to_host = [expect.pcie_gb_per_s(facts, index) for index in pair[:2]]
     rates = [link.value for link in links_to_host if link.value]
@@ -213,6 +212,14 @@ def way(facts: Facts, pair: Pair) -> Expected:
         return NOTHING
     share, words = (THROUGH_HOST, " through host memory") if pair.refused else (SHARES[path], "")
     return Expected(share * min(rates), f"{share:.0%}{words} of what its PCIe link carries: {min(rates):.1f}")
+
+
+@cache
+def over_nvlink(version: int, links: int) -> Expected | None:
+    rate, shares = knowledge.nvlink_gb_per_s(version, links), knowledge.nvlink_shares(version)
+    if not rate or not shares:
+        return None
+    return Expected(rate * shares[0], f"{shares[0]:.0%} of NVLink {version} × {links} links: {rate:g}")
 
 
 def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
@@ -228,7 +235,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     found = facts.once(figures)
     yield from judge_data(facts)
     yield from judge_access(facts)
-    judged = [replace(figure, wrong="") for figure in found if figure.expected]
+    judged = [replace(figure, wrong="") if figure.wrong else figure for figure in found if figure.expected]
     linked = {pair.name for pair in pairs(facts) if links_between(facts, pair)}
     yield from slowness.judge(facts, [figure for figure in judged if figure.what in linked], otherwise=SLOW)
     for finding in slowness.judge(facts, [figure for figure in judged if figure.what not in linked], otherwise=SLOW_OVER_PCIE):

@@ -68,14 +68,18 @@ class Measured(Guarded):
 
     def __init__(self, measured: Mapping[str, Reply]) -> None:
         self._measured = measured
+        self._runs: dict[str, tuple[Run, ...]] = {}
 
     def runs(self, workload: str) -> tuple[Run, ...]:
         """The results of this workload on each GPU, including runs that were stopped after a first result."""
+        if workload in self._runs:
+            return self._runs[workload]
         replies = self._of(workload)
         found = [Run(workload, _gpu(id), reply.value, reply.seconds) for id, reply in replies.items() if _results(reply)]
         if not found:
             raise self._why_not(workload, replies)
-        return tuple(sorted(found, key=lambda run: -1 if run.gpu is None else run.gpu))
+        self._runs[workload] = runs = tuple(sorted(found, key=lambda run: -1 if run.gpu is None else run.gpu))
+        return runs
 
     def _of(self, workload: str) -> dict[str, Reply]:
         return self._by_workload.get(workload, {})

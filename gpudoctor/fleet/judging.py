@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from gpudoctor.model import Check, Reply, Report, Snapshot
 
 FIELD = "\0"  # between a question and a field of its answer
 MOST_KNOWN = 24  # outcomes of one check
+MOST_USUAL = 8  # sets of outcomes that many machines share
 WORTH = 4  # a check that met nothing known this often, and no more often did, reads what differs on each machine
 
 
@@ -36,21 +37,40 @@ class _Known:
         return self.missed < WORTH or self.met > self.missed
 
 
+class _Usual(NamedTuple):
+    """What many machines have in common: all that was read for the outcomes of these checks, and its numbers."""
+
+    asked: tuple[str, ...]
+    numbers: tuple[Any, ...]
+    outcomes: dict[str, doctor.Outcome]
+
+
+@dataclass
+class _Memory:
+    """of_checks: id -> the outcomes of one check. usual: of all checks together, so that most machines are compared once."""
+
+    of_checks: dict[str, _Known] = field(default_factory=dict)
+    usual: list[_Usual] = field(default_factory=list)
+
+
 class Judge:
     """Judges snapshots one after the other."""
 
     def __init__(self, checks: Mapping[str, doctor.Checks]) -> None:
         """checks: level -> the checks that judge a snapshot of that level."""
         self._checks = checks
-        self._known: dict[Any, dict[str, _Known]] = {}
+        self._memory: dict[Any, _Memory] = {}
 
     def report(self, answers: Answers) -> Report:
         taken = answers.snapshot
         checks = self._checks[doctor.level_of(taken)]
         if taken.host or taken.experiments or taken.baseline:
             return doctor.judge(taken, checks)
-        known = self._known.setdefault(tuple(sorted(taken.expected.items())), {})
-        return doctor.judge(taken, checks, _Run(taken, _Differing(answers), known).check)
+        memory = self._memory.setdefault(tuple(sorted(taken.expected.items())), _Memory())
+        run = _Run(taken, _Differing(answers), memory)
+        report = doctor.judge(taken, checks, run.check)
+        run.learn()
+        return report
 
 
 class _Differing(dict[str, Any]):
@@ -74,7 +94,8 @@ class _Differing(dict[str, Any]):
     def _beginning(self, asked: str) -> Any:
         if not asked.endswith("*"):
             return None
-        return tuple(sorted((name, number) for name, number in self._numbers.items() if name.startswith(asked[:-1])))
+        beginning = asked[:-1]
+        return tuple((name, number) for name, number in self._numbers.items() if name.startswith(beginning))
 
     def _field(self, asked: str) -> Any:
         question, _, name = asked.partition(FIELD)
@@ -171,13 +192,28 @@ class _Recording(Facts):
 class _Run:
     """Runs the checks on one snapshot."""
 
-    def __init__(self, taken: Snapshot, differing: _Differing, known: dict[str, _Known]) -> None:
+    def __init__(self, taken: Snapshot, differing: _Differing, memory: _Memory) -> None:
         self._taken = taken
         self._differing = differing
-        self._known = known
+        self._memory = memory
+        self._met: dict[str, tuple[tuple[str, ...], doctor.Outcome]] = {}
+        self._usual = next((usual for usual in memory.usual if differing.of(usual.asked) == usual.numbers), None)
+
+    def learn(self) -> None:
+        """Adds what was known of single checks to what is usual."""
+        if not self._met:
+            return
+        last = self._usual or _Usual((), (), {})
+        asked = tuple({*last.asked, *(name for asked, _ in self._met.values() for name in asked)})
+        outcomes = {**last.outcomes, **{id: outcome for id, (_, outcome) in self._met.items()}}
+        self._memory.usual = [each for each in self._memory.usual if each is not self._usual]
+        self._memory.usual.insert(0, _Usual(asked, self._differing.of(asked), outcomes))
+        del self._memory.usual[MOST_USUAL:]
 
     def check(self, check: Check, facts: Facts) -> doctor.Outcome:
-        known = self._known.setdefault(check.id, _Known())
+        if self._usual and check.id in self._usual.outcomes:
+            return self._usual.outcomes[check.id]
+        known = self._memory.of_checks.setdefault(check.id, _Known())
         if check.after or check.workloads or not known.is_worth:
             return doctor.run_check(check, facts)
         for place, (asked, numbers, outcome) in enumerate(known.outcomes):
@@ -185,6 +221,7 @@ class _Run:
                 known.met += 1
                 if place:
                     known.outcomes.insert(0, known.outcomes.pop(place))
+                self._met[check.id] = asked, outcome
                 return outcome
         known.missed += 1
         recording = _Recording(self._taken, facts)

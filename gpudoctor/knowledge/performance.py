@@ -60,9 +60,14 @@ def table() -> PerformanceTable:
 
 def reachable_share(quantity: str, board: Gpu | None, architecture: str | None) -> float | None:
     """The share of its datasheet that a healthy GPU reaches, from the most specific row; None for an unknown quantity."""
-    shares = {row.of: row.share for row in table().reachable if row.quantity == quantity}
+    shares = _shares(quantity)
     names = (board.name if board else None, board.architecture if board else architecture, "any")
     return next((shares[name] for name in names if name in shares), None)
+
+
+@cache
+def _shares(quantity: str) -> dict[str, float]:
+    return {row.of: row.share for row in table().reachable if row.quantity == quantity}
 
 
 def pcie_share(generation: int) -> float | None:

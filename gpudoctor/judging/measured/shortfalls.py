@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
@@ -52,37 +52,48 @@ def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
     for figure in figures:
         alike.setdefault((figure.what, _kind(facts, figure.gpu)), []).append(figure)
     for figure in figures:
-        siblings = alike[figure.what, _kind(facts, figure.gpu)]
-        missed = [shortfall for shortfall in by_each_rule(facts, figure, siblings) if shortfall.share < shortfall.limit]
+        missed = list(by_each_rule(facts, figure, alike[figure.what, _kind(facts, figure.gpu)]))
         if missed:
             yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
 
 
-def by_each_rule(facts: Facts, figure: Figure, alike: Iterable[Figure]) -> Iterator[Shortfall]:
-    """One for each rule that applies: datasheet or link, siblings, baseline. alike: the same figure of all GPUs of its kind."""
-    if figure.share is not None:
-        yield Shortfall(figure, figure.share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
+def by_each_rule(facts: Facts, figure: Figure, alike: Sequence[Figure]) -> Iterator[Shortfall]:
+    """One for each rule that it misses: datasheet or link, siblings, baseline. alike: the same figure of all GPUs of its kind."""
+    share = figure.share
+    if share is not None and share < WARN:
+        yield Shortfall(figure, share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
     if figure.gpu is None or figure.less_is_better:  # short times depend on what the CPU does meanwhile
         return
     close = SIBLING if figure.expected else LOOSE
-    named = _kind(facts, figure.gpu)
-    siblings = [other.value for other in alike if named and other.gpu != figure.gpu]
+    siblings = [other.value for other in alike if other.gpu != figure.gpu] if _kind(facts, figure.gpu) else ()
     if siblings:
         median = statistics.median([*siblings, figure.value])
-        rule = f"the median {digits(median)} of this machine's {len(siblings) + 1} GPUs"
-        yield Shortfall(figure, figure.value / median, close, rule)
+        if figure.value / median < close:
+            rule = f"the median {digits(median)} of this machine's {len(siblings) + 1} GPUs"
+            yield Shortfall(figure, figure.value / median, close, rule)
     before = baseline(facts, figure)
-    if before:
+    if before and figure.value / before < close:
         yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
 
 
 def _kind(facts: Facts, gpu: int | None) -> str:
     """The name of the GPU; "" if it is not known, so it has no siblings."""
-    device = None if gpu is None else expect.device(facts, gpu)
-    return device.name if device else ""
+    if gpu is None:
+        return ""
+    names = facts.once(_names)
+    return names[gpu] if gpu < len(names) else ""
+
+
+def _names(facts: Facts) -> Iterator[str]:
+    """Of all GPUs that NVML or CUDA lists."""
+    for index in range(max(len(known(lambda: facts.nvml.gpus, ())), len(known(lambda: facts.cuda.devices, ())))):
+        device = expect.device(facts, index)
+        yield device.name if device else ""
 
 
 def baseline(facts: Facts, figure: Figure) -> float | None:
     """What this GPU reached when its baseline was saved."""
+    if not facts.baseline:
+        return None
     gpu = expect.gpu(facts, figure.gpu) if figure.gpu is not None else None
     return known(lambda: facts.baseline.get(gpu.uuid, {}).get(figure.what)) if gpu else None
