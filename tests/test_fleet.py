@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import html5lib
+import msgspec
 import pytest
 import xmlschema
+from each import each
 from jsonschema import Draft4Validator, Draft202012Validator
 from machine import load
 from stand_in import run
@@ -26,8 +30,9 @@ from gpudoctor import catalog, doctor
 from gpudoctor.cli.fleet import draining
 from gpudoctor.files import snapshot
 from gpudoctor.fleet import draining as draining_lines
-from gpudoctor.fleet import kinds, majority, nodesets
-from gpudoctor.fleet.collected import Seen
+from gpudoctor.fleet import kinds, majority, merging, nodesets, workers
+from gpudoctor.fleet.aggregate import aggregated
+from gpudoctor.fleet.collected import Collector, Seen
 from gpudoctor.fleet.figures import Figures
 from gpudoctor.fleet.judging import Judge
 from gpudoctor.fleet.model import Fleet, State
@@ -113,6 +118,25 @@ def test_a_known_outcome_is_that_of_judging_again(planted: tuple[Path, dict[str,
         read = reader.file(str(path))
         if isinstance(read, Answers):
             assert judge.report(read) == doctor.judge_at_its_level(read.snapshot), path.name
+
+
+@each("dies", [False, True])
+def test_several_processes_see_what_one_sees(dies: bool, planted: tuple[Path, dict[str, set[str]]]) -> None:
+    files = tuple((path.stem, str(path)) for path in sorted(planted[0].iterdir()))[:9]
+    caller = os.getpid()
+
+    def see(reader: Reader, collecting: Collector, name: str, path: str) -> Seen:
+        if dies and os.getpid() != caller and name == files[5][0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return collecting.seen(name, merging.read(reader, name, path))
+
+    def told(processes: int) -> bytes:
+        collecting = merging.collector()
+        seen = workers.seen(files, collecting.alike, partial(see, Reader(), collecting), processes)
+        found = {node.name: node for node in seen}
+        return msgspec.json.encode(aggregated([found[name] for name, _ in files], collecting.alike), enc_hook=str)
+
+    assert told(2) == told(1)
 
 
 def test_redaction_hides_the_nodes_too(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:

@@ -23,25 +23,21 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu_records import NvLink
-from gpudoctor.facts.join import index_of
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.measured import expect, faults, slowness
 from gpudoctor.judging.measured.expect import NOTHING, Expected
+from gpudoctor.judging.measured.pairs import WORKLOAD, Pair, pairs
 from gpudoctor.judging.measured.shortfalls import between
 from gpudoctor.model import Action, Check, Confidence, Figure, Finding, Fix, Problem, Skip, Status
 
-WORKLOAD = "peer-transfers"
-_NAME = re.compile(r"([0-9]{1,4})(<?>)([0-9]{1,4})")
 TROUBLE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 AGAIN = "gpudoctor check --only peer-transfers"
 SWITCHED = ("internal", "single switch", "switches")  # NVML's words for paths that do not go through the CPU
@@ -132,43 +128,6 @@ SLOW = Problem(
     references=(TROUBLE,),
 )
 SLOW_OVER_PCIE = replace(SLOW, fixes=SLOW.fixes[1:])
-
-
-class Pair(NamedTuple):
-    """NVML's indices of the sender and the receiver, and what was measured."""
-
-    one: int
-    other: int
-    values: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return f"copy GPU {self.one} to {self.other}"
-
-    @property
-    def refused(self) -> str:
-        return str(self.values.get("refused", ""))
-
-    @property
-    def wrong(self) -> str:
-        """How the data was damaged, "" if it was not."""
-        ways = {"copied": "wrong_words", "read and written by kernels": "wrong_words_by_kernels"}
-        counts = {way: self.values.get(key, 0) for way, key in ways.items()}
-        return ", ".join(f"{count} wrong 8-byte words when {way}" for way, count in counts.items() if count)
-
-
-def pairs(facts: Facts, sign: str = ">") -> Iterator[Pair]:
-    """The measured pairs. sign: ">" for one direction, "<>" for both at once."""
-    return (pair for found, pair in facts.once(_pairs) if found == sign)
-
-
-def _pairs(facts: Facts) -> Iterator[tuple[str, Pair]]:
-    """Each pair with its sign."""
-    (run,) = facts.measured.runs(WORKLOAD)
-    indices = [index_of(facts, device) for device in facts.cuda.devices]
-    for name, values in run.values.items():
-        if found := _NAME.fullmatch(name):
-            yield found[2], Pair(indices[int(found[1])], indices[int(found[3])], values)
 
 
 def figures(facts: Facts) -> Iterator[Figure]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts import shared
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.replies import Replies
 from gpudoctor.knowledge import architecture_of_chip, architecture_of_device
@@ -106,13 +107,9 @@ class Pci(Guarded):
         nothing: dict[str, Any] = {"functions": {}, "bridges": {}, "other_display": []}
         return self._replies.optional("pci") or nothing
 
-    def _known(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
-        """Sorted by address; what has no PCI address is no device."""
-        return sorted((address, raw) for address, raw in self._answer[kind].items() if ADDRESS.fullmatch(address))
-
     @cached_property
     def functions(self) -> tuple[PciFunction, ...]:
-        return tuple(pci_function(address, raw) for address, raw in self._known("functions"))
+        return shared.once(self._answer, _functions)
 
     @cached_property
     def gpus(self) -> tuple[PciFunction, ...]:
@@ -126,12 +123,25 @@ class Pci(Guarded):
     @cached_property
     def bridges(self) -> dict[str, Bridge]:
         """Address -> bridge."""
-        return {address: bridge(address, raw) for address, raw in self._known("bridges")}
+        return shared.once(self._answer, _bridges)
 
     @cached_property
     def other_display(self) -> tuple[str, ...]:
         """ "vendor:device" of the display devices of other vendors."""
         return tuple(self._answer["other_display"])
+
+
+def _functions(answer: dict[str, Any]) -> tuple[PciFunction, ...]:
+    return tuple(pci_function(address, raw) for address, raw in _known(answer, "functions"))
+
+
+def _bridges(answer: dict[str, Any]) -> dict[str, Bridge]:
+    return {address: bridge(address, raw) for address, raw in _known(answer, "bridges")}
+
+
+def _known(answer: dict[str, Any], kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """Sorted by address; what has no PCI address is no device."""
+    return sorted((address, raw) for address, raw in answer[kind].items() if ADDRESS.fullmatch(address))
 
 
 def pci_function(address: str, raw: dict[str, Any]) -> PciFunction:

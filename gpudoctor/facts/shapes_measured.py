@@ -72,5 +72,7 @@ def of(id: str) -> Any:
 
 def results(value: Any) -> Any:
     """The results of a workload, without the texts about the workload."""
-    told = isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in _TOLD)
-    return {name: result for name, result in value.items() if name not in _TOLD} if told else value
+    told = [name for name in _TOLD if name in value] if isinstance(value, dict) else []
+    if not told or not all(isinstance(value[name], str) for name in told):
+        return value
+    return {name: result for name, result in value.items() if name not in told}

@@ -12,18 +12,21 @@ class SharedDict(dict[str, Any]):
     """An answer, or a part of one, that nothing may change."""
 
     __slots__ = ("made",)
+    made: dict[Any, Any]
 
 
 class SharedList(list[Any]):
     """Likewise."""
 
     __slots__ = ("made",)
+    made: dict[Any, Any]
 
 
 def of(value: Any) -> Any:
     """The value, if it can be shared as one that can."""
-    kind = {dict: SharedDict, list: SharedList}.get(type(value))
-    return kind(value) if kind else value
+    if type(value) is dict:
+        return SharedDict(value)
+    return SharedList(value) if type(value) is list else value
 
 
 def once(value: Any, make: Callable[[Any], Made]) -> Made:
@@ -31,7 +34,7 @@ def once(value: Any, make: Callable[[Any], Made]) -> Made:
     if not isinstance(value, SharedDict | SharedList):
         return make(value)
     try:
-        made: dict[Callable[[Any], Any], Any] = value.made
+        made = value.made
     except AttributeError:
         made = value.made = {}
     if make not in made:
