@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from each import each
 
 from gpudoctor.cli import main
+from gpudoctor.cli.plan import PACKAGES
 from gpudoctor.judging.python import installable
 from gpudoctor.judging.python.installable import Place
 from gpudoctor.knowledge import wheels
 
-H100, V100, PASCAL, TURING, ADA, B200 = (9, 0), (7, 0), (6, 1), (7, 5), (8, 9), (10, 0)
+H100, V100, TURING, ADA, B200 = (9, 0), (7, 0), (7, 5), (8, 9), (10, 0)
 NEWEST = "2.14.1"
 HERE = Path(__file__).parent
 
@@ -26,38 +29,70 @@ def first(package: str, place: Place) -> tuple[str, str]:
     return (best.version, best.build) if best else ("", found[0].why_not)
 
 
+TRUTHS = yaml.safe_load((HERE / "plans/truths.yaml").read_text())
+CELLS = [
+    (machine["about"], package, machine["place"], truth)
+    for machine in TRUTHS["machines"]
+    for package, truth in machine.items()
+    if package not in ("about", "place")
+]
+
+
+def place_of(given: dict[str, Any]) -> Place:
+    return Place(
+        (tuple(given["capability"]),), given["driver"], given["python"], given.get("machine", "x86_64"), tuple(given["glibc"])
+    )
+
+
+@each("cell", CELLS, ids=lambda cell: f"{cell[1]} on {cell[0]}")
+def test_what_the_projects_publish(cell: tuple[str, str, dict[str, Any], str]) -> None:
+    _, package, given, truth = cell
+    version, said = first(package, place_of(given))
+    if truth.startswith("no: "):
+        assert not version
+        assert truth.removeprefix("no: ") in said
+    else:
+        assert version == truth.split()[0]
+        assert said == truth.removeprefix(version).strip() or truth == version
+
+
+def test_the_truths_are_about_all_packages_and_sourced() -> None:
+    assert len(CELLS) >= 60
+    assert {package for _, package, _, _ in CELLS} == set(PACKAGES) == set(TRUTHS["sources"]) - {"all"}
+
+
 @each(
     ["package", "place", "expected"],
     [
-        ("torch", Place((H100,), "580.95.05", "3.12"), (NEWEST, "cu130")),
         ("torch", Place((H100,), "570.86.15", "3.12"), (NEWEST, "cu126")),  # CUDA 13 requires driver 580
-        ("torch", Place((H100,), "535.129.03", "3.12"), (NEWEST, "cu126")),  # by minor-version compatibility
-        ("torch", Place((V100,), "580.95.05", "3.12"), (NEWEST, "cu126")),  # later builds have no code for Volta
-        ("torch", Place((PASCAL,), "580.95.05", "3.12"), (NEWEST, "cu126")),
         ("torch", Place((V100, H100), "580.95.05", "3.12"), (NEWEST, "cu126")),
         ("torch", Place((H100,), "580.95.05", "3.9"), ("2.8.0", "cu128")),
-        ("torch", Place((H100,), "580.95.05", "3.12", glibc=(2, 17)), ("2.6.0", "cu124")),
-        ("torch", Place((B200,), "570.86.15", "3.12"), ("2.11.0", "cu128")),
         ("torch", Place((ADA,), "470.256.02", "3.10"), ("2.7.1", "cu118")),
-        ("vllm", Place((H100,), "580.95.05", "3.12"), ("0.33.0", "cu130")),
-        ("vllm", Place((H100,), "580.95.05", "3.10"), ("", "requires Python <3.15,>=3.11")),
+        ("torch", Place(((11, 0),), "580.95.05", "3.12", "aarch64"), ("2.15.0", "cu132")),
+        ("torch", Place((V100, B200), "580.95.05", "3.12"), ("2.10.0", "cu128")),  # the last build for both
         (
             "vllm",
-            Place((V100,), "580.95.05", "3.12"),
-            ("", "is built with CUDA 13.0, which no longer supports compute capability 7.0"),
+            Place((B200,), "580.95.05", "3.12", glibc=(2, 27)),
+            ("", "requires torch 2.14.0, which requires glibc 2.28; here is 2.27"),
         ),
-        ("sglang", Place((H100,), "570.86.15", "3.12"), ("", "requires driver 580.65.06 or newer")),
-        ("jax", Place((H100,), "580.95.05", "3.12"), ("0.10.2", "CUDA 13")),
-        ("jax", Place((H100,), "550.54.15", "3.12"), ("0.10.2", "CUDA 12")),
-        ("jax", Place((H100,), "470.256.02", "3.12"), ("", "requires driver 580 or newer")),
-        ("cupy", Place((PASCAL,), "580.95.05", "3.12"), ("14.2.0", "CUDA 12")),
-        ("cupy", Place((TURING,), "580.95.05", "3.12"), ("14.2.0", "CUDA 13")),
-        ("tensorflow", Place((H100,), "535.129.03", "3.9"), ("2.20.0", "CUDA 12")),
-        ("onnxruntime", Place((H100,), "570.86.15", "3.12"), ("1.26.0", "CUDA 12")),
+        ("sglang", Place((H100,), "570.86.15", "3.12"), ("0.5.10", "cu129")),
+        ("onnxruntime", Place((H100,), "570.86.15", "3.12", "aarch64"), ("", "requires driver 580.65.06 or newer")),
     ],
 )
 def test_what_runs_where(package: str, place: Place, expected: tuple[str, str]) -> None:
     assert first(package, place) == expected
+
+
+def test_what_does_not_bring_the_cuda_libraries() -> None:
+    offered = {
+        option.requirement: option.cuda
+        for package in ("cupy", "onnxruntime", "torch")
+        for option in installable.options(package, Place((H100,), "595.45.04", "3.10"))
+    }
+    assert (
+        offered["cupy-cuda12x[ctk]==14.2.0"] == offered["onnxruntime-gpu[cuda,cudnn]==1.23.2"] == offered["torch==2.14.1"] == ""
+    )
+    assert offered["cupy-cuda12x==13.6.0"] == offered["onnxruntime-gpu==1.20"] == "12"
 
 
 def test_a_build_that_is_offered_has_code_for_the_gpu() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 
 from msgspec import field
@@ -53,7 +53,10 @@ class Variant(Row, frozen=True):
 
 
 class Package(Row, frozen=True):
-    """The requirements of one release, or range of releases, of another GPU package, as printed."""
+    """The requirements of one release, or range of releases, of another GPU package, as printed.
+
+    pythons, glibc and machines are those of its wheels; extras install the CUDA libraries; least_capability: of the oldest GPU.
+    """
 
     package: str
     version: str
@@ -63,6 +66,11 @@ class Package(Row, frozen=True):
     nvcc: str | None = None
     least_driver: str | None = None
     requires_python: str | None = None
+    pythons: str | None = None
+    glibc: Pair | None = None
+    machines: tuple[str, ...] = ()
+    least_capability: Pair | None = None
+    extras: str | None = None
 
 
 class Assembler(Row, frozen=True):
@@ -88,6 +96,9 @@ class Pinned(Row, frozen=True):
     torch: str
     cuda: Pair
     requires_python: str
+    pythons: str | None = None
+    glibc: Pair | None = None
+    least_capability: Pair | None = None
 
 
 class WheelTable(Table, frozen=True):
@@ -133,6 +144,12 @@ def torch_release(version: str) -> TorchRelease | None:
     return min(same_minor, key=lambda row: abs(Version(row.version).micro - wanted.micro), default=None)
 
 
+def torch_glibc(version: str) -> Pair | None:
+    """The oldest glibc of its wheels; None if not known."""
+    wanted = _public(version)
+    return next((row.glibc for row in table().torch_glibc if wanted and row.torch <= wanted.release[:2]), None)
+
+
 def torch_architectures(version: str, variant: str, machine: str = "x86_64") -> tuple[str, ...] | None:
     """The GPU architectures in a published Linux wheel, such as ("sm_90", "compute_90"); None if not known."""
     wanted = _public(version)
@@ -162,14 +179,18 @@ def variant_for_driver(torch_version: str, driver_version: str, compute_capabili
 
 
 def variant_for_all(
-    torch_version: str, driver_version: str, compute_capabilities: Iterable[Pair], machine: str = "x86_64"
+    torch_version: str,
+    driver_version: str,
+    compute_capabilities: Iterable[Pair],
+    machine: str = "x86_64",
+    among: Collection[str] | None = None,
 ) -> str | None:
-    """Like variant_for_driver, for GPUs of several kinds in one machine."""
+    """Like variant_for_driver, for GPUs of several kinds in one machine. among: the variants to choose from, if not all."""
     release, driver = torch_release(torch_version), _public(driver_version)
     if release is None or driver is None:
         return None
     each = [set(_usable(release, driver, capability, machine)) for capability in compute_capabilities]
-    usable = list(set.intersection(*each)) if each else []
+    usable = [row for row in set.intersection(*each) if among is None or row.variant in among] if each else []
     native = [row for row in usable if Version(row.native) <= driver]
     if not native:
         return min(usable, key=lambda row: row.cuda).variant if usable else None

@@ -15,16 +15,17 @@ from gpudoctor.judging.python.torch_builds import INDEX
 from gpudoctor.knowledge import wheels
 from gpudoctor.knowledge.wheels import Package, Pair, Pinned, TorchRelease
 
-# Package -> its requirement, and the package of the table whose rows say what it needs.
+# Package -> its requirement, and the packages of the table whose rows say what it needs.
 NAMES = {
     "torch": ("torch=={version}",),
     "vllm": ("vllm=={version}",),
     "sglang": ("sglang=={version}",),
     "jax": ("jax[cuda{major}]=={version}", "jax-cuda13-plugin", "jax-cuda12-plugin"),
-    "cupy": ("cupy-cuda{major}x=={version}", "cupy-cuda13x", "cupy-cuda12x"),
+    "cupy": ("cupy-cuda{major}x{extras}=={version}", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
     "tensorflow": ("tensorflow[and-cuda]=={version}", "tensorflow"),
-    "onnxruntime": ("onnxruntime-gpu=={version}", "onnxruntime-gpu"),
+    "onnxruntime": ("onnxruntime-gpu{extras}=={version}", "onnxruntime-gpu"),
 }
+BRING_NO_CUDA = ("cupy", "onnxruntime")  # unless an extra does
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Option:
-    """A release. build: such as cu126. index: where pip finds it, "" for PyPI. why_not: "" if it runs here."""
+    """A release. build: such as cu126. index: where pip finds it, "" for PyPI. why_not: "" if it runs here.
+
+    cuda: the CUDA release whose libraries must be installed next to it; "" if it brings them.
+    """
 
     requirement: str
     version: str
     build: str
     index: str = ""
     why_not: str = ""
+    cuda: str = ""
 
     @property
     def command(self) -> str:
@@ -62,13 +67,13 @@ def options(package: str, place: Place) -> list[Option]:
 
 def _torch(package: str, place: Place) -> Iterator[Option]:
     for row in wheels.table().torch:
-        if row.variants_verified:
-            yield _torch_release(row, place)
+        yield _torch_release(row, place, row.variants if row.variants_verified else (row.default,))
 
 
-def _torch_release(row: TorchRelease, place: Place) -> Option:
-    build = wheels.variant_for_all(row.version, place.driver, place.capabilities, place.machine)
-    why_not = _python(row.pythons, place) or _glibc(row.version, place) or ("" if build else _no_build(row, place))
+def _torch_release(row: TorchRelease, place: Place, variants: tuple[str, ...]) -> Option:
+    build = wheels.variant_for_all(row.version, place.driver, place.capabilities, place.machine, variants)
+    why_not = "" if build else _no_build(row, place, variants)
+    why_not = why_not or _glibc(wheels.torch_glibc(row.version), place) or _python(row.pythons, place)
     index = INDEX + build if build and build != row.default else ""
     return Option(f"torch=={row.version}", row.version, build or row.default, index, why_not)
 
@@ -81,20 +86,18 @@ def _python(pythons: str, place: Place) -> str:
     return "" if fits else f"has wheels for Python {pythons.removeprefix('>=')}{' and newer' * (len(bounds) == 1)} only"
 
 
-def _glibc(version: str, place: Place) -> str:
-    wanted = Version(version).release[:2]
-    row = next((row for row in wheels.table().torch_glibc if row.torch <= wanted), None)
-    if row is None or place.glibc is None or place.glibc >= row.glibc:
+def _glibc(oldest: Pair | None, place: Place) -> str:
+    if oldest is None or place.glibc is None or place.glibc >= oldest:
         return ""
-    return f"requires glibc {dotted(row.glibc)}; here is {dotted(place.glibc)}"
+    return f"requires glibc {dotted(oldest)}; here is {dotted(place.glibc)}"
 
 
-def _no_build(row: TorchRelease, place: Place) -> str:
+def _no_build(row: TorchRelease, place: Place, variants: tuple[str, ...]) -> str:
     """Why no variant runs on all GPUs: none has code for one of them, or the driver is too old for those that have."""
     for each in place.capabilities:
         fitting = [
             variant
-            for name in row.variants
+            for name in variants
             if (variant := wheels.variant(name))
             and knowledge.runs_on(knowledge.torch_architectures(row.version, name, place.machine) or (), each)
         ]
@@ -114,10 +117,11 @@ def _pinned(package: str, place: Place) -> Iterator[Option]:
 
 def _engine(row: Pinned, place: Place) -> Option:
     torch = wheels.torch_release(row.torch)
-    why_not = _requires_python(row.requires_python, place) or _cuda(row.cuda, None, place)
+    why_not = _gpu(row.least_capability, place) or _cuda(row.cuda, None, place)
     if torch and not why_not:
-        needed = _torch_release(torch, place)
+        needed = _torch_release(torch, place, (torch.default,))  # the one that pip installs with it
         why_not = f"requires torch {row.torch}, which {needed.why_not}" if needed.why_not else ""
+    why_not = why_not or _glibc(row.glibc, place) or _pythons(row, place)
     return Option(f"{row.package}=={row.version}", row.version, f"cu{row.cuda[0]}{row.cuda[1]}", "", why_not)
 
 
@@ -128,8 +132,12 @@ def _others(package: str, place: Place) -> Iterator[Option]:
             cuda = _cuda_of(row)
             if row.verified and cuda:
                 version = row.version.rpartition("-")[2]  # of a range, the newest
-                why_not = _requires_python(row.requires_python, place) or _cuda(cuda, row.least_driver, place)
-                yield Option(requirement.format(version=version, major=cuda[0]), version, f"CUDA {cuda[0]}", "", why_not)
+                extras = f"[{row.extras}]" if row.extras else ""
+                why_not = _gpu(row.least_capability, place) or _cuda(cuda, row.least_driver, place) or _machine(row, place)
+                why_not = why_not or _glibc(row.glibc, place) or _pythons(row, place)
+                wanted = requirement.format(version=version, major=cuda[0], extras=extras)
+                more = str(cuda[0]) if package in BRING_NO_CUDA and not extras else ""
+                yield Option(wanted, version, f"CUDA {cuda[0]}", "", why_not, more)
 
 
 def _cuda_of(row: Package) -> Pair | None:
@@ -138,17 +146,27 @@ def _cuda_of(row: Package) -> Pair | None:
     return found[0] if found else None
 
 
-def _requires_python(wanted: str | None, place: Place) -> str:
-    return f"requires Python {wanted}" if wanted and not SpecifierSet(wanted).contains(place.python) else ""
+def _pythons(row: Package | Pinned, place: Place) -> str:
+    wanted = row.requires_python
+    if wanted and not SpecifierSet(wanted).contains(place.python):
+        return f"requires Python {wanted}"
+    return _python(row.pythons, place) if row.pythons else ""
+
+
+def _gpu(least: Pair | None, place: Place) -> str:
+    unfit = [each for each in place.capabilities if least and each < least]
+    return f"supports compute capability {dotted(least)} and newer" if least and unfit else ""
+
+
+def _machine(row: Package, place: Place) -> str:
+    return f"has wheels for {', '.join(row.machines)} only" if row.machines and place.machine not in row.machines else ""
 
 
 def _cuda(cuda: Pair, least: str | None, place: Place) -> str:
     """Why programs built with this CUDA release do not run here."""
-    least = least or knowledge.minimum_driver(cuda)
-    if least and Version(place.driver) < Version(least):
-        return f"requires driver {least} or newer"
     for each in place.capabilities:
         known = knowledge.architecture(each)
         if known and known.last_cuda and known.last_cuda < cuda:
             return f"is built with CUDA {dotted(cuda)}, which no longer supports compute capability {dotted(each)}"
-    return ""
+    least = least or knowledge.minimum_driver(cuda)
+    return f"requires driver {least} or newer" if least and Version(place.driver) < Version(least) else ""
