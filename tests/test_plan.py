@@ -12,13 +12,15 @@ from click.testing import CliRunner
 from each import each
 
 from gpudoctor.cli import main
+from gpudoctor.cli.installing import TOOLS
 from gpudoctor.cli.plan import PACKAGES
 from gpudoctor.judging.python import installable
 from gpudoctor.judging.python.installable import Place
 from gpudoctor.knowledge import wheels
+from gpudoctor.lint import dockerfile, linting
 
 H100, V100, TURING, ADA, B200 = (9, 0), (7, 0), (7, 5), (8, 9), (10, 0)
-NEWEST = "2.14.1"
+OLDER = "2.14.1"  # the last with builds for CUDA 12
 HERE = Path(__file__).parent
 
 
@@ -64,8 +66,8 @@ def test_the_truths_are_about_all_packages_and_sourced() -> None:
 @each(
     ["package", "place", "expected"],
     [
-        ("torch", Place((H100,), "570.86.15", "3.12"), (NEWEST, "cu126")),  # CUDA 13 requires driver 580
-        ("torch", Place((V100, H100), "580.95.05", "3.12"), (NEWEST, "cu126")),
+        ("torch", Place((H100,), "570.86.15", "3.12"), (OLDER, "cu126")),  # CUDA 13 requires driver 580
+        ("torch", Place((V100, H100), "580.95.05", "3.12"), (OLDER, "cu126")),
         ("torch", Place((H100,), "580.95.05", "3.9"), ("2.8.0", "cu128")),
         ("torch", Place((ADA,), "470.256.02", "3.10"), ("2.7.1", "cu118")),
         ("torch", Place(((11, 0),), "580.95.05", "3.12", "aarch64"), ("2.15.0", "cu132")),
@@ -102,6 +104,48 @@ def test_a_build_that_is_offered_has_code_for_the_gpu() -> None:
                 architectures = wheels.torch_architectures(option.version, option.build)
                 assert architectures
                 assert wheels.runs_on(architectures, capability)
+
+
+V100_HERE = ["--gpu", "Tesla V100-SXM2-32GB", "--driver", "570.86.15", "--python", "3.12"]
+INDEX = "https://download.pytorch.org/whl/cu126"
+
+
+def lines_for(tool: str, package: str) -> str:
+    done = CliRunner().invoke(main, ["plan", package, *V100_HERE, "--for", tool])
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_lines_of_each_tool() -> None:
+    torch, onnxruntime = (yaml.safe_load(lines_for("conda", package))["dependencies"] for package in ("torch", "onnxruntime"))
+    assert torch == ["python=3.12", "pip", {"pip": [f"--index-url {INDEX}", f"torch=={OLDER}"]}]
+    assert onnxruntime[-1] == {"pip": ["onnxruntime-gpu[cuda,cudnn]==1.26.0"]}
+    assert [line for line in lines_for("uv", "torch").splitlines() if "uv add" in line] == [
+        f"# in a project: uv add torch=={OLDER} --index pytorch-cu126={INDEX}"
+    ]
+    for package in PACKAGES:
+        if package != "sglang":  # none runs on Volta
+            text = lines_for("dockerfile", package)
+            assert not linting.lint("dockerfile", dockerfile.parse(text), text)
+    said = json.loads(CliRunner().invoke(main, ["plan", "torch", *V100_HERE, "--format", "json"]).stdout)
+    assert list(said["install"]) == list(TOOLS)
+
+
+def test_the_lines_of_pixi() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    assert tomllib.loads(lines_for("pixi", "torch")) == {
+        "dependencies": {"python": "3.12.*"},
+        "pypi-dependencies": {"torch": {"version": f"=={OLDER}", "index": INDEX}},
+    }
+    found = tomllib.loads(lines_for("pixi", "onnxruntime"))
+    assert found["pypi-dependencies"] == {"onnxruntime-gpu": {"version": "==1.26.0", "extras": ["cuda", "cudnn"]}}
+
+
+def test_no_lines_where_nothing_runs() -> None:
+    done = CliRunner().invoke(main, ["plan", "sglang", *V100_HERE, "--for", "dockerfile"])
+    assert done.exit_code == 1
+    assert "FROM" not in done.stdout
+    assert "compute capability 7.5" in done.stdout
 
 
 def test_the_machine_of_a_snapshot() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpudoctor.cli import COMMANDS, options
+from gpudoctor.cli.installing import TOOLS
 from gpudoctor.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Examples:
   gpudoctor plan torch --python 3.9 --all
   gpudoctor plan vllm --gpu 'Tesla V100-SXM2-32GB' --driver 570.86.15 --python 3.12
   gpudoctor plan jax --replay machine.json
+  gpudoctor plan torch --for dockerfile
 \b
 Exit code: 0 a release runs here, 1 none does, 2 wrong usage.
 """
@@ -44,6 +46,7 @@ _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 @click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU as nvidia-smi names it, instead of those here.")
 @click.option("--driver", metavar="VERSION", help="A driver version, instead of the one here.")
 @options.replay("Plan for the machine of a snapshot.")
+@click.option("--for", "tool", type=click.Choice(tuple(TOOLS)), help="Print only the lines for this tool.")
 @click.option("--all", "everything", is_flag=True, help="List every known release.")
 @options.text_or_json
 @options.output()
@@ -55,6 +58,7 @@ def command(
     gpu_name: str | None,
     driver: str | None,
     replay: Path | None,
+    tool: str | None,
     everything: bool,
     form: str | None,
     destination: Path | None,
@@ -65,9 +69,15 @@ def command(
     form = output.prepared(form, destination)
     place, names = _place(python, gpu_name, driver, replay)
     found = installable.options(package, place)
-    text = as_json(package, place, found) if form == "json" else as_text(package, place, names, found, everything)
+    best = next((option for option in found if not option.why_not), None)
+    if form == "json":
+        text = as_json(package, place, found, best)
+    elif tool and best:
+        text = as_lines(package, place, names, best, tool)
+    else:
+        text = as_text(package, place, names, found, best, everything)
     output.deliver(text, destination)
-    context.exit(0 if any(not option.why_not for option in found) else 1)
+    context.exit(0 if best else 1)
 
 
 def _place(python: str | None, gpu_name: str | None, driver: str | None, replay: Path | None) -> tuple[Place, str]:
@@ -121,7 +131,7 @@ def _capabilities(facts: Facts) -> tuple[tuple[int, int], ...]:
     return tuple(sorted({gpu.compute_capability for gpu in known(lambda: facts.nvml.reachable, {}).values()}))
 
 
-def as_json(package: str, place: Place, found: list[Option]) -> str:
+def as_json(package: str, place: Place, found: list[Option], best: Option | None) -> str:
     rows = [
         {
             "version": option.version,
@@ -139,19 +149,35 @@ def as_json(package: str, place: Place, found: list[Option]) -> str:
         "architecture": place.machine,
         "glibc": None if place.glibc is None else ".".join(map(str, place.glibc)),
     }
-    return json.dumps({"package": package, "place": here, "releases": rows}, indent=2) + "\n"
+    install = {tool: "\n".join(write(best, place.python)) for tool, write in TOOLS.items()} if best else {}
+    return json.dumps({"package": package, "place": here, "install": install, "releases": rows}, indent=2) + "\n"
 
 
-def as_text(package: str, place: Place, names: str, found: list[Option], everything: bool) -> str:
+def as_lines(package: str, place: Place, names: str, best: Option, tool: str) -> str:
+    """Only what the tool reads, to be written to a file; the rest is comments."""
+    told = [f"# {line}" for line in _place_in_words(package, place, names)]
+    return "\n".join([*told, *(f"# {line}" for line in _missing(best)), *TOOLS[tool](best, place.python)]) + "\n"
+
+
+def _place_in_words(package: str, place: Place, names: str) -> list[str]:
     from gpudoctor.facts.versions import dotted
 
     capabilities = ", ".join(dotted(each) for each in place.capabilities)
     glibc = f", glibc {dotted(place.glibc)}" if place.glibc else ""
-    lines = [f"{package} on {names or 'the GPU'} (compute capability {capabilities}), driver {place.driver},"]
-    lines += [f"Python {place.python}, {place.machine}{glibc}", ""]
-    best = next((option for option in found if not option.why_not), None)
+    return [
+        f"{package} on {names or 'the GPU'} (compute capability {capabilities}), driver {place.driver},",
+        f"Python {place.python}, {place.machine}{glibc}",
+    ]
+
+
+def _missing(best: Option) -> list[str]:
+    return [f"It needs the libraries of CUDA {best.cuda}, which are not installed with it."] if best.cuda else []
+
+
+def as_text(package: str, place: Place, names: str, found: list[Option], best: Option | None, everything: bool) -> str:
+    lines = [*_place_in_words(package, place, names), ""]
     if best:
-        lines += ["Install  " + best.command, "     or  uv " + best.command, ""]
+        lines += ["Install  " + best.command, "     or  uv " + best.command, *_missing(best), ""]
     else:
         lines += [f"{found[0].requirement} does not run here: it {found[0].why_not}.", ""]
     shown = found if everything else found[:_SHOWN]
