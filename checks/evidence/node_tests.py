@@ -1,20 +1,26 @@
 """The results of other test programs, given as evidence, show no failed test.
 
 What it means
-NVIDIA's DCGM (dcgmi diag) and Microsoft's SuperBench test nodes, too. What they found is shown together with
-what gpudoctor sees itself.
+NVIDIA's DCGM (dcgmi diag), Health Validation and NVSentinel and Microsoft's SuperBench test nodes, too. What they found is shown
+together with what gpudoctor sees itself.
 
 How it is judged
-`gpudoctor explain FILE` and `--log FILE` read the JSON of `dcgmi diag -j` (DCGM 3 and 4) and results-summary.jsonl of SuperBench.
+`gpudoctor explain FILE` and `--log FILE` read the JSON of `dcgmi diag -j` (DCGM 3 and 4), results-summary.jsonl of SuperBench,
+the NodeVerdict of Health Validation, and health events of NVSentinel, as JSON and as node conditions in the output of kubectl.
 Each failed test is reported with the words of the program. If the only complaint of DCGM's software test is that persistence mode
-is off, it is a warning. Tests that were skipped or not run show nothing, and are not passed.
+is off, it is a warning; so are severity WARNING of Health Validation and events of NVSentinel that are not fatal. Severity
+UNKNOWN means that Health Validation could not assess the node. Tests that were skipped or not run show nothing, and are not
+passed.
 
 Known exceptions
-The numbers of SuperBench are not judged: they need a baseline of the same nodes. GPU numbers are those of the program.
+The numbers of SuperBench are not judged: they need a baseline of the same nodes. GPU numbers are those of the program. Of a
+NodeVerdict only the severities and components that did not pass are read.
 
 References
 https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html
 https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis
+https://docs.nvidia.com/health-validation/reference/verdict-schema.md
+https://github.com/NVIDIA/NVSentinel/blob/main/data-models/protobufs/health_event.proto
 """
 
 from __future__ import annotations
@@ -62,13 +68,63 @@ SUPERBENCH = Problem(
     action=Action.WATCH,
     fixes=(Fix("Look for the cause on the node itself", "gpudoctor check --level full", kind="read"),),
 )
+OWN_LOOK = Fix("Look for the cause on the node itself", "gpudoctor check --level full", kind="read")
+VALIDATION = Problem(
+    id="health-validation-critical",
+    title="NVIDIA Health Validation finds the node unfit",
+    why="A check of NVIDIA's catalog is critical: such a node should be removed from service until the cause is repaired.",
+    action=Action.RESET_GPU,
+    fixes=(OWN_LOOK,),
+    references=("https://docs.nvidia.com/health-validation/getting-started/faq.md",),
+)
+VALIDATION_REMARK = Problem(
+    id="health-validation-warned",
+    title="NVIDIA Health Validation warns, or could not assess the node",
+    why="The node may remain in service after a warning; what could not be read was not checked.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(OWN_LOOK,),
+    references=("https://docs.nvidia.com/health-validation/getting-started/faq.md",),
+)
+SENTINEL_RESET = Problem(
+    id="nvsentinel-gpu-reset",
+    title="NVSentinel recommends a reset of a GPU",
+    why="A health event is fatal, and a reset of the component is what NVSentinel recommends for it.",
+    action=Action.RESET_GPU,
+    fixes=(OWN_LOOK,),
+    references=("https://github.com/NVIDIA/NVSentinel/blob/main/docs/INTEGRATIONS.md",),
+)
+SENTINEL = Problem(
+    id="nvsentinel-fatal-event",
+    title="NVSentinel reported a fatal health event",
+    why="NVSentinel removes such a node from service, to be restarted, tested or replaced as it recommends.",
+    action=Action.REBOOT,
+    fixes=(OWN_LOOK,),
+    references=("https://github.com/NVIDIA/NVSentinel/blob/main/docs/INTEGRATIONS.md",),
+)
+SENTINEL_REMARK = Problem(
+    id="nvsentinel-event",
+    title="NVSentinel reported a health event that is not fatal",
+    why="The node stays in service. Such events are warnings or short-lived.",
+    action=Action.WATCH,
+    status=Status.WARN,
+    fixes=(OWN_LOOK,),
+    references=("https://github.com/NVIDIA/NVSentinel/blob/main/docs/INTEGRATIONS.md",),
+)
+BY_TOOL = {  # what failed, and what is only a warning
+    "DCGM": (DCGM, REMARK),
+    "SuperBench": (SUPERBENCH, SUPERBENCH),
+    "NVIDIA Health Validation": (VALIDATION, VALIDATION_REMARK),
+    "NVSentinel": (SENTINEL, SENTINEL_REMARK),
+}
+NOT_PASSED = ("fail", "warn", "unknown")
 SETTING = re.compile(r"persistence mode", re.I)
 MOST = 5
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     said = tests(facts)
-    failed = [result for result in said["results"] if result["status"] in ("fail", "warn")]
+    failed = [result for result in said["results"] if result["status"] in NOT_PASSED]
     by_test: dict[str, list[dict[str, Any]]] = {}
     for result in failed:
         by_test.setdefault(result["test"], []).append(result)
@@ -76,16 +132,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
         words = list(dict.fromkeys(text for result in results for text in result["words"] if text))
         gpus = sorted({result["gpu"] for result in results if result["gpu"] is not None})
         where = f" on GPU {', '.join(map(str, gpus))}" if gpus else ""
-        message = f"{test} failed{where}" + (f": {'; '.join(words[:MOST])}" if words else "")
+        outcome = "could not be assessed" if all(result["status"] == "unknown" for result in results) else "failed"
+        message = f"{test} {outcome}{where}" + (f": {'; '.join(words[:MOST])}" if words else "")
         evidence = {"tool": said["tool"], "version": said["version"], "test": test, "gpus": gpus, "words": words[:MOST]}
         yield problem(said["tool"], results, words).found(message, evidence)
 
 
 def problem(tool: str, results: list[dict[str, Any]], words: list[str]) -> Problem:
-    if tool != "DCGM":
-        return SUPERBENCH
-    is_remark = all(result["status"] == "warn" for result in results) or (words and all(map(SETTING.search, words)))
-    return REMARK if is_remark else DCGM
+    failed, remark = BY_TOOL[tool]
+    is_setting = tool == "DCGM" and words and all(map(SETTING.search, words))
+    if is_setting or all(result["status"] != "fail" for result in results):
+        return remark
+    return SENTINEL_RESET if tool == "NVSentinel" and "recommended action COMPONENT_RESET" in words else failed
 
 
 def tests(facts: Facts) -> dict[str, Any]:
@@ -104,4 +162,8 @@ def summary(facts: Facts) -> str:
     return f"{passed} results of {said['tool']} passed, {len(said['results']) - passed} were skipped"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(DCGM, REMARK, SUPERBENCH))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(DCGM, REMARK, SUPERBENCH, VALIDATION, VALIDATION_REMARK, SENTINEL, SENTINEL_RESET, SENTINEL_REMARK),
+)

@@ -81,7 +81,7 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "cpu-frequency": "files of every processor",
     "cpu-topology": "files of every processor; lscpu is read for the processor's name",
     "disks": "files of every disk",
-    "node-tests": "results of other programs that test a node: dcgmi diag -j, SuperBench",
+    "node-tests": "results of other programs that test a node: dcgmi diag -j, SuperBench, Health Validation, NVSentinel",
     "serials": "numbers that name one machine, asked for only with --serials",
     "infiniband-rates": "ibstat is read for the state of the ports",
     "network-interfaces": "files of every interface; ip addr is read for their names",
