@@ -41,6 +41,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "pci": ("pci",),
     "inventory": ("cloud", "cpu-topology", "cpu-frequency", "disks", "network-interfaces", "infiniband-rates", "boot"),
+    "addresses": ("socket-interfaces", "own-address"),
     "devices": ("devices", "identity"),
     "environment": ("environment", "glob:/sys/class/net/*", "file:/etc/nccl.conf", "file:~/.nccl.conf"),
     "interpreter": ("interpreter",),

@@ -84,6 +84,8 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "node-tests": "results of other programs that test a node: dcgmi diag -j, SuperBench, Health Validation, NVSentinel",
     "serials": "numbers that name one machine, asked for only with --serials",
     "infiniband-rates": "ibstat is read for the state of the ports",
+    "own-address": "where the machine's own name leads, which only the machine shows",
+    "socket-interfaces": "flags of every interface; ip addr is read for their names",
     "network-interfaces": "files of every interface; ip addr is read for their names",
     "container-marks": "files that exist; the prompt and the variables show a container",
     "kubernetes-marks": "files that exist; kubectl shows a cluster",

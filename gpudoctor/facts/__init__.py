@@ -27,6 +27,7 @@ from gpudoctor.facts.python import Python
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.services import Services
 from gpudoctor.facts.shown import Shown
+from gpudoctor.facts.sockets import Sockets
 from gpudoctor.facts.system import System
 from gpudoctor.facts.texts import Texts
 from gpudoctor.facts.toolchain import Toolchain
@@ -95,6 +96,10 @@ class Facts:
     @cached_property
     def inventory(self) -> Inventory:
         return Inventory(self.replies)
+
+    @cached_property
+    def sockets(self) -> Sockets:
+        return Sockets(self.replies)
 
     @cached_property
     def driver(self) -> Driver:

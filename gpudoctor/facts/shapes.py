@@ -103,6 +103,8 @@ _EXACT: dict[str, Any] = {
         settings=maps(TEXT),
     ),
     "nccl-segments": lists(record(numbers="age_seconds bytes uid", texts="name")),
+    "own-address": record(texts="interface kind"),
+    "socket-interfaces": lists(record(texts="name", flags="ipv4 ipv6 loopback running")),
     "network-interfaces": maps(record(numbers="mbit_per_s", texts="device driver state type")),
     "node-tests": record(texts="tool version", results=lists(record(numbers="gpu", texts="category status test", words=TEXTS))),
     "nvml": record(numbers="init_seconds", texts="library load_error", init=_CODE, count=_CODE, system=maps(Any)),

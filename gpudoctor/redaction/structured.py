@@ -106,6 +106,8 @@ class _Rules:
         self._rules: dict[str, Callable[[Any], Any]] = {
             "glob:/sys/class/net/*": self._net,
             "network-interfaces": self._adapters,
+            "socket-interfaces": self._sockets,
+            "own-address": self._own_address,
             "serials": self._serials,
             "environment": self._environment,
             "identity": self._identity,
@@ -164,6 +166,12 @@ class _Rules:
 
     def _adapters(self, adapters: Any) -> Any:
         return {self._interfaces.get(name, name): about for name, about in adapters.items()}
+
+    def _sockets(self, rows: Any) -> Any:
+        return [{**row, "name": self._interfaces.get(row["name"], row["name"])} for row in rows]
+
+    def _own_address(self, own: Any) -> Any:
+        return {**own, "interface": self._interfaces.get(own["interface"], own["interface"])}
 
     def _environment(self, variables: Any) -> Any:
         if not isinstance(variables, dict):

@@ -77,7 +77,7 @@ def _event(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def conditions(text: str) -> dict[str, Reply] | None:
-    """Conditions and events of a node, in the output of kubectl. A condition has the status True; an event has none."""
+    """Conditions and events of a node, in the output of kubectl. A condition has the status True; an event has no status."""
     results = []
     for line in text.splitlines():
         check = _CHECK.search(line)

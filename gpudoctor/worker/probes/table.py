@@ -41,6 +41,7 @@ PROBES: Tuple[Probe, ...] = (
     Probe("system", _in("system"), 3),
     Probe("pci", _in("pci"), 3),
     Probe("inventory", _in("inventory"), 3),
+    Probe("addresses", _in("addresses"), 3),
     Probe("devices", _in("devices"), 3),
     Probe("environment", _in("environment"), 3),
     Probe("interpreter", _in("interpreter"), 3),
