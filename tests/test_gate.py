@@ -9,7 +9,7 @@ from pathlib import Path
 
 import machine
 import pytest
-from each import each
+from each import each, try_each
 from stand_in import run
 
 from gpudoctor import catalog, gating
@@ -36,7 +36,6 @@ NOT_UNFIT = (
     *("ecc-retired-pages-pending-perf", "power-brake-psu-redundancy-lost", "nccl-p2p-hang-acs-iommu", "uvm-missing"),
 )
 NO_GPU = "no-gpu"
-HEALTHY = [case for case in machine.cases() if machine.describe(case).get("problems") == []]
 NO_RULES = Rules()
 
 
@@ -49,8 +48,13 @@ def test_a_certain_fault_of_the_node_makes_it_unfit(case: str) -> None:
     assert "\n" not in found.reason
 
 
-@each("case", [*NOT_UNFIT, *HEALTHY])
-def test_nothing_else_does(case: str) -> None:
+@machine.every
+def test_nothing_else_does() -> None:
+    healthy = [case for case in machine.cases() if machine.describe(case).get("problems") == []]
+    try_each(fit_or_unsure, ((case, case) for case in (*NOT_UNFIT, *healthy)))
+
+
+def fit_or_unsure(case: str) -> None:
     assert gating.judged(machine.load(case), NO_RULES).verdict != "unfit"
 
 
