@@ -106,7 +106,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def _stale(facts: Facts, library: Library) -> Finding | None:
-    package, version = _wheel(facts, library), library.release
+    package = _wheel(facts, library)
+    version = library.release if package else None
     if package is None or version is None or version >= Version(package.version):
         return None
     return STALE.found(
@@ -122,7 +123,7 @@ def _stale(facts: Facts, library: Library) -> Finding | None:
 
 def _wheel(facts: Facts, library: Library) -> Package | None:
     """The wheel with the library that PyTorch would load instead of this one."""
-    if facts.python.package("torch") is None or not facts.python.torch_cuda:
+    if library.name not in OLD_WHEELS or facts.python.package("torch") is None or not facts.python.torch_cuda:
         return None
     torch = Version(facts.python.torch_version or "0")
     wheels = {} if torch >= PRELOADS else WHEELS if torch >= OWN_PATHS else OLD_WHEELS
@@ -134,9 +135,10 @@ def _wheel(facts: Facts, library: Library) -> Package | None:
 
 def _before_wheel(facts: Facts, library: Library) -> Finding | None:
     """A toolkit's library that is older than the same library in a wheel of this environment."""
-    version, name = library.release, ALL_WHEELS.get(library.name)
+    name = ALL_WHEELS.get(library.name)
     if name is None:
         return None
+    version = library.release
     of_cuda_12 = facts.python.package(f"nvidia-{name}-cu{library.soname.rpartition('.so.')[2]}")
     package = of_cuda_12 or facts.python.package(f"nvidia-{name}")  # the wheels of CUDA 13 have no number in their names
     if package is None or version is None or version >= Version(package.version):
@@ -148,8 +150,10 @@ def _before_wheel(facts: Facts, library: Library) -> Finding | None:
 
 
 def _hides(facts: Facts, first: Library, later: Library) -> Finding | None:
+    if first is later or not TOOLKIT.fullmatch(first.name):
+        return None
     ours, theirs = first.release, later.release
-    if not TOOLKIT.fullmatch(first.name) or ours is None or theirs is None or ours >= theirs:
+    if ours is None or theirs is None or ours >= theirs:
         return None
     return HIDDEN.found(
         f"{first.path} is {ours} and is found before {later.path}, which is {theirs}",

@@ -99,6 +99,8 @@ def wanted_cupy(facts: Facts) -> str:
 
 def in_one_folder(copies: tuple[Package, ...]) -> tuple[Package, ...]:
     """The copies in the folder that Python imports from, if their versions differ."""
+    if len(copies) == 1:
+        return ()
     here = tuple(package for package in copies if package.location == copies[0].location)
     return here if len({package.version for package in here}) > 1 else ()
 

@@ -140,8 +140,14 @@ def _met(facts: Facts, package: Package, line: Requirement) -> bool:
     installed = next((found for name in names if (found := facts.python.package(name))), None)
     if installed is None:
         return package.installer == "conda" or (facts.python.is_conda and wanted in facts.python.conda_packages)
-    version = Version(installed.version)
-    return any(line.specifier.contains(text, prereleases=True) for text in (str(version), version.base_version))
+    return _satisfies(installed.version, line.specifier)
+
+
+def _satisfies(stated: str, wanted: SpecifierSet) -> bool:
+    version = Version(stated)
+    return not wanted or any(
+        wanted.contains(text, prereleases=True) for text in dict.fromkeys((str(version), version.base_version))
+    )
 
 
 def _problem(facts: Facts, name: str, lines: list[Unmet]) -> Problem:

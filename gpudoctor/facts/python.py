@@ -156,7 +156,8 @@ class Python(Guarded):
 
     def package(self, name: str) -> Package | None:
         """The copy that is imported."""
-        return self.packages.get(canonicalize_name(name), (None,))[0]
+        copies = self.packages.get(name) or self.packages.get(canonicalize_name(name))
+        return copies[0] if copies else None
 
     def lacks(self, name: str) -> bool:
         """Whether a package is not installed; Unavailable if a text shows only a part of the list."""
