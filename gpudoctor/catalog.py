@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 from gpudoctor.errors import UserError
 from gpudoctor.folders import shipped
@@ -141,16 +142,32 @@ def load(path: Path) -> Check:
 
 def found_by(check: Check) -> tuple[Problem, ...]:
     """All problems that a check can find: in its code, and in the message tables that only it reads."""
+    messages = _messages()
+    return (*check.problems, *messages.problems(check.id).values()) if check.id in messages.IN_ORDER else check.problems
+
+
+@functools.cache
+def _messages() -> Any:
+    """The module, loaded when it is first asked: it costs commands that judge nothing too much time."""
     from gpudoctor.knowledge import messages
 
-    by_messages = messages.problems(check.id) if check.id in messages.IN_ORDER else {}
-    return (*check.problems, *by_messages.values())
+    return messages
 
 
-def problems() -> dict[str, tuple[Check, Problem]]:
+Found = dict[str, tuple[Check, Problem]]
+_latest: list[tuple[dict[str, Check], Found]] = []
+
+
+def problems() -> Found:
     """Problem id -> the first check that finds it, and the problem. Problems found only in texts belong to the check of texts."""
-    from gpudoctor.knowledge import messages
+    every = checks()
+    if not _latest or _latest[0][0] is not every:
+        _latest[:] = [(every, _problems_of(every))]
+    return _latest[0][1]
 
-    found = {problem.id: (check, problem) for check in reversed(checks().values()) for problem in found_by(check)}
-    teller = checks().get(messages.TEXTS)
+
+def _problems_of(checks: dict[str, Check]) -> Found:
+    messages = _messages()
+    found = {problem.id: (check, problem) for check in reversed(checks.values()) for problem in found_by(check)}
+    teller = checks.get(messages.TEXTS)
     return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found

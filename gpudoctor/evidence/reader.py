@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpudoctor.model import Reply
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # readers are looked up by the thousand: each is itself, whatever it holds
 class Reader:
     """A text format, such as the output of `nvidia-smi -q -x`.
 

@@ -43,8 +43,9 @@ class _Scanner:
     def __init__(self, readers: tuple[Reader, ...]) -> None:
         texts, most = _columns(readers)
         self.search = Search(texts, most)
-        self.blocks = [Blocks(reader) for reader in readers]
-        self.of_readers = _of_readers(readers)
+        self.readers = readers
+        self.blocks: dict[int, Blocks] = {}  # of the readers whose anchors were seen
+        self.of_anchors = _of_anchors(readers)
         self.kept = Kept(most)
         self.waiting: tuple[bytes, int, dict[int, list[int]]] | None = (
             None  # a chunk whose lines are selected when the next one is known
@@ -61,7 +62,9 @@ class _Scanner:
         every = {number: text for number, line in enumerate(whole.split(b"\n"), 1) if (text := clean(line)).strip()}
         return Excerpt(
             lines={**every, **self.kept.shown()},
-            blocks=sorted((block for blocks in self.blocks for block in blocks.all()), key=lambda block: block.first),
+            blocks=sorted(
+                (block for _, blocks in sorted(self.blocks.items()) for block in blocks.all()), key=lambda block: block.first
+            ),
             total_lines=self.lines,
             bytes=self.bytes,
             left_out=0 if every else self.hits - self.kept.kept(),
@@ -71,13 +74,16 @@ class _Scanner:
         places, first = self.search.find(chunk), self.lines + 1
         self._keep(places)
         self.waiting = chunk, first, places
-        for place, blocks in enumerate(self.blocks):
-            if blocks.is_done:
-                continue
-            own = places.keys() & self.of_readers[place]
-            starts = sorted({line for index in own for line in _starts(chunk, places[index])})
-            if starts or blocks.open:
-                blocks.take(chunk, first, _numbered(chunk, first, starts))
+        own: dict[int, set[int]] = {place: set() for place, blocks in self.blocks.items() if blocks.open}
+        for index, found in places.items():
+            if readers := self.of_anchors[index]:
+                starts = set(_starts(chunk, found))
+                for place in readers:
+                    own.setdefault(place, set()).update(starts)
+        for place, lines in own.items():
+            blocks = self.blocks.get(place) or self.blocks.setdefault(place, Blocks(self.readers[place]))
+            if not blocks.is_done:
+                blocks.take(chunk, first, _numbered(chunk, first, sorted(lines)))
         self.hits += sum(map(len, places.values()))
         self.bytes += len(chunk)
         self.lines += chunk.count(b"\n")
@@ -120,12 +126,9 @@ def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Itera
 
 
 @cache
-def _of_readers(readers: tuple[Reader, ...]) -> tuple[frozenset[int], ...]:
-    """The anchors of each reader."""
-    anchors = _anchors(readers)
-    return tuple(
-        frozenset(index for index, anchor in enumerate(anchors) if place in anchor.readers) for place in range(len(readers))
-    )
+def _of_anchors(readers: tuple[Reader, ...]) -> tuple[tuple[int, ...], ...]:
+    """The readers of each anchor."""
+    return tuple(anchor.readers for anchor in _anchors(readers))
 
 
 @cache
