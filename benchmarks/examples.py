@@ -73,10 +73,12 @@ def save(rows: list[dict[str, Any]], output: Path | None) -> None:
 
 def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) -> list[dict[str, Any]]:
     """A row that describes the machine, then one a pair. cpu: also where GPUs are missing."""
-    import torch  # noqa: F401 (before the forks, which then need not)
+    import torch  # before the forks, which then need not
 
     began = time.monotonic()
     rows: list[dict[str, Any]] = [machine()]
+    if not rows[0]["gpus"]:  # else it might use CUDA, which the forks could not then
+        import torch._dynamo  # noqa: F401 (which every optimizer loads)
     for pair in chosen:
         row: dict[str, Any] = {"pair": pair.name}
         if rows[0]["gpus"] < pair.gpus and not cpu:

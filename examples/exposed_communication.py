@@ -11,8 +11,9 @@ from loop import backend, device, ranks, run
 def main():
     dist.init_process_group(backend())
     place = device()
-    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(32))).to(place)
-    batch = torch.randn(4096 if place.type == "cuda" else 16, 1024, device=place)
+    width = 1024 if place.type == "cuda" else 64
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(32))).to(place)
+    batch = torch.randn(4 * width, width, device=place)
 
     def step():
         model.zero_grad()

@@ -10,10 +10,11 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    model = torch.nn.Linear(512, 512).to(place)
+    size = 512 if place.type == "cuda" else 64
+    model = torch.nn.Linear(size, size).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     scaler = torch.amp.GradScaler(place.type)
-    batch = 100 * torch.randn(512, 512, device=place)
+    batch = 100 * torch.randn(size, size, device=place)
     applied, started = [], time.monotonic()
     optimizer.register_step_post_hook(lambda *_: applied.append(1))
 

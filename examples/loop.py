@@ -60,6 +60,8 @@ def run(step: Callable[[], object], each: int = 1, warm_up: int = WARM_UP, **fig
 
 def _agreed(step: Callable[[], object], until: float) -> int:
     """As many steps as rank 0 expects to take until then: ranks that stop by their own clocks would wait for each other."""
+    if not torch.cuda.is_available():
+        return 1
     synchronize()
     started = time.monotonic()
     step()

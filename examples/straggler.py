@@ -13,8 +13,9 @@ SAMPLES = [8, 32]
 def main():
     dist.init_process_group(backend())
     place = device()
-    weights = torch.randn(1024, 1024, device=place)
-    samples = torch.randn(SAMPLES[dist.get_rank()], 1024, 1024, device=place)
+    size = 1024 if place.type == "cuda" else 128
+    weights = torch.randn(size, size, device=place)
+    samples = torch.randn(SAMPLES[dist.get_rank()], size, size, device=place)
 
     def step():
         gradient = sum(sample @ weights for sample in samples)
