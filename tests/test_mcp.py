@@ -12,7 +12,6 @@ import machine
 import pytest
 import yaml
 from each import each
-from mcp import Client, StdioServerParameters
 from stand_in import environment, run
 
 from gpudoctor.cli import mcp, mcp_tools
@@ -30,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def talk(*calls: tuple[str, dict[str, Any]]) -> tuple[Any, list[Any]]:
+    from mcp import Client, StdioServerParameters  # here, since it takes a second, which one worker needs to spend
+
     started = StdioServerParameters(command=sys.executable, args=["-m", "gpudoctor", "mcp"], env=environment())
     async with Client(started) as client:
         tools = await client.list_tools()

@@ -25,8 +25,8 @@ from gpudoctor.report import formats
 
 pytestmark = pytest.mark.slow
 
-PARTS = 8
-SHARE = 1 if os.environ.get("GPUDOCTOR_FUZZ") else 20  # of this many machines one is redacted, and of half as many texts
+PARTS = 4
+SHARE = 1 if os.environ.get("GPUDOCTOR_FUZZ") else 40  # of this many machines one is redacted, and of half as many texts
 TWICE = 10  # likewise for what is redacted a second time
 TEXTS = sorted((Path(__file__).parent / "texts").glob("*.yaml"))
 
