@@ -51,6 +51,7 @@ def ran(library: Any, argument: str, code: str = LOADS, **settings: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_memory_is_filled_and_read_back(library: Any) -> None:  # noqa: F811
     found = ran(library, "Memory")
     assert (found["wrong_words"], found["wrong"]) == (0, [])

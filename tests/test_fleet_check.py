@@ -41,6 +41,7 @@ def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
 
+@pytest.mark.slow
 def test_what_became_of_each_node_is_told_apart(srun: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LEAVE_SECONDS", 0.3)
     monkeypatch.setattr(conversation, "MOST_BYTES", 3 << 20)
@@ -85,6 +86,7 @@ def test_an_interrupted_run_reports_what_it_has_and_leaves_nothing(srun: None, t
     until(lambda: not command_lines("sleep 613"))
 
 
+@pytest.mark.slow
 def test_answers_are_kept_and_merge_to_the_same(tmp_path: Path) -> None:
     day = tmp_path / "day1"
     done = run("fleet", "check", "-w", "n[1-2]", "--engine", "local", "--save", str(day), *CHEAP, "-q")
@@ -207,6 +209,7 @@ def sshd(tmp_path: Path) -> Iterator[str]:
         server.terminate()
 
 
+@pytest.mark.slow
 def test_nodes_behind_a_real_sshd(sshd: str) -> None:
     found = states("-w", "node[1-2],changed1,new1,stranger1,closed1", "--engine-options", sshd)
     told: dict[str, Any] = {name: state for name, (state, _) in found.items()}
@@ -235,6 +238,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_one_job_for_each_node_of_a_cluster(cluster: Cluster) -> None:
     found = states("--engine", "kubernetes", "-x", "gpu3-pending")
     assert found["gpu1"][0] == "no-gpu"

@@ -78,6 +78,7 @@ def sample() -> list[tuple[str, str]]:
 
 
 @machine.every
+@pytest.mark.slow
 @in_parts("row", sample())
 def test_the_verdict_is_that_of_all_answers(row: tuple[str, str]) -> None:
     case, only = row

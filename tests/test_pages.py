@@ -227,7 +227,7 @@ def found_by(check: Check, taken: Snapshot) -> list[str]:
     return [entry.problem for entry in report.diagnosis]
 
 
-OF_ALL_CHECKS = ("machines", "texts", "checks", "layers", "summaries", "contract", "words", "pages")
+OF_ALL_CHECKS = ("machines", "texts", "checks", "layers", "summaries", "contract", "words", "docs", "pages")
 OTHERS = "not every_link_leads and not the_example_of_a_check and not the_site"  # of files left out, this very test, and slow
 ONE_PAGE = "not every_command_runs or getting-started"  # the commands of the other pages are the same few
 SOME = "(not test_diagnosis and not test_replay and not every_check_passes) or release-candidate or h200 or no-gpu or dist-bus"

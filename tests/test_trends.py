@@ -93,6 +93,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_diff_shows_the_rates_in_either_order(two: Path) -> None:
     line = "GPU 0 PCIe replays: 0 to 48, 2 per hour"
     for names in (("a.json", "b.json"), ("b.json", "a.json")):
