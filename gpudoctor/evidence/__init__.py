@@ -13,6 +13,7 @@ from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.listed import only_listed
 from gpudoctor.evidence.mentioned import only_mentioned
+from gpudoctor.evidence.quoted import only_quoted
 from gpudoctor.evidence.readers import READERS, driver_state, python_packages
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts import sessions
@@ -73,8 +74,9 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
     listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines)
-    excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in listed})
-    lines = sorted(excerpt.lines.items())
+    lines = [(number, line) for number, line in sorted(excerpt.lines.items()) if number not in listed]
+    quoted = only_quoted(excerpt.lines)
+    excerpt = replace(excerpt, lines={number: line for number, line in lines if number not in quoted})
     of_others = sessions.hearsay(lines)
     past = (*sessions.mended(lines), *of_others)
     for block in _outermost(excerpt.blocks):

@@ -80,6 +80,19 @@ _MENDED = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_CLOSED = re.compile(
+    r"""
+    \b(?: (?:can|may|could)\ be\ closed | clos(?:e|ed|ing)\ (?:this|the)\ (?:issue|thread|topic|ticket)
+    | since\ then\b.*\b(?:no|not|never|without|fine|stable) | no\ (?:further|more|new)\ (?:\w+\ )?since
+    | (?:no|without)\ (?:\w+\ )?(?:problems?|issues?|errors?)\ since
+    | (?:kann|können)\b.*\bgeschlossen | seitdem\b.*\b(?:ohne|kein|keine|nicht|stabil)
+    | desde\ entonces\b.*\b(?:sin|no|ning\w+|estable) | desde\ então\b.*\b(?:sem|não|nenhum)
+    | depuis\b.*\b(?:plus|aucun|stable) | da\ allora\b.*\b(?:nessun|senza|più) )
+    | с\ тех\ пор.*(?:без|нет|не|стабильно) | (?:之后|此后|现在).*(?:正常|没有再|没再) | それ以来.*(?:問題|正常|出てい)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_ASKS = re.compile(r"[?？]\s*$|^Traceback \(|^\s*File \"")
 _COUNTS = re.compile(r"\bgrep (?:-\w+ )*-\w*c\w* ")
 _SHOWS_GPU = re.compile(r"NVIDIA-SMI \d|^GPU \d+: ")
 
@@ -141,6 +154,9 @@ def hearsay(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
     """
     own = next((number for number, text in lines if _MARK.search(text) and _COMMAND.match(text)), None)
     told = [line for line in lines if own is None or line[0] < own]
+    if own is None and len(told) > 1:
+        is_closed = _says(told, _CLOSED) and not _says(told, _RECURS) and not _says(told, _ASKS)
+        return ((told[0][0], told[-1][0]),) if is_closed else ()
     if not own or not told:
         return ()
     is_of_others = _says(told, _OF_OTHERS) and _says(told, _NOT_HERE)
