@@ -416,25 +416,14 @@ def test_a_system_that_is_an_image_gets_no_line_of_a_package_manager(name: str, 
     assert compiler.before_reboot == layered[kind]
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind", "undo"),
-    [
-        (
-            "pytorch=2.8.0=cpu_mkl_py312_h7b2d5fe_100",
-            "conda",
-            f"{PIP} uninstall -y torch && conda install -p /opt/env --force-reinstall pytorch=2.8.0=cpu_mkl_py312_h7b2d5fe_100",
-        ),
-        ("", "conda", ""),
-        ("pytorch=2.8.0=a;b", "conda", ""),
-        ("pytorch=2.8.0=0", "pixi", ""),
-    ],
-)
-def test_undo_brings_back_what_conda_installed(spec: str, kind: str, undo: str) -> None:
-    here = Environment(kind, "/opt/env/bin/python", "/opt/env", lambda name: "2.8.0", of_conda=lambda name: spec)
-    [made] = fitting(
-        (Fix("Do it", "<python> -m pip install torch"),), FixContext(("debian",), python=here, values={"python": here.python}), {}
-    )
-    assert made.undo == undo
+@pytest.mark.parametrize("kind", ["conda", "pixi"])
+def test_pip_does_not_change_what_conda_installed(kind: str) -> None:
+    spec = {"torch": "pytorch=2.8.0=cpu_mkl_py312_h7b2d5fe_100"}
+    here = Environment(kind, "/opt/env/bin/python", "/opt/env", lambda name: "2.8.0", of_conda=spec.get)
+    where = FixContext(("debian",), python=here, values={"python": here.python})
+    for packages, by_hand in (("torch", True), ("einops torch", True), ("einops", False)):
+        [made] = fitting((Fix("Do it", f"<python> -m pip install {packages}", kind="install"),), where, {})
+        assert (made.command == "", "conda" in made.title, made.kind == "manual") == (by_hand, by_hand, by_hand), packages
 
 
 def test_a_folder_is_no_package_to_undo() -> None:

@@ -53,6 +53,15 @@ CONDA_INSTALL = Fix(
     kind="install",
 )
 
+OF_PYTORCH_CHANNEL = Fix(
+    "Remove cpuonly, which excludes all other builds, and let conda install the build with CUDA of the same release",
+    command="conda remove cpuonly && conda install -c pytorch -c nvidia -c conda-forge 'pytorch=<installed>=*cuda*'",
+    needs=("network",),
+    verify="<python> -c 'import torch; print(torch.cuda.is_available())'",
+    on=("conda",),
+    kind="install",
+)
+
 CPU_ONLY = Problem(
     id="torch-cpu-only-wheel",
     title="This PyTorch was built without CUDA",
@@ -170,6 +179,8 @@ def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Prob
     """The problem with the pip fix extended to all packages compiled against PyTorch."""
     *others, by_pip = problem.fixes
     variant = evidence["index"].removeprefix(INDEX)
+    if "cpuonly" in known(lambda: facts.python.conda_packages, {}):
+        return replace(problem, fixes=(OF_PYTORCH_CHANNEL, *others))
     return replace(problem, fixes=(*others, other_torch.install(facts, by_pip, evidence["version"], variant)))
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 # How distributions end the releases of their kernels.
 _OF_KERNEL = (
+    ("other", r"-0-(?:lts|virt)$"),  # Alpine
+    ("suse", r"-default$|\.lp15\d|-1[56]0\d{3}\."),
     (
         "debian",
-        r"-(?:generic|lowlatency|oem|pve|cloud-\w+|(?:rt-)?amd64|(?:rt-)?arm64|tegra)(?:$|-)|\+deb\d|\d-(?:aws|azure|gcp|oracle)$",
+        r"-(?:generic|lowlatency|oem|pve|cloud-\w+|(?:rt-)?amd64|(?:rt-)?arm64|tegra)(?:$|-)|\+deb\d|\d-(?:aws|azure|gcp|oracle|ibm|gke\w*|kvm"
+        r"|nvidia|raspi|intel-iotg|realtime)(?:-64k|-fde)?$",
     ),
-    ("rhel", r"\.(?:el\d+|fc\d+|amzn\d*|azl\d+)(?:$|[._])"),
-    ("suse", r"-default$|\.lp15\d"),
+    ("rhel", r"\.(?:el\d+(?:uek)?|fc\d+|amzn\d*|azl\d+)(?:$|[._])"),
     ("arch", r"-arch\d|-(?:MANJARO|zen|lts|cachyos|hardened)$"),
 )
 _OF_MANAGER = {"dpkg": ("debian",), "rpm": ("rhel", "suse"), "pacman": ("arch",)}

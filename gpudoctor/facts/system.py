@@ -233,10 +233,10 @@ class System(Guarded):
 
     @property
     def _is_conda(self) -> bool:
-        try:
-            interpreter: dict[str, Any] = self._replies.optional("interpreter") or {}
-        except Unavailable:
-            return False
+        """By the interpreter; in a text without one, by the list of packages."""
+        interpreter: dict[str, Any] | None = known(lambda: self._replies.value("interpreter"))
+        if interpreter is None:
+            return bool(known(lambda: self._replies.value("conda"), []))
         return bool(interpreter.get("conda_prefix"))
 
 

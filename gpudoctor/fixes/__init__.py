@@ -14,7 +14,8 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.launcher import launcher
 from gpudoctor.facts.overview import readable
-from gpudoctor.fixes import available, driver, engines, environment, images, packages, windows, yum
+from gpudoctor.filling import word
+from gpudoctor.fixes import available, clusters, driver, engines, environment, images, kernels, packages, windows, yum
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -51,6 +52,7 @@ class FixContext:
     values: Mapping[str, Any] = field(default_factory=dict)
     engine: str | None = None  # of the container that gpudoctor runs in
     started_by: str = ""  # what started the program; "" if not known
+    cluster: str = ""  # k3s, rke2, microk8s, k0s or crio
 
 
 def context(facts: Facts) -> FixContext:
@@ -59,8 +61,9 @@ def context(facts: Facts) -> FixContext:
         distribution(facts),
         environment.of(facts),
         general(facts),
-        known(lambda: facts.container.engine, None),
+        known(lambda: facts.container.engine, None) or engines.of_text(facts),
         launcher(facts.replies).kind,
+        clusters.kubernetes(facts),
     )
 
 
@@ -71,7 +74,9 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
         replace(fix.filled(values).filled(UNKNOWN_BRANCH), on=(), recipe="")
         for fix in _made(engines.of(fixes, where.engine), where, values)
     )
-    translated = [one for fix in made for one in packages.translated(fix, where.python)]
+    translated = packages.without_repeated(one for fix in made for one in packages.translated(fix, where.python))
+    kernel = where.machine.kernel or word(str(values.get("kernel") or values.get("kernel_too") or "")) or ""
+    translated = list(clusters.spoken(kernels.spoken(translated, where.machine, kernel), where.cluster))
     there = images.spoken(available.installable(translated, where.machine), where.machine)
     suited = [fix.shown for fix in yum.spoken(there, where.machine)]
     if "windows" in where.platform:

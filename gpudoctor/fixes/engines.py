@@ -9,10 +9,13 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-sup
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.facts import Facts
+from gpudoctor.facts.sessions import PLACE
 from gpudoctor.filling import Written
 from gpudoctor.model import Fix
 
@@ -28,8 +31,30 @@ DELETE = "Delete the pod, so that its controller starts a new one (without a con
 IN_SPEC = "In the pod's spec: {}, then create the pod again"
 
 
+_TYPED = re.compile(
+    rf"""
+    ^\s*(?:{PLACE})\s*(?:sudo\ )?
+    (?: (?P<podman>podman) | (?P<docker>docker) | (?P<nerdctl>nerdctl) | (?P<kubernetes>(?:\S+\ )?kubectl|oc) )
+    \ (?:run|exec|start|compose|create|logs|describe|apply)\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_IN_POD = re.compile(r"\bkubectl\b|\bKubernetes\b|\bpod\b")
+_NOT_IN_POD = re.compile(r"<docker>|^sudo mount ")
+
+
+def of_text(facts: Facts) -> str | None:
+    """The engine whose commands were typed in a text; None without one, or with several."""
+    said = [passage.text for text in facts.texts.all for passage in text.passages] if facts.texts.alone else []
+    found = {match.lastgroup for words in said for match in _TYPED.finditer(words)}
+    return found.pop() if len(found) == 1 else None
+
+
 def of(fixes: Iterable[Fix], engine: str | None) -> Iterator[Fix]:
     """The fixes for an engine, with its commands; Docker's if the engine is unknown. nerdctl has no daemon, like Podman."""
+    fixes = tuple(fixes)
+    if engine in POD and any(_IN_POD.search(f"{fix.title} {fix.command}") for fix in fixes):
+        fixes = tuple(fix for fix in fixes if not _NOT_IN_POD.search(fix.command))
     name = engine if engine in (*WORDS, *POD) else "docker"
     suited = "podman" if name == "nerdctl" else name
     for fix in fixes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.python import Python
+from gpudoctor.facts.sessions import PLACE
 from gpudoctor.worker.paths import project_folder
 
 NAMES_OF_CONDA = {"torch": "pytorch"}
@@ -34,6 +36,9 @@ def of(facts: Facts) -> Environment:
     python = known(lambda: facts.python.executable, "python")
     prefix = known(lambda: facts.python.prefix, "")
     kind_ = known(lambda: kind(facts), "pip")
+    if kind_ in ("pip", "bare") and facts.texts.alone:
+        kind_ = of_text(facts)
+        prefix = prefix or ("./.venv" if kind_ != "pip" else "")
     return Environment(
         kind_,
         python if python.isprintable() else "python",
@@ -56,6 +61,24 @@ def _of_conda(facts: Facts, name: str) -> str | None:
     listed = known(lambda: facts.python.conda_packages, {})
     found = listed.get(NAMES_OF_CONDA.get(name, name))
     return f"{found.name}={found.version}={found.build}" if found else ""
+
+
+_TYPED = re.compile(
+    rf"""
+    ^\s*(?:{PLACE})\s*
+    (?: (?P<uv_project>uv)\ (?:run|add|sync|lock)\b | (?P<uv>uv)\ pip\b | (?P<poetry>poetry)\ (?:run|add|install|show|shell)\b
+      | (?P<pipenv>pipenv)\ (?:run|install|shell)\b | (?P<pixi>pixi)\ (?:run|add|list|install|shell)\b )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def of_text(facts: Facts) -> str:
+    """The tool whose commands were typed in a text; pip if there is none, or several."""
+    said = [passage.text for text in facts.texts.all for passage in text.passages]
+    found = {str(match.lastgroup).replace("_", "-") for words in said for match in _TYPED.finditer(words)}
+    found -= {"uv"} if "uv-project" in found else set()
+    return found.pop() if len(found) == 1 else "pip"
 
 
 def kind(facts: Facts) -> str:

@@ -17,7 +17,7 @@ from gpudoctor.model import Fix
 NEW = "~/gpu-env"
 IN_NEW = f"{NEW}/bin/python"
 OWN = "in a new virtual environment, since pip must not install into the system's Python"
-_CONDA_SPEC = re.compile(r"[a-z0-9][\w.-]*=[\w.!+]+=\w+", re.ASCII)
+BY_CONDA = ", with conda, which installed it"
 ONLY_PIP = {"--no-deps", "--no-build-isolation", "--no-cache-dir", "--ignore-installed"}
 
 
@@ -27,6 +27,9 @@ def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
     if command is None:
         return
     calls = [pip.parsed(part) for part in parts(command)]
+    if any(_is_of_conda(call, here) for call in calls if call):
+        yield from _by_hand_with_conda(fix)
+        return
     if not any(calls) or "\n" in command:
         yield replace(fix, command=command)
         return
@@ -37,6 +40,23 @@ def translated(fix: Fix, here: Environment) -> Iterator[Fix]:
     said = _said(command, here)
     back = as_before(here) if BEFORE in said else _said(undo, here).removeprefix(f"{joined(here.python)} -m ensurepip && ")
     yield replace(fix, command=said, verify=_said(fix.verify, here), undo=back)
+
+
+def _is_of_conda(call: Call, here: Environment) -> bool:
+    """Whether pip would change a package that conda installed: pip does not know conda's other packages, and conda undoes it."""
+    return call.verb in ("install", "uninstall") and any(here.of_conda(name) is not None for name in call.names)
+
+
+def without_repeated(fixes: Iterable[Fix]) -> list[Fix]:
+    """Without what is left to a person, if a command of conda does it."""
+    fixes = list(fixes)
+    has_command = any(re.search(r"\b(?:conda install|pixi add)\b", fix.command) for fix in fixes)
+    return [fix for fix in fixes if not (has_command and fix.title.endswith(BY_CONDA))]
+
+
+def _by_hand_with_conda(fix: Fix) -> Iterator[Fix]:
+    title = fix.title if "conda" in fix.title else fix.title + BY_CONDA
+    yield replace(fix, title=title, command="", undo="", kind="manual")
 
 
 def conda(command: str, here: Environment) -> str | None:
@@ -140,12 +160,9 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
             before[name] = here.installed(name)
             if call.verb == "install" and before[name]:
                 how.setdefault(tuple(flag for flag in call.flags if flag in ONLY_PIP), []).append(name)
-    of_conda = {name: spec for name in before if (spec := here.of_conda(name)) is not None}
-    versions = [version for name, version in before.items() if version and name not in of_conda]
+    versions = [version for version in before.values() if version]
     if (
         not here.is_listed
-        or not all(map(_CONDA_SPEC.fullmatch, of_conda.values()))
-        or (of_conda and not (here.kind == "conda" and here.prefix))
         or not all(re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) for name in before)  # a folder or an URL
         or not all(map(word, versions))
         or len(_builds(versions)) > 1
@@ -153,16 +170,13 @@ def restored(calls: tuple[Call, ...], here: Environment) -> str:
     ):
         return ""
     alone = [] if _fit(before) else ["--no-deps"]
-    how = {flags: [name for name in names if name not in of_conda] for flags, names in how.items()}
-    named = {*of_conda, *(name for names in how.values() for name in names)}
+    named = {name for names in how.values() for name in names}
     how.setdefault((), []).extend(name for name, version in before.items() if version and name not in named)
     lines = [joined(here.python, "-m", "pip", "uninstall", "-y", before)] if before else []
     for flags, names in sorted(how.items()):
         there = [f"{name}=={before[name]}" for name in dict.fromkeys(names)]
         every = dict.fromkeys((*flags, *alone))
         lines += [joined(here.python, "-m", "pip", "install", every, there, _index_of(there))] if there else []
-    if of_conda:  # its metadata says that it is still there, so that it has to be forced
-        lines += [joined("conda", "install", "-p", here.prefix, "--force-reinstall", of_conda.values())]
     return " && ".join(lines)
 
 

@@ -38,7 +38,7 @@ def patterns(command: str) -> list[str]:
 
 
 def _python(command: str, output: str) -> dict[str, Reply] | None:
-    listed = list(python_packages.installed(output.splitlines(), is_conda="conda" in command))
+    listed = list(python_packages.installed(output.splitlines(), is_conda=bool(re.search("conda|mamba", command))))
     return _with_versions(listed, _list(command, listed, output))
 
 

@@ -171,4 +171,20 @@ BUSY_RANK = Problem(
     ),
     references=("https://docs.pytorch.org/docs/stable/distributed.html",),
 )
-PROBLEMS = (NOT_CONSTRAINED, ANOTHER_NAME, TOO_MANY, NOT_ADDED, NOT_DIRECT, SLOW_LINK, ONE_SUBNET, MTU, BUSY_RANK)
+LARGE_BUFFER = Problem(
+    id="nccl-buffer-too-large",
+    title="NCCL_BUFFSIZE is so large that its buffers cannot be registered",
+    why="NCCL registers a buffer of this size for each channel and peer with the network adapter. The default is 4 MiB; with "
+    "hundreds of MiB the adapter's translation tables or the GPU's address window are full, "
+    "although memory is free and may be locked.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix("Unset NCCL_BUFFSIZE on all nodes, then start the job again", "unset NCCL_BUFFSIZE", kind="set", where="shell"),
+        look(
+            "Permanently: find the file that sets it",
+            "grep -sn NCCL_BUFFSIZE /etc/nccl.conf ~/.nccl.conf ~/.bashrc /etc/environment || echo 'in none of these files'",
+        ),
+    ),
+    references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-buffsize",),
+)
+PROBLEMS = (NOT_CONSTRAINED, ANOTHER_NAME, TOO_MANY, NOT_ADDED, NOT_DIRECT, SLOW_LINK, ONE_SUBNET, MTU, BUSY_RANK, LARGE_BUFFER)

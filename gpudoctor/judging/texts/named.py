@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from packaging.version import Version
+
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.judging.containers.pod_runtime import OF_K3S
 from gpudoctor.judging.texts.rules.said import passages
@@ -59,6 +62,29 @@ PLUGIN_CLASS = Fix(
     verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
     kind="manual",
 )
+_CUSTOM_REDUCE = re.compile(r"custom_all_reduce")
+_SGLANG = re.compile(r"\bsglang\b", re.IGNORECASE)
+_CUDNN_FOLDER = re.compile(r"(?:^|[:=\s])/[^\s:]*cudnn", re.MULTILINE)
+OWN_REDUCE = {
+    name: Fix(
+        "Start the server with NCCL's all-reduce instead of its own, which needs peer-to-peer access",
+        f"{command} --disable-custom-all-reduce",
+        kind="manual",
+    )
+    for name, command in (
+        ("sglang", "python -m sglang.launch_server --model-path <model_name> --tensor-parallel-size 2"),
+        ("vllm", "vllm serve <model_name> --tensor-parallel-size 2"),
+    )
+}
+OLDER_FIRST = "LD_LIBRARY_PATH leads JAX to an older cuDNN than the installed one"
+WHY_OLDER_FIRST = (
+    "The folders of LD_LIBRARY_PATH, often set by an environment module, are searched before those of the installed wheel. The "
+    "wheel has the release that JAX needs, so installing it again changes nothing."
+)
+NOT_OLDER = (
+    Fix("Unload the module that adds it, if one does", "module unload cudnn", where="shell", kind="set"),
+    Fix("Unset LD_LIBRARY_PATH, so that the wheel's cuDNN is loaded", "unset LD_LIBRARY_PATH", where="shell", kind="set"),
+)
 WHY_CONDA = "conda installed an older cuDNN than the one that this jaxlib was built with. JAX needs that release or a newer one."
 CUDNN_OF_CONDA = Fix(
     "Update conda's own cuDNN in this environment; pip would add a second one",
@@ -78,11 +104,37 @@ def with_ways_there(finding: Finding, facts: Facts) -> Finding:
     if id == "torch-missing-gpu-architecture" and _JETSON.search(text):
         jetson = facts.problems["jetson-generic-wheel"]
         return replace(finding, problem=replace(finding.problem, fixes=jetson.fixes, references=jetson.references))
+    if id == "peer-access-not-possible" and _CUSTOM_REDUCE.search(text):
+        look, *_ = finding.problem.fixes
+        without = OWN_REDUCE["sglang" if _SGLANG.search(text) else "vllm"]
+        return replace(finding, problem=replace(finding.problem, fixes=(without, look)))
+    if id == "jax-cudnn-too-old" and (shadowed := _with_older_first(finding, facts, text)):
+        return shadowed
     if id == "jax-cudnn-too-old" and _OF_CONDA.search(text):
         evidence = {**finding.evidence, "cudnn_version": finding.evidence.get("built", "")}
         problem = replace(finding.problem, why=WHY_CONDA, fixes=(CUDNN_OF_CONDA,))
         return replace(finding, problem=problem, evidence={name: value for name, value in evidence.items() if value})
     return finding
+
+
+def _with_older_first(finding: Finding, facts: Facts, text: str) -> Finding | None:
+    """A wheel that is new enough is installed, and LD_LIBRARY_PATH names a folder of cuDNN."""
+    wheel = known(lambda: facts.python.package("nvidia-cudnn-cu12") or facts.python.package("nvidia-cudnn-cu13"), None)
+    path = known(lambda: facts.environment.get("LD_LIBRARY_PATH"), None)
+    built = str(finding.evidence.get("built", ""))
+    if not (
+        wheel and path and _CUDNN_FOLDER.search(path) and re.fullmatch(r"[\d.]+", built) and re.match(r"[\d.]+$", wheel.version)
+    ):
+        return None
+    if Version(wheel.version) < Version(built):
+        return None
+    kept = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}
+    evidence = {**kept, "installed": wheel.version, "LD_LIBRARY_PATH": path}
+    words = f"{finding.message}, although {wheel.name} {wheel.version} is installed: LD_LIBRARY_PATH is searched first"
+    ways = NOT_OLDER if "module" in text else NOT_OLDER[1:]
+    problem = facts.problems["cudnn-wrong-version-ld-library-path"]
+    problem = replace(problem, title=OLDER_FIRST, why=WHY_OLDER_FIRST, fixes=ways)
+    return replace(finding, problem=problem, message=words, evidence=evidence, causes=())
 
 
 def with_cause(finding: Finding, facts: Facts) -> Finding:

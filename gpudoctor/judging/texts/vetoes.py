@@ -49,9 +49,12 @@ EXPLAINED = {
     "cuda-init-failed": ("cuda-999-after-suspend",),
     "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
     "cuda-out-of-memory": ("other-process-using-gpu",),
+    "nccl-failed": ("nccl-buffer-too-large",),
+    "driver-library-version-mismatch": ("driver-libraries-in-image",),
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
 }
 """Problem of a message -> what two outputs can show as its cause."""
+LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
 
@@ -77,6 +80,8 @@ def is_over(finding: Finding, facts: Facts) -> bool:
     """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
     if not facts.texts.alone or not veto(finding.problem.id, facts):
         return False
+    if finding.problem.id in LIMITS:  # raising it would change nothing
+        return True
     return bool(_QUOTED.match(finding.evidence.get("said", ""))) or any(_SOLVED.search(text) for text in passages(facts))
 
 

@@ -64,6 +64,11 @@ _LISTED = re.compile(r"(?m)^(?:\d+: )?([\w@.-]+?):? +(?:<[A-Z,_-]+>|UP|DOWN|UNKN
 _NCCL_FAILED = re.compile(r"NCCL (?:WARN|failure)|ncclSystemError|unhandled system error")
 
 
+LARGE_BUFFER = 256 << 20  # bytes
+_BUFFER = re.compile(r"\bNCCL_BUFFSIZE(?:=| set by environment to )(\d{1,12})\b")
+_NOT_REGISTERED = re.compile(r"Call to ibv_reg_\w*mr\w* failed with error Cannot allocate memory")
+
+
 def staged_through_host(facts: Facts) -> Iterator[Finding]:
     """Adapters of a node copy through host memory: NCCL's channels lack GDRDMA, and the module is missing there."""
     log = facts.nccl_log
@@ -81,6 +86,16 @@ def staged_through_host(facts: Facts) -> Iterator[Finding]:
 def _has_no_peer_memory(facts: Facts) -> bool:
     shown = facts.shown.modules
     return any("peer" in word for word in shown["asked"]) and not any("peer" in name for name in shown["loaded"])
+
+
+def large_buffer(facts: Facts) -> Iterator[Finding]:
+    """NCCL registers a buffer of this size per channel and peer with the adapter, and the adapter refuses it."""
+    told = [match[1] for text in passages(facts) for match in _BUFFER.finditer(text)]
+    size = int(told[0]) if told else 0
+    if size >= LARGE_BUFFER and any(_NOT_REGISTERED.search(text) for text in passages(facts)):
+        words = f"NCCL_BUFFSIZE is {size >> 20} MiB (default 4 MiB), and the adapter refuses to register such buffers"
+        evidence = {"NCCL_BUFFSIZE": told[0]}
+        yield facts.problems["nccl-buffer-too-large"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def local_bootstrap(facts: Facts) -> Iterator[Finding]:
@@ -236,6 +251,7 @@ def loopback_rendezvous(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
+    large_buffer,
     staged_through_host,
     local_bootstrap,
     other_releases,

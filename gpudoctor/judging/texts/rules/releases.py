@@ -14,6 +14,7 @@ from gpudoctor.judging.texts.rules.said import is_lxc, passages
 from gpudoctor.model import Confidence, Finding, Fix
 
 _RELEASE = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
+_NVML_LIBRARY = re.compile(r"^NVML library version: (\d{3}\.\d+(?:\.\d+)?)\s*$", re.MULTILINE)
 _OF_LIBRARIES = re.compile(
     r"libnvidia-(?: ml | compute | gl | cfg ) | nvidia-(?: utils | smi | \d{3}$ ) | libcuda1 | cuda-drivers", re.VERBOSE
 )
@@ -80,6 +81,9 @@ def _in_lxc(facts: Facts, loaded: str) -> Iterator[Finding]:
     """A system container brings its own libraries, and the driver's module is its host's."""
     packages = [one for one in known(lambda: facts.driver.packages, ()) if _OF_LIBRARIES.match(one.name)]
     others = {match[1]: one.name for one in packages if (match := _RELEASE.match(one.version)) and match[1] != loaded}
+    named = next((match[1] for text in passages(facts) for match in _NVML_LIBRARY.finditer(text)), "")
+    if not others and loaded and named and not f"{loaded}.".startswith(f"{named}."):
+        others = {named: "libnvidia-ml"}
     if others and (loaded or said(facts, "Driver/library version mismatch")):
         release, name = next(iter(others.items()))
         words = "the libraries of the container and the kernel module of its host are of different releases"
