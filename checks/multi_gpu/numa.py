@@ -6,11 +6,12 @@ the link between the sockets, which is slower, and slows down every other user o
 
 How it is judged
 If there is more than one NUMA node: compares the CPUs that this process may use with those that NVML reports as near to each
-GPU visible to CUDA. On bare metal, also whether the kernel knows the node of each GPU.
+GPU visible to CUDA. On bare metal, also whether the kernel knows the node of each GPU, and whether several sockets have at least
+as many nodes.
 
 Known exceptions
-Machines with one node are skipped. A hypervisor often hides the nodes of its GPUs. GPUs hidden by CUDA_VISIBLE_DEVICES do not
-count: a job may be bound to one socket and its GPUs.
+Machines with one socket and one node are skipped. A hypervisor often hides the nodes of its GPUs. GPUs hidden by
+CUDA_VISIBLE_DEVICES do not count: a job may be bound to one socket and its GPUs.
 
 References
 https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 LOOK = "nvidia-smi topo -m"
@@ -65,12 +67,37 @@ UNKNOWN = Problem(
     ),
 )
 
+MISSING = Problem(
+    id="numa-nodes-missing",
+    title="Fewer NUMA nodes than processor sockets",
+    why="The kernel places memory without knowing which socket it belongs to, so that about half of it is on the far side of the "
+    "link between the sockets, and nothing can be bound to the CPUs near a GPU.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    latent=True,
+    fixes=(
+        Fix("Disable node interleaving in the firmware's setup, then reboot", on=("host",), needs=("reboot",), verify="lscpu"),
+        look("Check that the kernel does not disable NUMA (numa=off)", "cat /proc/cmdline; ls -d /sys/devices/system/node/node*"),
+    ),
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    yield from judge_nodes(facts)
     if len(facts.system.numa_nodes) < 2:
         raise Skip("there is only one NUMA node")
     yield from judge_known(facts)
     yield from judge_near(facts)
+
+
+def judge_nodes(facts: Facts) -> Iterator[Finding]:
+    sockets = known(lambda: facts.inventory.sockets)
+    nodes = len(facts.system.numa_nodes)
+    if sockets and nodes < sockets and not facts.system.hypervisor:
+        off = ", and the kernel's command line has numa=off" * (
+            "numa=off" in known(lambda: facts.system.command_line, "").split()
+        )
+        yield MISSING.found(f"{sockets} sockets, NUMA nodes: {nodes}{off}", {"sockets": sockets, "nodes": nodes})
 
 
 def judge_known(facts: Facts) -> Iterator[Finding]:
@@ -108,6 +135,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(FAR, UNKNOWN),
+    problems=(FAR, UNKNOWN, MISSING),
     needs=("nvml",),
 )

@@ -73,6 +73,11 @@ class Inventory(Guarded):
         return _positive(self._replies.value("cpu-topology")["cores"], "the number of cores")
 
     @cached_property
+    def sockets(self) -> int:
+        """With processors that are online."""
+        return _positive(self._replies.value("cpu-topology")["sockets"], "the number of sockets")
+
+    @cached_property
     def governors(self) -> dict[str, int]:
         """Governor -> on how many processors; empty where the firmware or a hypervisor decides."""
         return {name: int(count) for name, count in (self._replies.value("cpu-frequency").get("scaling_governor") or {}).items()}
