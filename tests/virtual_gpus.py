@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.model import Reply
-from gpudoctor.worker.measuring import bench, guard
+from gpudoctor.worker.measuring import bench, guard, torch_gpu
 from gpudoctor.worker.measuring.sampler import Sampler, Samples
 from gpudoctor.worker.workloads import burn
 
@@ -111,7 +111,7 @@ class Run:
 def burned(gpus: list[VirtualGpu], seconds: float, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[int, Reply]:
     """GPU (NVML's index) -> the reply of its run."""
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
-    monkeypatch.setattr(burn.torch_gpu, "gpu", lambda bench: None)
+    monkeypatch.setattr(torch_gpu, "gpu", lambda bench: None)
     replies = {}
     for index, gpu in enumerate(gpus):
         run = Run(gpu, index, folder / f"gpu{index}")

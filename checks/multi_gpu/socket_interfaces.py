@@ -97,8 +97,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def has_others(facts: Facts) -> bool:
     """Whether this machine takes part in jobs with others."""
-    nodes = [known(lambda name=name: facts.environment.get(name)) or "" for name in NODES]
-    several = any(value.isdigit() and int(value) > 1 for value in nodes)
+    nothing: dict[str, str] = {}
+    variables = known(lambda: facts.environment.variables, nothing)
+    several = any(variables.get(name, "").isdigit() and int(variables[name]) > 1 for name in NODES)
     return several or any(port.state == "ACTIVE" for port in known(lambda: facts.system.infiniband_ports, ()))
 
 
