@@ -52,8 +52,8 @@ def own(monkeypatch: pytest.MonkeyPatch, *found: str) -> dict[str, str]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    found: dict[str, str] = dict(addresses.ask(Machine()))["own-address"].value
-    return found
+    answer: dict[str, str] = dict(addresses.ask(Machine()))["own-address"].value
+    return answer
 
 
 def test_where_the_own_name_leads(monkeypatch: pytest.MonkeyPatch) -> None:

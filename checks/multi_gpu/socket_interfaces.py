@@ -10,8 +10,8 @@ How it is judged
 Applies NCCL's rule to the interfaces that are up and have an address: names that begin with ib, then all but docker, lo and
 virbr; NCCL_SOCKET_IFNAME replaces it. Resolves the machine's name as PyTorch does. A virtual interface before a real one, and
 a name that leads to the loopback interface or to no address of this machine, are warned about only on machines that take part
-in jobs with others: with active InfiniBand ports, or inside a job on several nodes. GLOO_SOCKET_IFNAME must name interfaces that
-exist: prefixes and ^ are NCCL's alone.
+in jobs with others: with active InfiniBand ports, or inside a job of Slurm on several nodes. GLOO_SOCKET_IFNAME must name
+interfaces that exist: prefixes and ^ are NCCL's alone.
 
 Known exceptions
 On one machine every interface does, also the loopback one. NCCL_COMM_ID, which changes NCCL's choice, is not followed. Whether a
@@ -37,7 +37,7 @@ VIRTUAL = re.compile(
     r"docker | br- | virbr | veth | cni | flannel | cali | tunl | podman | lxc | lxd | tailscale | wg | zt | dummy | kube",
     re.VERBOSE,
 )
-NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES")
+NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 SHOW = look(
     "Show the interfaces with their addresses, and where the machine's name leads", "ip -br addr; getent ahosts $(hostname)"
 )

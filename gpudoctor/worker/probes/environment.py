@@ -45,7 +45,7 @@ _NAMES = (
     *("CFLAGS", "CXXFLAGS", "LDFLAGS", "GLIBC_TUNABLES", "MAX_JOBS", "TMPDIR", "XDG_CACHE_HOME"),
     *("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "DOCKER_CONTEXT", "DOCKER_HOST"),
 )
-_SLURM = re.compile(r"SLURM_(JOB_?ID|\w*GPU\w*)")
+_SLURM = re.compile(r"SLURM_(JOB_?ID|NNODES|JOB_NUM_NODES|\w*GPU\w*)")
 _PRESENCE = ("KUBERNETES_SERVICE_HOST", "WSL_DISTRO_NAME")
 # Secrets and addresses. Kubernetes sets NAME_SERVICE_HOST and NAME_PORT for every service, including one named "triton":
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
