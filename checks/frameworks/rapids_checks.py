@@ -1,7 +1,7 @@
 """The checks that installed packages of RAPIDS bring along pass.
 
 What it means
-cuDF, cuML and others bring small tests of their own, which `rapids doctor` runs. They know what their package needs, and use it
+cuDF, cuML and others bring small tests, which `rapids doctor` runs. They know what their package needs, and use it
 on the GPU.
 
 How it is judged
