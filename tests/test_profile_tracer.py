@@ -203,6 +203,10 @@ def test_children_by_fork_and_programs_by_exec(profile: Profile) -> None:
         ("print('done')", "imports torch but never used CUDA"),
         ("torch.cuda.init()\ntrain(3)\nos.kill(os.getpid(), 9)", "ended before the profiler could write"),
         ("train(40)", "the program used no GPU: its steps ran on the processor"),
+        (
+            "import resource\ntorch.cuda.init()\nresource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))\ntrain(40)",
+            "could not write all of its trace",
+        ),
     ],
 )
 def test_one_line_says_why_nothing_was_recorded(profile: Profile, script: str, said: str) -> None:
@@ -246,6 +250,7 @@ def test_the_scaler_works_as_before(profile: Profile) -> None:
         (["--steps", "0", "--", "true"], "Invalid value for '--steps'"),
         (["--engine", "nsys", "--", "true"], "nsys is not installed"),
         (["--compare", "one.json"], "--compare requires two files"),
+        (["--kernel", " ", "--", "true"], "--kernel requires a part of the name"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,15 @@ def test_too_many_events_are_left_out_and_this_is_said(tmp_path: Path, monkeypat
     assert (len(found.g_start), found.is_cut) == (10, True)
 
 
+def test_a_large_trace_is_not_read_beyond_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_ON_GPU", 10)
+    monkeypatch.setattr(rows, "MOST_CALLS", 10)
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1.0, "dur": 1.0}
+    given = iter([*EVENTS, *[call] * 50])
+    found = rows.Rows().read(given)
+    assert (len(found.g_start), len(found.h_start), len([*given]), found.is_cut) == (10, 10, 40, True)
+
+
 def test_intervals_agree_with_counting() -> None:
     one, other = intervals.union([(0, 4), (3, 6), (9, 12), (12, 13)]), intervals.union([(2, 5), (10, 11), (20, 21)])
     moments = [moment / 2 for moment in range(50)]

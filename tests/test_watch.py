@@ -154,6 +154,15 @@ def test_a_report_for_a_program_has_the_standard_output(capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "out\n")
 
 
+@pytest.mark.parametrize("command", ["watch", "hang"])
+def test_a_thread_of_the_kernel_is_no_program(command: str) -> None:
+    of_kernel = next((pid for pid in sorted(tree.every()) if tree.is_of_kernel(pid)), None)
+    if of_kernel is None:
+        pytest.skip("no thread of the kernel is visible in this container")
+    result = CliRunner().invoke(main, [command, "--pid", str(of_kernel)])
+    assert (result.exit_code, "is a thread of the kernel" in result.stderr) == (2, True)
+
+
 @each(
     ("words", "said"),
     [

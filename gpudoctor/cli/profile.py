@@ -119,6 +119,8 @@ def command(
     how = sharing.chosen(given)
     if given["compare"]:
         context.exit(_compared(command, form, destination))
+    if given["kernel"] is not None and not given["kernel"].strip():
+        raise click.UsageError("--kernel requires a part of the name of a kernel.")
     for path in filter(None, (destination, save)):
         output.must_be_writable(path)
     delivered = delivering.Form(form, destination, verbose, quiet)
@@ -149,11 +151,15 @@ def _profiled(argv: tuple[str, ...], window: Window, given: dict[str, Any], out:
     commands.program(words[0], variables)
     name = given["kernel"]
     engine = engines.of_kernel(name) if name else engines.chosen(given["engine"], words, variables)
-    found = run.profiled(words, variables, window, engine, given["traces"], out, ERR)
+    found = run.profiled(words, variables, window, engine, given["traces"], out, ERR, _tell)
     if given["traces"]:
         screen.note(f"gpudoctor: the traces are in {given['traces']} (open them in https://ui.perfetto.dev)")
     answers = _machine(given["python"] or commands.python_of(words, variables), given["no_check"] or bool(found.ended_by))
     return found, _with(answers, found)
+
+
+def _tell(words: str) -> None:
+    screen.note(f"gpudoctor: {words}")
 
 
 def _machine(python: str | None, is_alone: bool) -> Snapshot:

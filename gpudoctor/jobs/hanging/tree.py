@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gpudoctor.errors import UserError
 from gpudoctor.jobs.hanging.proc import Proc, Stat, below
+from gpudoctor.jobs.watching.tree import is_of_kernel
 
 MOST_PROCESSES = 256
 SCONTROL_SECONDS = 10
@@ -54,6 +55,8 @@ def of_pid(proc: Proc, pid: int) -> Tree:
     everyone = proc.everyone()
     if pid not in everyone:
         raise UserError(f"--pid {pid}: there is no such process here (it has ended, or it runs in another PID namespace)")
+    if is_of_kernel(pid):
+        raise UserError(f"--pid {pid}: this is a thread of the kernel, not a program")
     if os.getpid() in below(everyone, pid):
         raise UserError(f"--pid {pid}: gpudoctor itself runs below this process; name the program")
     roots = [pid]

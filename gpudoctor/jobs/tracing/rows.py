@@ -67,7 +67,13 @@ class Rows:
                     self._add_host(event, OPERATOR)
                 elif kind in HOST_KINDS and self._has_room("calls", MOST_CALLS):
                     self._add_host(event, HOST_KINDS[kind])
+            if self.is_cut and self._is_full():
+                break
         return self
+
+    def _is_full(self) -> bool:
+        """What would be left out from now on is not even read."""
+        return self._count.get("gpu", 0) >= MOST_ON_GPU and self._count.get("calls", 0) >= MOST_CALLS
 
     def _has_room(self, kind: str, most: int) -> bool:
         self._count[kind] = self._count.get(kind, 0) + 1

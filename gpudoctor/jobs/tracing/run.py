@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -27,11 +27,13 @@ KEPT = ("rank", "local_rank", "world_size", "pid", "device", "settings", "memory
 COUNTED = ("scaler_updates", "optimizer_steps")
 MOST_BYTES = 1 << 30  # of what a tracer wrote with its trace
 MOST_RANKS = 64
+LARGE_BYTES = 256 << 20
 NO_PYTHON = (
     "no Python of the command imported torch with the tracer (it may run with -I, -E or -S, or clear its variables); "
     f"for programs without torch, {INSTALL}"
 )
 NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
+UNWRITTEN = "the profiler could not write all of its trace to {}: is there room, and no limit on the size of files?"
 CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
 
 
@@ -45,14 +47,24 @@ class Profiled:
 
 
 def profiled(
-    argv: tuple[str, ...], variables: Mapping[str, str], window: Window, engine: Engine, keep: Path | None, out: int, err: int
+    argv: tuple[str, ...],
+    variables: Mapping[str, str],
+    window: Window,
+    engine: Engine,
+    keep: Path | None,
+    out: int,
+    err: int,
+    tell: Callable[[str], None] = str,
 ) -> Profiled:
     """Runs the command as the user would. keep: the folder for its traces, None if they are not kept. out, err: descriptors to
-    which its output is copied. UserError if it cannot be started."""
+    which its output is copied. tell: called with a line if reading the traces takes long. UserError if it cannot be started."""
     with _folder(keep) as folder:
         before = _before(engine, folder, window, keep is not None)
         place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel)
         attempt = laboratory.first(place, Goal(), out, err)
+        size = sum(file.stat().st_size for file in folder.glob("*.json"))
+        if size >= LARGE_BYTES:
+            tell(f"reading {size / 1e9:.1f} GB of traces (--steps and --for make them smaller)")
         if engine.kernel:
             told = _of_kernel(engine, folder, argv, command.python_of(argv, variables), keep is not None)
         else:
@@ -126,7 +138,10 @@ def _told(folder: Path) -> dict[str, Any]:
         trace = folder / f"trace-{about['pid']}.json"
         if trace.exists() and len(ranks) < MOST_RANKS:
             ranks.append(of_trace(trace, about))
-    return {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": _nothing(found, ranks, notes)}
+    nothing = _nothing(found, ranks, notes)
+    if nothing and any(folder.glob("*.part*")):
+        nothing = UNWRITTEN.format(folder)
+    return {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": nothing}
 
 
 def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:

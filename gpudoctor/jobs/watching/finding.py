@@ -22,6 +22,8 @@ def process(pid: int) -> Target:
     stat = tree.stat_of(f"/proc/{pid}/stat")
     if stat is None:
         raise UserError(f"no process has the id {pid} (ps aux lists them; in a container, only its own are visible)")
+    if tree.is_of_kernel(pid):
+        raise UserError(f"{pid} ({stat.name}) is a thread of the kernel, not a program")
     if stat.state == "Z":
         raise UserError(f"the process {pid} ({stat.name}) has ended, and its parent has not yet taken notice of it")
     return Target(PID, f"{stat.name} ({pid})", (pid,))

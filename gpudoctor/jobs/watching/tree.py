@@ -11,6 +11,9 @@ LAUNCHERS = ("torchrun", "accelerate", "mpirun", "mpiexec", "srun", "deepspeed",
 NO_LOADERS = ("compile_worker", "resource_tracker", "semaphore_tracker", "forkserver", "gpudoctor")
 
 
+PF_KTHREAD = 0x00200000
+
+
 class Stat(NamedTuple):
     """Of one process or thread, from its stat. ticks: of CPU time in all."""
 
@@ -37,6 +40,12 @@ def stat_of(path: str) -> Stat | None:
     numbers = [int(fields[at]) for at in (1, 7, 9, 11, 12, 17, 19, 21)]
     parent, minor, major, user, system, threads, began, pages = numbers
     return Stat(int(pid), name, fields[0], parent, minor, major, user + system, threads, began, pages)
+
+
+def is_of_kernel(pid: int) -> bool:
+    """Whether it is a thread of the kernel, which is no program."""
+    fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return len(fields) > 6 and bool(int(fields[6]) & PF_KTHREAD)
 
 
 def read(path: str, most: int = 1 << 16) -> str:
