@@ -43,7 +43,7 @@ def stat_of(path: str) -> Stat | None:
 
 
 def is_of_kernel(pid: int) -> bool:
-    """Whether it is a thread of the kernel, which is no program."""
+    """Whether it is a thread of the kernel, not a program."""
     fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return len(fields) > 6 and bool(int(fields[6]) & PF_KTHREAD)
 
