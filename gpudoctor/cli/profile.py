@@ -25,7 +25,7 @@ _HELP = f"""{COMMANDS["profile"]}
 
 The command runs once as it is, with your terminal, your input and your signals, and its own exit code. Its code is not edited:
 when one of its Pythons imports torch, a tracer starts torch's profiler for some steps of the optimizer after a warm-up, or for
-some seconds if there is no optimizer. Programs without torch are traced by Nsight Systems, if it is installed.
+some seconds if there is no optimizer. Programs without torch are traced by cupti-python or Nsight Systems, if installed.
 
 The report says where the time goes: kernels, copies, waits for the GPU with the line of the program, memory, and what can be
 changed. It goes to standard error, since standard output belongs to the command. With another --format than text it goes to
@@ -80,10 +80,10 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
 )
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "torch", "nsys"]),
+    type=click.Choice(["auto", "torch", "cupti", "nsys"]),
     default="auto",
     show_default=True,
-    help="Trace from inside torch, or with Nsight Systems.",
+    help="Trace from inside torch, with cupti-python, or with Nsight Systems.",
 )
 @click.option(
     "--kernel",

@@ -14,12 +14,12 @@ from gpudoctor.errors import UserError
 from gpudoctor.jobs.tracing import ncu
 from gpudoctor.trying import command
 
-TORCH, NSYS, NCU, COMPILERS = "torch.profiler", "nsys", "ncu", "the compilers"
-ENGINES = ("auto", "torch", "nsys")
+TORCH, CUPTI, NSYS, NCU, COMPILERS = "torch.profiler", "cupti-python", "nsys", "ncu", "the compilers"
+ENGINES = ("auto", "torch", "cupti", "nsys")
 PLACES = ("/usr/local/cuda/bin/nsys", "/opt/nvidia/nsight-systems*/*/bin/nsys", "/usr/local/cuda-*/bin/nsys")
 ASK_SECONDS = 20.0
-HAS_TORCH = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') else 3)"
-INSTALL = "install Nsight Systems (https://developer.nvidia.com/nsight-systems)"
+WHICH = "import importlib.util as u; print([name for name in ('torch', 'cupti') if u.find_spec(name)])"
+INSTALL = "install cupti-python in its environment, or Nsight Systems (https://developer.nvidia.com/nsight-systems)"
 
 
 @dataclass(frozen=True)
@@ -55,35 +55,42 @@ def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> En
         return Engine(NSYS, "chosen by --engine", path)
     if wanted == "torch":
         return Engine(TORCH, "chosen by --engine")
-    has_torch = _has_torch(argv, variables)
-    if has_torch:
+    found = _modules(argv, variables)
+    if wanted == "cupti":
+        if "cupti" not in (found or ()):
+            raise UserError("cupti-python is not installed in the Python of the command (pip install cupti-python)")
+        return Engine(CUPTI, "chosen by --engine")
+    if found and "torch" in found:
         return Engine(TORCH, "the Python of the command has torch")
-    if path and has_torch is False:
+    if found and "cupti" in found:
+        return Engine(CUPTI, "the Python of the command has cupti-python, and no torch")
+    if path and found is not None:
         return Engine(NSYS, "the Python of the command has no torch, and nsys is installed", path)
     if path and not _starts_python(argv):
         return Engine(NSYS, "the command is no Python program, and nsys is installed", path)
-    why = "the Python of the command is not known; torch is traced if it is imported" if has_torch is None else ""
-    return Engine(TORCH, why or "torch is traced if a Python of the command imports it, and nsys is not installed")
+    why = "the Python of the command is not known; torch is traced if it is imported" if found is None else ""
+    return Engine(TORCH, why or "torch is traced if a Python of the command imports it; cupti-python and nsys are not installed")
 
 
 def _starts_python(argv: Sequence[str]) -> bool:
     return any("python" in Path(word).name or word.endswith(".py") for word in argv[:8])
 
 
-def _has_torch(argv: Sequence[str], variables: Mapping[str, str]) -> bool | None:
-    """Whether the command's Python finds torch; None if that Python is not known, such as behind a shell script."""
+def _modules(argv: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """Which of torch and cupti the command's Python finds; None if that Python is not known, such as behind a shell script."""
     python = command.python_of(argv, variables)
     if python is None:
         return None
     try:
         asked = subprocess.run(
-            (python, "-c", HAS_TORCH),
+            (python, "-c", WHICH),
             env=dict(variables),
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            text=True,
             timeout=ASK_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return {0: True, 3: False}.get(asked.returncode)
+    return asked.stdout if asked.returncode == 0 else None

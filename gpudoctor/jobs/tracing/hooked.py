@@ -58,7 +58,8 @@ class Window:
 class Hooked:
     """A place to run a command. before: words in front of it, of a tracer from outside. out: where its recordings go.
 
-    kernel: the name of the one whose code is wanted; then only its compilers are heard.
+    kernel: the name of the one whose code is wanted; then only its compilers are heard. by_cupti: cupti-python records, and
+    not torch.
     """
 
     argv: tuple[str, ...]
@@ -68,6 +69,7 @@ class Hooked:
     before: tuple[str, ...] = ()
     has_hook: bool = True
     kernel: str = ""
+    by_cupti: bool = False
 
     @contextlib.contextmanager
     def started(self, away: Sequence[Suspect], surroundings: Surroundings, has_terminal: bool) -> Iterator[Start]:
@@ -84,6 +86,7 @@ class Hooked:
     def _environment(self, folder: Path) -> dict[str, str]:
         window = self.window
         settings = {"folder": str(self.out), **asdict(window), **({"kernel": self.kernel} if self.kernel else {})}
+        settings |= {"engine": "cupti"} if self.by_cupti else {}
         paths = [str(folder), *filter(None, [self.variables.get("PYTHONPATH", "")])]
         return {
             "KINETO_LOG_LEVEL": QUIET_KINETO,

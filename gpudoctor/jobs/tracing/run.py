@@ -15,7 +15,7 @@ from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.jobs.tracing import detailed, kernel_code, memory, ncu, nsys, reduced, rows
-from gpudoctor.jobs.tracing.engines import INSTALL, NCU, NSYS, Engine
+from gpudoctor.jobs.tracing.engines import CUPTI, INSTALL, NCU, NSYS, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -32,6 +32,7 @@ NO_PYTHON = (
     "no Python of the command imported torch with the tracer (it may run with -I, -E or -S, or clear its variables); "
     f"for programs without torch, {INSTALL}"
 )
+NO_LIBRARY = "no Python of the command imported a library for CUDA (CuPy, Numba, JAX, cuda-python, PyCUDA, TensorFlow)"
 NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
 UNWRITTEN = "the profiler could not write all of its trace to {}: is there room, and no limit on the size of files?"
 CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
@@ -54,13 +55,13 @@ def profiled(
     keep: Path | None,
     out: int,
     err: int,
-    tell: Callable[[str], None] = str,
+    tell: Callable[[str], object] = str,
 ) -> Profiled:
     """Runs the command as the user would. keep: the folder for its traces, None if they are not kept. out, err: descriptors to
     which its output is copied. tell: called with a line if reading the traces takes long. UserError if it cannot be started."""
     with _folder(keep) as folder:
         before = _before(engine, folder, window, keep is not None)
-        place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel)
+        place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel, engine.name == CUPTI)
         attempt = laboratory.first(place, Goal(), out, err)
         size = sum(file.stat().st_size for file in folder.glob("*.json"))
         if size >= LARGE_BYTES:
@@ -68,7 +69,7 @@ def profiled(
         if engine.kernel:
             told = _of_kernel(engine, folder, argv, command.python_of(argv, variables), keep is not None)
         else:
-            told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder)
+            told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder, engine.name == CUPTI)
     value = {
         "line": shlex.join(argv),
         "code": attempt.ran.code,
@@ -128,7 +129,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _told(folder: Path, by_cupti: bool) -> dict[str, Any]:
     """What the tracers of all processes wrote."""
     found = [one for one in map(_read, sorted(folder.glob("about-*.json"))) if one]
     notes = [one["note"] for one in map(_read, sorted(folder.glob("note-*.json"))) if one]
@@ -138,7 +139,7 @@ def _told(folder: Path) -> dict[str, Any]:
         trace = folder / f"trace-{about['pid']}.json"
         if trace.exists() and len(ranks) < MOST_RANKS:
             ranks.append(of_trace(trace, about))
-    nothing = _nothing(found, ranks, notes)
+    nothing = _nothing(found, ranks, notes, by_cupti)
     if nothing and any(folder.glob("*.part*")):
         nothing = UNWRITTEN.format(folder)
     return {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": nothing}
@@ -155,7 +156,7 @@ def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, **found, **({"allocations": allocations} if allocations else {})}
 
 
-def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str]) -> str:
+def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str], by_cupti: bool) -> str:
     if any(rank["kernel_count"] for rank in ranks):
         return ""
     if any(one.get("state") in ("refused", "failed") for one in found):
@@ -166,7 +167,9 @@ def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: li
         return CUT_OFF
     if ranks:
         return "the program used no GPU: its steps ran on the processor"
-    return NO_CUDA if found else NO_PYTHON
+    if notes and not found:
+        return f"nothing was recorded: {notes[-1]}"
+    return NO_CUDA if found else NO_LIBRARY if by_cupti else NO_PYTHON
 
 
 def _read(path: Path) -> dict[str, Any] | None:

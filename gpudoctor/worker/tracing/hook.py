@@ -8,22 +8,24 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Optional, Sequence
 
 AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
+USERS_OF_CUDA = ("cupy", "numba.cuda", "jax", "cuda.bindings", "pycuda", "tensorflow")
 
 
 def install(settings: str) -> None:
     """Called at the start of each Python below the command, most of which never import torch: nothing else is loaded yet."""
-    sys.meta_path.insert(0, Finder(AUTOTUNER if '"kernel"' in settings else "torch", settings))
+    wanted = (AUTOTUNER,) if '"kernel"' in settings else USERS_OF_CUDA if '"cupti"' in settings else ("torch",)
+    sys.meta_path.insert(0, Finder(wanted, settings))
 
 
 class Finder:
-    """Finds a module as the other finders do, and calls the tracer after its import."""
+    """Finds the first of some modules as the other finders do, and calls the tracer after its import."""
 
-    def __init__(self, wanted: str, settings: str) -> None:
+    def __init__(self, wanted: Sequence[str], settings: str) -> None:
         self.wanted = wanted
         self.settings = settings
 
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Optional[ModuleSpec]:
-        if name != self.wanted:
+        if name not in self.wanted:
             return None
         self._leave()
         for finder in sys.meta_path:
@@ -59,6 +61,11 @@ class Finder:
 def attached(module: Any, settings: str) -> None:
     import json
 
+    if module.__name__ in USERS_OF_CUDA:
+        from gpudoctor.worker.tracing import activity
+
+        activity.attach(json.loads(settings))
+        return
     if module.__name__ == AUTOTUNER:
         from gpudoctor.worker.tracing import tuned
 
