@@ -135,7 +135,7 @@ def test_a_cache_of_another_form_has_no_times(folder: Path, text: str) -> None:
     assert "tuned" not in kernel_code.told("saxpy", {}, folder, ("true",), None, False)
 
 
-def test_inductors_autotuner_is_heard(tmp_path: Path) -> None:
+def test_inductors_autotuner_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Launcher:
         def __init__(self, size: int) -> None:
             self.config = SimpleNamespace(kwargs={"XBLOCK": size}, num_warps=4, num_stages=1)
@@ -147,14 +147,30 @@ def test_inductors_autotuner_is_heard(tmp_path: Path) -> None:
             return {Launcher(512): 0.02, Launcher(1024): float("inf")}
 
     module = SimpleNamespace(CachingAutotuner=CachingAutotuner)
+    called: list[str] = []
+    monkeypatch.setattr(tuned, "_call", called.append)
     tuned.attach(module, {"folder": str(tmp_path)})
     assert len(module.CachingAutotuner().benchmark_all_configs(1)) == 2
+    assert called == ["cuProfilerStop", "cuProfilerStart"]
     (row,) = measured.rows(tmp_path, tmp_path / "none", "fused_add")
     assert (row["by"], row["kernel"]) == ("Inductor", "triton_poi_fused_add_0")
     assert row["configs"] == [
         {"config": {"XBLOCK": 512, "num_warps": 4, "num_stages": 1}, "ms": 0.02},
         {"config": {"XBLOCK": 1024, "num_warps": 4, "num_stages": 1}, "ms": None},
     ]
+
+
+def test_a_report_that_was_kept_is_read() -> None:
+    """`ncu --import FILE --page raw --csv`: a line of units, then one for each launch."""
+    names = ["sm__warps_active.avg.pct_of_peak_sustained_active", "launch__registers_per_thread"]
+    rows = [
+        ["ID", "Kernel Name", *names],
+        ["", "", "%", "register/thread"],
+        ["0", "saxpy", "77.1", "32"],
+        ["1", "saxpy", "77.5", "32"],
+    ]
+    text = "==PROF== Report\n" + "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
+    assert ncu.of_raw(text) == {"name": "saxpy", "launches": 2, "occupancy_percent": 77.3, "registers": 32.0, "stalls": {}}
 
 
 def test_nothing_is_said_to_be_missing_but_ncu(monkeypatch: pytest.MonkeyPatch) -> None:

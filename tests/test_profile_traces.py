@@ -70,6 +70,16 @@ def test_a_large_trace_is_not_read_beyond_what_is_kept(tmp_path: Path, monkeypat
     assert (len(found.g_start), len(found.h_start), len([*given]), found.is_cut) == (10, 10, 40, True)
 
 
+def test_a_kernel_is_shown_as_most_of_its_time_was_launched() -> None:
+    """An autotuner launches it in other forms before."""
+    one = {"ph": "X", "cat": "kernel", "name": "k", "ts": 0.0}
+    tried = {**one, "dur": 90.0, "args": {"grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 22}}
+    usual = {**one, "dur": 30.0, "args": {"grid": [9, 1, 1], "block": [512, 1, 1], "registers per thread": 32}}
+    found = rows.Rows().read([usual, tried, *[usual] * 8, tried])
+    assert [*found.launches.values()] == [{"grid": [9, 1, 1], "block": [512, 1, 1], "registers per thread": 32}]
+    assert [*found.longest.values()] == [90.0]
+
+
 def test_intervals_agree_with_counting() -> None:
     one, other = intervals.union([(0, 4), (3, 6), (9, 12), (12, 13)]), intervals.union([(2, 5), (10, 11), (20, 21)])
     moments = [moment / 2 for moment in range(50)]
@@ -205,7 +215,7 @@ def test_counters_of_a_kernel_are_medians_over_its_launches(tmp_path: Path) -> N
         (0, "launch__registers_per_thread", "n/a"),
     )
     (tmp_path / ncu.LOG).write_text(text)
-    told = ncu.told("layer_norm", tmp_path)
+    told = ncu.told("no-such-ncu", "layer_norm", tmp_path)
     assert told["kernel"] == {
         "wanted": "layer_norm",
         "name": "layer_norm<float>(int)",
@@ -229,7 +239,7 @@ def test_counters_of_a_kernel_are_medians_over_its_launches(tmp_path: Path) -> N
 )
 def test_ncu_without_counters_says_why(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / ncu.LOG).write_text(text)
-    assert said in ncu.told("layer_norm", tmp_path)["nothing"]
+    assert said in ncu.told("no-such-ncu", "layer_norm", tmp_path)["nothing"]
 
 
 def test_ncu_runs_the_command_and_its_exit_code_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

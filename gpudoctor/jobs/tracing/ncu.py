@@ -8,13 +8,15 @@ import os
 import re
 import shutil
 import statistics
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 LOG, KEPT = "ncu.csv", "kernel"
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda-*/bin/ncu")
 LAUNCHES, SKIPPED = 5, 20
+IMPORT_SECONDS = 120
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLS = (
     *("long_scoreboard", "short_scoreboard", "barrier", "wait", "math_pipe_throttle", "mio_throttle", "lg_throttle"),
@@ -54,23 +56,51 @@ def before(ncu: str, kernel: str, folder: Path, is_kept: bool) -> tuple[str, ...
     return (ncu, *options, *chosen, *some, *kept, "--log-file", str(folder / LOG))
 
 
-def told(kernel: str, folder: Path) -> dict[str, Any]:
+def told(ncu: str, kernel: str, folder: Path) -> dict[str, Any]:
     """As the reply of a profile: without ranks, with the kernel."""
     try:
         text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {"ranks": [], "notes": [], "nothing": "ncu wrote nothing"}
-    found = of_log(text)
+    found = of_log(text) or of_report(ncu, folder / f"{KEPT}.ncu-rep")
     nothing = "" if found else _nothing(kernel, text)
     return {"ranks": [], "notes": [], "nothing": nothing, **({"kernel": {"wanted": kernel, **found}} if found else {})}
 
 
+def of_report(ncu: str, report: Path) -> dict[str, Any]:
+    """Of a report that was kept: ncu prints no values beside it."""
+    if not report.exists():
+        return {}
+    line = (ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base")
+    try:
+        ran = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, timeout=IMPORT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return of_raw(ran.stdout.decode("utf-8", "replace"))
+
+
+def of_raw(text: str) -> dict[str, Any]:
+    """A column for each metric, a line for each launch, and a line of units before them."""
+    rows = [*csv.DictReader(line for line in text.splitlines() if line.startswith('"'))]
+    long = [
+        {"ID": row.get("ID"), "Kernel Name": row.get("Kernel Name"), "Metric Name": name, "Metric Value": row.get(name)}
+        for row in rows
+        if row.get("ID")
+        for name in METRICS
+    ]
+    return _medians(long)
+
+
 def of_log(text: str) -> dict[str, Any]:
     """Medians over the launches; empty if none was measured."""
+    return _medians(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
+
+
+def _medians(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     values: dict[str, list[float]] = {}
     names: dict[str, None] = {}
     launches = set()
-    for row in csv.DictReader(line for line in text.splitlines() if line.startswith('"')):
+    for row in rows:
         metric, value = METRICS.get(row.get("Metric Name") or ""), _number(row.get("Metric Value"))
         if metric and value is not None:
             values.setdefault(metric, []).append(value)

@@ -17,6 +17,7 @@ GPU_KINDS = {"kernel": 0, "gpu_memcpy": 1, "gpu_memset": 2}
 KERNEL, COPY = 0, 1
 HOST_KINDS = {"cuda_runtime": 1, "cuda_driver": 1, "user_annotation": 2, "cpu_instant_event": 2}
 OPERATOR, CALL, MARK = 0, 1, 2
+MOST_FORMS = 16  # in which one kernel is launched
 SHAPED = ("mm", "conv", "linear", "attention", "matmul")  # parts of names of operators whose shapes are kept
 LAUNCH = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
 
@@ -50,7 +51,8 @@ class Rows:
         self.h_start, self.h_end = array("d"), array("d")
         self.h_kind, self.h_name = array("b"), array("l")
         self.h_thread, self.h_link = array("q"), array("q")
-        self.launches: dict[int, dict[str, Any]] = {}  # name -> how the longest launch of a kernel was made
+        self.launches: dict[int, dict[str, Any]] = {}  # name -> how most launches of a kernel, by time, were made
+        self._launched: dict[int, dict[str, list[Any]]] = {}
         self.longest: dict[int, float] = {}
         self.shapes: dict[int, tuple[list[Any], list[Any]]] = {}  # host event -> dims and types of its inputs
         self.collectives: dict[str, int] = {}
@@ -91,9 +93,20 @@ class Rows:
         self.g_stream.append(stream)
         self.g_link.append(_number(args.get("correlation")))
         self.g_bytes.append(_number(args.get("bytes")))
-        if kind == KERNEL and duration > self.longest.get(name, -1.0):
-            self.longest[name] = duration
-            self.launches[name] = {key: args[key] for key in LAUNCH if key in args}
+        if kind == KERNEL:
+            self.longest[name] = max(duration, self.longest.get(name, -1.0))
+            self._add_launch(name, duration, args)
+
+    def _add_launch(self, name: int, duration: float, args: dict[str, Any]) -> None:
+        forms = self._launched.setdefault(name, {})
+        form = f"{args.get('grid')}{args.get('block')}{args.get('registers per thread')}"
+        if form not in forms and len(forms) < MOST_FORMS:
+            forms[form] = [0.0, {key: args[key] for key in LAUNCH if key in args}]
+        if form in forms:
+            forms[form][0] += duration
+            best = self.launches.get(name)
+            if best is None or forms[form][0] >= max(seconds for seconds, _ in forms.values()):
+                self.launches[name] = forms[form][1]
 
     def _add_host(self, event: dict[str, Any], kind: int) -> None:
         args, name = event.get("args") or {}, str(event.get("name"))

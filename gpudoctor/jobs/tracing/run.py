@@ -99,7 +99,7 @@ def _before(engine: Engine, folder: Path, window: Window, is_kept: bool) -> tupl
 def _of_kernel(engine: Engine, folder: Path, argv: tuple[str, ...], python: str | None, is_kept: bool) -> dict[str, Any]:
     """Its counters, if ncu may read them, and its code."""
     without: dict[str, Any] = {"ranks": [], "notes": [], "nothing": f"{ncu.MISSING}; {kernel_code.NOTHING}"}
-    found = ncu.told(engine.kernel, folder) if engine.path else without
+    found = ncu.told(engine.path, engine.kernel, folder) if engine.path else without
     measured = found.get("kernel") or {"wanted": engine.kernel}
     more = kernel_code.told(engine.kernel, measured, folder, argv, python, is_kept)
     if not more:

@@ -7,18 +7,18 @@ import sys
 from importlib.machinery import ModuleSpec
 from typing import Any, Optional, Sequence
 
-AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
+AUTOTUNERS = ("torch._inductor.runtime.triton_heuristics", "triton.runtime.autotuner")
 USERS_OF_CUDA = ("cupy", "numba.cuda", "jax", "cuda.bindings", "pycuda", "tensorflow")
 
 
 def install(settings: str) -> None:
     """Called at the start of each Python below the command, most of which never import torch: nothing else is loaded yet."""
-    wanted = (AUTOTUNER,) if '"kernel"' in settings else USERS_OF_CUDA if '"cupti"' in settings else ("torch",)
+    wanted = AUTOTUNERS if '"kernel"' in settings else USERS_OF_CUDA if '"cupti"' in settings else ("torch",)
     sys.meta_path.insert(0, Finder(wanted, settings))
 
 
 class Finder:
-    """Finds the first of some modules as the other finders do, and calls the tracer after its import."""
+    """Finds some modules as the other finders do, and calls the tracer after their import."""
 
     def __init__(self, wanted: Sequence[str], settings: str) -> None:
         self.wanted = wanted
@@ -27,8 +27,9 @@ class Finder:
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Optional[ModuleSpec]:
         if name not in self.wanted:
             return None
+        self.wanted = [other for other in self.wanted if other != name]
         self._leave()
-        for finder in sys.meta_path:
+        for finder in [*sys.meta_path]:
             find = getattr(finder, "find_spec", None)
             spec: Optional[ModuleSpec] = find(name, path, target) if find else None
             if spec is not None:
@@ -37,7 +38,8 @@ class Finder:
         return None
 
     def _leave(self) -> None:
-        if self in sys.meta_path:
+        """When there is nothing more to find."""
+        if not self.wanted and self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def _watch(self, spec: ModuleSpec) -> None:
@@ -66,7 +68,7 @@ def attached(module: Any, settings: str) -> None:
 
         activity.attach(json.loads(settings))
         return
-    if module.__name__ == AUTOTUNER:
+    if module.__name__ in AUTOTUNERS:
         from gpudoctor.worker.tracing import tuned
 
         tuned.attach(module, json.loads(settings))

@@ -1,29 +1,60 @@
-"""Hears what Inductor's autotuner measures: each configuration of a kernel with its time."""
+"""Hears what autotuners measure, and keeps ncu away from it: under its counters, each launch takes thousands of times as long."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Iterator
+
+depth = [0]  # measurements within each other
 
 
 def attach(module: Any, settings: Dict[str, Any]) -> None:
-    """module: hook.AUTOTUNER. Never raises; the measurements and the choice stay Inductor's own."""
-    kind: Any = getattr(module, "CachingAutotuner", None)
-    plain = getattr(kind, "benchmark_all_configs", None)
-    if plain is None:
-        return
+    """module: of hook.AUTOTUNERS. Never raises; the measurements and the choice stay the autotuner's own."""
+    inductor: Any = getattr(module, "CachingAutotuner", None)
+    triton: Any = getattr(module, "Autotuner", None)
 
+    def heard(self: Any, timings: Any) -> None:
+        note(settings["folder"], str(self.fn.__name__), timings)
+
+    if hasattr(inductor, "benchmark_all_configs"):
+        inductor.benchmark_all_configs = _around(inductor.benchmark_all_configs, heard)
+    if hasattr(triton, "_bench"):
+        triton._bench = _around(triton._bench, lambda self, timings: None)
+
+
+def _around(plain: Any, then: Callable[[Any, Any], None]) -> Any:
     @functools.wraps(plain)
-    def benchmark_all_configs(self: Any, *args: Any, **words: Any) -> Any:
-        timings = plain(self, *args, **words)
+    def measure(self: Any, *args: Any, **words: Any) -> Any:
+        with unprofiled():
+            found = plain(self, *args, **words)
         with contextlib.suppress(Exception):
-            note(settings["folder"], str(self.fn.__name__), timings)
-        return timings
+            then(self, found)
+        return found
 
-    kind.benchmark_all_configs = benchmark_all_configs
+    return measure
+
+
+@contextlib.contextmanager
+def unprofiled() -> Iterator[None]:
+    depth[0] += 1
+    if depth[0] == 1:
+        _call("cuProfilerStop")
+    try:
+        yield
+    finally:
+        depth[0] -= 1
+        if depth[0] == 0:
+            _call("cuProfilerStart")
+
+
+def _call(name: str) -> None:
+    """Of the driver's library, which the program has loaded."""
+    with contextlib.suppress(OSError, AttributeError):
+        getattr(ctypes.CDLL("libcuda.so.1"), name)()
 
 
 def note(folder: str, kernel: str, timings: Dict[Any, Any]) -> None:
