@@ -204,6 +204,21 @@ def test_the_name_of_a_kernel_says_what_it_is(name: str, kind: str, tensor: bool
     assert kernel_names.about(name) == (kind, tensor, precision)
 
 
+def empties(program: Program) -> None:
+    """cudaFree waits for the GPU, which then waits for Python and the first launch as well."""
+    program.operator("aten::mm", [(GEMM, 900.0)])
+    program.malloc(1000.0, "cudaFree")
+    program.python(400.0)
+    for _ in range(8):
+        program.operator("aten::add", [(POINTWISE, SHORT)], host=8.0)
+
+
+def test_idle_time_after_a_cuda_free_is_that_of_the_allocator(tmp_path: Path) -> None:
+    found = training(empties).profile(tmp_path)
+    assert problems(report(found))[0] == "allocator-returns-memory-in-steps"
+    assert found["gaps_s"]["allocating"] > 0.004
+
+
 def test_a_well_tuned_program_passes_with_its_shares(tmp_path: Path) -> None:
     found = report(training(well).profile(tmp_path))
     assert problems(found) == []

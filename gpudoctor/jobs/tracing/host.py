@@ -27,6 +27,7 @@ ALLOCATIONS = re.compile(
     """,
     re.VERBOSE,
 )
+FREES = re.compile(r"cudaFree|cuMem(Free|Release|Unmap)\w*")  # they wait until the GPU has nothing to do
 LAUNCHES = re.compile(r"cu(da)?Launch\w*|cu(da)?GraphLaunch\w*")
 GRAPHS = re.compile(r"cu(da)?GraphLaunch\w*")
 LOADING = "enumerate(DataLoader)#"
@@ -65,6 +66,7 @@ class Host:
     loading: Intervals
     compiling: Intervals
     working: Intervals
+    freeing: Intervals
     launches: int = 0
     graphs: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -76,8 +78,8 @@ def seen(rows: Rows, until: float) -> Host:
     """until: what begins later is the profiler's own end."""
     inner, outer = _around(rows)
     copied = _copied(rows, outer)
-    host = Host(inner, outer, [], [], [], [], [])
-    kinds: dict[str, list[tuple[float, float]]] = {"allocating": [], "loading": [], "compiling": [], "working": []}
+    host = Host(inner, outer, [], [], [], [], [], [])
+    kinds: dict[str, list[tuple[float, float]]] = {"allocating": [], "loading": [], "compiling": [], "working": [], "freeing": []}
     for number, kind in enumerate(rows.h_kind):
         span = rows.h_start[number], rows.h_end[number]
         if span[0] >= until:
@@ -92,7 +94,7 @@ def seen(rows: Rows, until: float) -> Host:
             kinds["compiling"].append(span)
         if kind != MARK:
             kinds["working"].append(span)
-    host.allocating, host.loading, host.compiling, host.working = (union(found) for found in kinds.values())
+    host.allocating, host.loading, host.compiling, host.working, host.freeing = (union(found) for found in kinds.values())
     host.waits.sort(key=lambda wait: wait.start)
     return host
 
@@ -112,6 +114,8 @@ def _count_call(
         host.waits.append(Wait(*span, name, operator, copied.get(number, "")))
     elif ALLOCATIONS.fullmatch(name):
         kinds["allocating"].append(span)
+        if FREES.fullmatch(name):
+            kinds["freeing"].append(span)
 
 
 def _copied(rows: Rows, outer: array[int]) -> dict[int, str]:

@@ -68,7 +68,7 @@ def told(ncu: str, kernel: str, folder: Path) -> dict[str, Any]:
 
 
 def of_report(ncu: str, report: Path) -> dict[str, Any]:
-    """Of a report that was kept: ncu prints no values beside it."""
+    """Of a report that was kept: with it, ncu prints no values."""
     if not report.exists():
         return {}
     line = (ncu, "--import", str(report), "--page", "raw", "--csv", "--print-units", "base")

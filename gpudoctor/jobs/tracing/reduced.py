@@ -135,7 +135,7 @@ def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
     found: dict[str, float] = {}
     after = after_waits(gaps, host.waits)
     for name, doing in (
-        ("allocating", host.allocating),
+        ("allocating", spans.union([*host.allocating, *_with(gaps, host.freeing)])),
         ("loading", host.loading),
         ("compiling", host.compiling),
         ("after_waits", spans.union(after)),
@@ -144,6 +144,17 @@ def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
         found[name] = spans.length(spans.common(left, doing))
         left = spans.minus(left, doing)
     found["python"] = spans.length(left)
+    return found
+
+
+def _with(gaps: Intervals, calls: Intervals) -> Intervals:
+    """The gaps in which one of some calls was made: they last until the next work is launched."""
+    found, place = [], 0
+    for gap in gaps:
+        while place < len(calls) and calls[place][1] <= gap[0]:
+            place += 1
+        if place < len(calls) and calls[place][0] < gap[1]:
+            found.append(gap)
     return found
 
 
