@@ -5,8 +5,8 @@ torch cuts large segments of GPU memory into blocks. Blocks of other sizes than 
 memory is reserved but lies in pieces that are too small. The program then runs out of memory although enough is free.
 
 How it is judged
-gpudoctor profile reads the history of torch's allocator in the steps in detail. If torch reserved 80 % of the GPU's memory or
-more, and at the peak 15 % of that or more was free but not used, it is a problem.
+gpudoctor profile --memory reads the history of torch's allocator in the steps in detail. If torch reserved 80 % of the GPU's
+memory or more, and at the peak 15 % of that or more was free but not used, it is a problem.
 
 Known exceptions
 Where much of the GPU's memory was never reserved, fragments cost nothing: they are shown, and not judged. Programs with another
@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
     found = rank.allocations
     if found is None:
-        raise Skip("torch recorded no history of its allocations")
+        raise Skip("no history of torch's allocations was recorded (gpudoctor profile --memory)")
     full = share_reserved(found, rank)
     if full is None:
         raise Skip("the size of the GPU's memory is unknown")

@@ -116,7 +116,9 @@ SET_TO_ANOTHER = Problem(
     why="With JAX_PLATFORMS, JAX uses the platforms that it names and no others, without a warning.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
-    fixes=(Fix("If JAX should use the GPU: unset it, in this shell", "unset <variable>", verify=DEVICES, kind="set", where="shell"),),
+    fixes=(
+        Fix("If JAX should use the GPU: unset it, in this shell", "unset <variable>", verify=DEVICES, kind="set", where="shell"),
+    ),
     references=("https://docs.jax.dev/en/latest/config_options.html",),
 )
 

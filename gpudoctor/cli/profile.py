@@ -85,6 +85,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
     show_default=True,
     help="Trace from inside torch, with cupti-python, or with Nsight Systems.",
 )
+@click.option("--memory", is_flag=True, help="Also record which line allocated the GPU memory (torch's own history).")
 @click.option(
     "--kernel",
     metavar="NAME",
@@ -125,7 +126,7 @@ def command(
         output.must_be_writable(path)
     delivered = delivering.Form(form, destination, verbose, quiet)
     is_for_program = delivered.name != "text" and not destination
-    window = Window(given["steps"], given["seconds"], given["warmup"], given["after"])
+    window = Window(given["steps"], given["seconds"], given["warmup"], given["after"], given["memory"])
     found, answers = _profiled(command, window, given, ERR if is_for_program else OUT)
     if (nothing := found.reply.value["nothing"]) and (destination or is_for_program):
         screen.note(f"gpudoctor: {nothing}")

@@ -45,13 +45,14 @@ finally:
 class Window:
     """How much is recorded: steps of the optimizer after `warmup` steps, and at most about `seconds`.
 
-    after: without an optimizer, so many seconds after the first use of CUDA.
+    after: without an optimizer, so many seconds after the first use of CUDA. memory: with the history of torch's allocator.
     """
 
     steps: int
     seconds: float
     warmup: int
     after: float = 3.0
+    memory: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class History:
             snapshot = self._torch.cuda.memory._snapshot()
             self.found = Told(self._kind_of).of(snapshot, self._torch.cuda.current_device(), known(optimizer))
         with contextlib.suppress(Exception), unwarned():
-            self._torch.cuda.memory._record_memory_history(None)
+            self._torch.cuda.memory._record_memory_history(None, stacks="python")
 
 
 class Told:

@@ -16,11 +16,11 @@ class Recorded:
     """Started and stopped in the main thread.
 
     in_detail: also with operators and their shapes, sampled stacks and the lines of calls that wait. All of that costs the
-    program some time.
+    program some time. with_history: of torch's allocator.
     """
 
-    def __init__(self, torch: Any, has_cuda: bool, in_detail: bool, tick: Callable[[], None]) -> None:
-        self.torch, self.has_cuda, self.in_detail = torch, has_cuda, in_detail
+    def __init__(self, torch: Any, has_cuda: bool, in_detail: bool, tick: Callable[[], None], with_history: bool) -> None:
+        self.torch, self.has_cuda, self.in_detail, self.with_history = torch, has_cuda, in_detail, with_history
         around.OURS.active = True
         try:
             self.recording = kineto.Recording(torch, has_cuda, in_detail)
@@ -36,7 +36,7 @@ class Recorded:
         self._history = allocated.History(torch, self._sampler.kind)
 
     def start(self) -> None:
-        if self.in_detail and self.has_cuda:
+        if self.with_history and self.has_cuda:
             self._history.start()
         self.recording.start()
         self.began_ns = time.time_ns()

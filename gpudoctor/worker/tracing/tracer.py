@@ -53,7 +53,7 @@ def _write(path: str, value: Dict[str, Any]) -> None:
 
 
 class Tracer:
-    """settings: {"folder", "steps", "seconds", "warmup", "after"}. steps: when each step ended, in nanoseconds.
+    """settings: {"folder", "steps", "seconds", "warmup", "after", "memory"}. steps: when each step ended, in nanoseconds.
 
     The window is from the step `began_steps` to `ended_steps`, both 0 if it is measured in seconds. From `after_steps` on nothing
     is recorded any more.
@@ -208,7 +208,7 @@ class Tracer:
             return self._none("the program runs its own profiler")
         if self._is_capturing():
             return False
-        self.now = Recorded(self.torch, self.has_cuda, in_detail, self._tick)
+        self.now = Recorded(self.torch, self.has_cuda, in_detail, self._tick, in_detail and bool(self.settings.get("memory")))
         self.now.start()
         self.state = state
         return True
