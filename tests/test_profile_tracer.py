@@ -110,6 +110,34 @@ def test_a_short_program_is_recorded_from_its_beginning(profile: Profile) -> Non
 
 
 @pytest.mark.slow
+def test_no_window_begins_while_the_program_ends(profile: Profile) -> None:
+    """CUPTI would still record while the interpreter is torn down: a segmentation fault."""
+    result = profile(
+        """
+        torch.cuda.init()
+        module = sys.modules["gpudoctor_tracing.tracer"]
+        module.EARLY_SECONDS = 0.02
+        kind, plain, begin = torch.autograd.profiler.Trace, torch.autograd.profiler.Trace.save, torch.autograd._enable_profiler
+        def save(self, path):
+            until = time.time() + 0.5  # the time of the window comes meanwhile
+            while time.time() < until:
+                time.sleep(0.001)
+            plain(self, path)
+        def told(*options):
+            print("a window begins")
+            begin(*options)
+        kind.save, torch.autograd._enable_profiler = save, told
+        while not module.tracers[0].early:
+            time.sleep(0.001)
+        """,
+        "--after",
+        "0.3s",
+    )
+    assert (result.exit_code, profile.out) == (0, "")
+    assert profile.rank["kernel_count"] == 1
+
+
+@pytest.mark.slow
 def test_a_program_without_steps_is_recorded_for_some_time(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     profile(
         """

@@ -72,19 +72,26 @@ class MainThread:
         self._pid = os.getpid()
         self._is_posted = False
         self._wanted: Callable[[], None] = _nothing
-        self._pending = _PENDING(self._called)  # kept: the interpreter calls it later
+        self._is_closed = False
+        self._pending = _PENDING(self._called)
+        # Kept for ever: the interpreter may call it when it already clears the modules.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pending))
 
     def post(self, action: Callable[[], None]) -> None:
         """One at a time; a further one is dropped until the first was called."""
-        if not self._is_posted:
+        if not self._is_posted and not self._is_closed:
             self._wanted, self._is_posted = action, True
             if ctypes.pythonapi.Py_AddPendingCall(self._pending, None):
                 self._is_posted = False
 
+    def close(self) -> None:
+        """At the end of the program: nothing is called any more, not even what is already posted."""
+        self._is_closed = True
+
     def _called(self, nothing: Any) -> int:
         self._is_posted = False
         try:
-            if os.getpid() == self._pid:
+            if os.getpid() == self._pid and not self._is_closed:
                 self._wanted()
         except Exception as failure:
             self._failed(failure)

@@ -269,7 +269,9 @@ class Tracer:
 
         After a crash among several ranks, the GPU may wait for the others for ever: then nothing waits for the GPU.
         """
+        self._main.close()  # else a window begins while the last one is written, and CUPTI records while the program is torn down
         has_crashed = hasattr(sys, "last_type") and about.rank().get("world_size", 1) > 1
+        self._waiting.stop()
         if os.getpid() != self.pid or self.state == IDLE or (has_crashed and self.state in RECORDING):
             return
         self.is_final = True
