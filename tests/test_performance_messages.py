@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from each import each
@@ -57,3 +58,18 @@ def test_a_deprecation_is_a_note_with_what_to_write_instead() -> None:
 
 def test_a_text_without_a_note_is_not_recognised() -> None:
     assert judged("epoch 1 done").status is Status.SKIP
+
+
+def test_a_check_that_stopped_is_not_taken_for_a_healthy_one() -> None:
+    healthy = judged(DEPRECATED)
+    checks = [
+        replace(row, status=Status.ERROR, message="this check stopped") if row.id == "xids" else row for row in healthy.checks
+    ]
+    text = " ".join(explained.render(replace(healthy, checks=tuple(checks))).split())
+    assert "Not everything that was recognised could be judged. ? xids: this check stopped" in text
+    assert "nothing in it points" not in text
+    failing = judged(FAILURE)
+    checks = [
+        replace(row, status=Status.ERROR, message="this check stopped") if row.id == "xids" else row for row in failing.checks
+    ]
+    assert "? xids: this check stopped" in " ".join(explained.render(replace(failing, checks=tuple(checks))).split())

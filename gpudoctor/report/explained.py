@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.text import Text
 
 from gpudoctor.facts.overview import FRAMEWORKS
-from gpudoctor.model import Report
+from gpudoctor.model import Report, Result, Status
 from gpudoctor.report import findings, heading
 from gpudoctor.report.diagnosis import diagnosis
 from gpudoctor.report.layout import Lines, Page
+from gpudoctor.report.words import SIGNS
 
 _PACKAGES = 6
 _LIVE = "For more, run gpudoctor check --log FILE on the machine itself."
@@ -29,15 +31,24 @@ def _lines(page: Page, report: Report) -> Lines:
         yield from page.paragraph(f"{said}: unknown format" if unknown else said, "Read    ", " " * 8)
     yield from page.paragraph("; ".join(_facts(report)), "Facts   ", " " * 8)
     yield Text()
+    broken = [result for result in report.checks if result.status is Status.ERROR]
     if report.diagnosis:
         yield from diagnosis(page, _without_blocked(report))
         yield from _notes(page, report)
+        yield from _broken(page, broken)
         return
     known = any(text.kinds for text in report.evidence) or report.notes or not report.evidence
     said = "Recognised, but nothing in it points to a problem." if known else "Nothing in this text is recognised."
-    yield Text(said, "bold")
+    yield Text("Not everything that was recognised could be judged." if broken else said, "bold")
+    yield from _broken(page, broken)
     yield from _notes(page, report, has_room=True)
     yield from page.paragraph(_LIVE)
+
+
+def _broken(page: Page, results: Sequence[Result]) -> Lines:
+    """Checks that stopped with an error show nothing, also not that all is healthy."""
+    for result in results:
+        yield from page.paragraph(result.message, f"{SIGNS[Status.ERROR]} {result.id}: ", "  ")
 
 
 def _notes(page: Page, report: Report, has_room: bool = False) -> Lines:
