@@ -6,8 +6,8 @@ the link between the sockets, which is slower, and slows down every other user o
 
 How it is judged
 If there is more than one NUMA node: compares the CPUs that this process may use with those that NVML reports as near to each
-GPU visible to CUDA. On bare metal, also whether the kernel knows the node of each GPU, and whether several sockets have at least
-as many nodes.
+GPU visible to CUDA. On bare metal, also whether the kernel knows the node of each GPU, and whether several sockets of x86
+have at least as many nodes.
 
 Known exceptions
 Machines with one socket and one node are skipped. A hypervisor often hides the nodes of its GPUs. GPUs hidden by
@@ -93,7 +93,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_nodes(facts: Facts) -> Iterator[Finding]:
     sockets = known(lambda: facts.inventory.sockets)
     nodes = len(facts.system.numa_nodes)
-    if sockets and nodes < sockets and not facts.system.hypervisor:
+    is_x86 = known(lambda: facts.system.architecture) == "x86_64"  # Arm kernels count clusters of cores as sockets
+    if sockets and nodes < sockets and is_x86 and not facts.system.hypervisor:
         off = ", and the kernel's command line has numa=off" * (
             "numa=off" in known(lambda: facts.system.command_line, "").split()
         )
