@@ -11,7 +11,8 @@ of the kernel denies it (Slurm, a service).
 
 Known exceptions
 Nodes are created on demand: if NVML lists GPUs, no node counts as missing; if CUDA initialises, nvidia-uvm does not either. A
-container or a job may have only some of the GPUs. Under WSL2 there is only /dev/dxg.
+container or a job may have only some of the GPUs. Under WSL2 there is only /dev/dxg. Nodes that all have the same numbers stand
+in for a driver, as in a test lab: then no node is called that of another device.
 
 References
 https://github.com/pytorch/pytorch/issues/49081
@@ -184,9 +185,12 @@ def missing(facts: Facts) -> Finding | None:
 def of_another(facts: Facts) -> Finding | None:
     """A node is there, with the numbers of another device."""
     minors = {CONTROL: CONTROL_MINOR} | {path: int(path[len("/dev/nvidia") :]) for path in facts.devices.gpu_nodes}
-    for path, minor in minors.items():
-        node = facts.devices.nodes.get(path)
-        if node and node.is_device and (node.major, node.minor) != (MAJOR, minor):
+    nodes = {path: node for path in minors if (node := facts.devices.nodes.get(path)) and node.is_device}
+    if len(nodes) > 1 and len({(node.major, node.minor) for node in nodes.values()}) == 1:
+        return None
+    for path, node in nodes.items():
+        minor = minors[path]
+        if (node.major, node.minor) != (MAJOR, minor):
             words = f"{path} has the numbers {node.major}:{node.minor}, the driver's are {MAJOR}:{minor}"
             return OTHER.found(words, {"device": path, "minors": minor})
     return None
