@@ -187,4 +187,27 @@ LARGE_BUFFER = Problem(
     ),
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-buffsize",),
 )
+HUGE_PAGES = Problem(
+    id="huge-pages-unused",
+    title="Reserved huge pages that nothing uses take the memory",
+    why="vm.nr_hugepages and hugepages= on the kernel's command line take memory away at once, whether a program uses the pages "
+    "or not. Without it, programs and page cache run out of memory on a machine that looks large enough.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Give the unused pages back until the next boot",
+            "echo 0 | sudo tee /sys/kernel/mm/hugepages/hugepages-*/nr_hugepages",
+            verify="grep -i huge /proc/meminfo",
+            where="host",
+            kind="set",
+            needs=("root",),
+        ),
+        look(
+            "Permanently: find what reserves them",
+            "grep -rn nr_hugepages /etc/sysctl.conf /etc/sysctl.d; tr ' ' '\\n' < /proc/cmdline | grep -i hugepages",
+        ),
+    ),
+    references=("https://docs.kernel.org/admin-guide/mm/hugetlbpage.html",),
+)
 PROBLEMS = (NOT_CONSTRAINED, ANOTHER_NAME, TOO_MANY, NOT_ADDED, NOT_DIRECT, SLOW_LINK, ONE_SUBNET, MTU, BUSY_RANK, LARGE_BUFFER)
+PROBLEMS += (HUGE_PAGES,)

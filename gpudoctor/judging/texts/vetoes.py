@@ -49,6 +49,7 @@ EXPLAINED = {
     "cuda-init-failed": ("cuda-999-after-suspend",),
     "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
     "cuda-out-of-memory": ("other-process-using-gpu",),
+    "host-memory-exhausted": ("huge-pages-unused",),
     "nccl-failed": ("nccl-buffer-too-large",),
     "driver-library-version-mismatch": ("driver-libraries-in-image",),
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),

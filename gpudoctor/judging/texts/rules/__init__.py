@@ -10,6 +10,7 @@ from gpudoctor.judging.texts.rules import (
     chosen,
     cluster,
     containers,
+    counts,
     desktops,
     driver,
     environments,
@@ -37,7 +38,7 @@ RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
-    *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES),
+    *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
 )
 
 

@@ -81,7 +81,7 @@ def few_cpus(facts: Facts) -> Iterator[Finding]:
     """nproc and taskset count the CPUs that a process may use, `nproc --all` and lscpu those of the machine."""
     allowed = facts.shown.allowed_cpus
     every = facts.shown.every_cpu
-    loads = [known(lambda gpu=gpu: gpu.utilization.gpu, 100) for gpu in known(lambda: facts.nvml.gpus, ())]  # type: ignore[misc]
+    loads = [known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 100) for gpu in known(lambda: facts.nvml.gpus, ())]  # type: ignore[misc]
     is_idle = (bool(loads) and max(loads) < LOW) or any(_IDLE.search(text) for text in passages(facts))
     if allowed and every >= 2 * FEW and allowed * FEW <= every and allowed <= FEW and (is_idle or is_slow(facts)):
         words = f"the process may use {allowed} of {every} CPUs"

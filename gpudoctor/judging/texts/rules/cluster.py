@@ -64,9 +64,16 @@ _REQUEST = re.compile(
 )
 
 
+ALL_GPUS = Fix(
+    "Name all GPUs: File= in the node's gres.conf and Gres= in slurm.conf on all nodes, then restart slurmctld and slurmd"
+)
+_COUNTED = re.compile(r"\bnvidia-smi -L *\| *wc -l *\n *(\d+) *$", re.MULTILINE)
+
+
 def slurm_offers_others(facts: Facts) -> Iterator[Finding]:
     """The number of GPUs in Slurm's configuration is not the number that nvidia-smi lists."""
-    listed = known(lambda: facts.nvml.count, 0)
+    counted = [int(match[1]) for text in passages(facts) for match in _COUNTED.finditer(text)]
+    listed = known(lambda: facts.nvml.count, 0) or (counted[0] if counted else 0)
     configured = _configured(facts)
     if not listed or not configured or _instances(facts) or any(map(_PROFILE.search, facts.shown.slurm.get("node", {}))):
         return
@@ -74,7 +81,8 @@ def slurm_offers_others(facts: Facts) -> Iterator[Finding]:
     evidence = {"configured": count, "listed": listed}
     if count < listed:
         words = f"{source} has {count} of the {listed} GPUs that nvidia-smi lists: Slurm does not assign the others"
-        yield facts.problems["slurm-gpu-not-configured"].found(words, evidence, confidence=Confidence.LIKELY)
+        problem = facts.problems["slurm-gpu-not-configured"]
+        yield replace(problem, fixes=(problem.fixes[0], ALL_GPUS)).found(words, evidence, confidence=Confidence.LIKELY)
     elif count > listed and not _is_in_job(facts):
         words = f"{source} has {count} GPUs, and nvidia-smi lists {listed}"
         yield facts.problems["slurm-node-misses-gpus"].found(words, evidence, confidence=Confidence.LIKELY)

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import daemon_json_of
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.counts import idle_huge_pages
 from gpudoctor.judging.texts.rules.driver import said
-from gpudoctor.judging.texts.rules.said import with_ways_of_wsl
+from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
 FIRST_YEAR = 2015
+FIRST_YEAR_OF_NOW = 2024  # where the clock is not synchronized
 NEARLY_NOTHING = 256 << 20  # bytes
 PSEUDO = re.compile(r"/(?:dev|proc|sys|snap|run|boot/efi)\b|/etc/(?:hosts|hostname|resolv)")
 BUSY = 90  # percent
@@ -116,7 +118,7 @@ def unhealthy_gpus(facts: Facts) -> Iterator[Finding]:
 
 def full_memory(facts: Facts) -> Iterator[Finding]:
     """Hardly any memory is available, and no swap is left."""
-    if is_memory_full(facts) and (memory := facts.shown.memory):
+    if is_memory_full(facts) and (memory := facts.shown.memory) and not any(idle_huge_pages(facts)):
         swap = ", and swap is full" if "swap_free" in memory else ", and there is no swap"
         words = f"hardly any of the host's memory is available{swap}: programs wait for memory"
         evidence = {"available": round(memory["available"], 3)}
@@ -158,7 +160,8 @@ def is_memory_full(facts: Facts) -> bool:
 
 def wrong_date(facts: Facts) -> Iterator[Finding]:
     year, taken = facts.shown.year, int(facts.taken[:4] or 0)
-    if year and not FIRST_YEAR <= year <= taken + 1:
+    is_unset = any("System clock synchronized: no" in text for text in passages(facts))
+    if year and not (FIRST_YEAR_OF_NOW if is_unset else FIRST_YEAR) <= year <= taken + 1:
         words = f"the clock of the machine shows the year {year}"
         yield facts.problems["system-clock-wrong"].found(words, {"year": year})
 
