@@ -30,6 +30,7 @@ _OF_PROGRAM = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+MOST_WRAPPED = 30  # lines of a paragraph
 LEAST_WIDTH = 60  # characters of the lines of a wrapped paragraph
 LEAST_WORDS = 4  # in lower case, outside of the quotes: a sentence
 
@@ -83,17 +84,18 @@ _LOGGED = re.compile(
 def entries(lines: Lines) -> Iterator[int]:
     """Lines of a table of messages: each has another message, in quotes or by its name, and none a time or a level."""
     run: dict[str, int] = {}
+    last = 0
     for number, line in (*lines, (0, "Traceback ")):
         codes = set(_CODE_NAME.findall(line))
         names = sorted(codes) or _ENTRY.findall(line)
         is_output = bool(_LOGGED.search(_QUOTE.sub("", line)) or NEXT.match(line))
         if len(codes) > 1 and not is_output:
             yield number
-        if is_output or not names or (run and number > max(run.values()) + 2):
+        if is_output or not names or (run and number > last + 2):
             yield from run.values() if len(run) >= LEAST_ENTRIES else ()
             run = {}
-        if names and not is_output:
-            run.setdefault(names[0], number)
+        if names and not is_output and run.setdefault(names[0], number) == number:
+            last = number
 
 
 def about_messages(lines: Lines) -> Iterable[int]:
@@ -115,7 +117,11 @@ def _paragraphs(lines: Lines) -> Iterator[Lines]:
 
 def _quoting(paragraph: Lines) -> Iterable[int]:
     """All lines of a wrapped paragraph, as a quote may go on in the next line."""
-    if len(paragraph) > 1 and all(len(line) >= LEAST_WIDTH for _, line in paragraph[:-1]) and _is_prose(paragraph):
+    if (
+        1 < len(paragraph) <= MOST_WRAPPED
+        and all(len(line) >= LEAST_WIDTH for _, line in paragraph[:-1])
+        and _is_prose(paragraph)
+    ):
         return [number for number, _ in paragraph]
     return [number for number, line in paragraph if _quotes(line)]
 
@@ -127,7 +133,8 @@ def _is_prose(paragraph: Lines) -> bool:
         _QUOTE.search(whole)
         and _SENTENCE.match(whole)
         and len(_PLAIN.findall(around)) >= LEAST_WORDS * len(paragraph)
-        and not any(_OF_PROGRAM.search(around) or NEXT.match(line) for _, line in paragraph)
+        and not _OF_PROGRAM.search(around)
+        and not any(NEXT.match(line) for _, line in paragraph)
     )
 
 
