@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -60,6 +61,16 @@ def test_where_the_own_name_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own(monkeypatch) == {"kind": "unresolved", "interface": ""}
     assert own(monkeypatch, "203.0.113.1")["kind"] == "foreign"  # of a documentation network: no interface has it
     assert own(monkeypatch, "203.0.113.1", "127.0.0.1") == {"kind": "loopback", "interface": "lo"}
+
+
+def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answered.wait())
+    monkeypatch.setattr(addresses, "RESOLVER_SECONDS", 0.01)
+    try:
+        assert dict(addresses.ask(Machine()))["own-address"].status == "timeout"
+    finally:
+        answered.set()
 
 
 def test_the_interfaces_of_this_machine() -> None:

@@ -6,13 +6,16 @@ import fcntl
 import ipaddress
 import socket
 import struct
-from typing import Any, Dict, Iterator, List
+import subprocess
+import threading
+from typing import Any, Dict, Iterator, List, Optional
 
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 FLAGS, ADDRESS = 0x8913, 0x8915  # SIOCGIFFLAGS and SIOCGIFADDR of linux/sockios.h
 LOOPBACK, RUNNING = 0x8, 0x40  # linux/if.h
 IPV6 = "/proc/net/if_inet6"
+RESOLVER_SECONDS = 2.0
 
 
 def ask(machine: Machine) -> Iterator[Answer]:
@@ -54,9 +57,8 @@ def _own(machine: Machine) -> Dict[str, str]:
     https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp: createDefaultDevice
     """
     _only_here(machine)
-    try:
-        found = socket.getaddrinfo(socket.gethostname(), None, 0, socket.SOCK_STREAM)
-    except socket.gaierror:
+    found = _resolved(socket.gethostname())
+    if found is None:
         return {"kind": "unresolved", "interface": ""}
     for family, kind, protocol, _, address in found:
         if _binds(family, kind, protocol, address):
@@ -64,6 +66,24 @@ def _own(machine: Machine) -> Dict[str, str]:
             is_loopback = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
             return {"kind": "loopback" if is_loopback else "interface", "interface": name}
     return {"kind": "foreign", "interface": ""}
+
+
+def _resolved(name: str) -> Optional[List[Any]]:
+    """None if there is no such name. A name server that does not answer would hold up the probe for longer than it has."""
+    answers: List[Optional[List[Any]]] = []
+
+    def resolve() -> None:
+        try:
+            answers.append(socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM))
+        except socket.gaierror:
+            answers.append(None)
+
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(RESOLVER_SECONDS)
+    if not answers:
+        raise subprocess.TimeoutExpired("getaddrinfo", RESOLVER_SECONDS)
+    return answers[0]
 
 
 def _binds(family: int, kind: int, protocol: int, address: Any) -> bool:
