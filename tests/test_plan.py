@@ -157,11 +157,28 @@ def test_the_machine_of_a_snapshot() -> None:
     assert said["releases"][0]["command"].startswith("pip install torch==")
 
 
+@each(
+    ["arguments", "expected"],
+    [
+        (["--gpu", "NVIDIA GB200"], ("aarch64", None, "2.15.0")),
+        (["--gpu", "NVIDIA GB200", "--glibc", "2.27"], ("aarch64", "2.27", None)),
+        (["--gpu", "NVIDIA H100 80GB HBM3", "--glibc", "2.17"], ("x86_64", "2.17", "2.6.0")),
+        (["--gpu", "NVIDIA H100 80GB HBM3", "--machine", "aarch64"], ("aarch64", None, "2.15.0")),
+    ],
+)
+def test_another_place(arguments: list[str], expected: tuple[str, str | None, str | None]) -> None:
+    given = [*arguments, "--driver", "580.95.05", "--python", "3.12", "--format", "json"]
+    said = json.loads(CliRunner().invoke(main, ["plan", "torch", *given]).stdout)
+    best = next((row["version"] for row in said["releases"] if row["runs_here"]), None)
+    assert (said["place"]["architecture"], said["place"]["glibc"], best) == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--gpu", "Voodoo 2", "--driver", "580.95.05", "--python", "3.12"], "not in the tables"),
         (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", "new", "--python", "3.12"], "not a driver version"),
+        (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", "580.95.05", "--python", "3.12", "--glibc", "new"], "not a version"),
     ],
 )
 def test_wrong_places(arguments: list[str], words: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,12 @@ Examples:
   gpudoctor plan vllm --gpu 'Tesla V100-SXM2-32GB' --driver 570.86.15 --python 3.12
   gpudoctor plan jax --replay machine.json
   gpudoctor plan torch --for dockerfile
+  gpudoctor plan sglang --gpu 'NVIDIA GB200' --driver 580.95.05 --python 3.12 --glibc 2.39
 \b
 Exit code: 0 a release runs here, 1 none does, 2 wrong usage.
 """
 _SHOWN = 6
+_WITH_ARM = re.compile(r"\bG[HB]\d+|\bOrin\b|\bThor\b|\bXavier\b")
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
@@ -45,6 +48,8 @@ _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 @click.option("--python", metavar="VERSION|PATH", help="A version such as 3.12, or a Python.  [default: as gpudoctor check]")
 @click.option("--gpu", "gpu_name", metavar="NAME", help="A GPU as nvidia-smi names it, instead of those here.")
 @click.option("--driver", metavar="VERSION", help="A driver version, instead of the one here.")
+@click.option("--machine", type=click.Choice(("x86_64", "aarch64")), help="The processors, instead of those here.")
+@click.option("--glibc", metavar="VERSION", help="A glibc such as 2.28, instead of the one here.")
 @options.replay("Plan for the machine of a snapshot.")
 @click.option("--for", "tool", type=click.Choice(tuple(TOOLS)), help="Print only the lines for this tool.")
 @click.option("--all", "everything", is_flag=True, help="List every known release.")
@@ -57,6 +62,8 @@ def command(
     python: str | None,
     gpu_name: str | None,
     driver: str | None,
+    machine: str | None,
+    glibc: str | None,
     replay: Path | None,
     tool: str | None,
     everything: bool,
@@ -68,6 +75,7 @@ def command(
 
     form = output.prepared(form, destination)
     place, names = _place(python, gpu_name, driver, replay)
+    place = _changed(place, gpu_name, machine, glibc)
     found = installable.options(package, place)
     best = next((option for option in found if not option.why_not), None)
     if form == "json":
@@ -111,6 +119,17 @@ def _place(python: str | None, gpu_name: str | None, driver: str | None, replay:
         board.name if board else ", ".join(dict.fromkeys(known(lambda: [gpu.name for gpu in facts.nvml.reachable.values()], [])))
     )
     return installable.Place(capabilities, driver, version, machine, glibc), names
+
+
+def _changed(place: Place, gpu_name: str | None, machine: str | None, glibc: str | None) -> Place:
+    """With what was given. A GPU that was named is on a board with Arm processors if there is no other."""
+    if glibc and not re.fullmatch(r"2\.\d{1,2}", glibc):
+        raise UserError(f"--glibc {glibc}: not a version such as 2.28")
+    if gpu_name and _WITH_ARM.search(gpu_name):
+        place = replace(place, machine="aarch64")
+    if glibc:
+        place = replace(place, glibc=(2, int(glibc.partition(".")[2])))
+    return replace(place, machine=machine) if machine else place
 
 
 def _facts(python: str | None, replay: Path | None) -> Facts:
