@@ -64,7 +64,16 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
 """Probe -> patterns of all that it may ask."""
 GIVEN = (
     *("text:*", "command", "job-*", "nccl-log", "node-tests", "container-start", "host-not-asked", "root-filesystem", "shown-*"),
-    *("reduced", "refused-processes", "no-temporary-folder", "chosen-python", "broken-python", "package-hashes:*", NOT_COLLECTED),
+    *(
+        "reduced",
+        "refused-processes",
+        "no-temporary-folder",
+        "chosen-python",
+        "broken-python",
+        "package-hashes:*",
+        "probe:package-hashes",
+    ),
+    NOT_COLLECTED,
 )
 """Questions that no probe answers: what the user gave, and what gpudoctor itself found out."""
 

@@ -26,7 +26,8 @@ READ = re.compile(
     | show_gids | lsblk[ ]-dn[ ].*[ ]sudo[ ]smartctl[ ]-H[ ] | for[ ]d[ ]in[ ]/sys/kernel/iommu_groups | .*bash[ ]-c[ ]"</dev/tcp
     | .*\|\|[ ]chroot[ ]/run/nvidia/driver[ ]nvidia-smi
     | sudo[ ]sh[ ]-c[ ]'for[ ]p[ ]in[ ]/proc/\[0-9\]\*;[ ]do[ ]echo
-    | nvidia-container-cli[ ].*-d[ ]/dev/(?:stderr|tty)[ ]info | sudo[ ]fuser[ ]-v[ ]/dev/vfio | cat[ ]/sys/class/mdev_bus""",
+    | nvidia-container-cli[ ].*-d[ ]/dev/(?:stderr|tty)[ ]info | sudo[ ]fuser[ ]-v[ ]/dev/vfio | cat[ ]/sys/class/mdev_bus
+    | rapids[ ]doctor[ ]--verbose$""",
     re.VERBOSE,
 )
 OTHER_WORDS = (("On the host: reboot", "sudo apt install x && sudo reboot"), ("See it", "cat x"), ("Set it", "export A=1"))

@@ -11,8 +11,8 @@ and cuDNN is not older than the plugin's metadata requires: JAX compares the maj
 it is installed, otherwise what the loader finds.
 
 Known exceptions
-JAX_PLATFORMS=cpu requests the CPU, which is only a note. conda builds, old builds (jaxlib with +cuda in its version) and builds for other accelerators
-have no plugin of this name. Without a CUDA driver, running on the CPU is right.
+JAX_PLATFORMS=cpu requests the CPU, which is only a note. conda builds, old builds (jaxlib with +cuda in its version) and builds
+for other accelerators have no plugin of this name. Without a CUDA driver, running on the CPU is right.
 
 References
 https://github.com/jax-ml/jax/blob/main/docs/installation.md

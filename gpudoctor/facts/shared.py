@@ -30,7 +30,7 @@ def of(value: Any) -> Any:
 
 
 def once(value: Any, make: Callable[[Any], Made]) -> Made:
-    """`make(value)`; of a shared value only the first time. `make` reads nothing else, and nobody changes what it returns."""
+    """`make(value)`; of a shared value only the first time. `make` reads nothing else, and what it returns is never changed."""
     if not isinstance(value, SharedDict | SharedList):
         return make(value)
     try:

@@ -1,6 +1,6 @@
 """Fixes of a node's container runtime, with the services and files of its Kubernetes distribution.
 
-k3s, RKE2, MicroK8s and k0s run a containerd of their own: they neither read /etc/containerd nor have a unit containerd.
+k3s, RKE2, MicroK8s and k0s bring their containerd: they neither read /etc/containerd nor have a unit containerd.
 
 https://docs.k3s.io/advanced#nvidia-container-runtime-support
 https://docs.rke2.io/reference/linux_agent_config

@@ -25,7 +25,7 @@ BATCH = 16  # nodes that are sent at once
 Files = Sequence[tuple[str, str]]
 """Names of nodes and their files."""
 See = Callable[[str, str], Seen]
-"""Reads and judges one node; its `alike` numbers are those of the Alike that is given beside it."""
+"""Reads and judges one node; its `alike` numbers are those of the Alike that is given with it."""
 
 
 class Batch(NamedTuple):
@@ -86,7 +86,7 @@ def _start(files: Files, alike: Alike, see: See) -> tuple[BaseProcess, Connectio
 
 
 def _work(pipe: Connection, files: Files, alike: Alike, see: See) -> None:
-    """Ends with its caller, because nobody reads the pipe then."""
+    """Ends with its caller, because the pipe then has no reader."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller ends it
     sent = len(alike.parts)
     with contextlib.suppress(Exception):  # the caller reads again what is missing, and reports what is wrong

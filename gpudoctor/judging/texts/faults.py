@@ -204,7 +204,7 @@ HUGE_PAGES = Problem(
         ),
         look(
             "Permanently: find what reserves them",
-            "grep -rn nr_hugepages /etc/sysctl.conf /etc/sysctl.d; tr ' ' '\\n' < /proc/cmdline | grep -i hugepages",
+            "grep -rn nr_hugepages /etc/sysctl.conf /etc/sysctl.d; grep -o 'hugepages=[^ ]*' /proc/cmdline",
         ),
     ),
     references=("https://docs.kernel.org/admin-guide/mm/hugetlbpage.html",),

@@ -65,17 +65,16 @@ PLUGIN_CLASS = Fix(
 _CUSTOM_REDUCE = re.compile(r"custom_all_reduce")
 _SGLANG = re.compile(r"\bsglang\b", re.IGNORECASE)
 _CUDNN_FOLDER = re.compile(r"(?:^|[:=\s])/[^\s:]*cudnn", re.MULTILINE)
-OWN_REDUCE = {
-    name: Fix(
-        "Start the server with NCCL's all-reduce instead of its own, which needs peer-to-peer access",
-        f"{command} --disable-custom-all-reduce",
-        kind="manual",
-    )
-    for name, command in (
-        ("sglang", "python -m sglang.launch_server --model-path <model_name> --tensor-parallel-size 2"),
-        ("vllm", "vllm serve <model_name> --tensor-parallel-size 2"),
-    )
-}
+SGLANG_REDUCE = Fix(
+    "Start the server with NCCL's all-reduce: SGLang's needs peer-to-peer access",
+    "python -m sglang.launch_server --model-path <model_name> --tensor-parallel-size 2 --disable-custom-all-reduce",
+    kind="manual",
+)
+VLLM_REDUCE = Fix(
+    "Start the server with NCCL's all-reduce: vLLM's needs peer-to-peer access",
+    "vllm serve <model_name> --tensor-parallel-size 2 --disable-custom-all-reduce",
+    kind="manual",
+)
 OLDER_FIRST = "LD_LIBRARY_PATH leads JAX to an older cuDNN than the installed one"
 WHY_OLDER_FIRST = (
     "The folders of LD_LIBRARY_PATH, often set by an environment module, are searched before those of the installed wheel. The "
@@ -106,7 +105,7 @@ def with_ways_there(finding: Finding, facts: Facts) -> Finding:
         return replace(finding, problem=replace(finding.problem, fixes=jetson.fixes, references=jetson.references))
     if id == "peer-access-not-possible" and _CUSTOM_REDUCE.search(text):
         look, *_ = finding.problem.fixes
-        without = OWN_REDUCE["sglang" if _SGLANG.search(text) else "vllm"]
+        without = SGLANG_REDUCE if _SGLANG.search(text) else VLLM_REDUCE
         return replace(finding, problem=replace(finding.problem, fixes=(without, look)))
     if id == "jax-cudnn-too-old" and (shadowed := _with_older_first(finding, facts, text)):
         return shadowed

@@ -50,7 +50,7 @@ def fewer_allocatable(facts: Facts) -> Iterator[Finding]:
 
 
 def peers_switched_off(facts: Facts) -> Iterator[Finding]:
-    """NCCL_P2P_DISABLE beside NVLinks."""
+    """NCCL_P2P_DISABLE in spite of NVLinks."""
     text = "\n".join(passages(facts))
     if _DISABLED_PEERS.search(text) and _LINKED.search(text):
         words = "NCCL_P2P_DISABLE=1 is set, although NVLink connects the GPUs: all their traffic crosses the host's memory"
