@@ -56,10 +56,11 @@ def _version(facts: Facts, name: str) -> str | None:
 
 def _of_conda(facts: Facts, name: str) -> str | None:
     package = known(lambda: facts.python.package(name), None)
-    if package is None or package.installer != "conda":
-        return None
     listed = known(lambda: facts.python.conda_packages, {})
     found = listed.get(NAMES_OF_CONDA.get(name, name))
+    is_listed = bool(found and package and facts.texts.alone and found.version == package.version)
+    if package is None or (package.installer != "conda" and not is_listed):
+        return None
     return f"{found.name}={found.version}={found.build}" if found else ""
 
 

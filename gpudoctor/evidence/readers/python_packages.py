@@ -106,14 +106,24 @@ def _built_with(of_pip: dict[str, Installed], of_conda: Iterable[Installed]) -> 
 
 
 def joined(replies: Mapping[str, Reply]) -> dict[str, Reply]:
-    """torch's CUDA, where one list shows torch and another one the runtime wheel that it requires."""
+    """torch's CUDA, where one output shows torch and another one the runtime wheel that it requires, or the build of conda."""
     packages = replies.get("packages")
     told = replies["torch"].value["version_py"] if "torch" in replies and replies["torch"].value else ""
-    if packages is None or packages.status != "ok" or not told or "cuda" in told or replies["conda"].status == "ok":
+    if packages is None or packages.status != "ok" or not told or "cuda" in told:
         return {}
+    if replies["conda"].status == "ok":
+        return _of_conda_build(told, replies["conda"].value)
     of_pip = {record["name"]: Installed(record["name"], record["version"]) for record in packages.value}
     cuda = _built_with(of_pip, ())
     return {"torch": torch(of_pip["torch"].version, cuda)} if cuda and "torch" in of_pip else {}
+
+
+def _of_conda_build(told: str, records: Iterable[Mapping[str, str]]) -> dict[str, Reply]:
+    """Only if conda's package is of the release that Python imports."""
+    listed = [Installed(one["name"], one["version"], one["build"], one["channel"]) for one in records]
+    pytorch = next((one for one in listed if one.name == "pytorch"), None)
+    cuda = _built_with({}, listed) if pytorch else ""
+    return {"torch": torch(pytorch.version, cuda)} if pytorch and cuda != "" and repr(pytorch.version) in told else {}
 
 
 def _of_cpu(pytorch: Installed, listed: Mapping[str, Installed]) -> bool:

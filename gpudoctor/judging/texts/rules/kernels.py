@@ -86,7 +86,8 @@ def replaced(facts: Facts) -> Iterator[Finding]:
     kernel, others = facts.system.kernel, facts.shown.kernels
     flavour = kernel.rpartition("-")[2]
     same_kind = [one for one in others if one.rpartition("-")[2].strip("0123456789") == flavour.strip("0123456789")]
-    is_missing = is_not_loaded(facts) or said(facts, f"not found in directory /lib/modules/{kernel}")
+    signs = (f"not found in directory /lib/modules/{kernel}", "couldn't communicate with the NVIDIA driver")
+    is_missing = is_not_loaded(facts) or any(said(facts, sign) for sign in signs)
     if same_kind and kernel not in others and is_missing:
         words = f"kernel {kernel} is running, but the installed one is {', '.join(same_kind)}"
         yield GONE.found(words, {"running": kernel, "installed": list(same_kind)}, confidence=Confidence.LIKELY)
