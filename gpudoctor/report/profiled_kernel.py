@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.report.section import Section
 
-MOST_CONFIGS = 8
+MOST_CONFIGS, WIDEST_FILE = 8, 20
 BEFORE = "These launches were made by the autotuner, of another configuration than the one that it chose."
 COUNTERS = {
     "nanoseconds": ("Time", "{:.0f} ns"),
@@ -93,6 +93,11 @@ def _variant(one: Mapping[str, Any], is_chosen: bool) -> tuple[str, ...]:
     )
 
 
+def _end(name: str) -> str:
+    """Of a name such as Inductor gives to its files, which fill a line."""
+    return name if len(name) <= WIDEST_FILE else "…" + name[1 - WIDEST_FILE :]
+
+
 def _number(value: Any) -> str:
     return "-" if value is None else str(value)
 
@@ -103,7 +108,7 @@ def _lines(code: Mapping[str, Any], most: int, room: int) -> Section:
     most_first = sorted(every, key=lambda row: -(row["sass"] or row["ptx"]))[: max(most, 2 * MOST_CONFIGS)]
     rows = tuple(
         (
-            f"{PurePath(row['file']).name}:{row['line']}",
+            f"{_end(PurePath(row['file']).name)}:{row['line']}",
             row["text"][:room],
             *(str(row[name]) for name in ("ptx", "sass", "global", "shared", "local", "tensor")),
         )
