@@ -120,6 +120,29 @@ def test_the_variant_that_ran_is_shown_beside_the_others(folder: Path) -> None:
     assert "saxpy.cu:4 y[i] = a * x[i] + y[i]; 7 10 3 0 0 0" in text
 
 
+def test_without_counters_the_choice_of_the_autotuner_is_shown(folder: Path) -> None:
+    file = folder / CACHES / "triton/HASH0/saxpy.autotune.json"
+    file.write_text(file.read_text().replace("0.5, 0.4, 0.6", "0.1, 0.1, 0.1"))
+    code = kernel_code.told("saxpy", {}, folder, ("true",), None, False)["code"]
+    assert code["variants"][code["chosen"]]["warps"] == 8
+
+
+def test_inductor_says_what_a_kernel_was_made_from() -> None:
+    text = """\
+# kernel path: /tmp/torchinductor_me/hg/chg2.py
+# Topologically Sorted Source Nodes: [mul, gelu], Original ATen: [aten.mul, aten.gelu]
+# Source node to ATen node mapping:
+#   gelu => mul_1
+# Graph fragment:
+#   %mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%arg0_1, 2), kwargs = {})
+triton_poi_fused_gelu_mul_0 = async_compile.triton('triton_poi_fused_gelu_mul_0', 'import triton')
+"""
+    nodes, graph = listing.of_inductor(text, "triton_poi_fused_gelu_mul_0")
+    assert nodes.endswith("Original ATen: [aten.mul, aten.gelu]")
+    assert graph.startswith("%mul")
+    assert listing.of_inductor(text, "triton_poi_fused_gelu_mul_1") == []
+
+
 def test_without_a_disassembler_the_ptx_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tools, "run", lambda self, name, *options, within=None: "")
     found = kernel_code.told("saxpy", {}, folder, ("true",), None, False)

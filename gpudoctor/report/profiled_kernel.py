@@ -72,7 +72,7 @@ def _variants(code: Mapping[str, Any], most: int) -> Section:
     """Of the same function, compiled with other settings."""
     rows = tuple(_variant(one, number == code["chosen"]) for number, one in enumerate(code["variants"][:most]))
     head = ("Variant", "Warps", "Stages", "Registers", "Stack B", "Shared B", "Instructions", "Local", "Tensor")
-    lines = [f"Made from: {line.lstrip('# ')}" for line in code.get("made_from") or ()][:most]
+    lines = [f"Made from: {line}" for line in code.get("made_from") or ()][:most]
     lines += [f"Without the machine's code: {code['nothing']}."] if code.get("nothing") else []
     return Section(f"{code['function']}, from {code['origin']} (Local: spilled registers)", head, rows, tuple(lines))
 

@@ -42,11 +42,12 @@ def told(
     found: dict[str, Any] = {}
     try:
         kernels = [*_of_triton(cache, wanted), *_of_program(argv, wanted, tools, folder / CACHES / "program")]
-        if kernels:
-            found["code"] = _code(kernels[:MOST_VARIANTS], measured, tools, cache, folder / KEPT if is_kept else None)
         if rows := tuned.rows(folder, cache, wanted):
             found["tuned"] = rows
             found["measured_before_the_choice"] = tuned.is_other(rows, measured.get("threads_per_block"))
+            measured = {**tuned.threads(rows), **measured}
+        if kernels:
+            found["code"] = _code(kernels[:MOST_VARIANTS], measured, tools, cache, folder / KEPT if is_kept else None)
     finally:
         shutil.rmtree(cache, ignore_errors=True)
     return found
@@ -143,7 +144,9 @@ def _code(kernels: Sequence[Kernel], measured: Mapping[str, Any], tools: Tools, 
     origin = "Inductor" if of_inductor else "Triton" if "warps" in kernel.about else "the program file"
     found = {"function": kernel.name, "origin": origin, "variants": variants, "chosen": number, "lines": lines}
     if of_inductor:
-        found["made_from"] = listing.of_inductor(_read(Path(of_inductor[0])))
+        modules = sorted((cache / "inductor").glob("**/*.py"))
+        made = (listing.of_inductor(_read(file), kernel.name) for file in modules)
+        found["made_from"] = next(filter(None, made), [])
     if not listed.sass:
         found["nothing"] = "no SASS: cuobjdump and nvdisasm are not installed (they are in the CUDA toolkit and in Triton)"
     if kept:

@@ -10,7 +10,7 @@ from typing import Any
 
 Place = tuple[str, int]
 NOWHERE: Place = ("", 0)
-MOST_LINES, MOST_TEXT, MOST_BYTES = 200, 160, 4 << 20
+MOST_LINES, MOST_TEXT, MOST_MADE, MOST_BYTES = 200, 160, 300, 4 << 20
 SASS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P\w+\s+)?([A-Z][\w.]*)[^;]*);")
 SASS_LINE = re.compile(r'^\s*//## File "([^"]+)", line (\d+)')
 SASS_FUNCTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
@@ -137,10 +137,15 @@ def _text(file: Path) -> list[str]:
         return []
 
 
-def of_inductor(text: str) -> list[str]:
-    """The comments of Inductor's generated file that name the operators and the lines which a kernel was made from."""
-    wanted = ("# Topologically Sorted Source Nodes", "# Source Nodes", "# Original ATen", "#   %")
-    return [line.strip()[:MOST_TEXT] for line in text.splitlines() if line.strip().startswith(wanted)][:20]
+def of_inductor(text: str, kernel: str) -> list[str]:
+    """What a kernel was made from, as Inductor says above it in the module that calls it: nodes and operators of the graph."""
+    lines = text.splitlines()
+    at = next((number for number, line in enumerate(lines) if line.startswith(f"{kernel} = ")), 0)
+    above: list[str] = []
+    while at > 0 and lines[at - 1].startswith("#"):
+        at -= 1
+        above.insert(0, lines[at].lstrip("# ").strip()[:MOST_MADE])
+    return [line for line in above if line.startswith(("Topologically Sorted", "Source Nodes", "Original ATen", "%"))][:20]
 
 
 def chosen(variants: list[dict[str, Any]], measured: Mapping[str, Any]) -> int:

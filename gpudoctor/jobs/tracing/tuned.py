@@ -25,6 +25,12 @@ def is_other(found: list[dict[str, Any]], threads: float | None) -> bool:
     return bool(threads and None not in warps and threads not in {32 * number for number in warps})
 
 
+def threads(found: list[dict[str, Any]]) -> dict[str, int]:
+    """Of a block of the first choice, if its warps are known."""
+    warps = found[0]["configs"][0]["config"].get("num_warps")
+    return {"threads_per_block": 32 * warps} if isinstance(warps, int) else {}
+
+
 def _of_triton(cache: Path, wanted: str) -> Iterator[dict[str, Any]]:
     for file in sorted(cache.glob("**/*.autotune.json")):
         name = file.name.removesuffix(".autotune.json")
