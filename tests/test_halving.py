@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -43,7 +44,11 @@ def names(count: int) -> list[str]:
 def check(found: Found, guilty: set[str], count: int) -> None:
     accused = set(found.named) | set(found.likely)
     assert accused == guilty, found
+    assert not found.unsure
+    assert found.repeated, "accused without measuring again"
     assert len(found.rounds) <= most_rounds(count)
+    if len(guilty) == 1:
+        assert found.all_rounds <= math.ceil(math.log2(count)) + 2
 
 
 @each("count", [3, 4, 5, 7, 8, 9, 16, 31, 64])
@@ -65,6 +70,57 @@ def test_no_healthy_node_is_accused(count: int) -> None:
         found = find(names(count), Fabric(noise=noise))
         assert found.is_healthy, found
         assert len(found.rounds) <= 3
+
+
+class Overloaded(Fabric):
+    """Now and then all groups of a moment, or one of them, run at a part of their speed: the machines do something else."""
+
+    def __init__(self, seed: int, slow: dict[str, float], all_at_once: bool) -> None:
+        super().__init__(slow)
+        self.random = random.Random(seed)
+        self.all_at_once = all_at_once
+
+    def __call__(self, groups: Sequence[Group]) -> list[Outcome]:
+        busy = self.random.random()
+        found = super().__call__(groups)
+        shares = [busy if self.all_at_once else self.random.random() for _ in found]
+        return [Outcome((each.figure or 0) * (0.3 if share < 0.25 else 1)) for each, share in zip(found, shares, strict=True)]
+
+
+@each("all_at_once", [True, False])
+def test_overload_accuses_hardly_anybody_who_is_healthy(all_at_once: bool) -> None:
+    accused, unsure = 0, 0
+    for seed in range(400):
+        found = find(names(8), Overloaded(seed, {}, all_at_once))
+        accused += bool(found.named or found.likely or found.between)
+        unsure += bool(found.unsure)
+    assert unsure > 5, "nothing had to be measured again"
+    assert accused <= 400 * 0.03
+
+
+def test_what_does_not_repeat_accuses_nobody_and_says_what_was_seen() -> None:
+    fabric, asked = Fabric(), 0
+
+    def probe(groups: Sequence[Group]) -> list[Outcome]:
+        nonlocal asked
+        asked += 1
+        fabric.slow = {"n5": 20.0} if asked <= 4 else {}
+        return fabric(groups)
+
+    found = find(names(8), probe)
+    assert (found.named, found.likely, found.is_healthy) == ({}, (), False)
+    ((group, said),) = found.unsure.items()
+    assert group == ("n5",)
+    assert "measured again" in said
+
+
+def test_the_smallest_set_that_is_fast_only_in_halves_is_named() -> None:
+    def probe(groups: Sequence[Group]) -> list[Outcome]:
+        return [Outcome(20.0 if {"n4", "n7"} <= set(group) else FAST) for group in groups]
+
+    found = find(names(8), probe, expected=60)
+    assert (found.named, found.likely) == ({}, ())
+    assert found.between == (("n4", "n5"), ("n6", "n7")), found
 
 
 def test_two_slow_nodes_in_different_halves() -> None:

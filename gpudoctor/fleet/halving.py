@@ -1,25 +1,18 @@
-"""Finds the nodes that make a collective slow or fail: the set is halved, and groups run side by side, until one is left."""
+"""Finds the nodes that make a collective slow or fail: the set is halved, and groups run side by side, until one is left.
+
+What decided is then repeated, and nobody is accused of what does not repeat.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-Group = tuple[str, ...]
+from gpudoctor.fleet import confirming
+from gpudoctor.fleet.confirming import Group, Outcome, Probe, Repeated
+
 SLOW = 0.7  # of the best group: what is below is slow
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a group reached, in any unit in which more is better; None if it failed, with the reason in `words`."""
-
-    figure: float | None
-    words: str = ""
-
-
-Probe = Callable[[Sequence[Group]], Sequence[Outcome]]
-"""Runs groups at the same time. No node is in two of them."""
 
 
 @dataclass
@@ -27,25 +20,37 @@ class Found:
     """named: node -> why. between: two groups that are fast alone, but fail or miss what is expected together; that a
     large group is slower than a small one proves nothing. rounds: group -> outcome, round by round.
 
-    likely: nodes that are in every bad group, if none could be named.
+    likely: nodes that are in every bad group, if none could be named. repeated: what the last round showed, for each suspect.
+    unsure: nodes of which that did not repeat, and what was seen.
     """
 
     named: dict[str, str] = field(default_factory=dict)
     likely: tuple[str, ...] = ()
     between: tuple[Group, Group] | None = None
     rounds: list[dict[Group, Outcome]] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    unsure: dict[Group, str] = field(default_factory=dict)
+
+    @property
+    def all_rounds(self) -> int:
+        """With the one that repeats what decided."""
+        return len(self.rounds) + bool(self.repeated)
 
     @property
     def is_healthy(self) -> bool:
-        return not (self.named or self.likely or self.between)
+        return not (self.named or self.likely or self.between or self.unsure)
 
 
 def most_rounds(count: int) -> int:
+    """Without the one that repeats."""
     return math.floor(math.log2(max(count, 2)) + 2)
 
 
 def find(nodes: Sequence[str], probe: Probe, expected: float = 0.0, slow: float = SLOW) -> Found:
-    """The nodes at fault, in at most log2(n) + 2 rounds. expected: a figure below which a group is slow, if known."""
+    """The nodes at fault, in at most log2(n) + 2 rounds and one that repeats what decided.
+
+    expected: a figure below which a group is slow, if known.
+    """
     return _Search(tuple(nodes), probe, expected, slow).run()
 
 
@@ -55,18 +60,67 @@ class _Search:
         self.found = Found()
         self.healthy: set[str] = set()
         self.bad: list[Group] = []
+        self.partner: dict[str, str] = {}
 
     def run(self) -> Found:
+        self._search()
+        if self.found.named:
+            self._confirm_nodes()
+        elif self.found.between:
+            self._confirm_halves(*self.found.between)
+        elif self.found.likely:
+            self._confirm_set(self.found.likely)
+        return self.found
+
+    def _search(self) -> None:
         (whole,) = self._round([self.nodes])
         if len(self.nodes) < 3:
             if self._is_bad(whole):
                 self.found.likely = self.nodes
-            return self.found
+            return
         suspects: list[Group] = [self.nodes]
         while suspects and len(self.found.rounds) < most_rounds(len(self.nodes)):
             suspects = self._halved(suspects)
-        self._conclude(whole, suspects)
-        return self.found
+        self._conclude(suspects)
+
+    def _confirm_nodes(self) -> None:
+        named, self.found.named = self.found.named, {}
+        partners = [node for node in self.nodes if node in self.healthy and node not in named]
+        waiting = list(named)
+        while waiting:
+            accused, waiting = waiting[: len(partners)], waiting[len(partners) :]
+            suspects, rest = confirming.paired(accused, confirming.ordered(partners, self.partner[accused[0]]))
+            for node, repeated in zip(accused, self._again(suspects, rest), strict=True):
+                if repeated.is_bad:
+                    self.found.named[node] = f"{named[node]}; {repeated.said}"
+                else:
+                    self.found.unsure[node,] = f"{named[node]}; {repeated.said}"
+
+    def _confirm_halves(self, one: Group, other: Group) -> None:
+        alone = [part for part in (one, other) if len(part) > 1]
+        (repeated,) = self._again([[(*one, *other)]] * confirming.TIMES, alone)
+        together, apart = ([self._misses(each) for _, each in outcomes] for outcomes in (repeated.suspects, repeated.rest))
+        if not all(together) or any(apart):
+            self.found.between = None
+            self.found.unsure[(*one, *other)] = f"slower together than in halves; {repeated.said}"
+
+    def _misses(self, outcome: Outcome) -> bool:
+        """By what is expected alone: a large group may be slower than a small one."""
+        return outcome.figure is None or outcome.figure < self.expected
+
+    def _confirm_set(self, likely: Group) -> None:
+        partners = tuple(node for node in self.nodes if node in self.healthy and node not in likely)
+        groups = [group for group in self.bad if set(likely) & set(group)] or [self.nodes]
+        suspects = [[groups[-1 - time % len(groups)]] for time in range(confirming.TIMES)]
+        (repeated,) = self._again(suspects, [partners] if len(partners) > 1 else [])
+        if not repeated.is_bad:
+            self.found.likely = ()
+            self.found.unsure[likely] = f"slow or failing together; {repeated.said}"
+
+    def _again(self, suspects: Sequence[Sequence[Group]], rest: Sequence[Group]) -> list[Repeated]:
+        found = confirming.again(suspects, rest, self.probe, self.slow, self._best(), self.expected)
+        self.found.repeated += found
+        return found
 
     def _halved(self, suspects: Iterable[Group]) -> list[Group]:
         """Runs the halves of the suspects; returns those that are bad or could not run."""
@@ -91,16 +145,20 @@ class _Search:
 
     def _groups(self, parts: Sequence[Group]) -> tuple[list[Group], list[Group]]:
         """The groups to run, and the parts that have to wait: a single node needs a partner."""
-        groups = [part for part in parts if len(part) > 1]
+        groups: list[Group] = []
+        waiting: list[Group] = []
+        for part in (part for part in parts if len(part) > 1):  # results that contradict each other can leave parts that overlap
+            is_apart = not set(part) & {node for group in groups for node in group}
+            (groups if is_apart else waiting).append(part)
         partners = [node for node in self.nodes if node in self.healthy]
-        singles = [part for part in parts if len(part) == 1]
+        taken = {node for group in groups for node in group}
+        singles = [part for part in dict.fromkeys(parts) if len(part) == 1 and not taken & set(part)]
         if not partners and not groups and len(singles) > 1:  # nothing is known to be healthy: they try each other
             seen = {frozenset(group) for group in self.bad}
             pair = next(
                 ((*one, *other) for one in singles for other in singles if one < other and {*one, *other} not in seen), None
             )
             return ([pair], [part for part in singles if part[0] not in pair]) if pair else ([], [])
-        waiting: list[Group] = []
         for part in singles:
             if partners:
                 groups.append((*part, partners.pop()))
@@ -117,16 +175,20 @@ class _Search:
             reached = f"reaches {outcome.figure:.3g}" if outcome.figure is not None else f"fails ({outcome.words})"
             best = f"; the best group reaches {self._best():.3g}" if self._best() else ""
             self.found.named[suspects[0]] = f"with {partners} it {reached}{best}"
+            self.partner[suspects[0]] = next(node for node in reversed(group) if node != suspects[0])
 
-    def _conclude(self, whole: Outcome, suspects: Iterable[Group]) -> None:
+    def _conclude(self, suspects: Iterable[Group]) -> None:
         if self.found.named:
             return
-        if self.bad:
-            common = set.intersection(*map(set, self.bad)) - self.healthy
-            left = {node for group in suspects for node in group} | {node for group in self.bad for node in group}
-            self.found.likely = tuple(node for node in self.nodes if node in (common or left - self.healthy))
-        elif (whole.figure is None or whole.figure < self.expected) and set(self.nodes) <= self.healthy:
-            one, other = _halves(self.nodes)
+        if bad := [group for group in self.bad if not self.healthy >= set(group)]:
+            common = set.intersection(*map(set, bad)) - self.healthy
+            left = {node for group in (*suspects, *bad) for node in group} - self.healthy
+            self.found.likely = tuple(node for node in self.nodes if node in (common or left))
+            return
+        done = [(group, outcome) for each in self.found.rounds for group, outcome in each.items()]
+        together = [group for group, outcome in done if self._misses(outcome) and self.healthy >= set(group)]
+        if together:
+            one, other = _halves(min(together, key=len))
             self.found.between = (one, other)
 
     def _round(self, groups: list[Group]) -> Sequence[Outcome]:
