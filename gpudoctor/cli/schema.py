@@ -8,11 +8,11 @@ import click
 
 from gpudoctor.cli import COMMANDS, options
 
-PUBLISHED = ("report", "diff", "bundle", "expectation", "fleet")
+PUBLISHED = ("report", "diff", "bundle", "expectation", "fleet", "collective")
 
 
 @click.command(help=COMMANDS["schema"])
-@click.argument("of", metavar="[report|diff|bundle|expectation|fleet]", type=click.Choice(PUBLISHED), default="report")
+@click.argument("of", metavar="[report|diff|bundle|expectation|fleet|collective]", type=click.Choice(PUBLISHED), default="report")
 @options.output()
 def command(of: str, destination: Path | None) -> None:
     from gpudoctor.cli import output

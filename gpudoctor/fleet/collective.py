@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import secrets
@@ -11,20 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from ClusterShell.Event import EventHandler
 from ClusterShell.Task import Task, task_self, task_terminate
 from ClusterShell.Worker.Exec import ExecWorker
 from ClusterShell.Worker.Ssh import WorkerSsh
 
-from gpudoctor.fleet.halving import Found, Group, Outcome, find
+from gpudoctor.fleet.confirming import Group, Outcome
+from gpudoctor.fleet.halving import Found, find
+from gpudoctor.fleet.said import MOST_WORDS, Said, Told, outcome
+from gpudoctor.plain import plain
 from gpudoctor.worker import collective_node, collective_rank
-from gpudoctor.worker.measuring import nccl_log
 
 ENGINES = ("ssh", "slurm", "local")
 CONNECT_SECONDS = 15
 OUTER_SECONDS = 10.0  # of a node, beyond the time limit of its session
 GRACE_SECONDS = 3.0  # for the others of a group after one has failed
-JUDGED = "all-reduce"
 PORTS = (20000, 32000)  # below those that kernels give to clients
 # Its first line is the program, its second the job.
 BOOTSTRAP = """\
@@ -48,18 +51,6 @@ class How:
     sizes: tuple[int, ...] = (1 << 20, 64 << 20)
     seconds: float = 120
     options: str = ""
-
-
-@dataclass
-class Said:
-    """What one node reported. code: None if its session did not end."""
-
-    hello: bool = False
-    ranks: list[dict[str, Any]] = field(default_factory=list)
-    code: int | None = None
-    words: str = ""
-    nccl: list[str] = field(default_factory=list)
-    adapters: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -114,24 +105,6 @@ def collective(nodes: Group, how: How, expected: float, tell: Callable[[str], No
     return result
 
 
-def outcome(said: Mapping[str, Said], complete: int) -> Outcome:
-    """The bandwidth of the largest all-reduce. A wrong result is a failure; a session that only ends late is none.
-
-    complete: the number of figures that a session reports.
-    """
-    rows = [row for each in said.values() for row in each.ranks if "gb_per_s" in row]
-    wrong = next((row["what"] for row in rows if row["wrong"]), "")
-    if wrong:
-        return Outcome(None, f"wrong result of {wrong}")
-    failed = [each.words for each in said.values() if each.code != 0]
-    if failed and len(rows) < complete:
-        telling = [words for words in failed if words and "time limit" not in words]
-        return Outcome(None, next(iter([*telling, *failed])) or "ended early")
-    judged = [row for row in rows if row["what"] == JUDGED]
-    largest = max((row["bytes"] for row in judged), default=0)
-    return Outcome(min(row["gb_per_s"] for row in judged if row["bytes"] == largest)) if judged else Outcome(None, "no result")
-
-
 class _Node(EventHandler):  # type: ignore[misc]
     def __init__(self, name: str, marker: str, said: Said, over: Callable[[str], None]) -> None:
         super().__init__()
@@ -140,24 +113,13 @@ class _Node(EventHandler):  # type: ignore[misc]
     def ev_read(self, worker: Any, node: Any, sname: str, msg: bytes) -> None:
         if sname != worker.SNAME_STDOUT:
             if not self._said.hello:
-                self._said.words = msg.decode("utf-8", "replace").strip()[:300] or self._said.words
+                self._said.words = plain(msg.decode("utf-8", "replace").strip())[:MOST_WORDS] or self._said.words
             return
         _, marked, told = msg.partition(self._marker)
         if not marked:
             return
-        try:
-            self._keep(json.loads(told))
-        except (ValueError, TypeError, AttributeError):
-            return
-
-    def _keep(self, told: dict[str, Any]) -> None:
-        if "hello" in told:
-            self._said.hello, self._said.words = True, ""
-        elif "rank" in told and isinstance(told["rank"], dict) and len(self._said.ranks) < 10_000:
-            self._said.ranks.append(told["rank"])
-        elif "done" in told:
-            self._said.code, self._said.words = int(told["done"]), str(told["words"])
-            self._said.nccl, self._said.adapters = list(told["nccl"]), list(told["adapters"])
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of another version, or hostile
+            self._said.keep(msgspec.json.decode(told, type=Told))
 
     def ev_close(self, worker: Any, timedout: bool) -> None:
         if self._said.code is None and not self._said.words:
@@ -241,34 +203,3 @@ def _worker(node: str, handler: _Node, how: How) -> Any:
     if how.engine == "slurm":
         before = f"srun --nodelist=%h --nodes=1 --ntasks=1 --quiet {how.options.replace('%', '%%')} "
     return ExecWorker(node, command=f"exec {before}sh -c {shlex.quote(command).replace('%', '%%')}", **given)
-
-
-def transports(said: Mapping[str, Said]) -> dict[str, Any]:
-    """What NCCL reported of its connections, on all nodes together."""
-    lines = [line for each in said.values() for line in each.nccl]
-    found = nccl_log.parsed("\n".join(lines))
-    if any("MNNVL 1" in line for line in lines):
-        found["mnnvl"] = True
-    return found
-
-
-def doubts(said: Mapping[str, Said]) -> list[str]:
-    """What does not fit: the transport and the adapters that are there, and adapters of one node and those of the others."""
-    found = []
-    net = {name for name in transports(said).get("connections", {}) if name.startswith("NET/")}
-    ports = {node: _ports(each) for node, each in said.items()}
-    active = [node for node, known in ports.items() if any(known.values())]
-    if len(active) == len(said) and any("Socket" in name for name in net):
-        found.append(
-            "NCCL uses TCP (NET/Socket), although every node has an active InfiniBand or RoCE port: "
-            "gpudoctor explain nccl-no-ib-falls-back-socket"
-        )
-    for name in sorted({name for known in ports.values() for name in known}):
-        down = [node for node, known in ports.items() if not known.get(name)]
-        if down and len(down) * 2 < len(ports):
-            found.append(f"{', '.join(down)}: {name} is not active, as it is on the other nodes")
-    return found
-
-
-def _ports(said: Said) -> dict[str, bool]:
-    return {str(each["name"]): bool(each["active"]) for each in said.adapters if each.get("kind") != "net"}

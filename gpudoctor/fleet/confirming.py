@@ -49,6 +49,12 @@ class Repeated:
         return outcome.figure is None or outcome.figure < self.limit
 
     @property
+    def nodes(self) -> Group:
+        """The suspects, without the nodes that are known to be healthy."""
+        healthy = {node for group, _ in self.rest for node in group}
+        return tuple(dict.fromkeys(node for group, _ in self.suspects for node in group if node not in healthy))
+
+    @property
     def said(self) -> str:
         """`measured again: 88.2, 30.1; the rest: 91, 90.4`."""
         again = ", ".join(outcome.said for _, outcome in self.suspects)
@@ -74,11 +80,11 @@ def again(
 
 def paired(accused: Sequence[str], partners: Sequence[str]) -> tuple[list[list[Group]], list[Group]]:
     """Each of the accused with one partner, then with another; and pairs of partners. As many partners as accused at least."""
-    suspects = []
+    suspects: list[list[Group]] = []
     for time in range(TIMES):
         turned = [partners[(place + time) % len(partners)] for place in range(len(accused))]
         suspects.append([(one, partner) for one, partner in zip(accused, turned, strict=True)])
-    rest = [(partners[place], partners[place + 1]) for place in range(0, len(partners) - 1, 2)]
+    rest: list[Group] = [(partners[place], partners[place + 1]) for place in range(0, len(partners) - 1, 2)]
     return suspects, rest[: max(len(accused), 1)]
 
 

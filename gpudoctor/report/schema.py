@@ -83,12 +83,20 @@ def of_fleet() -> dict[str, Any]:
     return _published(SCHEMA, json.schema())
 
 
+def of_collective() -> dict[str, Any]:
+    """The schema of `gpudoctor fleet collective --format json`."""
+    from gpudoctor.report.fleet import collective
+
+    return _published(collective.SCHEMA, collective.schema())
+
+
 SCHEMAS = {
     "report": schema,
     "diff": of_difference,
     "bundle": of_manifest,
     "expectation": of_expectation,
     "fleet": of_fleet,
+    "collective": of_collective,
 }
 
 
