@@ -75,6 +75,35 @@ def test_a_python_without_torch_is_told_apart() -> None:
     assert "/no/such/python" in result.stdout
 
 
+FLOODS = """#!/bin/sh
+case $GPUDOCTOR_NODE in
+  n1) exec tr '\\0' x </dev/zero ;;
+  n2) read -r program; read -r job; m=$(printf %s "$job" | sed 's/.*"marker": "//; s/".*//')
+      printf '%s{"hello": [3, 11]}\\n%s{"done": "x", "nccl": 3}\\n%s{"rank": {"gb_per_s": "\\\\ud800"}}\\n' $m $m $m
+      printf '%s{"done": 1, "words": "\\\\u001b[2J wiped", "nccl": [], "adapters": []}\\n' $m ;;
+  *) exec sleep 621 ;;
+esac
+"""
+
+
+def test_nodes_that_flood_lie_or_hang_are_bounded_and_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(FLOODS)
+    python.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collective, "OUTER_SECONDS", -18)
+        result = run(*asked("--python", str(python), "--timeout", "5", "--format", "json"))
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["status"]) == (3, "not-run")
+    assert told["silent"] == {
+        "n1": "its output is too long",
+        "n2": "\\x1b[2J wiped",
+        "n3": "the time limit passed",
+        "n4": "the time limit passed",
+    }
+    assert not command_lines("sleep 621")
+
+
 def test_nothing_is_left_when_the_caller_is_killed(torch: Path) -> None:
     length = f"6{os.getpid() % 10000:04}"
     variables = {**environment(), "PYTHONPATH": os.environ["PYTHONPATH"], "HANGS": "n2", "SLEEPS": length}

@@ -15,15 +15,16 @@ from typing import Any
 import msgspec
 from ClusterShell.Event import EventHandler
 from ClusterShell.Task import Task, task_self, task_terminate
-from ClusterShell.Worker.Exec import ExecWorker
-from ClusterShell.Worker.Ssh import WorkerSsh
 
 from gpudoctor.fleet.confirming import Group, Outcome
+from gpudoctor.fleet.engine import Exec, Ssh
 from gpudoctor.fleet.halving import Found, find
 from gpudoctor.fleet.said import MOST_WORDS, Said, Told, outcome
 from gpudoctor.plain import plain
 from gpudoctor.worker import collective_node, collective_rank
 
+MOST_BYTES = 32 << 20  # that one node may send
+FLOODED = -1
 ENGINES = ("ssh", "slurm", "local")
 CONNECT_SECONDS = 15
 OUTER_SECONDS = 10.0  # of a node, beyond the time limit of its session
@@ -109,8 +110,13 @@ class _Node(EventHandler):  # type: ignore[misc]
     def __init__(self, name: str, marker: str, said: Said, over: Callable[[str], None]) -> None:
         super().__init__()
         self._name, self._marker, self._said, self._over = name, marker.encode(), said, over
+        self._bytes = 0
 
     def ev_read(self, worker: Any, node: Any, sname: str, msg: bytes) -> None:
+        self._bytes += len(msg)
+        if self._bytes > MOST_BYTES:
+            self.flooded(worker)
+            return
         if sname != worker.SNAME_STDOUT:
             if not self._said.hello:
                 self._said.words = plain(msg.decode("utf-8", "replace").strip())[:MOST_WORDS] or self._said.words
@@ -120,6 +126,10 @@ class _Node(EventHandler):  # type: ignore[misc]
             return
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of another version, or hostile
             self._said.keep(msgspec.json.decode(told, type=Told))
+
+    def flooded(self, worker: Any) -> None:
+        self._said.code, self._said.words = FLOODED, "its output is too long"
+        worker.abort()
 
     def ev_close(self, worker: Any, timedout: bool) -> None:
         if self._said.code is None and not self._said.words:
@@ -198,8 +208,8 @@ def _worker(node: str, handler: _Node, how: How) -> Any:
     given = {"handler": handler, "timeout": how.seconds + OUTER_SECONDS + CONNECT_SECONDS, "stderr": True}
     command = f"GPUDOCTOR_NODE={shlex.quote(node)} exec {shlex.quote(how.python)} -c {shlex.quote(BOOTSTRAP)}"
     if how.engine == "ssh":
-        return WorkerSsh(node, command=f"exec sh -c {shlex.quote(command)}", **given)
+        return Ssh(node, command=f"exec sh -c {shlex.quote(command)}", **given)
     before = ""
     if how.engine == "slurm":
         before = f"srun --nodelist=%h --nodes=1 --ntasks=1 --quiet {how.options.replace('%', '%%')} "
-    return ExecWorker(node, command=f"exec {before}sh -c {shlex.quote(command).replace('%', '%%')}", **given)
+    return Exec(node, command=f"exec {before}sh -c {shlex.quote(command).replace('%', '%%')}", **given)

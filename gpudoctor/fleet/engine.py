@@ -25,7 +25,7 @@ MOST_WORDS = 8 << 10  # of error output that is kept, from each end
 
 
 class _Bounded:
-    """A client of ClusterShell that gives up on a line without an end."""
+    """A client of ClusterShell that gives up on a line without an end; its handler has `flooded`."""
 
     def _handle_read(self, sname: str) -> None:
         super()._handle_read(sname)  # type: ignore[misc]
@@ -42,11 +42,11 @@ class _ExecClient(_Bounded, ExecClient):  # type: ignore[misc]
     pass
 
 
-class _Ssh(WorkerSsh):  # type: ignore[misc]
+class Ssh(WorkerSsh):  # type: ignore[misc]
     SHELL_CLASS = _SshClient
 
 
-class _Exec(ExecWorker):  # type: ignore[misc]
+class Exec(ExecWorker):  # type: ignore[misc]
     SHELL_CLASS = _ExecClient
 
 
@@ -160,8 +160,8 @@ def ask(names: Sequence[str], asked: Asked, how: How, done: Done, tell: Callable
 def _worker(name: str, node: _Node, how: How) -> Any:
     given = {"handler": node, "timeout": how.seconds, "stderr": True}
     if how.engine == "ssh":
-        return _Ssh(name, command=node.command, **given)
+        return Ssh(name, command=node.command, **given)
     before = ""
     if how.engine == "slurm":
         before = f"srun --nodelist=%h --nodes=1 --ntasks=1 --quiet {how.options.replace('%', '%%')} ".replace("  ", " ")
-    return _Exec(name, command=f"exec {before}{node.command.replace('%', '%%')}", **given)
+    return Exec(name, command=f"exec {before}{node.command.replace('%', '%%')}", **given)
