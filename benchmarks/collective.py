@@ -79,6 +79,8 @@ def main() -> None:
                 rounds = len(told["rounds"]) + repeats
                 right = list(told["named"]) == [guilty] if guilty else told["status"] == "healthy"
                 most = math.ceil(math.log2(given.nodes)) + 2
+                for done in told["rounds"]:
+                    print("  " + "; ".join(f"{','.join(each['nodes'])}: {each['gb_per_s'] or each['words']}" for each in done))
                 print(
                     f"slow: {guilty or 'none'}; {told['status']}, named {list(told['named'])}, likely {told['likely']}, unsure "
                     f"{[each['nodes'] for each in told['unsure']]}: {'right' if right else 'WRONG'}, {rounds} of {most} rounds, "

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from process import command_lines
 from stand_in import environment, run
 
-from gpudoctor.fleet import collective
+from gpudoctor.fleet import collective, confirming
 from gpudoctor.fleet.said import Said, doubts, outcome
 from gpudoctor.report import schema
 
@@ -61,6 +61,7 @@ def test_the_node_at_fault_is_named(variable: str, code: int, named: set[str], t
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(variable, "n3")
         patch.setattr(collective, "GRACE_SECONDS", 0.3)
+        patch.setattr(confirming, "TIMES", 1)
         result = run(*asked("--format", "json"))
     told = json.loads(result.stdout)
     assert (result.exit_code, set(told["named"])) == (code, named), told

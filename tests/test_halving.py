@@ -146,6 +146,11 @@ def test_two_halves_that_are_fast_alone_are_named_together() -> None:
     assert found.named == {}
 
 
+def test_if_nothing_works_no_node_is_suspected() -> None:
+    found = find(names(8), Fabric(dead=names(8)))
+    assert (found.named, found.likely, found.unsure) == ({}, (), {})
+
+
 def test_if_everything_is_slow_nobody_is_named() -> None:
     found = find(names(8), Fabric(dict.fromkeys(names(8), 20.0)), expected=60)
     assert found.named == {}

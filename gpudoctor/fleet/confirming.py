@@ -1,4 +1,4 @@
-"""Repeats what decided against nodes before they are accused: what does not repeat accuses nobody.
+"""Repeats what decided against nodes before they are accused: no node is accused of what does not repeat.
 
 The suspects and the rest run in turn, so that what slows all of them down for a while slows down both.
 """

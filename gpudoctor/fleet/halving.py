@@ -1,6 +1,6 @@
 """Finds the nodes that make a collective slow or fail: the set is halved, and groups run side by side, until one is left.
 
-What decided is then repeated, and nobody is accused of what does not repeat.
+What decided is then repeated, and no node is accused of what does not repeat.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ class _Search:
         if bad := [group for group in self.bad if not self.healthy >= set(group)]:
             common = set.intersection(*map(set, bad)) - self.healthy
             left = {node for group in (*suspects, *bad) for node in group} - self.healthy
-            self.found.likely = tuple(node for node in self.nodes if node in (common or left))
+            likely = tuple(node for node in self.nodes if node in (common or left))
+            if self._best() or likely != self.nodes:  # if nothing ever works, nothing points to one of them
+                self.found.likely = likely
             return
         done = [(group, outcome) for each in self.found.rounds for group, outcome in each.items()]
         together = [group for group, outcome in done if self._misses(outcome) and self.healthy >= set(group)]

@@ -171,5 +171,7 @@ def _of_halves(judged: Found) -> Iterator[str]:
         yield f"{one} and {other} are fast alone, but not together: look at the switches and cables between them."
     for group, why in judged.unsure.items():
         yield f"Not sure about {folded(group)}: {why}. It did not repeat. {_AGAIN}"
+    if judged.is_healthy and _fails(judged):
+        yield "Every group fails, so the cause is likely the same on all nodes. If it is the time limit, raise --timeout."
     if judged.is_healthy and not _fails(judged):
         yield "No node is slower than the others."
