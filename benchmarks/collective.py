@@ -1,6 +1,6 @@
 """Whether `fleet collective` names a node that `tc` slows down: `python benchmarks/collective.py --python PATH [--nodes 4]`.
 
-Each node is a network namespace with an sshd of its own, behind one bridge; another one is slowed each time, and in the last run
+Each node is a network namespace with an sshd of its own, behind one switch; another one is slowed each time, and in the last run
 none. Needs root, and a Python with torch.
 """
 
@@ -80,7 +80,10 @@ def main() -> None:
                 right = list(told["named"]) == [guilty] if guilty else told["status"] == "healthy"
                 most = math.ceil(math.log2(given.nodes)) + 2
                 for done in told["rounds"]:
-                    print("  " + "; ".join(f"{','.join(each['nodes'])}: {each['gb_per_s'] or each['words']}" for each in done))
+                    print(
+                        "  " + "; ".join(f"{','.join(each['nodes'])}: {each['gb_per_s'] or each['words']}" for each in done),
+                        flush=True,
+                    )
                 print(
                     f"slow: {guilty or 'none'}; {told['status']}, named {list(told['named'])}, likely {told['likely']}, unsure "
                     f"{[each['nodes'] for each in told['unsure']]}: {'right' if right else 'WRONG'}, {rounds} of {most} rounds, "

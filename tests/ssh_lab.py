@@ -115,27 +115,34 @@ NETWORK = "10.77.85"
 
 @contextmanager
 def namespaces(names: Sequence[str], prefix: str) -> Iterator[dict[str, str]]:
-    """Name -> address, each in a network namespace PREFIX-NAME of its own, on one bridge. Needs root."""
+    """Name -> address, each in a network namespace PREFIX-NAME of its own, behind one switch. Needs root.
+
+    The switch has a namespace, too: rules of this machine's firewall, such as Docker's, would stop what crosses a bridge of it.
+    """
 
     def ip(*words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True)
 
-    bridge = f"{prefix}-br"
-    made: list[str] = []
+    switch = f"{prefix}-switch"
+    made = []
     try:
-        ip("link", "add", bridge, "type", "bridge")
-        ip("addr", "add", f"{NETWORK}.1/24", "dev", bridge)
-        ip("link", "set", bridge, "up")
-        addresses = {}
-        for number, name in enumerate(names):
-            space, outside, addresses[name] = f"{prefix}-{name}", f"{prefix}v{number}", f"{NETWORK}.{11 + number}"
+        for space in (switch, *(f"{prefix}-{name}" for name in names)):
             ip("netns", "add", space)
             made.append(space)
-            ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", outside, "master", bridge, "up")
+            ip("-n", space, "link", "set", "lo", "up")
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        ip("link", "add", prefix, "type", "veth", "peer", "name", "up0", "netns", switch)
+        ip("-n", switch, "link", "set", "up0", "master", "br0", "up")
+        ip("addr", "add", f"{NETWORK}.1/24", "dev", prefix)
+        ip("link", "set", prefix, "up")
+        addresses = {}
+        for number, name in enumerate(names):
+            space, port, addresses[name] = f"{prefix}-{name}", f"port{number}", f"{NETWORK}.{11 + number}"
+            ip("-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
+            ip("-n", switch, "link", "set", port, "master", "br0", "up")
             ip("-n", space, "addr", "add", f"{addresses[name]}/24", "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
         yield addresses
     finally:
         for space in made:
@@ -144,4 +151,3 @@ def namespaces(names: Sequence[str], prefix: str) -> Iterator[dict[str, str]]:
                 with suppress(OSError):
                     os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
-        subprocess.run(["ip", "link", "del", bridge], capture_output=True)
