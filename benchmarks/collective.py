@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -31,7 +32,7 @@ def as_before(space: str) -> None:
     subprocess.run(["ip", "netns", "exec", space, "tc", "qdisc", "del", "dev", "eth0", "root"], check=True)
 
 
-def run(lab: ssh_lab.Lab, nodes: list[str], python: str, more: list[str]) -> tuple[dict[str, object], float]:
+def run(lab: ssh_lab.Lab, nodes: list[str], python: str, more: list[str]) -> tuple[dict[str, Any], float]:
     command = [sys.executable, "-m", "gpudoctor", "fleet", "collective", "-w", ",".join(nodes), "--python", python]
     command += ["--engine-options", lab.options, "--backend", "gloo", "--ranks", "1", "--format", "json", *more]
     start = time.monotonic()

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from each import each
 
-from gpudoctor.fleet.halving import Found, Group, Outcome, find, most_rounds
+from gpudoctor.fleet.confirming import Group, Outcome
+from gpudoctor.fleet.halving import Found, find, most_rounds
 
 FAST = 100.0
 
