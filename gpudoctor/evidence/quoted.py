@@ -11,7 +11,7 @@ from gpudoctor.facts import sessions
 
 Lines = Sequence[tuple[int, str]]
 
-LEAST_LINES = 4  # of a text, or of a source in it: a shorter text is a message that somebody asks about
+LEAST_LINES = 4  # of a source in a text
 
 _SHOWS_DOCUMENT = re.compile(
     r"""
@@ -124,6 +124,16 @@ _WATCHES = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_CAUGHT = re.compile(r"\bcaught\b|\b(?:will\ retry|retrying|trying\ again|falling\ back)\b", re.IGNORECASE | re.VERBOSE)
+_SUCCEEDED = re.compile(
+    r"\b(?:retry|attempt\ \d+)\ (?:succeeded|worked|ok)\b|\bsucceeded\ (?:on|after)\ (?:retry|attempt)",
+    re.IGNORECASE | re.VERBOSE,
+)
+_TRIGGER = re.compile(r"^\s*(?:Trigger|Alert|Check|Alarm|Rule|Summary|Title|Problem)\s*:\s", re.IGNORECASE)
+_GOOD_STATE = re.compile(
+    r"^\s*(?:Status|State|Result)\s*[:=]\s*(?:OK|resolved|closed|done|passed|healthy|normal|inactive)\b",
+    re.IGNORECASE | re.VERBOSE,
+)
 # Passed tests print the messages that they provoke.
 _PASSES = (re.compile(r"^\[ RUN      \] (\S+)|^=== RUN +(\S+)"), re.compile(r"^\[       OK \] (\S+)|^\s*--- PASS: (\S+)"))
 
@@ -139,9 +149,9 @@ def only_quoted(lines: Mapping[int, str]) -> set[int]:
         elif _SHOWS_FILE.match(typed) and _PRINTED.search(typed):
             found.update(number for number, line in command.said[1:] if _says_nothing(line))
     found.update(_runs(ordered), _usage(ordered), _manual(ordered), _sources(ordered), _passed(ordered))
+    found.update(_overcome(ordered))
     found.update(sentences.entries([line for line in ordered if line[0] not in found]))
-    if len(ordered) >= LEAST_LINES:
-        found.update(sentences.about_messages([line for line in ordered if line[0] not in found]))
+    found.update(sentences.about_messages([line for line in ordered if line[0] not in found]))
     return found
 
 
@@ -164,6 +174,14 @@ def _passed(lines: Lines) -> Iterator[int]:
             name = ""
         elif name:
             began.append(number)
+
+
+def _overcome(lines: Lines) -> Iterator[int]:
+    """What was caught and worked in the end, and the name of a trigger whose state is good."""
+    ended = max((number for number, line in lines if _SUCCEEDED.search(line)), default=0)
+    for (number, line), (_, below) in zip(lines, (*lines[1:], (0, "")), strict=True):
+        if (number < ended and _CAUGHT.search(line)) or (_TRIGGER.match(line) and _GOOD_STATE.match(below)):
+            yield number
 
 
 def _runs(lines: Lines) -> Iterator[int]:

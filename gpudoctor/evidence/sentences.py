@@ -30,6 +30,7 @@ _OF_PROGRAM = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+LEAST_LINES = 4  # of a text: a shorter one is a message that somebody asks about
 MOST_WRAPPED = 30  # lines of a paragraph
 LEAST_WIDTH = 60  # characters of the lines of a wrapped paragraph
 LEAST_WORDS = 4  # in lower case, outside of the quotes: a sentence
@@ -43,7 +44,8 @@ _REPORTS = re.compile(
       |stuck|experienc\w+|notic\w+|found|observ\w+|installed|upgraded|updated|start\w*|run|running)\b
     | \b[Mm]y\ (?!favou?rite|opinion|advice|guess)\w+ | \b(?:gives?|throws?|tells?|leaves?)\ me\b
     | \b(?:help|stuck|suddenly|please)\b
-    | \b[Aa]ny\ (?:idea|suggestion|solution|fix)\b
+    | \b[Aa]ny\ (?:idea|suggestion|solution|fix|hint|help|advice)\b | \b[Ww]hen(?:ever)?\ (?:I|we)\b
+    | \b[Oo]ur\ (?:\S+\ ){0, 4}?(?:shows?|says?|prints?|fails?|crash\w*|stops?|gives?|reports?|hangs?)\b
     | \b(?:no\ longer|stopped\ working|(?:does|is|do)(?:n['’]t|\ not)\ work(?:ing)?)\b
     | \b(?:[Aa]fter|[Ss]ince)\ (?:(?:the|an?|my|our|last|latest)\ (?:\w+\ ){0, 2}?)?
       (?:updat|upgrad|reboot|install|reinstall|resum|suspend)\w*
@@ -99,8 +101,10 @@ def entries(lines: Lines) -> Iterator[int]:
 
 
 def about_messages(lines: Lines) -> Iterable[int]:
-    """Sentences that quote a message, in a text whose author reports no failure."""
-    quoting = [number for paragraph in _paragraphs(lines) for number in _quoting(paragraph)]
+    """Sentences that quote a message, in a text whose author reports no failure. In a short text: only wrapped paragraphs."""
+    is_short = len(lines) < LEAST_LINES
+    paragraphs = (one for one in _paragraphs(lines) if not is_short or _is_wrapped(one))
+    quoting = [number for paragraph in paragraphs for number in _quoting(paragraph)]
     return () if not quoting or any(_REPORTS.search(_QUOTE.sub("", line)) for _, line in lines) else quoting
 
 
@@ -115,13 +119,13 @@ def _paragraphs(lines: Lines) -> Iterator[Lines]:
     yield paragraph
 
 
+def _is_wrapped(paragraph: Lines) -> bool:
+    return 1 < len(paragraph) <= MOST_WRAPPED and all(len(line) >= LEAST_WIDTH for _, line in paragraph[:-1])
+
+
 def _quoting(paragraph: Lines) -> Iterable[int]:
     """All lines of a wrapped paragraph, as a quote may go on in the next line."""
-    if (
-        1 < len(paragraph) <= MOST_WRAPPED
-        and all(len(line) >= LEAST_WIDTH for _, line in paragraph[:-1])
-        and _is_prose(paragraph)
-    ):
+    if _is_wrapped(paragraph) and _is_prose(paragraph):
         return [number for number, _ in paragraph]
     return [number for number, line in paragraph if _quotes(line)]
 

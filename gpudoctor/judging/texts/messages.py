@@ -126,7 +126,9 @@ def _is_supposed(text: str, start: int) -> bool:
 
 _SUPPOSED = re.compile(
     r"""
-    \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg)(?:\ \w+){0,2}
+    \b[Yy]ou\ (?:will|should|would|may|might)\ (?:then\ |now\ )?(?:see|get)\ [`"'“][^`"'“”\n]{0,80}$
+    | \b(?:[Rr]esolve[sd]?|[Ff]ix(?:e[sd])?|[Aa]ddresse[sd])\ (?:the\ |an?\ )?[`"'“][^`"'“”\n]{0,80}$
+    | \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg)(?:\ \w+){0,2}
     \ (?:sees?|gets?|says?|shows?|reports?|prints?|returns?|contains?|fails?\ with)\ [^.`"'\n]{0,40}[`"'“][^`"'“”\n]{0,80}$
     """,
     re.VERBOSE,
