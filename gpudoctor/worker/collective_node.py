@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Optional
 
 PR_SET_CHILD_SUBREAPER = 36
 LEAVE_SECONDS = 2.0
+LEAVING = threading.Lock()
 MOST_LOG_BYTES = 4 << 20
 MOST_LINES = 400
 TELLING = re.compile(r"via |NET/|NVLS|MNNVL|NCCL WARN|coll channels|NCCL version|set by environment")
@@ -175,9 +176,19 @@ def follow_input(folder: str) -> None:
 
 
 def leave(folder: str) -> None:
+    if not LEAVING.acquire(blocking=False):  # the end of the input and a signal often come together
+        time.sleep(2 * LEAVE_SECONDS)
     end_all()
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     os._exit(1)
+
+
+def remove(folder: str) -> None:
+    """Until it is gone: two threads can remove it at the same time, and each skips what the other has removed."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while os.path.isdir(folder) and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -200,7 +211,7 @@ def main() -> None:
         say(job, done=-1, words="%s: %s" % (type(failure).__name__, failure), nccl=[], adapters=[])
     finally:
         end_all()
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 if __name__ == "__main__":
